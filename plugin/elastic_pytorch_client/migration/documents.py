@@ -1,10 +1,12 @@
 """Manifests in, manifests out: which kind each document is, and what was said of each."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_client.migration.process_variables import listed
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remark, Remarks
 from elastic_pytorch_client.migration.sources import job, jobset, other_kinds, pytorchjob, runtime, trainjob, volcano
 from elastic_pytorch_client.migration.sources.slurm.job import migrate_batch_script
@@ -19,6 +21,9 @@ SOURCES: Mapping[tuple[str, str], Source] = {
     (jobset.API_GROUP, jobset.KIND): jobset.migrate_jobset,
     (volcano.API_GROUP, volcano.KIND): volcano.migrate_volcano_job,
 }
+# What `envsubst` fills in; a shell, a program or an annotation may have the same for itself.
+PLACEHOLDER = re.compile(r"\$(?:\{\w+\}|[A-Z][A-Z0-9_]*\b)")
+READ_BY_OTHERS = {"command", "args", "value", "annotations"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,10 @@ def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint:
     remarks = Remarks()
     title = f"{kind} {_name(found)}"
     try:
-        if source := SOURCES.get((group, str(kind))):
+        source = SOURCES.get((group, str(kind)))
+        if source or (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
+            _refuse_placeholders(found)
+        if source:
             return Migrated(title, _with_its_volumes(source(found, remarks, entrypoint)), remarks.found)
         if (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
             jobs = trainjob.migrate_trainjob(found, remarks, runtimes, entrypoint)
@@ -91,6 +99,27 @@ def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint:
     if (failed := other_kinds.refusal(found)) is not None:
         return Migrated(title, (), failed=failed)
     return Migrated(title, [found], other_kinds.passed_on(found))
+
+
+def _refuse_placeholders(found: Manifest) -> None:
+    """Refuses a template of `envsubst`, as Kubernetes would refuse what it leaves where a number or a name must be."""
+    if names := dict(_placeholders("", found)):
+        path, more = next(iter(names.values())), "it" if len(names) == 1 else "them"
+        text = f"{listed(sorted(names))} {'is a placeholder' if len(names) == 1 else 'are placeholders'}: fill {more} in first"
+        raise CannotMigrate(path, f"{text}, envsubst < FILE | kubectl epj migrate -f -")
+
+
+def _placeholders(path: str, part: Any) -> Iterator[tuple[str, str]]:
+    """The placeholders in a part of a manifest, each with the path of its field."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            if key not in READ_BY_OTHERS:
+                yield from _placeholders(f"{path}.{key}" if path else str(key), value)
+    elif isinstance(part, list):
+        for place, item in enumerate(part):
+            yield from _placeholders(f"{path}[{place}]", item)
+    elif isinstance(part, str):
+        yield from ((found[0], path) for found in PLACEHOLDER.finditer(part))
 
 
 def _with_its_volumes(documents: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -133,5 +162,5 @@ def _is_headless(found: Manifest) -> bool:
 
 
 def _superfluous(found: Manifest) -> Migrated:
-    text = "is left out: the operator gives the job a headless Service of its own. Delete this one together with the old Job"
-    return Migrated(f"Service {_name(found)}", (), (Remark("spec.clusterIP", text),))
+    text = "the Service is left out: the operator gives the job a headless one of its own. Delete it together with the old Job"
+    return Migrated(f"Service {_name(found)}", (), (Remark("kind", text),))

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from textwrap import shorten
@@ -14,6 +14,7 @@ from elastic_pytorch_client.migration.torchrun_options import UnknownOption, spl
 
 PYTHON = re.compile(r"python[\d.]*\Z")
 LONGEST_SHOWN = 80
+VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
 LOCAL_RANK_ARGUMENT = "--local-rank=${local_rank}"  # torch replaces it for each process
 TORCHRUN_MODULES = {"torch.distributed.run": False, "torch.distributed.launch": True}  # whether it gives scripts a --local-rank
 TORCHRUN_SCRIPTS = re.compile(r"(?:^|.*/)(?:torchrun|torch/distributed/(?:run|launch)\.py)\Z")
@@ -63,8 +64,14 @@ class Launch:
     counted: bool = False  # whether the kept command says how many processes it starts
 
 
-def read_launch(path: str, command: Sequence[str], args: Sequence[str], entrypoint: Sequence[str] = ()) -> Launch:
-    """Works out how the agent starts what a container starts.
+def read_launch(
+    path: str,
+    command: Sequence[str],
+    args: Sequence[str],
+    entrypoint: Sequence[str] = (),
+    values: Mapping[str, str] | None = None,
+) -> Launch:
+    """Works out how the agent starts what a container starts, whose environment has the values.
 
     Raises:
         CannotMigrate: it cannot be worked out, or needs something that the agent does not have.
@@ -87,6 +94,7 @@ def read_launch(path: str, command: Sequence[str], args: Sequence[str], entrypoi
         else:
             remarks.append("`args` start the training themselves; the image's ENTRYPOINT does not run any more")
     launch = _read_words(path, words)
+    launch = replace(launch, options={name: resolve(value, values or {}) for name, value in launch.options.items()})
     unset = unset_variables(" ".join(launch.args), command=False, by_kubelet=_runs_shell(launch.args))
     if not launch.command and unset:
         raise CannotMigrate(
@@ -100,7 +108,14 @@ def read_launch(path: str, command: Sequence[str], args: Sequence[str], entrypoi
     for name, fields in IN_THE_SPEC.items():
         if not only_sizes_of_the_group(value := launch.options.get(name, "")):
             remarks.append(f"--{name}={value} is dropped, for its value is not in the manifest: compare {fields}")
+    if not launch.command and "PET_NODE_RANK" in " ".join(launch.args):
+        remarks.append("it reads PET_NODE_RANK, which the training processes do not have: read GROUP_RANK")
     return replace(launch, remarks=(*remarks, *launch.remarks))
+
+
+def resolve(text: str, values: Mapping[str, str]) -> str:
+    """A text with the values of the variables that are known."""
+    return VARIABLE.sub(lambda found: values.get(found[1] or found[2] or found[3], found[0]), text)
 
 
 def _read_words(path: str, words: Sequence[str]) -> Launch:

@@ -21,9 +21,12 @@ LABELS = {
     "training.kubeflow.org/replica-index": f"{names.GROUP}/worker-index",
     "jobset.sigs.k8s.io/jobset-name": names.LABEL_JOB_NAME,
     "batch.kubernetes.io/job-completion-index": f"{names.GROUP}/worker-index",
+    "batch.kubernetes.io/job-name": names.LABEL_JOB_NAME,
+    "volcano.sh/job-name": names.LABEL_JOB_NAME,
+    "job-name": names.LABEL_JOB_NAME,
 }
 LABEL_FIELD = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]\Z")
-OLD_LABELS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "batch.kubernetes.io/", "trainer.kubeflow.org/")
+OLD_LABELS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "batch.kubernetes.io/", "trainer.kubeflow.org/", "volcano.sh/")
 OLDEST_FOR_ARGS, OLDEST_FOR_COMMANDS = (2, 4), (2, 6)
 # PyTorch's own images, whose tags begin with torch's release.
 PYTORCH = re.compile(r"(?:docker\.io/|ghcr\.io/)?pytorch/pytorch:(\d+)\.(\d+)(?![\d])")
@@ -69,7 +72,7 @@ def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> 
         spec["automountServiceAccountToken"] = True  # as it was: here, pods get no token unless they ask for it
     for part in ("affinity", "topologySpreadConstraints"):
         if part in spec:
-            spec[part] = _relabel(f"{path}.spec.{part}", spec[part], remarks)
+            spec[part] = _relabel(f"{path}.spec.{part}", spec[part], labels, remarks)
     for part in ("containers", "initContainers", "volumes"):
         for item in spec.get(part) or ():
             _repoint(f"{path}.spec.{part}[{item.get('name')}]", item, remarks)
@@ -136,24 +139,25 @@ def accelerators(container: Mapping[str, Any]) -> int:
     return total
 
 
-def _relabel(path: str, part: Any, remarks: Remarks) -> Any:
+def _relabel(path: str, part: Any, own: Mapping[str, str], remarks: Remarks) -> Any:
+    """A part of a template whose selectors find the new pods, by labels that these have beside their own."""
     if isinstance(part, list):
-        return [_relabel(path, item, remarks) for item in part]
+        return [_relabel(path, item, own, remarks) for item in part]
     if not isinstance(part, dict):
         return part
     changed: Manifest = {}
     for key, value in part.items():
         if key == "matchLabels" and isinstance(value, dict):
-            changed[key] = {_new_label(path, label, remarks): wanted for label, wanted in value.items()}
+            changed[key] = {_new_label(path, label, own, remarks): wanted for label, wanted in value.items()}
         elif key == "key" and isinstance(value, str):
-            changed[key] = _new_label(path, value, remarks)
+            changed[key] = _new_label(path, value, own, remarks)
         else:
-            changed[key] = _relabel(path, value, remarks)
+            changed[key] = _relabel(path, value, own, remarks)
     return changed
 
 
-def _new_label(path: str, label: str, remarks: Remarks) -> str:
-    if label in LABELS:
+def _new_label(path: str, label: str, own: Mapping[str, str], remarks: Remarks) -> str:
+    if label in LABELS and label not in own:
         remarks.add(path, f"selects by {LABELS[label]} now, instead of {label}")
         return LABELS[label]
     if label.startswith(OLD_LABELS):

@@ -30,6 +30,7 @@ NOT_MIGRATED = {
     "job-sweep",
     "jobset-two-trainings",
     "long-name",
+    "placeholders",
     "slurm-array",
     "slurm-function",
     "slurm-loop",
@@ -109,7 +110,7 @@ def test_what_is_written_passes_again_as_it_is() -> None:
         f"{name}: {line}"
         for name, (_, remarks) in found.items()
         for line in remarks.splitlines()
-        if not line.endswith(AS_IT_IS) and "passed on as it is" not in line
+        if AS_IT_IS not in line and "passed on as it is" not in line
     )
 
 

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from elastic_pytorch_client.migration.documents import migrate_documents
 from elastic_pytorch_client.migration.job_size import group_size
+from elastic_pytorch_client.migration.launch import resolve
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.job import pods_of
 from elastic_pytorch_client.migration.sources.pod_failure_policy import failure_rules
-from elastic_pytorch_client.migration.sources.training_pods import resolve, trains
+from elastic_pytorch_client.migration.sources.training_pods import trains
 
 
 @pytest.mark.parametrize(

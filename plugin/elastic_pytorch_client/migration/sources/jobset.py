@@ -8,7 +8,13 @@ from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_
 from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.job import job_trains, pods_of, policy_of, read_pods, say_alone
-from elastic_pytorch_client.migration.sources.training_pods import make_job, processes_of, say_hosts
+from elastic_pytorch_client.migration.sources.training_pods import (
+    claims_of_policies,
+    make_job,
+    processes_of,
+    say_hosts,
+    shared_claims,
+)
 
 Manifest = dict[str, Any]
 
@@ -61,6 +67,7 @@ def migrate_jobset(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Se
         {field: spec[field] for field in ("ttlSecondsAfterFinished",) if spec.get(field) is not None},
         {field: job_spec[field] for field in ("activeDeadlineSeconds",) if job_spec.get(field) is not None},
         policy_of(path, job_spec, _backoff_limit(spec, job_spec), pods, remarks),
+        shared_claims(claims_of_policies("spec", spec), pods, remarks),
     )
     return [migrated]
 

@@ -56,4 +56,7 @@ def passed_on(manifest: Mapping[str, Any]) -> list[Remark]:
     """What to say of an object that is written as it is; nothing of an ElasticPyTorchJob."""
     if manifest.get("kind") == names.KIND:
         return []
-    return [Remark("kind", "is none that is migrated: the object is written as it is")]
+    text = "is none that is migrated: the object is written as it is"
+    if "etcd" in str((manifest.get("metadata") or {}).get("name")):
+        text += ". No ElasticPyTorchJob needs an etcd: leave it out, unless others use it"
+    return [Remark("kind", text)]

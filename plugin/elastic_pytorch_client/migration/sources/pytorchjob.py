@@ -101,7 +101,12 @@ def _sizes(spec: Mapping[str, Any], total: int, base: Replica, remarks: Remarks)
         given = [bound for bound in (elastic.get("minReplicas"), elastic.get("maxReplicas")) if bound is not None]
         minimum, maximum = (int(given[0]), int(given[-1])) if given else (base.count, base.count)
     if (bounds := nnodes_bounds(options.get("nnodes", ""))) and bounds != (minimum, maximum) and (bounds[1] > 1 or total == 1):
-        remarks.add(REPLICAS, f"torchrun's --nnodes={options['nnodes']} is taken, as torchrun did")
+        text = f"torchrun's --nnodes={options['nnodes']} is taken, as torchrun did"
+        if minimum < maximum and bounds[0] == bounds[1]:
+            text += (
+                f". The elasticPolicy of {minimum} to {maximum} had no effect: set minReplicas and maxReplicas to be elastic"
+            )
+        remarks.add(REPLICAS, text)
         minimum, maximum = bounds
     alone = "standalone" in options or (elastic or {}).get("standalone") or nnodes_bounds(options.get("nnodes", "")) == (1, 1)
     if alone and total > 1:
@@ -208,6 +213,9 @@ def _autoscaler(spec: Mapping[str, Any], job: Manifest, remarks: Remarks) -> lis
     metrics = (spec.get("elasticPolicy") or {}).get("metrics")
     if not metrics:
         return []
+    if "minReplicas" not in job["spec"]:
+        remarks.add("spec.elasticPolicy.metrics", "are dropped: the job has a fixed size, which no autoscaler can change")
+        return []
     if "name" not in job["metadata"]:
         remarks.add(
             "spec.elasticPolicy.metrics",
@@ -228,8 +236,8 @@ def _autoscaler(spec: Mapping[str, Any], job: Manifest, remarks: Remarks) -> lis
             "metadata": metadata,
             "spec": {
                 "scaleTargetRef": target,
-                "minReplicas": sizes.get("minReplicas", sizes["replicas"]),
-                "maxReplicas": sizes.get("maxReplicas", sizes["replicas"]),
+                "minReplicas": sizes["minReplicas"],
+                "maxReplicas": sizes["maxReplicas"],
                 "metrics": copy.deepcopy(metrics),
             },
         }

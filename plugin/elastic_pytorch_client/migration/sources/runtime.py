@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.sources.training_pods import claims_of_policies
 
 Manifest = dict[str, Any]
 
@@ -40,6 +41,7 @@ class Runtime:
     job: str
     template: Manifest
     backoff_limit: int | None
+    claims: Sequence[tuple[str, str, Mapping[str, Any]]]  # path, name and spec of those that its JobSet makes
 
 
 def find_runtime(reference: Mapping[str, Any], runtimes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -94,6 +96,7 @@ def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
         job=str(trainer.get("name")),
         template=copy.deepcopy(dict(job_spec.get("template") or {})),
         backoff_limit=job_spec.get("backoffLimit"),
+        claims=claims_of_policies("spec.runtimeRef", (spec.get("template") or {}).get("spec") or {}),
     )
 
 
@@ -121,7 +124,10 @@ def _patches(spec: Mapping[str, Any], job: str, remarks: Remarks) -> Iterator[tu
         runtime = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
         for replicated in runtime.get("replicatedJobs") or ():
             path = f"spec.runtimePatches[{place}]"
-            inner = (((replicated.get("template") or {}).get("spec") or {}).get("template")) or {}
+            of_job = replicated.get("template") or {}
+            inner = (of_job.get("spec") or {}).get("template") or {}
+            if of_job.get("metadata"):
+                remarks.add(path, "metadata of the Job is dropped: there is none. The pods' metadata go into spec.template")
             if replicated.get("name") == job:
                 yield path, inner
             else:

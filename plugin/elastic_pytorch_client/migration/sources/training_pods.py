@@ -1,7 +1,8 @@
 """Pods that train, in kinds that do not say so: which container trains, and how the agent starts it."""
 
+import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.job_size import COUNTED_BY_COMMAND, process_count
-from elastic_pytorch_client.migration.launch import Launch, read_launch
+from elastic_pytorch_client.migration.launch import Launch, read_launch, resolve
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.template import accelerators, clean_template, set_launch, take_variables
 
@@ -23,7 +24,6 @@ TORCHRUN_VARIABLES = {
     "PET_NPROC_PER_NODE": "nproc-per-node",
     "PET_STANDALONE": "standalone",
 }
-VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
 DEFAULT_PROCESSES = "1"  # torchrun's own
 
 
@@ -73,12 +73,11 @@ def read_training_pods(
     [container] = found
     path = f"{path}.spec.containers[{container.get('name')}]"
     _drop_index(path, container, index_variables, remarks)
-    values = {str(one.get("name")): str(one["value"]) for one in container.get("env") or () if "value" in one}
-    variables = {option: values[name] for name, option in TORCHRUN_VARIABLES.items() if name in values}
+    values = _values(container)
+    variables = {option: resolve(values[name], values) for name, option in TORCHRUN_VARIABLES.items() if name in values}
     pods = read_container(path, cleaned, container, remarks, entrypoint)
     _check_index(path, pods.launch, index_variables, remarks)
-    options = {option: resolve(value, values) for option, value in (variables | pods.options).items()}
-    return replace(pods, options=options)
+    return replace(pods, options=variables | pods.options)
 
 
 def read_container(
@@ -89,15 +88,15 @@ def read_container(
     Raises:
         CannotMigrate: it cannot be done.
     """
-    name = str(container.get("name"))
+    name, values = str(container.get("name")), _values(container)
     variables = take_variables(path, container, remarks)
-    launch = read_launch(path, container.get("command") or (), container.get("args") or (), entrypoint)
+    launch = read_launch(path, container.get("command") or (), container.get("args") or (), entrypoint, values)
     set_launch(path, container, launch, remarks)
     return TrainingPods(path, name, template, launch, variables | launch.options, accelerators(container))
 
 
-def resolve(text: str, variables: Mapping[str, str]) -> str:
-    return VARIABLE.sub(lambda found: variables.get(found[1] or found[2] or found[3], found[0]), text)
+def _values(container: Mapping[str, Any]) -> dict[str, str]:
+    return {str(one.get("name")): str(one["value"]) for one in container.get("env") or () if "value" in one}
 
 
 def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
@@ -123,6 +122,31 @@ def make_job(metadata: Manifest, pods: TrainingPods, *fields: Manifest) -> Manif
         "metadata": metadata,
         "spec": {**spec, "template": pods.template},
     }
+
+
+def claims_of_policies(path: str, spec: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Path, name and spec of each claim that a JobSet's `volumeClaimPolicies` make."""
+    policies = spec.get("volumeClaimPolicies") or ()
+    templates = [template for policy in policies for template in policy.get("templates") or ()]
+    return [
+        (f"{path}.volumeClaimPolicies[{name}]", name, one.get("spec") or {})
+        for one in templates
+        if (name := str((one.get("metadata") or {}).get("name")))
+    ]
+
+
+def shared_claims(claims: Iterable[tuple[str, str, Mapping[str, Any]]], pods: TrainingPods, remarks: Remarks) -> Manifest:
+    """`sharedVolumeClaims` of those claims, by path, name and spec, that the pods mount; empty without any."""
+    pod = pods.template["spec"]
+    containers = (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
+    mounted = {mount.get("name") for container in containers for mount in container.get("volumeMounts") or ()}
+    shared = []
+    for path, name, spec in claims:
+        if name in mounted:
+            shared.append({"metadata": {"name": name}, "spec": copy.deepcopy(dict(spec))})
+            text = "becomes one of spec.sharedVolumeClaims, which stays with the default of sharedVolumeClaimRetentionPolicy"
+            remarks.add(path, text)
+    return {"sharedVolumeClaims": shared} if shared else {}
 
 
 def say_hosts(path: str, name: object, hosts: str, pods: TrainingPods, remarks: Remarks) -> None:

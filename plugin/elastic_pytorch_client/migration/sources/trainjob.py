@@ -15,7 +15,7 @@ from elastic_pytorch_client.migration.sources.runtime import (
     merge_variables,
     read_runtime,
 )
-from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, read_container
+from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, read_container, shared_claims
 from elastic_pytorch_client.migration.template import clean_template, find_training_container
 
 Manifest = dict[str, Any]
@@ -66,6 +66,7 @@ def migrate_trainjob(
         suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
         {field: spec[field] for field in ("activeDeadlineSeconds",) if spec.get(field)},
         {"failurePolicy": policy} if policy else {},
+        shared_claims(runtime.claims, pods, remarks),
     )
     drop_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks)
     _say_what_is_dropped(spec, remarks)
@@ -83,11 +84,13 @@ def _apply_trainer(trainer: Mapping[str, Any], container: Manifest) -> None:
 
 
 def _with_labels(manifest: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
-    """The TrainJob with `spec.labels` and `spec.annotations`, which Trainer 2.0 and 2.1 put on the JobSet, among its own."""
+    """The TrainJob with the labels and annotations of the JobSet among its own: of `spec` in Trainer 2.0 and 2.1, or of patches."""
     metadata = dict(manifest.get("metadata") or {})
-    for field in ("labels", "annotations"):
-        if spec.get(field):
-            metadata[field] = {**spec[field], **(metadata.get(field) or {})}
+    patches = [((patch.get("trainingRuntimeSpec") or {}).get("template") or {}) for patch in spec.get("runtimePatches") or ()]
+    for of_jobset in (*(patch.get("metadata") or {} for patch in patches), spec):
+        for field in ("labels", "annotations"):
+            if of_jobset.get(field):
+                metadata[field] = {**of_jobset[field], **(metadata.get(field) or {})}
     return {**manifest, "metadata": metadata}
 
 

@@ -16,6 +16,7 @@ from elastic_pytorch_client.migration.sources.training_pods import (
     processes_of,
     read_training_pods,
     say_hosts,
+    shared_claims,
     trains,
 )
 
@@ -83,7 +84,7 @@ def migrate_volcano_job(
         processes_of(pods, remarks),
         {field: spec[field] for field in ("ttlSecondsAfterFinished",) if spec.get(field) is not None},
         _failure_policy(spec, training, pods, remarks),
-        _claims(spec, remarks),
+        shared_claims(_claims(spec), pods, remarks),
         gang,
     )
     return [migrated]
@@ -145,14 +146,12 @@ def _with_volumes(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mappi
     return changed
 
 
-def _claims(spec: Mapping[str, Any], remarks: Remarks) -> Manifest:
-    claims = []
-    for place, volume in enumerate(spec.get("volumes") or ()):
-        if volume.get("volumeClaim"):
-            claims.append({"metadata": {"name": f"{VOLUME}-{place}"}, "spec": copy.deepcopy(volume["volumeClaim"])})
-            text = "becomes one of spec.sharedVolumeClaims, which stays with the default of sharedVolumeClaimRetentionPolicy"
-            remarks.add(f"spec.volumes[{volume.get('mountPath')}].volumeClaim", text)
-    return {"sharedVolumeClaims": claims} if claims else {}
+def _claims(spec: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    return [
+        (f"spec.volumes[{volume.get('mountPath')}].volumeClaim", f"{VOLUME}-{place}", volume["volumeClaim"])
+        for place, volume in enumerate(spec.get("volumes") or ())
+        if volume.get("volumeClaim")
+    ]
 
 
 def _tell_of_least(spec: Mapping[str, Any], sizes: Manifest, remarks: Remarks) -> None:

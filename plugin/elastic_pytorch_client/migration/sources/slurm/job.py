@@ -73,7 +73,7 @@ def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Ma
         sizes,
         _processes(start, allocation, pods, remarks),
         {} if limit is None else {"activeDeadlineSeconds": limit},
-        {"failurePolicy": {"maxFailures": pods.max_restarts}} if pods.max_restarts else {},
+        {} if pods.max_restarts is None else {"failurePolicy": {"maxFailures": pods.max_restarts}},
     )
     if limit is not None:
         remarks.add("--time", TIME)
