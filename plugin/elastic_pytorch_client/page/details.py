@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from elastic_pytorch_client.page.course import course_of
 from elastic_pytorch_client.page.rows import describe_group, row_of, seconds_of, tone
+from elastic_pytorch_client.page.timeline import timeline_of
 from elastic_pytorch_client.reading.diagnosis import Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import JobView, Worker
 from elastic_pytorch_client.reading.pods.workers import add_pods
@@ -32,7 +32,7 @@ def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
             "headline": diagnosis.headline,
             "findings": [{"what": each.what, "do": each.do} for each in diagnosis.findings],
         },
-        "course": course_of(job, evidence.events, evidence.now),
+        "timeline": timeline_of(job, evidence.events, evidence.now),
         "workers": [_worker(whole, worker) for worker in _in_order(whole)],
         "conditions": [
             {

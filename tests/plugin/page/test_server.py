@@ -150,7 +150,7 @@ def test_one_job_its_manifest_and_its_log(cluster: WatchedCluster, server: PageS
     cluster.logs = {worker["name"]: [f"2026-11-21T18:01:3{i}.5Z \x1b[1mstep {i}" for i in range(9)]}
     code, found = get(server, "jobs/team/char-lm")
     assert code == 200
-    assert {"row", "why", "course", "workers", "conditions", "rootCause"} <= set(found)
+    assert {"row", "why", "timeline", "workers", "conditions", "rootCause"} <= set(found)
     code, found = get(server, "manifests/team/char-lm")
     assert "kind: ElasticPyTorchJob" in str(found["yaml"])
     code, found = get(server, f"logs/team/char-lm?index={worker['index']}")

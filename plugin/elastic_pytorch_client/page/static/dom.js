@@ -18,13 +18,20 @@ function fill(element, properties, children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
   return element;
 }
 
-/** A part with a title. */
+/** A part with a title; after it, what stands beside it. */
 export function card(title, ...children) {
-  return [h("section", { class: "card", "aria-label": title }, h("h2", {}, title), ...children)];
+  const [name, ...beside] = [title].flat();
+  return [h("section", { class: "card", "aria-label": name }, h("div", { class: "cardhead" }, h("h2", {}, name), beside), children)];
+}
+
+/** A table that scrolls by itself where it is wider than the page, also by the keyboard. */
+export function dataTable(label, heads, rows, more = "") {
+  return h("div", { class: `wide ${more}`, role: "group", "aria-label": label, tabindex: 0 }, h("table", { "aria-label": label },
+    h("thead", {}, h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, rows)));
 }
 
 /** The line of some numbers, from the least to the largest; null if they are too few. */

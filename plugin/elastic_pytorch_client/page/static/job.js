@@ -1,9 +1,9 @@
-// One job: what it does, why not, its course, its workers, its log. Each part is drawn again only when its data have changed.
+// One job: what it does, why not, its timeline, its workers, its log. Each part is drawn again only when its data have changed.
 
 import { ask } from "./ask.js";
-import { Course, drawInterruptions } from "./course.js";
-import { ago, card, h, progressBar, sparkline, spell, stateMark, timeOfDay, workerBlocks } from "./dom.js";
+import { ago, card, dataTable, h, progressBar, sparkline, spell, stateMark, timeOfDay, workerBlocks } from "./dom.js";
 import { LogView } from "./log.js";
+import { Timeline, drawInterruptions } from "./timeline.js";
 
 const REFRESH_MS = 10_000; // events and pods change without the job
 const SETTLE_MS = 400;
@@ -17,15 +17,15 @@ export class JobView {
     this.path = `${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
     this.drawn = new Map(); // what each part shows, as JSON
     this.parts = Object.fromEntries(
-      ["head", "error", "facts", "why", "cause", "course", "interruptions", "workers", "conditions", "events"].map(
+      ["head", "error", "facts", "why", "cause", "timeline", "interruptions", "workers", "conditions", "events"].map(
         (part) => [part, h("div", { class: `part ${part}` })],
       ),
     );
     const back = h("button", { type: "button", class: "back", click: close, title: "Escape" }, "‹ Jobs");
     this.log = new LogView(this.path);
-    this.course = new Course(this.parts.course);
+    this.timeline = new Timeline(this.parts.timeline);
     const p = this.parts;
-    place.replaceChildren(h("div", { class: "backbar" }, back), p.head, p.error, p.facts, p.why, p.course, p.interruptions, p.cause, p.workers,
+    place.replaceChildren(h("div", { class: "backbar" }, back), p.head, p.error, p.facts, p.why, p.timeline, p.interruptions, p.cause, p.workers,
       this.log.element, p.conditions, p.events, this.manifest());
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
@@ -38,7 +38,7 @@ export class JobView {
     clearInterval(this.timer);
     clearTimeout(this.soon);
     this.log.stop();
-    this.course.stop();
+    this.timeline.stop();
   }
 
   /** Shows what has changed of the job; reads it again if that is more than its progress. */
@@ -71,13 +71,13 @@ export class JobView {
     this.data = data;
     this.drawFacts(data);
     this.part("why", [data.why, data.row.lost, data.row.tone], () => why(data));
-    (data.row.tone === "bad" ? this.parts.course : this.parts.workers).before(this.parts.cause);
+    (data.row.tone === "bad" ? this.parts.timeline : this.parts.workers).before(this.parts.cause);
     this.part("cause", data.rootCause, (cause) => (cause ? rootCause(cause) : []));
-    this.part("interruptions", data.course.interruptions, drawInterruptions);
+    this.part("interruptions", data.timeline.interruptions, drawInterruptions);
     this.part("workers", data.workers, (workers) => this.workers(workers));
     this.part("conditions", data.conditions, conditions);
-    this.part("events", data.course.events, events);
-    this.course.draw(data.course);
+    this.part("events", data.timeline.events, events);
+    this.timeline.draw(data.timeline);
     this.log.choose(data.workers);
     if (!this.marked) {
       this.marked = true;
@@ -102,11 +102,10 @@ export class JobView {
       h("td", {}, h("code", {}, worker.name)),
       h("td", {}, worker.node ? h("code", {}, worker.node) : h("span", { class: "quiet" }, "no node yet")),
       slow ? h("td", {}, worker.slowdown ? h("span", { class: "note" }, `${worker.slowdown} × the median's work`) : "") : null,
-      h("td", {}, h("button", { type: "button", class: "plain", click: () => this.log.show(worker.index, true) }, "log"))));
-    const heads = ["Rank", "Index", "State", "Pod", "Node", ...(slow ? ["Slow"] : []), ""];
-    return card("Workers", h("div", { class: "wide" }, h("table", {},
-      h("thead", {}, h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, rows.length ? rows : h("tr", {}, h("td", { colspan: heads.length, class: "quiet" }, "There are no workers."))))));
+      h("td", {}, h("button", { type: "button", class: "plain", "aria-label": `log of ${worker.name}`,
+        click: () => this.log.show(worker.index, true) }, "log"))));
+    const heads = ["Rank", "Index", "State", "Pod", "Node", ...(slow ? ["Slow"] : []), "Log"];
+    return card("Workers", rows.length ? dataTable("Workers", heads, rows) : h("p", { class: "quiet" }, "There are no workers."));
   }
 
   manifest() {
@@ -168,9 +167,7 @@ function conditions(all) {
     h("td", {}, `${{ True: "●", False: "○" }[condition.status] ?? "◐"} ${condition.type}`),
     h("td", {}, condition.reason), h("td", { class: "words" }, condition.message),
     h("td", { class: "number" }, condition.since === null ? "" : ago(condition.since))));
-  return card("Conditions", h("div", { class: "wide" }, h("table", {},
-    h("thead", {}, h("tr", {}, ["Condition", "Reason", "Message", "Since"].map((text) => h("th", { scope: "col" }, text)))),
-    h("tbody", {}, rows))));
+  return card("Conditions", dataTable("Conditions", ["Condition", "Reason", "Message", "Age"], rows));
 }
 
 function events(all) {
@@ -178,5 +175,5 @@ function events(all) {
   const rows = [...all].reverse().map((event) => h("tr", {},
     h("td", { class: "number", title: timeOfDay(event.at) }, ago(event.at)),
     h("td", { class: event.warning ? "note" : "" }, event.reason), h("td", { class: "words" }, event.note)));
-  return card("Events", h("div", { class: "wide scroll", tabindex: 0 }, h("table", {}, h("tbody", {}, rows))));
+  return card("Events", dataTable("Events", ["Age", "Reason", "Message"], rows, "scroll"));
 }

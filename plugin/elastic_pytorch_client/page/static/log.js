@@ -1,7 +1,7 @@
 // The end of a worker's log, read again and again while it is looked at.
 
 import { ask } from "./ask.js";
-import { h } from "./dom.js";
+import { card, h } from "./dom.js";
 
 const REFRESH_MS = 3_000;
 
@@ -13,8 +13,7 @@ export class LogView {
     this.select = h("select", { "aria-label": "Whose log", change: () => this.show(Number(this.select.value)) });
     this.follow = h("input", { type: "checkbox", checked: true });
     this.text = h("pre", { class: "text log", tabindex: 0, "aria-label": "The end of the log" });
-    this.element = h("section", { class: "card", "aria-label": "Log" },
-      h("div", { class: "cardhead" }, h("h2", {}, "Log"), this.select, h("label", {}, this.follow, " follow")), this.text);
+    [this.element] = card(["Log", this.select, h("label", {}, this.follow, " follow")], this.text);
     this.timer = setInterval(() => this.follow.checked && !document.hidden && this.read(), REFRESH_MS);
   }
 

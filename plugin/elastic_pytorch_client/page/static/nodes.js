@@ -1,7 +1,7 @@
 // The nodes that something is the matter with: what is known of each, and which job tells it.
 
 import { ask } from "./ask.js";
-import { ago, card, h, spell, stateMark } from "./dom.js";
+import { ago, card, dataTable, h, spell, stateMark } from "./dom.js";
 
 const REFRESH_MS = 5_000;
 const SETTLE_MS = 1_000;
@@ -66,9 +66,8 @@ function table(data) {
       h("span", { class: "small" }, node.jobs.join(", ") + (node.moreJobs ? ` and ${node.moreJobs} more` : ""))),
     h("td", { class: "words" }, h("ul", {}, node.findings.map((finding) => item(node, finding)),
       node.moreFindings ? h("li", { class: "quiet" }, `and ${node.moreFindings} more`) : null))));
-  const heads = ["Node", "Workers now", "What is known"].map((text) => h("th", { scope: "col" }, text));
-  return card("Nodes in trouble", h("div", { class: "wide nodes" }, h("table", { "aria-label": "Nodes in trouble, the worst first" },
-    h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows))));
+  const heads = ["Node", "Workers now", "What is known"];
+  return card("Nodes in trouble", dataTable("Nodes in trouble, the worst first", heads, rows, "nodes"));
 }
 
 function item(node, finding) {

@@ -1,5 +1,6 @@
 // The page: which view is shown, and the changes that the server tells of.
 
+import { readAddress } from "./address.js";
 import { JobList } from "./jobs.js";
 import { JobView } from "./job.js";
 import { NodeList } from "./nodes.js";
@@ -19,7 +20,7 @@ function close() {
 }
 
 function route() {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").map(decode);
+  const { parts } = readAddress();
   view?.stop();
   view = null;
   const one = parts.length === 2 && parts[0] && parts[1];
@@ -47,14 +48,6 @@ function route() {
 function mark(id, current) {
   if (current) byId(id).setAttribute("aria-current", "page");
   else byId(id).removeAttribute("aria-current");
-}
-
-function decode(part) {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return "";
-  }
 }
 
 function take(message) {

@@ -1,5 +1,6 @@
 """The page in a real browser: how soon it shows a thousand jobs, that it lives, and that no text of a tenant is markup."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -105,7 +106,7 @@ def test_the_keyboard_is_enough(browser: Any, server: PageServer) -> None:
 def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
     with page_at(browser, f"{server.url}#/team/llama-sft") as page:
         shown_after(page, "job-shown")
-        for title in ("Course", "Interruptions", "Workers", "Last failure", "Conditions", "Events"):
+        for title in ("Timeline", "Interruptions", "Workers", "Last failure", "Conditions", "Events"):
             page.get_by_role("heading", name=title, exact=True).wait_for()
         page.get_by_text("ValueError: loss is not finite at step 41200: nan").wait_for()
         page.get_by_text("kubectl describe node gpu-15").wait_for()
@@ -115,9 +116,28 @@ def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: Pag
         page.get_by_text("only rank 5 says this").wait_for()
         page.get_by_text("Manifest", exact=True).click()
         page.get_by_text("kind: ElasticPyTorchJob").wait_for()
-        assert page.locator("svg.course rect.group").count() == 7
-        assert page.locator("svg.course text.round").all_text_contents() == [str(round_) for round_ in range(1, 8)]
-        assert page.locator("svg.course polyline.line").count() == 2, "loss and speed"
+        assert page.locator("svg.timeline rect.group").count() == 7
+        assert page.locator("svg.timeline text.round").all_text_contents() == [str(round_) for round_ in range(1, 8)]
+        assert page.locator("svg.timeline polyline.line").count() == 2, "loss and speed"
+
+
+def test_loss_speed_and_workers_at_a_time(browser: Any, server: PageServer) -> None:
+    with page_at(browser, f"{server.url}#/team/llama-sft") as page:
+        page.locator("svg.timeline polyline.line").nth(1).wait_for()
+        names = page.locator("svg.timeline text.tick[x='0']").all_text_contents()
+        assert names == ["workers", "loss", "steps/s", "events"]
+        assert page.locator(".timeline .legend span").all_text_contents()[2] == "training stands still"
+        picture = page.locator("svg.timeline")
+        picture.scroll_into_view_if_needed()
+        picture.hover(position={"x": picture.bounding_box()["width"] / 2, "y": 100})
+        values = page.locator(".timeline .small").text_content()
+        assert re.fullmatch(r".*17:\d\d:\d\d · 8 workers in round 3 · loss [\d.]+ · 5\.\d steps/s", values), values
+        page.get_by_role("button", name="10 min").click()
+        assert page.url.endswith("#/team/llama-sft?range=600")
+        wait_until(page, "document.querySelectorAll('svg.timeline rect.group').length === 3")
+        page.reload()
+        page.locator("svg.timeline rect.group").first.wait_for()
+        assert page.get_by_role("button", name="10 min").get_attribute("aria-pressed") == "true"
 
 
 def test_nodes_in_trouble(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:

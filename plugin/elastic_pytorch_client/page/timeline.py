@@ -1,4 +1,4 @@
-"""The course of a job on one axis of time: its group, loss and speed, and what interrupted it. Times are seconds since 1970."""
+"""The timeline of a job: its group, loss and speed, what interrupted it, and its events. Times are seconds since 1970."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ MAX_SECONDS = 1e9
 FUTURE = timedelta(minutes=5)  # clocks differ; what is later than that is a mistake of its author
 
 
-def course_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict[str, Any]:
+def timeline_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict[str, Any]:
     events = [event for event in events if event.at <= now + FUTURE]
     end = job.completed or now
     told = [entry.at for entry in job.history if entry.at] + [event.at for event in events]

@@ -1,10 +1,10 @@
-"""The course of a job on one axis of time."""
+"""The timeline of a job."""
 
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from elastic_pytorch_client.page.course import course_of, group_sizes
+from elastic_pytorch_client.page.timeline import group_sizes, timeline_of
 from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_client.reading.job_view import Condition, Progress
 from elastic_pytorch_client.reading.timeline import JobEvent
@@ -28,9 +28,9 @@ def sample(minutes: float, loss: float | None, speed: float | None = None) -> Hi
     return HistoryEntry(before(minutes), loss=loss, steps_per_second=speed)
 
 
-def test_a_recorded_course() -> None:
+def test_a_recorded_timeline() -> None:
     job, now = job_of("lost"), moment_of("lost")
-    found = course_of(job, events_of("lost"), now)
+    found = timeline_of(job, events_of("lost"), now)
     assert [(size["workers"], size["round"]) for size in found["sizes"]] == [(3, 1), (0, 2), (2, 2)]
     assert found["end"] == now.timestamp()
     assert job.started is not None
@@ -68,22 +68,22 @@ def test_a_group_that_stands_still_now_has_no_size() -> None:
 def test_loss_and_speed_run_until_now() -> None:
     history = (replace(change(9, 1, 3), loss=3.0), sample(8, 2.5, 4.0), sample(7, float("nan"), None))
     job = replace(WHOLE, history=history, progress=Progress(loss=2.0, steps_per_second=5.0))
-    found = course_of(job, [], NOW)
+    found = timeline_of(job, [], NOW)
     assert found["losses"] == [[before(9).timestamp(), 3.0], [before(8).timestamp(), 2.5], [NOW.timestamp(), 2.0]]
     assert found["speeds"] == [[before(8).timestamp(), 4.0], [NOW.timestamp(), 5.0]]
-    still = course_of(replace(job, world=0), [], NOW)
+    still = timeline_of(replace(job, world=0), [], NOW)
     assert still["speeds"] == [[before(8).timestamp(), 4.0]]
 
 
 def test_the_axis_begins_with_what_is_known_and_ends_with_the_job() -> None:
     job = replace(job_of("failed"), started=before(60), completed=before(30), history=())
-    found = course_of(job, [JobEvent(before(45), "JobFailed", "")], NOW)
+    found = timeline_of(job, [JobEvent(before(45), "JobFailed", "")], NOW)
     assert (found["begin"], found["end"]) == (before(45).timestamp(), before(30).timestamp())
 
 
 def test_several_interruptions_in_one_entry() -> None:
     entry = HistoryEntry(before(59), 30, "WorkerLost", before=3, workers=2, seconds=9e6, steps_lost=12, count=20)
-    found = course_of(replace(WHOLE, started=before(60), completed=None, history=(entry,)), [], NOW)
+    found = timeline_of(replace(WHOLE, started=before(60), completed=None, history=(entry,)), [], NOW)
     assert found["begin"] == before(60).timestamp()
     [told] = found["interruptions"]
     assert (told["count"], told["before"], told["after"], told["stepsLost"]) == (20, 3, 2, 12)
@@ -93,7 +93,7 @@ def test_what_a_tenant_writes_into_events_harms_nothing() -> None:
     ages = JobEvent(NOW + timedelta(days=3000), "Odd", "<b>", round=10**17, workers=10**17)
     phases = {"stop": float("nan"), "wait": 1.5}
     cost = HistoryEntry(before(1), 2, "WorkerLost", workers=2, seconds=float("inf"), phases=phases, loss=float("inf"))
-    found = course_of(replace(WHOLE, history=(cost,)), [ages], NOW)
+    found = timeline_of(replace(WHOLE, history=(cost,)), [ages], NOW)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["events"], found["end"]) == ([], NOW.timestamp())
     assert found["interruptions"][0]["phases"] == [["wait", 1.5]]
