@@ -1,4 +1,4 @@
-"""What Lightning's own way through resizes and a loss costs, beside that of the library. Prints the table of docs/use/lightning.md."""
+"""What Lightning's own way through resizes and a loss costs, beside that of the library. Prints the figures of docs/use/lightning.md."""
 
 from importlib.util import find_spec
 from pathlib import Path
