@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from field_table import CHANGES_WHILE_SUSPENDED
+
 Schema = Mapping[str, Any]
 MAX_INT32 = 2**31 - 1  # which is no bound for people
 BOUNDS = re.compile(r" From \d+ to \d+\.")
@@ -13,7 +15,8 @@ HEAD = """# The fields of an ElasticPyTorchJob
 
 Look up here what each field of a job means, and which values it takes. `make docs` writes this reference from
 `crds/elasticpytorchjobs.yaml`, and `kubectl explain epj.spec --recursive` prints the same texts. Where fields do not fit each other, the
-API server [refuses the job](../use/troubleshooting.md#the-api-server-refuses-it) and says which field to change.
+API server [refuses the job](../use/troubleshooting.md#the-api-server-refuses-it) and says which field to change. A field marked
+*suspended*, with all below it, may change only while the condition `Suspended` is True.
 
 The API is `{api}`, kind `{kind}`, short name `{short}`.
 
@@ -31,7 +34,7 @@ def page(definition: Schema) -> str:
         found = list(_walk(part, schema["properties"][part]))
         parts.append(f"## {part}\n\n{found[0][1]['description']}\n")
         fields = (field for field in found[1:] if not field[0].endswith("[]"))
-        parts += [f"- `{path}` ({_type_of(child)}): {_line(child['description'])}" for path, child in fields]
+        parts += [_item(path, child) for path, child in fields]
         parts.append("")
     parts.append("## Columns of `kubectl get epj`\n\nThose in brackets come with `-o wide`.\n")
     for column in version["additionalPrinterColumns"]:
@@ -92,6 +95,13 @@ def _type_of(schema: Schema) -> str:
     return f"{schema['type']}{bounds}"
 
 
+def _item(path: str, schema: Schema) -> str:
+    """Returns a field as an item of a list: what the type says in its brackets, the description does not repeat."""
+    about, kind = BOUNDS.sub("", _line(schema["description"])), _type_of(schema)
+    if CHANGES_WHILE_SUSPENDED in about:
+        about, kind = about.replace(f" {CHANGES_WHILE_SUSPENDED}", ""), f"{kind}, *suspended*"
+    return f"- `{path}` ({kind}): {about}"
+
+
 def _line(text: str) -> str:
-    """Returns a description without the bounds, which the type has on the page, and kubectl does not print."""
-    return BOUNDS.sub("", " ".join(text.split()))
+    return " ".join(text.split())
