@@ -84,6 +84,7 @@ INTERNAL = {
         "get_train_dataloader",
         "set_initial_training_values",
         "get_batch_samples",
+        "prediction_step",
         "train",
         "training_step",
     },
