@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -197,24 +198,24 @@ def _entry(name: str, node: Public) -> Iterator[str]:
 
 def _described(about: Docstring, its_attributes: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     yield f"{about.text}\n"
-    arguments = about.entries.get("Args", {}).items()
-    yield from _list("Arguments", (_item(name, text) for name, text in arguments))
-    kinds = ((f"{name}: {kind}" if kind else name, text) for name, (kind, text) in its_attributes.items())
-    yield from _list("Attributes", (_item(name, text) for name, text in kinds))
+    yield from _list("Arguments", about.entries.get("Args", {}).items())
+    yield from _list(
+        "Attributes", ((f"{name}: {kind}" if kind else name, text) for name, (kind, text) in its_attributes.items())
+    )
     if about.outcome:
         yield f"**Returns:** {about.outcome}\n"
     errors = about.entries.get("Raises", {}).items()
-    yield from _list("Raises", (_item(name, text) for name, text in errors if name not in MISTAKES))
+    yield from _list("Raises", ((name, text) for name, text in errors if name not in MISTAKES))
 
 
-def _list(head: str, items: Iterable[str]) -> Iterator[str]:
-    if found := list(items):
-        yield "\n".join([f"**{head}:**\n", *found, ""])
-
-
-def _item(name: str, text: str) -> str:
-    """Returns an item of a list; what has no text is clear from its name and its type."""
-    return f"- `{name}`: {sentence(text)}" if text else f"- `{name}`"
+def _list(head: str, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yields a list of names and texts, if there are any; names whose type says all share an item with their neighbors."""
+    items = []
+    for is_clear, found in groupby(entries, key=lambda entry: not entry[1]):
+        names = [(f"`{name}`", sentence(text)) for name, text in found]
+        items += [f"- {', '.join(name for name, _ in names)}"] if is_clear else [f"- {name}: {text}" for name, text in names]
+    if items:
+        yield "\n".join([f"**{head}:**\n", *items, ""])
 
 
 def attributes(name: str) -> dict[str, tuple[str, str]]:

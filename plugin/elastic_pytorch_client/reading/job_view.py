@@ -123,7 +123,7 @@ class RootCause:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job's spec and status, parsed. A time that has not come is None.
+    """A job's spec and status, parsed. What has no text is the field of that name; a time that has not come is None.
 
     Attributes:
         wanted: `spec.replicas`.
