@@ -1,4 +1,4 @@
-"""Writes what is made from the sources: pages on the chart's values, the API's fields and the metrics, a flowchart, terminals, times.
+"""Writes what is made from the sources: pages on the chart's values, the API's fields and the metrics, terminals, times.
 
 `--check` writes nothing and says by its exit status whether they are fresh.
 """

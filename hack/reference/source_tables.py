@@ -1,9 +1,8 @@
-"""Blocks of pages whose source is the product: its tables of silent workers and of nodes, its metrics, its packages."""
+"""Blocks of pages whose source is the product: its tables of silent workers and of nodes, and its metrics."""
 
 import math
 from collections.abc import Callable, Mapping
 
-import packages
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.nodes.objections import TABLE as CAUSES
 from elastic_pytorch_operator.planning.nodes.objections import Cause, Weight
@@ -43,7 +42,7 @@ def metrics() -> str:
 
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {  # of each page below docs, by the name in their markers
-    "internals/architecture.md": {"packages": packages.block, "silence": silence},
+    "internals/architecture.md": {"silence": silence},
     "internals/rounds.md": {"objections": objections},
     "reference/metrics.md": {"metrics": metrics},
 }

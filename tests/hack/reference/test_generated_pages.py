@@ -6,14 +6,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from graphlib import CycleError
 from typing import Any
 
-import grimp
 import pytest
 from custom_resource import page as page_of_resource
 from field_table import ALWAYS, NEVER, SUSPENDED, fields, section
-from packages import flowchart
 from python_api import INTERNAL, SUBJECTS, attributes, definition, exported, members, methods
 from python_api import page as page_of_python
 from screens import draw_screens
@@ -93,28 +90,6 @@ def test_page_of_python_lists_every_exported_name_and_each_has_a_docstring() -> 
     assert not [name for name, left_out in INTERNAL.items() if not left_out <= {method.name for method in methods(name)}]
     with pytest.raises(LookupError, match="elastic_pytorch does not offer nothing"):
         definition("elastic_pytorch", "nothing")
-
-
-def test_flowchart_has_a_box_for_each_package_and_the_arrows_that_no_others_imply() -> None:
-    imports = {
-        "o.cli": ["o.run.main"],
-        "o.run.main": ["o.plan.rounds.next", "o.model.job"],
-        "o.plan.decide": ["o.plan.rounds.next", "o.plan.failures.budget"],
-        "o.plan.rounds.next": ["o.plan.failures.budget", "o.plan.rounds.size"],
-        "o.plan.failures.budget": ["o.model.job"],
-    }
-    graph = grimp.ImportGraph()
-    modules = {module for importer, imported in imports.items() for module in (importer, *imported)}
-    for module in {".".join(module.split(".")[:depth]) for module in modules for depth in range(1, 5)}:
-        graph.add_module(module)
-    for importer, imported in ((importer, imported) for importer, found in imports.items() for imported in found):
-        graph.add_import(importer=importer, imported=imported)
-    boxes = ["model[model]", "subgraph plan[plan]", "plan.failures[failures]", "plan.rounds[rounds]"]
-    arrows = ["plan.rounds --> plan.failures", "end", "run[run]", "plan --> model", "run --> plan"]
-    assert [line.strip() for line in flowchart(graph, "o").splitlines()] == ["flowchart TB", *boxes, *arrows]
-    graph.add_import(importer="o.model.job", imported="o.run.main")
-    with pytest.raises(CycleError, match=r"in a cycle.*'o\.model'"):
-        flowchart(graph, "o")
 
 
 def test_each_screen_of_the_documentation_shows_what_the_verb_prints_and_fetches_nothing() -> None:
