@@ -49,7 +49,7 @@ def test_values_satisfy_their_schema() -> None:
 @needs_helm
 def test_chart_lints() -> None:
     result = helm("lint", "--strict", str(CHART))
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode == 0 and "Fail" not in result.stdout + result.stderr, result.stdout + result.stderr
 
 
 @needs_helm
