@@ -319,9 +319,10 @@ class Simulation:
         else:
             self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
 
-    def make_progress(self, step: int) -> None:
+    def make_progress(self, step: int, checkpoint_step: int | None = None) -> None:
+        progress = Progress(step=step, first_step=1, checkpoint_step=checkpoint_step)
         for name, agent in self.agents.items():
-            self.agents[name] = replace(agent, progress=Progress(step=step, first_step=1), progressed_at=self.now)
+            self.agents[name] = replace(agent, progress=progress, progressed_at=self.now)
 
     def succeed(self) -> None:
         for name, agent in self.agents.items():

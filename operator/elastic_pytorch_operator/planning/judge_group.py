@@ -78,12 +78,11 @@ def _count_failures(
 ) -> Budget:
     reports = [observed.agents[name].progress for name in observed.ranks if name in observed.agents]
     step = max((r.step for r in reports if r.step is not None), default=None)
-    checkpoint_step = max((r.checkpoint_step for r in reports if r.checkpoint_step is not None), default=None)
     pods = [dated(record, observed) for record in pods]
     cause = stall.cause if stall is not None else failure.cause
     lasted = observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
     if step is not None:
-        budget = budget.after_progress(step, checkpoint_step)
+        budget = budget.after_progress(step, lasted)
     elif cause is None and not failure.open and all(pod.pod_uid in budget.counted_pods for pod in pods):  # kept for their logs
         budget = budget.after_steady_round(lasted)
     crashed = lasted < CRASH_LOOP_SECONDS

@@ -118,7 +118,6 @@ def recall(job: Job, now: float, time: str) -> Memory:
             # The agents of a group that backs off still report the failure that has been counted.
             counted_round=int(job.status.get("round", 0)) if backing_off and not job.stock else 0,
             step=step,
-            checkpoint_step=int(progress.get("checkpointStep", 0)),
             backoff_until=now + backoff_seconds(in_a_row) if backing_off else 0.0,
             last=recorded_cause(job.status) if backing_off else None,
             group_restarts=group_restarts(job),

@@ -22,6 +22,19 @@ def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
     assert simulation.status["failures"] == 0
 
 
+def test_script_that_fails_after_a_step_of_each_start_fails_the_job_although_the_step_is_saved() -> None:
+    simulation = running(failurePolicy={"maxFailures": 3})
+    for step in range(1, 9):
+        simulation.make_progress(step, checkpoint_step=step)
+        simulation.settle(20)
+        if simulation.status["state"] == "Failed":
+            break
+        simulation.fail_worker(simulation.members[0], "RuntimeError: two States are committed in turns", exit_code=1)
+        simulation.settle(20)
+    assert simulation.status["state"] == "Failed"
+    assert "two States" in simulation.condition("Failed")["message"]
+
+
 FOR_THE_NODE = frozenset({("DisruptionTarget", "True")})
 
 

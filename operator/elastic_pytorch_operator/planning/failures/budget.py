@@ -15,8 +15,8 @@ from elastic_pytorch_operator.spec.failure_rules import FailureAction
 
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
-PROGRESS_STEPS = 10  # beyond the last mark: progress even without a checkpoint
-STEADY_SECONDS = 300.0  # a round that lasts this long is progress of a script that reports no steps
+PROGRESS_STEPS = 10  # since the last progress: a script that always fails may do a few after each start
+STEADY_SECONDS = 300.0  # a round that lasts this long is progress with one step, or of a script that reports none
 CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
 # The first of them decides where several failures become known together.
 GRAVITY = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP, FailureAction.COUNT, FailureAction.IGNORE)
@@ -30,7 +30,6 @@ class Budget:
     counted_round: int = 0
     counted_pods: frozenset[str] = frozenset()  # UIDs of those that are still there
     step: int = 0  # at the last progress
-    checkpoint_step: int = 0
     backoff_until: float = 0.0
     last: FailureRecord | None = None  # the newest root cause
     fatal: FailureRecord | None = None  # what fails the job, by a rule
@@ -38,26 +37,18 @@ class Budget:
     # Of pods that were ended from outside, since the last progress.
     ends: frozenset[str] = frozenset()
 
-    def after_progress(self, step: int | None, checkpoint_step: int | None) -> "Budget":
-        """The budget once the job has come to a step: the count starts again if that is progress.
+    def after_progress(self, step: int, seconds: float) -> "Budget":
+        """The budget once a round of that many seconds has come to a step: the count starts again if that is progress.
 
         A step that a restart has thrown back and that is reached again is none.
         """
-        checkpointed = checkpoint_step is not None and checkpoint_step > self.checkpoint_step
-        stepped = step is not None and step >= self.step + PROGRESS_STEPS
-        if not (checkpointed or stepped):
-            return self
-        return replace(
-            self,
-            failures=0,
-            in_a_row=0,
-            ends=frozenset(),
-            step=max(self.step, step or 0),
-            checkpoint_step=max(self.checkpoint_step, checkpoint_step or 0),
-        )
+        if step >= self.step + PROGRESS_STEPS:
+            return replace(self, failures=0, in_a_row=0, ends=frozenset(), step=step)
+        steady = self.after_steady_round(seconds)
+        return self if steady is self or step <= self.step else replace(steady, step=step)
 
     def after_steady_round(self, seconds: float) -> "Budget":
-        """The budget of a script that reports no steps, after a round of that many seconds: unused if that is long enough."""
+        """The budget after a round of that many seconds, as long as nothing tells of its steps: unused if that is long enough."""
         used = self.failures or self.in_a_row or self.ends
         return replace(self, failures=0, in_a_row=0, ends=frozenset()) if used and seconds >= STEADY_SECONDS else self
 

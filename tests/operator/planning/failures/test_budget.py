@@ -67,13 +67,16 @@ def test_pod_that_died_earlier_does_not_hide_a_new_failure() -> None:
 
 def test_progress_starts_the_count_again() -> None:
     budget = failed(Budget(step=90), 1)
-    assert budget.after_progress(95, None).failures == 1
-    assert budget.after_progress(100, None).failures == 0
-    assert budget.after_progress(91, 50).failures == 0
+    assert budget.after_progress(99, 60).failures == 1
+    assert budget.after_progress(100, 60).failures == 0
+    assert budget.after_progress(91, 301) == Budget(
+        total=1, step=91, counted_round=1, last=BOOM, backoff_until=budget.backoff_until
+    )
 
 
 def test_steps_done_again_are_no_progress() -> None:
-    assert failed(Budget(step=90, checkpoint_step=50), 1).after_progress(55, 50).failures == 1
+    for seconds in (60, 301):
+        assert failed(Budget(step=90), 1).after_progress(90, seconds).failures == 1
 
 
 def test_only_a_crash_loop_waits() -> None:
@@ -129,7 +132,7 @@ def test_failures_that_do_not_count_wait_even_if_their_rounds_last(rule: Failure
         budget = budget.after_round(number, replace(BOOM, rule=rule, group_restarts=number), NOW, back_off=False)
     assert (budget.failures, budget.backoff_until) == (0, NOW + 2)
     assert (
-        budget.after_progress(10, None).after_round(4, replace(BOOM, rule=rule, group_restarts=4), NOW, back_off=False).in_a_row
+        budget.after_progress(10, 60).after_round(4, replace(BOOM, rule=rule, group_restarts=4), NOW, back_off=False).in_a_row
         == 1
     )
 
@@ -168,7 +171,7 @@ def test_group_is_restarted_once_for_all_failures_of_its_pods() -> None:
 
 
 def test_total_is_not_forgiven_by_progress() -> None:
-    budget = failed(failed(Budget(), 1), 2).after_progress(100, None).after_steady_round(1000)
+    budget = failed(failed(Budget(), 1), 2).after_progress(100, 60).after_steady_round(1000)
     assert (budget.failures, budget.total) == (0, 2)
 
 
@@ -209,7 +212,7 @@ def test_end_that_does_not_count_is_told_as_the_cause() -> None:
 @pytest.mark.parametrize("steps", [True, False])
 def test_progress_forgives_an_end(steps: bool) -> None:
     budget = ended(Budget(), KILLED)
-    budget = budget.after_progress(100, None) if steps else budget.after_steady_round(1000.0)
+    budget = budget.after_progress(100, 60) if steps else budget.after_steady_round(1000.0)
     assert ended(budget, KILLED).failures == 0
 
 
