@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.model.observed import PodView
+from elastic_pytorch_operator.model.status_changes import says_more
 from elastic_pytorch_operator.spec.failure_rules import PodCondition
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
@@ -58,5 +59,8 @@ def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) 
 
 
 def plans_alike(before: Job | TemplateUnread, after: Job | TemplateUnread) -> bool:
-    """Whether the plan of a job stays what it was, for all that the job says: only its metadata has changed."""
-    return isinstance(before, Job) and isinstance(after, Job) and before == replace(after, version=before.version)
+    """Whether the plan of a job stays what it was, for all that the job says: only its metadata has changed, or its progress."""
+    if not (isinstance(before, Job) and isinstance(after, Job)):
+        return False
+    same = replace(after, version=before.version, status=before.status)
+    return before == same and not says_more(before.status, after.status)

@@ -5,7 +5,8 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition, has_ended, is_true
-from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, Activity
+from elastic_pytorch_operator.model.status_changes import GOODPUT
+from elastic_pytorch_operator.planning.reporting.goodput import Activity
 
 PENDING = "Pending"
 OTHER = "Other"  # a status that someone else has written, or none yet

@@ -6,12 +6,13 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.actions import Action
 from elastic_pytorch_operator.model.observed import Observed
+from elastic_pytorch_operator.model.status_changes import GOODPUT
 from elastic_pytorch_operator.planning.failed_writes import lasting
 from elastic_pytorch_operator.planning.judge_group import Judgement, judge_group
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.plan_workers import missing_pods, pod_actions
 from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events, record_timeout
-from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, keep_account
+from elastic_pytorch_operator.planning.reporting.goodput import keep_account
 from elastic_pytorch_operator.planning.reporting.interruption import (
     Interruption,
     Interruptions,

@@ -20,6 +20,7 @@ from elastic_pytorch_operator.model.actions import (
 )
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated, fault_of_pod, name_end
 from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.model.status_changes import GOODPUT
 from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
 from elastic_pytorch_operator.planning.failed_writes import lasting, wants_dry_run
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
@@ -29,7 +30,7 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.nodes.objections import find_objections
 from elastic_pytorch_operator.planning.queueing.quota import displaced_pods
 from elastic_pytorch_operator.planning.reporting.events import record_events
-from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT, keep_account
+from elastic_pytorch_operator.planning.reporting.goodput import keep_account
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.status_writes import status_write
 from elastic_pytorch_operator.planning.stock.group import StockMemory, adopt_group, next_group

@@ -37,6 +37,7 @@ from elastic_pytorch_operator.model.actions import (
     TryPod,
     WorkloadAction,
 )
+from elastic_pytorch_operator.model.status_changes import says_more
 from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, POD_GROUP, PODS, SERVICE, STATUS
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
@@ -151,7 +152,8 @@ class Executor:
                 key = f"delete {action.name}"
                 return JobWrite(WriteKind.DELETES, key, action.uid, partial(self._delete_pod, job, action))
             case PatchStatus():
-                return JobWrite(WriteKind.STATUS, STATUS, STATUS, partial(self._patch_status, job, action.status, on_success))
+                send = partial(self._patch_status, job, action.status, on_success)
+                return JobWrite(WriteKind.STATUS, STATUS, STATUS, send, leads_on=says_more(job.status, action.status))
             case DeleteJob():
                 return JobWrite(WriteKind.JOB, JOB, JOB, partial(self._delete_job, job))
             case RecordEvent():

@@ -71,6 +71,7 @@ class JobWrite:
     # The index of the pod that it creates, and the Workload by whose quota that runs; None: it
     # creates no such pod.
     creates: tuple[int, str] | None = None
+    leads_on: bool = True  # once it has succeeded, a plan may find more to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ class Ended:
     # moment.
     news: bool
     changed: bool  # what is known of the failures of its key is not what was known before
-    # No write of its kind waits or is on its way any more. Pods are created and deleted by writes
-    # of one kind.
+    # No write of its kind waits or is on its way any more, and a plan may find more to do for that.
+    # Pods are created and deleted by writes of one kind.
     rest: bool
 
 
@@ -115,6 +116,7 @@ class JobWriter:
         self._clock = clock
         self._waiting: dict[WriteKind, OrderedDict[str, JobWrite]] = {kind: OrderedDict() for kind in WriteKind}
         self._sent: dict[str, JobWrite] = {}  # on their way, by id
+        self._held: set[str] = set()  # ids that the last plan asked for while they were on their way
         self._kinds: Counter[WriteKind] = Counter()  # of those on their way
         self._batches: dict[str, _Batch] = {}  # by key
         self._statuses: RateLimit[str] = RateLimit(STATUSES_PER_SECOND, STATUS_BURST)
@@ -150,6 +152,7 @@ class JobWriter:
         kept = (write for kind in KEPT for write in self._waiting[kind].values())
         asked = {*(write.key for write in (*writes, *kept)), *self._batches}
         self.failed = {key: failure for key, failure in failed.items() if key in asked}
+        self._held = {write.id for write in writes if write.id in self._sent}
         for write in writes:
             self._add(write, now)
         self._slots.offer(self)
@@ -251,7 +254,8 @@ class JobWriter:
         if not batch.sent and not (write.kind in ONE_FIRST and self._waiting[write.kind]):
             del self._batches[write.key]
         alike = POD_KINDS if write.kind in POD_KINDS else (write.kind,)
-        changed, rest = self.failed.get(write.key) is not before, not self._is_busy(alike)
+        rest = (write.leads_on or write.id in self._held) and not self._is_busy(alike)
+        changed = self.failed.get(write.key) is not before
         self._on_end(self, Ended(write, error, news, changed, rest))
         self._slots.offer(self)
         return error

@@ -53,6 +53,9 @@ def test_pod(change: dict[str, Any], read: tuple[tuple[str, str], ...], alike: b
 def test_job() -> None:
     job = a_job()
     assert plans_alike(job, replace(job, version="9"))
+    assert plans_alike(
+        job, replace(job, version="9", status={"progress": {"step": 8}, "goodput": {"seconds": {"Training": 9}}})
+    )
     assert not plans_alike(job, replace(job, version="9", status={"round": 1}))
     assert not plans_alike(job, replace(job, version="9", wanted=2))
     assert not plans_alike(job, TemplateUnread("gpu", None))

@@ -141,6 +141,20 @@ async def test_job_is_planned_again_once_when_all_writes_of_a_kind_are_done(kind
     assert [ended.rest for ended in world.ended].count(True) == 1
 
 
+@pytest.mark.parametrize(("leads_on", "again", "planned"), [(True, False, True), (False, False, False), (False, True, True)])
+async def test_write_that_tells_a_plan_nothing_causes_none_unless_it_kept_another_one_waiting(
+    leads_on: bool, again: bool, planned: bool
+) -> None:
+    world = World()
+    world.writer.ask([world.write("status", leads_on=leads_on)], {})
+    await asyncio.sleep(0.5)
+    if again:
+        world.ask("status")
+    await asyncio.sleep(1)
+    assert world.sent == ["status"]
+    assert [ended.rest for ended in world.ended] == [planned]
+
+
 @pytest.mark.parametrize("before", ["claim-data", "try"])
 async def test_pods_wait_for_what_comes_before_them(before: str) -> None:
     world = World()

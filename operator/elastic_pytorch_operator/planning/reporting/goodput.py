@@ -16,12 +16,12 @@ from elastic_pytorch_operator.api.conditions import find_condition, has_ended
 from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.model.status_changes import GOODPUT
 from elastic_pytorch_operator.planning.reporting.interruption import ACTIVE, NO_INTERRUPTIONS, Interruption, Interruptions
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA
 from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
 from elastic_pytorch_operator.spec.job import Job
 
-GOODPUT = "goodput"  # the field
 TINY = 1e-6  # seconds, above what sums of floats are off by
 ORDERLY = (names.WORKER_JOINED, names.WORKER_LEAVING, names.SCALED_DOWN, names.EVICTED)
 

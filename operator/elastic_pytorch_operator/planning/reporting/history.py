@@ -15,26 +15,19 @@ So what all entries say about interruptions, their seconds and the steps lost ad
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.model.status_changes import Entry, changes_of
 from elastic_pytorch_operator.planning.reporting.interruption import Interruptions
 
-HISTORY = "history"  # the field
 MAX_BYTES = 4096
 MAX_SAMPLES = 24
 WHOLE = 4  # the newest changes
 MAX_CAUSE_CHARACTERS = 32
 MEASURED = ("loss", "stepsPerSecond")
-
-Entry = Mapping[str, Any]
-
-
-def changes_of(history: Sequence[Entry]) -> list[Entry]:
-    """Returns the changes of the group in a history, oldest first."""
-    return [entry for entry in history if "cause" in entry]
 
 
 def count_interruptions(history: Sequence[Entry]) -> int:

@@ -17,6 +17,7 @@ from elastic_pytorch_operator.api.conditions import (
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.operator_state import OperatorState, read_operator_state
 from elastic_pytorch_operator.model.round import Round
+from elastic_pytorch_operator.model.status_changes import HISTORY
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failed_writes import MAX_REPORTED, explain_refusals
 from elastic_pytorch_operator.planning.failures.budget import Budget
@@ -24,7 +25,7 @@ from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART,
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.nodes.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_unsaved_steps, with_failing_saves
-from elastic_pytorch_operator.planning.reporting.history import HISTORY, add_changes, count_interruptions
+from elastic_pytorch_operator.planning.reporting.history import add_changes, count_interruptions
 from elastic_pytorch_operator.planning.reporting.ignored_fields import with_ignored_fields
 from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, Interruptions
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group

@@ -1,19 +1,16 @@
 """When a job's status is written: what differs a little, or often, may wait."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from elastic_pytorch_operator.model.actions import PatchStatus
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.operator_state import FIELD
-from elastic_pytorch_operator.planning.reporting.goodput import GOODPUT
-from elastic_pytorch_operator.planning.reporting.history import HISTORY, add_sample, changes_of
+from elastic_pytorch_operator.model.status_changes import FOLLOWING, HISTORY, SLOW_FIELDS, differ, says_more
+from elastic_pytorch_operator.planning.reporting.history import add_sample
 from elastic_pytorch_operator.spec.job import Job
 
-# Changes of these alone are written every few seconds, and less often where there are many jobs.
-SLOW_FIELDS = ("progress", "stragglers")
-FOLLOWING = (GOODPUT,)  # changes of these are written with others, as are samples in the history: time passes always
 # Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
 DETAILS = ("replicas", "readyReplicas", "readySpares", "workers", "unlistedWorkers", FIELD)
 DETAILS_WRITE_SECONDS = 1.0
@@ -22,28 +19,15 @@ PROGRESS_WRITES_PER_SECOND = 10  # of all jobs together: the API server has othe
 SAME_WRITE_SECONDS = 30.0
 
 
-def needs_write(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a status differs from the one there is in more than what may wait."""
-    return _differ(old, new, (*SLOW_FIELDS, *FOLLOWING))
-
-
 def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a status differs from the one there is in counts, workers and words only."""
-    if _differ(old, new, (*SLOW_FIELDS, *FOLLOWING, *DETAILS, "conditions")):
+    if differ(old, new, (*SLOW_FIELDS, *FOLLOWING, *DETAILS, "conditions")):
         return False
     before, after = (
         {(c.get("type"), c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in status.get("conditions") or ()}
         for status in (old, new)
     )
     return before == after
-
-
-def _differ(old: Mapping[str, Any], new: Mapping[str, Any], apart: Container[str]) -> bool:
-    return any(_lasting(old, name) != _lasting(new, name) for name in {*old, *new} if name not in apart)
-
-
-def _lasting(status: Mapping[str, Any], name: str) -> Any:
-    return changes_of(status.get(name) or ()) if name == HISTORY else status.get(name)
 
 
 def progress_write_seconds(reporting_jobs: int) -> float:
@@ -77,8 +61,8 @@ def write_status_at(
             write the same again at once would change nothing.
     """
     times = []
-    if needs_write(old, new):
-        if written is not None and not needs_write(written, new):
+    if says_more(old, new):
+        if written is not None and not says_more(written, new):
             times.append(written_at + SAME_WRITE_SECONDS)
         elif written is not None and changes_details_only(old, new):
             times.append(max(now, written_at + DETAILS_WRITE_SECONDS))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.times import earlier, seconds_between
+from elastic_pytorch_operator.model.status_changes import changes_of
 from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
 from elastic_pytorch_operator.planning.reporting.history import (
     MAX_BYTES,
@@ -14,7 +15,6 @@ from elastic_pytorch_operator.planning.reporting.history import (
     WHOLE,
     add_changes,
     add_sample,
-    changes_of,
     count_interruptions,
 )
 from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, PHASES, Interruption, Interruptions

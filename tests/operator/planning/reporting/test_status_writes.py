@@ -6,7 +6,6 @@ from elastic_pytorch_operator.planning.reporting.status_writes import (
     PROGRESS_WRITES_PER_SECOND,
     SAME_WRITE_SECONDS,
     Written,
-    needs_write,
     next_progress_write,
     progress_write_seconds,
     status_write,
@@ -19,22 +18,6 @@ from tests.situations import situations
 WRITTEN = {"round": 1, "progress": {"step": 1}}
 CHANGE = {"time": TIME, "round": 1, "replicas": 2, "cause": "FirstRound"}
 SAMPLE = {"time": TIME, "loss": "2.5"}
-
-
-@situations(
-    "new, needed",
-    {
-        "nothing new": (WRITTEN, False),
-        "progress may wait": ({**WRITTEN, "progress": {"step": 2}}, False),
-        "slow ranks may wait": ({**WRITTEN, "stragglers": [{"rank": 1}]}, False),
-        "a sample comes with others": ({**WRITTEN, "history": [SAMPLE]}, False),
-        "a change of the group": ({**WRITTEN, "history": [CHANGE, SAMPLE]}, True),
-        "another round": ({**WRITTEN, "round": 2}, True),
-        "a field has gone": ({"progress": {"step": 1}}, True),
-    },
-)
-def test_need_of_a_write(new: dict[str, Any], needed: bool) -> None:
-    assert needs_write(WRITTEN, new) is needed
 
 
 @situations(
