@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# What `make test-browser` needs: Debian's Chromium, and playwright, which leads it. Playwright brings no browser of its own here.
-# Where either cannot be had, the tests are skipped.
+# What `make test-browser` needs: Debian's Chromium, playwright, which leads it, and axe, which finds what keeps somebody from using a
+# page. Playwright brings no browser of its own here. The tests are skipped for lack of what cannot be had.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 source "$ROOT/hack/step.sh"
 
 PLAYWRIGHT=$STATE/browser
+AXE=axe-playwright-python==$AXE_VERSION
 
 main() {
     [[ -x /usr/bin/chromium ]] || step chromium "Install Chromium, if Debian's archive can be reached" install_chromium
     [[ -f $PLAYWRIGHT/$PLAYWRIGHT_VERSION ]] || step playwright "Install playwright $PLAYWRIGHT_VERSION" install_playwright
+    [[ -f $PLAYWRIGHT/$AXE_SHA256 ]] || step axe "Install $AXE" install_axe
 }
 
 install_chromium() {
@@ -27,6 +29,15 @@ install_playwright() {
         touch "$PLAYWRIGHT/$PLAYWRIGHT_VERSION"
     else
         echo "Playwright cannot be had: the tests of the page in a browser will be skipped."
+    fi
+}
+
+install_axe() {
+    if .venv/bin/python -m pip install --quiet --target "$PLAYWRIGHT" --upgrade --no-deps --require-hashes \
+        --requirement <(echo "$AXE --hash=sha256:$AXE_SHA256"); then
+        touch "$PLAYWRIGHT/$AXE_SHA256"
+    else
+        echo "Axe cannot be had: the tests of the page's accessibility will be skipped."
     fi
 }
 

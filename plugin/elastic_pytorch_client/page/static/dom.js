@@ -60,8 +60,9 @@ export function stateMark(state, tone) {
   return h("span", { class: `state ${tone}` }, h("span", { "aria-hidden": "true" }, mark), ` ${state}`);
 }
 
-/** A block for each worker. */
+/** A block for each worker; null if there are none. */
 export function workerBlocks(blocks) {
+  if (!blocks.length) return null;
   const marks = blocks.map(([tone, state]) => h("i", { class: tone, title: state }));
   return h("span", { class: blocks.length > 12 ? "blocks many" : "blocks", role: "img", "aria-label": blocks.map(([, state]) => state).join(", ") }, marks);
 }
