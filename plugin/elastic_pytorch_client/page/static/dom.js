@@ -67,6 +67,11 @@ export function workerBlocks(blocks) {
   return h("span", { class: blocks.length > 12 ? "blocks many" : "blocks", role: "img", "aria-label": blocks.map(([, state]) => state).join(", ") }, marks);
 }
 
+/** A number with separators of thousands. */
+export function number(value) {
+  return value.toLocaleString("en");
+}
+
 /** A duration in its two largest units. */
 export function spell(seconds) {
   const whole = Math.max(0, Math.floor(seconds));

@@ -1,7 +1,7 @@
 // One job: what it does, why not, its timeline, its workers, its log. Each part is drawn again only when its data have changed.
 
 import { ask } from "./ask.js";
-import { ago, card, dataTable, h, progressBar, sparkline, spell, stateMark, timeOfDay, workerBlocks } from "./dom.js";
+import { ago, card, dataTable, h, number, progressBar, sparkline, spell, stateMark, timeOfDay, workerBlocks } from "./dom.js";
 import { LogView } from "./log.js";
 import { Timeline, drawInterruptions } from "./timeline.js";
 
@@ -129,11 +129,11 @@ function head({ row, started, completed }) {
 function facts({ row, size, group, metrics, checkpoint }) {
   const fact = (title, value, ...below) => h("div", { class: "fact" }, h("dt", {}, title), h("dd", {}, h("b", {}, value || "–"), ...below));
   const small = (text) => (text ? h("span", { class: "small" }, text) : null);
-  const far = row.fraction === null ? (row.step === null ? "" : `step ${row.step}`) : `${Math.floor(row.fraction * 100)}%`;
-  const steps = row.total ? `step ${row.step} of ${row.total}` : "";
+  const far = row.fraction === null ? (row.step === null ? "" : `step ${number(row.step)}`) : `${Math.floor(row.fraction * 100)}%`;
+  const steps = row.total ? `step ${number(row.step)} of ${number(row.total)}` : "";
   return [h("dl", { class: "facts" },
     fact("Progress", far, row.fraction === null ? null : progressBar(row.fraction, "progress"),
-      small([steps, checkpoint === null ? "" : `checkpoint at ${checkpoint}`].filter(Boolean).join(" · "))),
+      small([steps, checkpoint === null ? "" : `checkpoint at ${number(checkpoint)}`].filter(Boolean).join(" · "))),
     fact("Time left", row.left, small(row.speed ? `${row.speed} steps/s` : "")),
     fact("Loss", row.loss, sparkline(row.losses, 150, 34), small(metrics.join(" · "))),
     fact("Workers", row.workers === "-" ? "" : row.workers, workerBlocks(row.blocks), small(`${group} · ${size}`)),

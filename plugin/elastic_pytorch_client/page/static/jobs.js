@@ -1,17 +1,27 @@
 // The table of jobs. Only the rows that are in sight are elements, so that thousands of jobs cost as much as twenty.
 
-import { h, progressBar, sparkline, stateMark, workerBlocks } from "./dom.js";
+import { parameter, setParameter } from "./address.js";
+import { h, number, progressBar, sparkline, stateMark, workerBlocks } from "./dom.js";
 
 const BEYOND = 6; // rows above and below what is in sight
-const ORDERS = {
-  trouble: (a, b) => b.trouble - a.trouble || byName(a, b),
-  name: byName,
-  progress: (a, b) => (b.fraction ?? -1) - (a.fraction ?? -1) || byName(a, b),
-  newest: (a, b) => (b.created ?? 0) - (a.created ?? 0) || byName(a, b),
+const SORT_KEYS = { // of a row; NaN is last in either direction
+  trouble: (row) => row.trouble,
+  name: (row) => row.name,
+  workers: (row) => parseInt(row.workers),
+  progress: (row) => row.fraction ?? NaN,
+  left: (row) => (row.left ? (row.total - row.step) / parseFloat(row.speed) : NaN),
+  loss: (row) => parseFloat(row.loss),
+  goodput: (row) => parseFloat(row.goodput),
+  created: (row) => row.created ?? NaN,
 };
 
-function byName(a, b) {
-  return compare(a.name, b.name) || compare(a.namespace, b.namespace);
+/** How to compare rows in an order such as `loss`, or `-loss` for the largest first. */
+function inOrder(order) {
+  const key = SORT_KEYS[order.replace("-", "")] ?? SORT_KEYS.trouble, sign = order.startsWith("-") ? -1 : 1;
+  return (a, b) => {
+    const [x, y] = [key(a), key(b)];
+    return Number.isNaN(x) - Number.isNaN(y) || sign * compare(x, y) || compare(a.name, b.name) || compare(a.namespace, b.namespace);
+  };
 }
 
 function compare(a, b) {
@@ -23,21 +33,24 @@ export class JobList {
   constructor(rows, open) {
     this.rows = rows;
     this.open = open;
-    this.state = ""; // that is chosen; empty: all
     this.chosen = null; // the UID of the row that has the focus
     this.shown = [];
     this.elements = new Map(); // of the rows in sight, by UID
-    [this.table, this.body, this.filter, this.sort, this.chips, this.none] = ["table", "rows", "filter", "sort", "chips", "none"].map(
-      (id) => document.getElementById(id),
-    );
+    [this.table, this.body, this.filter, this.namespaces, this.sort, this.chips, this.none] = [
+      "table", "rows", "filter", "namespace", "sort", "chips", "none"].map((id) => document.getElementById(id));
+    this.heads = [...this.table.querySelectorAll("[data-sort]")];
     this.table.addEventListener("scroll", () => this.later(), { passive: true });
     window.addEventListener("resize", () => this.later());
-    this.filter.addEventListener("input", () => this.again());
-    this.sort.addEventListener("change", () => this.again());
+    for (const control of [this.filter, this.namespaces, this.sort]) {
+      control.addEventListener("input", () => this.choose(control.id, control.value));
+    }
+    for (const head of this.heads) {
+      const opposite = head.dataset.sort.startsWith("-") ? head.dataset.sort.slice(1) : `-${head.dataset.sort}`;
+      head.addEventListener("click", () => this.choose("sort", this.order === head.dataset.sort ? opposite : head.dataset.sort));
+    }
     this.filter.addEventListener("keydown", (event) => {
       if (event.key === "Escape") {
-        this.filter.value = "";
-        this.again();
+        this.choose("filter", "");
         this.focus();
       } else if (event.key === "Enter" || event.key === "ArrowDown") {
         event.preventDefault();
@@ -45,6 +58,18 @@ export class JobList {
       }
     });
     this.body.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** The order of the rows, as the address has it. */
+  get order() {
+    return parameter("sort") || "-trouble";
+  }
+
+  /** Takes a filter, a namespace, a state or an order into the address, and draws what it leaves. */
+  choose(name, text) {
+    setParameter(name, text);
+    this.table.scrollTop = 0;
+    this.draw();
   }
 
   /** Draws the jobs of the first message, and of each later one. */
@@ -86,42 +111,55 @@ export class JobList {
     });
   }
 
-  again() {
-    this.table.scrollTop = 0;
-    this.draw();
-  }
-
   select() {
-    const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const [filter, namespace, state] = ["filter", "namespace", "state"].map(parameter);
+    if (this.filter.value !== filter) this.filter.value = filter;
+    const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
     const counts = new Map();
     const found = [];
     for (const row of this.rows.values()) {
       const text = `${row.namespace}/${row.name} ${row.state} ${row.note}`.toLowerCase();
-      if (!words.every((word) => text.includes(word))) continue;
+      if (!words.every((word) => text.includes(word)) || (namespace && row.namespace !== namespace)) continue;
       counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
-      if (!this.state || row.state === this.state) found.push(row);
+      if (!state || row.state === state) found.push(row);
     }
-    this.shown = found.sort(ORDERS[this.sort.value]);
-    this.drawChips(counts);
+    this.shown = found.sort(inOrder(this.order));
+    this.drawNamespaces(namespace);
+    this.drawOrder();
+    this.drawChips(counts, state);
     this.table.setAttribute("aria-rowcount", this.shown.length + 1);
     this.none.hidden = !this.known || this.shown.length > 0;
     this.none.textContent = this.rows.size ? "No job is like that." : "There are no ElasticPyTorchJobs here.";
   }
 
-  drawChips(counts) {
-    const states = [...new Set([...counts.keys(), ...(this.state ? [this.state] : [])])].sort();
-    const text = JSON.stringify([this.state, states.map((state) => [state, counts.get(state) ?? 0])]);
+  drawNamespaces(chosen) {
+    const names = [...new Set([...this.rows.values()].map((row) => row.namespace).concat(chosen || []))].sort();
+    const text = JSON.stringify([chosen, names]);
+    if (text === this.namespacesText) return;
+    this.namespacesText = text;
+    this.namespaces.replaceChildren(h("option", { value: "" }, "all"), ...names.map((name) => h("option", { value: name }, name)));
+    this.namespaces.value = chosen;
+    this.namespaces.parentElement.hidden = names.length < 2;
+  }
+
+  drawOrder() {
+    const column = (sort) => sort.replace("-", "") === this.order.replace("-", "");
+    for (const head of this.heads) {
+      head.parentElement.ariaSort = !column(head.dataset.sort) ? null : this.order.startsWith("-") ? "descending" : "ascending";
+    }
+    this.sort.value = [...this.sort.options].find((option) => column(option.value))?.value ?? "-trouble";
+  }
+
+  drawChips(counts, chosen) {
+    const states = [...new Set([...counts.keys()].concat(chosen || []))].sort();
+    const text = JSON.stringify([chosen, states.map((state) => [state, counts.get(state) ?? 0])]);
     if (text === this.chipsText) return;
     this.chipsText = text;
     const focused = document.activeElement?.dataset?.state;
     this.chips.replaceChildren(...states.map((state) => {
-      const click = () => {
-        this.state = this.state === state ? "" : state;
-        this.again();
-      };
-      const pressed = this.state === state ? "true" : "false";
-      return h("button", { type: "button", class: "chip", "aria-pressed": pressed, "data-state": state, click },
-        `${state} `, h("b", {}, (counts.get(state) ?? 0).toLocaleString("en")));
+      const click = () => this.choose("state", chosen === state ? "" : state);
+      return h("button", { type: "button", class: "chip", "aria-pressed": String(chosen === state), "data-state": state, click },
+        `${state} `, h("b", {}, number(counts.get(state) ?? 0)));
     }));
     if (focused !== undefined) [...this.chips.children].find((chip) => chip.dataset.state === focused)?.focus();
   }
@@ -169,7 +207,7 @@ export class JobList {
     const line = (...children) => h("span", { class: "line" }, ...children);
     const small = (text) => h("span", { class: "small", title: text || null }, text);
     const far = row.fraction === null ? "" : `${Math.floor(row.fraction * 100)}%`;
-    const steps = row.step === null ? "" : row.total ? `${row.step} / ${row.total}` : `step ${row.step}`;
+    const steps = row.step === null ? "" : row.total ? `${number(row.step)} / ${number(row.total)}` : `step ${number(row.step)}`;
     const times = row.interruptions === 1 ? "1 interruption" : `${row.interruptions} interruptions`;
     const interrupted = row.interruptions ? [times, row.interruption].filter(Boolean).join(", ") : "";
     const note = row.note ? h("span", { class: `note ${interrupted ? "" : "two"}`, title: row.note }, row.note) : null;

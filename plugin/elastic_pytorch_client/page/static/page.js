@@ -1,6 +1,7 @@
 // The page: which view is shown, and the changes that the server tells of.
 
 import { readAddress } from "./address.js";
+import { number } from "./dom.js";
 import { JobList } from "./jobs.js";
 import { JobView } from "./job.js";
 import { NodeList } from "./nodes.js";
@@ -15,16 +16,22 @@ function open(row) {
   location.hash = `#/${encodeURIComponent(row.namespace)}/${encodeURIComponent(row.name)}`;
 }
 
+/** Back to the jobs, filtered and sorted as they were. */
 function close() {
-  location.hash = "#/";
+  location.hash = byId("to-jobs").hash;
 }
 
-function route() {
+function route(event) {
   const { parts } = readAddress();
   view?.stop();
   view = null;
   const one = parts.length === 2 && parts[0] && parts[1];
   const nodes = parts.length === 1 && parts[0] === "nodes";
+  if (one || nodes) {
+    if (event && !byId("jobs").hidden) byId("to-jobs").hash = new URL(event.oldURL).hash;
+  } else {
+    byId("to-jobs").hash = "#/";
+  }
   byId("jobs").hidden = Boolean(one) || nodes;
   byId("job").hidden = !one;
   byId("nodes").hidden = !nodes;
@@ -70,7 +77,6 @@ function summarize() {
     processes += row.world;
     trouble += row.trouble >= 3 ? 1 : 0;
   }
-  const number = (n) => n.toLocaleString("en");
   const parts = [`${number(rows.size)} ${rows.size === 1 ? "job" : "jobs"}`];
   parts.push(`${number(training)} training with ${number(processes)} ${processes === 1 ? "process" : "processes"}`);
   if (trouble) parts.push(`${number(trouble)} in trouble`);

@@ -81,7 +81,7 @@ def test_a_changed_job_and_a_deleted_one(browser: Any, cluster: WatchedCluster, 
         for step, loss in ((41_300, "1.7"), (41_400, "1.6")):
             job["status"]["progress"] |= {"step": step, "loss": loss}
             cluster.change(job)
-            row.get_by_text(f"{step} / 60000").wait_for()
+            row.get_by_text(f"{step:,} / 60,000").wait_for()
         row.locator("svg.spark").wait_for()
         cluster.delete("llama-sft")
         row.wait_for(state="detached")
@@ -101,6 +101,36 @@ def test_the_keyboard_is_enough(browser: Any, server: PageServer) -> None:
         page.keyboard.press("Escape")
         wait_until(page, "document.activeElement.getAttribute('role') === 'row'")
         assert page.evaluate("document.activeElement.querySelector('b').textContent") == name
+
+
+def test_the_address_keeps_filter_namespace_state_and_order(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+    job = cluster.get_job("team", "llama-sft")
+    job["metadata"]["namespace"] = "vision"
+    cluster.change(job)
+    with page_at(browser, server.url) as page:
+        for order, direction in ((1, "ascending"), (-1, "descending")):
+            page.get_by_role("columnheader", name="Loss").get_by_role("button").click()
+            page.locator(f'[role="columnheader"][aria-sort="{direction}"]', has_text="Loss").wait_for()
+            told = [text for text in page.locator("#rows .cell.loss .line").all_text_contents() if text[0].isdigit()]
+            assert len(told) > 5
+            assert told == sorted(told, key=lambda text: order * float(text))
+        page.locator("#filter").fill("sft")
+        page.get_by_label("Namespace").select_option("vision")
+        page.locator("#chips button", has_text="Running").click()
+        wait_until(page, "document.querySelectorAll('#rows .row').length === 1")
+        place = page.url
+        assert place.endswith("#/?sort=-loss&filter=sft&namespace=vision&state=Running")
+        page.reload()
+        page.locator("#rows .row").first.wait_for()
+        assert page.locator("#rows .row b").all_text_contents() == ["llama-sft"]
+        assert page.locator("#filter").input_value() == "sft"
+        page.keyboard.press("n")
+        shown_after(page, "nodes-shown")
+        page.keyboard.press("Escape")
+        page.locator("#rows .row").first.wait_for()
+        assert page.url == place
+        page.get_by_role("link", name="Jobs", exact=True).click()
+        wait_until(page, "document.querySelectorAll('#rows .row').length > 5")
 
 
 def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
