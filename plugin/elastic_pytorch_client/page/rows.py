@@ -8,7 +8,6 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import RUNNING, JobView
-from elastic_pytorch_client.reading.text import spell
 from elastic_pytorch_client.views.list_view import note, ready_of_wanted
 from elastic_pytorch_client.views.status_view import describe_interruption
 from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, pool, state_style
@@ -34,7 +33,7 @@ def row_of(job: JobView) -> dict[str, Any]:
         "step": progress.step,
         "total": progress.total,
         "fraction": progress.fraction,
-        "left": spell(progress.seconds_left) if job.world and progress.seconds_left else "",
+        "secondsLeft": progress.seconds_left if job.world else None,
         "loss": "" if progress.loss is None else f"{progress.loss:.4g}",
         "losses": pool(finite(losses), SPARK_POINTS),
         "speed": f"{progress.steps_per_second:.3g}" if job.world and progress.steps_per_second is not None else "",

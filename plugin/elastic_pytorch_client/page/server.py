@@ -24,7 +24,7 @@ from elastic_pytorch_client.page.details import details_of, log_of
 from elastic_pytorch_client.page.live_jobs import Changes, LiveJobs
 from elastic_pytorch_client.page.node_rows import nodes_of
 from elastic_pytorch_client.page.requests import HEADERS, Refusal, Target, check_request, is_name
-from elastic_pytorch_client.reading.job_view import view_job
+from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_client.reading.nodes import NodeView
 from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
 
@@ -58,8 +58,16 @@ class KeptNodes:
 class PageServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, cluster: ClusterReader, live: LiveJobs, now: Callable[[], datetime], port: int = 0) -> None:
-        self.cluster, self.live, self.now = cluster, live, now
+    def __init__(
+        self,
+        cluster: ClusterReader,
+        live: LiveJobs,
+        now: Callable[[], datetime],
+        port: int = 0,
+        stacks_of: Callable[[JobView], list[dict[str, Any]]] | None = None,
+    ) -> None:
+        """With `stacks_of`, which describes the stacks of a job's processes as `kubectl epj stacks -o json` does, the page offers them."""
+        self.cluster, self.live, self.now, self.stacks_of = cluster, live, now, stacks_of
         self.nodes = KeptNodes(cluster, now)
         self.secret = secrets.token_urlsafe(24)
         super().__init__((ADDRESS, port), _Handler)
@@ -113,26 +121,30 @@ class _Handler(BaseHTTPRequestHandler):
             case ("manifests", namespace, name) if is_name(namespace) and is_name(name):
                 self._send_data(lambda: self._manifest(namespace, name))
             case ("logs", namespace, name) if is_name(namespace) and is_name(name):
-                index = parse_qs(target.query).get("index", [""])[0]
-                self._send_data(lambda: self._log(namespace, name, index))
+                asked = parse_qs(target.query)
+                index, lines = asked.get("index", [""])[0], None if "whole" in asked else LOG_LINES
+                self._send_data(lambda: self._log(namespace, name, index, lines))
+            case ("stacks", namespace, name) if is_name(namespace) and is_name(name) and self.server.stacks_of is not None:
+                stacks_of = self.server.stacks_of
+                self._send_data(lambda: {"groups": stacks_of(view_job(self.server.cluster.get_job(namespace, name)))})
             case _:
                 self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is nothing here")
 
     def _job(self, namespace: str, name: str) -> Any:
         job = view_job(self.server.cluster.get_job(namespace, name))
         evidence = read_evidence(self.server.cluster, job, self.server.nodes.nodes(), self.server.now())
-        return details_of(job, evidence)
+        return details_of(job, evidence) | {"stacks": self.server.stacks_of is not None}
 
     def _manifest(self, namespace: str, name: str) -> Any:
         manifest = shown_manifest(self.server.cluster.get_job(namespace, name))
         return {"yaml": yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)}
 
-    def _log(self, namespace: str, name: str, index: str) -> Any:
+    def _log(self, namespace: str, name: str, index: str, tail_lines: int | None) -> Any:
         if not (index.isascii() and index.isdecimal() and len(index) <= MAX_DIGITS):
             return {"lines": []}
         choice = Choice(indexes=frozenset({int(index)}))
         job = find_workers(self.server.cluster, view_job(self.server.cluster.get_job(namespace, name)), choice)
-        return {"lines": log_of(read_logs(self.server.cluster, job, choice, tail_lines=LOG_LINES))}
+        return {"lines": log_of(read_logs(self.server.cluster, job, choice, tail_lines=tail_lines))}
 
     def _send_data(self, read: Callable[[], Any]) -> None:
         try:
@@ -162,8 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
                 shown.update(changes.rows)
                 for uid in changes.removed:
                     del shown[uid]
-                about = f'"removed":{json.dumps(changes.removed)},"trouble":{json.dumps(trouble)}'
-                self.wfile.write(f'data: {{"rows":[{",".join(changes.rows.values())}],{about}}}\n\n'.encode())
+                about = {"removed": changes.removed, "trouble": trouble, "namespace": self.server.live.namespace}
+                self.wfile.write(f'data: {{"rows":[{",".join(changes.rows.values())}],{json.dumps(about)[1:]}\n\n'.encode())
             changes = self.server.live.changes(shown, trouble, KEEP_ALIVE_SECONDS)
 
     def _begin(self, code: HTTPStatus, kind: str, length: int | None = None) -> None:

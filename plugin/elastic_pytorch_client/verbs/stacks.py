@@ -8,7 +8,9 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
+from elastic_pytorch_client.cluster import Cluster
 from elastic_pytorch_client.errors import NotFound
+from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.stacks import ProcessStack, group_stacks, is_waited_for, read_stacks
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
 from elastic_pytorch_client.views.widgets import BAD, BUSY, MUTED
@@ -28,7 +30,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
     if not groups:
         raise NotFound(f"no worker of {options.name} runs; `kubectl epj why {options.name}` says why")
     if options.output:
-        print_data(context, options.output, {"groups": [_data(group, groups) for group in groups]})
+        print_data(context, options.output, {"groups": describe_groups(groups)})
     else:
         *lines, _ = itertools.chain.from_iterable(_show(group, groups) for group in groups)
         context.console.print(Group(*lines), soft_wrap=True)
@@ -42,10 +44,20 @@ def _show(group: Sequence[ProcessStack], groups: Sequence[Sequence[ProcessStack]
     return [title, *([Text(group[0].stack)] if group[0].stack else []), Text()]
 
 
+def stacks_of(cluster: Cluster, job: JobView) -> list[dict[str, Any]]:
+    return describe_groups(group_stacks(read_stacks(cluster, job)))
+
+
+def describe_groups(groups: Sequence[Sequence[ProcessStack]]) -> list[dict[str, Any]]:
+    """Data for JSON of the processes that are at the same place."""
+    return [_data(group, groups) for group in groups]
+
+
 def _data(group: Sequence[ProcessStack], groups: Sequence[Sequence[ProcessStack]]) -> dict[str, Any]:
     workers = [(stack.worker, stack.pid) for stack in group]
     processes = [{"rank": w.rank, "index": w.index, "worker": w.name, "pid": pid or None} for w, pid in workers]
     return {
+        "name": name_processes(group),
         "processes": processes,
         "stack": group[0].stack,
         "trouble": group[0].trouble,

@@ -5,11 +5,13 @@ import signal
 import threading
 import webbrowser
 from collections.abc import Callable
+from functools import partial
 
 from elastic_pytorch_client.errors import Refused
 from elastic_pytorch_client.page.live_jobs import LiveJobs
 from elastic_pytorch_client.page.server import PageServer
 from elastic_pytorch_client.verbs.context import Context
+from elastic_pytorch_client.verbs.stacks import stacks_of
 
 NAME, HELP = "ui", "a page in the browser that shows jobs, served from this machine until Ctrl-C"
 WAIT_SECONDS = 3600.0
@@ -26,7 +28,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a page that is closed ends its stream, not the process
     live = LiveJobs(context.cluster, context.namespace)
     try:
-        server = PageServer(context.cluster, live, context.now, options.port)
+        server = PageServer(context.cluster, live, context.now, options.port, partial(stacks_of, context.cluster))
     except (OSError, OverflowError) as error:
         raise Refused(f"cannot listen on port {options.port} of 127.0.0.1: {error}") from error
     with server:

@@ -27,7 +27,7 @@ def test_a_job_that_grows() -> None:
         "blocks": [["good", "Running"], ["busy", "Starting"], ["good", "Running"]],
         "step": 341,
         "total": 800,
-        "left": "1 min 14 s",
+        "secondsLeft": 74,
         "loss": "1.633",
         "losses": [1.633],
         "speed": "6.2",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from elastic_pytorch_client import cli
 from elastic_pytorch_client.errors import NotAllowed, Unreachable
-from elastic_pytorch_client.page.server import PageServer
+from elastic_pytorch_client.page.server import LOG_LINES, PageServer
 from elastic_pytorch_client.verbs.context import Context
 from elastic_pytorch_client.verbs.ui import open_page
 from elastic_pytorch_client.watch import Clock
@@ -127,7 +127,7 @@ def test_a_stream_tells_all_jobs_then_each_change(cluster: WatchedCluster, serve
 
 def test_a_stream_of_no_jobs_says_so() -> None:
     with served(WatchedCluster()) as server, events_of_page(server) as messages:
-        assert next(messages) == {"rows": [], "removed": [], "trouble": ""}
+        assert next(messages) == {"rows": [], "removed": [], "trouble": "", "namespace": "team"}
 
 
 def test_a_tenants_markup_arrives_as_data(cluster: WatchedCluster, server: PageServer) -> None:
@@ -159,6 +159,23 @@ def test_one_job_its_manifest_and_its_log(cluster: WatchedCluster, server: PageS
     assert lines[-1] == {"at": "2026-11-21T18:01:38.5Z", "text": "step 8"}
     for odd in ("-1", "", "x", "9" * 5000, "99"):
         assert get(server, f"logs/team/char-lm?index={odd}") == (200, {"lines": []})
+
+
+def test_the_end_of_a_log_and_the_whole(cluster: WatchedCluster, server: PageServer) -> None:
+    worker = recorded("young")["job"]["status"]["workers"][0]
+    cluster.logs = {worker["name"]: [f"2026-11-21T18:01:31.{i:03}Z step {i}" for i in range(LOG_LINES + 9)]}
+    for query, first in (("", 9), ("&whole=1", 0)):
+        _, found = get(server, f"logs/team/char-lm?index={worker['index']}{query}")
+        assert [line["text"] for line in found["lines"]] == [f"step {i}" for i in range(first, LOG_LINES + 9)]  # type: ignore[attr-defined]
+
+
+def test_stacks_where_they_can_be_read(cluster: WatchedCluster, server: PageServer) -> None:
+    assert get(server, "jobs/team/char-lm")[1]["stacks"] is False
+    assert ask(server, f"/{server.secret}/stacks/team/char-lm")[0] == 404
+    with served(cluster, stacks_of=lambda job: [{"name": job.name, "stack": "File"}]) as other:
+        assert get(other, "jobs/team/char-lm")[1]["stacks"] is True
+        assert get(other, "stacks/team/char-lm") == (200, {"groups": [{"name": "char-lm", "stack": "File"}]})
+        assert get(other, "stacks/team/none")[0] == 404
 
 
 def test_what_the_api_server_refuses_is_said(cluster: WatchedCluster, server: PageServer) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from elastic_pytorch_client.page.live_jobs import LiveJobs
 from elastic_pytorch_client.page.server import PageServer
+from elastic_pytorch_client.reading.job_view import JobView
 
 from tests.plugin.recorded_cluster import Object, RecordedCluster, moment_of
 
@@ -46,10 +47,14 @@ class WatchedCluster(RecordedCluster):
 
 
 @contextmanager
-def served(cluster: WatchedCluster, now: Callable[[], datetime] = lambda: moment_of("young")) -> Iterator[PageServer]:
+def served(
+    cluster: WatchedCluster,
+    now: Callable[[], datetime] = lambda: moment_of("young"),
+    stacks_of: Callable[[JobView], list[dict[str, Any]]] | None = None,
+) -> Iterator[PageServer]:
     """A page's server on a cluster."""
     live = LiveJobs(cluster, cluster.namespace)
-    with PageServer(cluster, live, now) as server:
+    with PageServer(cluster, live, now, stacks_of=stacks_of) as server:
         live.start()
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server

@@ -22,16 +22,36 @@ function fill(element, properties, children) {
   return element;
 }
 
+const drawn = new WeakMap(); // what elements show, as JSON
+
+/** Fills an element from data, unless it shows just these data. */
+export function draw(element, data, children) {
+  const text = JSON.stringify(data);
+  if (drawn.get(element) === text) return;
+  drawn.set(element, text);
+  element.replaceChildren(...[children(data)].flat(Infinity));
+}
+
+/** Marks for measurements that something is shown, the first time. */
+export function markShown(name) {
+  if (!performance.getEntriesByName(name).length) performance.mark(name);
+}
+
 /** A part with a title; after it, what stands beside it. */
 export function card(title, ...children) {
   const [name, ...beside] = [title].flat();
-  return [h("section", { class: "card", "aria-label": name }, h("div", { class: "cardhead" }, h("h2", {}, name), beside), children)];
+  return h("section", { class: "card", "aria-label": name }, h("div", { class: "cardhead" }, h("h2", {}, name), beside), children);
 }
 
-/** A table that scrolls by itself where it is wider than the page, also by the keyboard. */
+/**
+ * A table that scrolls by itself where it is wider than the page, also by the keyboard.
+ * @param heads the class of the cells below each head. @param rows each with its class, then its cells.
+ */
 export function dataTable(label, heads, rows, more = "") {
+  const th = (text) => h("th", { scope: "col" }, text), classes = Object.values(heads);
+  const tr = ([tone, ...cells]) => h("tr", { class: tone }, cells.map((cell, i) => h("td", { class: classes[i] }, cell)));
   return h("div", { class: `wide ${more}`, role: "group", "aria-label": label, tabindex: 0 }, h("table", { "aria-label": label },
-    h("thead", {}, h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, rows)));
+    h("thead", {}, h("tr", {}, Object.keys(heads).map(th))), h("tbody", {}, rows.map(tr))));
 }
 
 /** The line of some numbers, from the least to the largest; null if they are too few. */
@@ -67,9 +87,19 @@ export function workerBlocks(blocks) {
   return h("span", { class: blocks.length > 12 ? "blocks many" : "blocks", role: "img", "aria-label": blocks.map(([, state]) => state).join(", ") }, marks);
 }
 
+/** A text whose parts in backticks are code. */
+export function withCode(text) {
+  return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+}
+
 /** A number with separators of thousands. */
 export function number(value) {
   return value.toLocaleString("en");
+}
+
+/** How long ago a time is. */
+export function ago(seconds) {
+  return spell(Date.now() / 1000 - seconds);
 }
 
 /** A duration in its two largest units. */
@@ -81,15 +111,6 @@ export function spell(seconds) {
     return rest ? `${Math.floor(whole / size)} ${unit} ${rest} ${smaller}` : `${Math.floor(whole / size)} ${unit}`;
   }
   return `${whole} s`;
-}
-
-/** How long ago a time is, in one word. */
-export function ago(seconds, now = Date.now() / 1000) {
-  const whole = Math.max(0, Math.floor(now - seconds));
-  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60]]) {
-    if (whole >= 2 * size) return `${Math.floor(whole / size)}${unit}`;
-  }
-  return `${whole}s`;
 }
 
 /** The time of day of a time, with the date if it is not today's. */

@@ -1,12 +1,11 @@
 // One job: what it does, why not, its timeline, its workers, its log. Each part is drawn again only when its data have changed.
 
-import { ask } from "./ask.js";
-import { ago, card, dataTable, h, number, progressBar, sparkline, spell, stateMark, timeOfDay, workerBlocks } from "./dom.js";
+import { ask, Reader } from "./ask.js";
+import { ago, card, dataTable, draw, h, markShown, number, progressBar, sparkline, spell, stateMark, timeOfDay, withCode, workerBlocks } from "./dom.js";
 import { LogView } from "./log.js";
 import { Timeline, drawInterruptions } from "./timeline.js";
 
 const REFRESH_MS = 10_000; // events and pods change without the job
-const SETTLE_MS = 400;
 const KNOWN_BY = ["state", "trouble", "workers", "blocks", "world", "interruptions", "note"]; // what the job's progress leaves as it is
 
 export class JobView {
@@ -15,28 +14,24 @@ export class JobView {
     this.namespace = namespace;
     this.name = name;
     this.path = `${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
-    this.drawn = new Map(); // what each part shows, as JSON
-    this.parts = Object.fromEntries(
-      ["head", "error", "facts", "why", "cause", "timeline", "interruptions", "workers", "conditions", "events"].map(
-        (part) => [part, h("div", { class: `part ${part}` })],
-      ),
-    );
+    this.parts = {};
+    const part = (name) => (this.parts[name] = h("div", { class: `part ${name}` }));
+    const above = ["head", "error", "facts", "why", "timeline", "interruptions", "cause", "workers", "stacks"].map(part);
+    const below = ["conditions", "events"].map(part);
     const back = h("button", { type: "button", class: "back", click: close, title: "Escape" }, "‹ Jobs");
     this.log = new LogView(this.path);
     this.timeline = new Timeline(this.parts.timeline);
-    const p = this.parts;
-    place.replaceChildren(h("div", { class: "backbar" }, back), p.head, p.error, p.facts, p.why, p.timeline, p.interruptions, p.cause, p.workers,
-      this.log.element, p.conditions, p.events, this.manifest());
+    place.replaceChildren(h("div", { class: "backbar" }, back), ...above, this.log.element, ...below, this.manifest());
+    place.classList.add("unread");
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
-    this.read();
-    this.timer = setInterval(() => this.read(), REFRESH_MS);
+    this.place = place;
+    this.reader = new Reader(`jobs/${this.path}`, REFRESH_MS, (data) => this.take(data));
+    this.reader.read();
   }
 
   stop() {
-    this.stopped = true;
-    clearInterval(this.timer);
-    clearTimeout(this.soon);
+    this.reader.stop();
     this.log.stop();
     this.timeline.stop();
   }
@@ -51,8 +46,7 @@ export class JobView {
       this.drawFacts(this.data);
     }
     if (before && KNOWN_BY.every((field) => JSON.stringify(before[field]) === JSON.stringify(row[field]))) return;
-    clearTimeout(this.soon);
-    this.soon = setTimeout(() => this.read(), SETTLE_MS);
+    this.reader.soon();
   }
 
   drawFacts(data) {
@@ -60,52 +54,44 @@ export class JobView {
     this.part("facts", [data.row, data.size, data.group, data.metrics, data.checkpoint], () => facts(data));
   }
 
-  async read() {
-    if (this.reading) return;
-    this.reading = true;
-    const data = await ask(`jobs/${this.path}`);
-    this.reading = false;
-    if (this.stopped) return;
-    this.part("error", data.error ?? "", (error) => (error ? [h("p", { class: "banner", role: "alert" }, error)] : []));
+  take(data) {
+    this.part("error", data.error ?? "", (error) => (error ? h("p", { class: "banner", role: "alert" }, withCode(error)) : []));
     if (data.error) return;
     this.data = data;
+    this.place.classList.remove("unread");
     this.drawFacts(data);
     this.part("why", [data.why, data.row.lost, data.row.tone], () => why(data));
     (data.row.tone === "bad" ? this.parts.timeline : this.parts.workers).before(this.parts.cause);
     this.part("cause", data.rootCause, (cause) => (cause ? rootCause(cause) : []));
     this.part("interruptions", data.timeline.interruptions, drawInterruptions);
-    this.part("workers", data.workers, (workers) => this.workers(workers));
+    this.part("workers", [data.workers, data.stacks], () => this.workers(data));
     this.part("conditions", data.conditions, conditions);
     this.part("events", data.timeline.events, events);
     this.timeline.draw(data.timeline);
     this.log.choose(data.workers);
-    if (!this.marked) {
-      this.marked = true;
-      performance.mark("job-shown");
-    }
+    markShown("job-shown");
   }
 
-  part(name, data, draw) {
-    const text = JSON.stringify(data);
-    if (this.drawn.get(name) === text) return;
-    this.drawn.set(name, text);
-    this.parts[name].replaceChildren(...draw(data));
+  part(name, data, children) {
+    draw(this.parts[name], data, children);
   }
 
-  workers(workers) {
+  async readStacks() {
+    this.part("stacks", null, () => card("Stacks", h("p", { class: "quiet" }, "Asking each process for its stack …")));
+    const data = await ask(`stacks/${this.path}`), at = timeOfDay(Date.now() / 1000);
+    this.part("stacks", [data, at], () => card(["Stacks", h("span", { class: "quiet" }, `of the main threads at ${at}`)], stacks(data)));
+  }
+
+  workers({ workers, stacks: offered }) {
     const slow = workers.some((worker) => worker.slowdown);
-    const rows = workers.map((worker) => h("tr", { class: worker.tone },
-      h("td", { class: "number" }, worker.rank === null ? "–" : String(worker.rank)),
-      h("td", { class: "number" }, String(worker.index)),
-      h("td", {}, stateMark(worker.state, worker.tone),
-        worker.stateSince ? h("span", { class: "quiet" }, ` for ${spell(Date.now() / 1000 - worker.stateSince)}`) : null),
-      h("td", {}, h("code", {}, worker.name)),
-      h("td", {}, worker.node ? h("code", {}, worker.node) : h("span", { class: "quiet" }, "no node yet")),
-      slow ? h("td", {}, worker.slowdown ? h("span", { class: "note" }, `${worker.slowdown} × the median's work`) : "") : null,
-      h("td", {}, h("button", { type: "button", class: "plain", "aria-label": `log of ${worker.name}`,
-        click: () => this.log.show(worker.index, true) }, "log"))));
-    const heads = ["Rank", "Index", "State", "Pod", "Node", ...(slow ? ["Slow"] : []), "Log"];
-    return card("Workers", rows.length ? dataTable("Workers", heads, rows) : h("p", { class: "quiet" }, "There are no workers."));
+    const rows = workers.map((worker) => [worker.tone, worker.rank === null ? "–" : String(worker.rank), String(worker.index),
+      [stateMark(worker.state, worker.tone), worker.stateSince ? h("span", { class: "quiet" }, ` for ${ago(worker.stateSince)}`) : null],
+      h("code", {}, worker.name), worker.node ? h("code", {}, worker.node) : h("span", { class: "quiet" }, "no node yet"),
+      ...(slow ? [worker.slowdown ? h("span", { class: "note" }, `${worker.slowdown} × the median's work`) : ""] : []),
+      h("button", { type: "button", class: "plain", "aria-label": `log of ${worker.name}`, click: () => this.log.show(worker.index, true) }, "log")]);
+    const heads = { Rank: "number", Index: "number", State: "", Pod: "", Node: "", ...(slow ? { Slow: "" } : {}), Log: "" };
+    const button = h("button", { type: "button", class: "chip", click: () => this.readStacks() }, "Read stacks");
+    return card(offered && rows.length ? ["Workers", button] : "Workers", rows.length ? dataTable("Workers", heads, rows) : h("p", { class: "quiet" }, "There are no workers."));
   }
 
   manifest() {
@@ -131,22 +117,22 @@ function facts({ row, size, group, metrics, checkpoint }) {
   const small = (text) => (text ? h("span", { class: "small" }, text) : null);
   const far = row.fraction === null ? (row.step === null ? "" : `step ${number(row.step)}`) : `${Math.floor(row.fraction * 100)}%`;
   const steps = row.total ? `step ${number(row.step)} of ${number(row.total)}` : "";
-  return [h("dl", { class: "facts" },
+  return h("dl", { class: "facts" },
     fact("Progress", far, row.fraction === null ? null : progressBar(row.fraction, "progress"),
       small([steps, checkpoint === null ? "" : `checkpoint at ${number(checkpoint)}`].filter(Boolean).join(" · "))),
-    fact("Time left", row.left, small(row.speed ? `${row.speed} steps/s` : "")),
+    fact("Time left", row.secondsLeft ? spell(row.secondsLeft) : "", small(row.speed ? `${row.speed} steps/s` : "")),
     fact("Loss", row.loss, sparkline(row.losses, 150, 34), small(metrics.join(" · "))),
     fact("Workers", row.workers === "-" ? "" : row.workers, workerBlocks(row.blocks), small(`${group} · ${size}`)),
     fact("Goodput", row.goodput, small(row.lost ? `lost ${row.lost}` : "")),
-    fact("Interruptions", String(row.interruptions), small(row.interruption)))];
+    fact("Interruptions", String(row.interruptions), small(row.interruption)));
 }
 
 function why({ why: said, row }) {
-  const findings = said.findings.map((finding) => h("div", { class: "finding" }, h("p", {}, finding.what),
-    ...finding.do.split("\n").filter(Boolean).map((line) => (line.startsWith("  ") ? command(line.trim()) : h("p", { class: "do" }, `→ ${line}`)))));
-  const lost = row.lost ? h("p", { class: "quiet" }, `Since it began, the job lost ${row.lost} of its time.`) : null;
-  return [h("section", { class: `card why ${said.well ? "good" : row.tone === "bad" ? "bad" : "busy"}`, "aria-label": "Why" },
-    h("h2", {}, said.headline), findings, lost)];
+  const findings = said.findings.map((finding) => h("div", { class: "finding" }, h("p", {}, withCode(finding.what)),
+    ...finding.do.split("\n").filter(Boolean).map((line) => (line.startsWith("  ") ? command(line.trim()) : h("p", { class: "do" }, "→ ", withCode(line))))));
+  const lost = row.lost ? h("p", { class: "quiet" }, `Lost since the job began: ${row.lost}.`) : null;
+  return h("section", { class: `card why ${said.well ? "good" : row.tone === "bad" ? "bad" : "busy"}`, "aria-label": "Why" },
+    h("h2", {}, withCode(said.headline)), findings, lost);
 }
 
 function command(text) {
@@ -157,23 +143,29 @@ function command(text) {
   return h("div", { class: "command" }, h("code", {}, text), copy);
 }
 
+/** The processes that are at the same place, with their stack. */
+function stacks({ error, groups = [] }) {
+  if (!groups.length) return h("p", { class: "note" }, withCode(error ?? "No worker runs."));
+  return groups.map((group) => [h("h3", {}, group.name, group.trouble ? `, ${group.trouble}` : "",
+    group.waitedFor ? h("span", { class: "note" }, ", outside of the collective that the others wait in") : ""),
+    group.stack ? h("pre", { class: "text", tabindex: 0 }, group.stack) : ""]);
+}
+
 function rootCause(cause) {
   return card("Last failure", h("p", { class: "quiet" }, `${cause.where}, ${cause.how}`),
     h("pre", { class: "text trace", tabindex: 0 }, cause.message.trimEnd()));
 }
 
 function conditions(all) {
-  const rows = all.map((condition) => h("tr", { class: condition.status === "True" ? "" : "quiet" },
-    h("td", {}, `${{ True: "●", False: "○" }[condition.status] ?? "◐"} ${condition.type}`),
-    h("td", {}, condition.reason), h("td", { class: "words" }, condition.message),
-    h("td", { class: "number" }, condition.since === null ? "" : ago(condition.since))));
-  return card("Conditions", dataTable("Conditions", ["Condition", "Reason", "Message", "Age"], rows));
+  const rows = all.map((condition) => [condition.status === "True" ? "" : "quiet",
+    `${{ True: "●", False: "○" }[condition.status] ?? "◐"} ${condition.type}`, condition.reason, condition.message,
+    condition.since === null ? "" : ago(condition.since)]);
+  return card("Conditions", dataTable("Conditions", { Condition: "", Reason: "", Message: "words", Age: "number" }, rows));
 }
 
 function events(all) {
   if (!all.length) return card("Events", h("p", { class: "quiet" }, "There are none. Kubernetes keeps them for an hour."));
-  const rows = [...all].reverse().map((event) => h("tr", {},
-    h("td", { class: "number", title: timeOfDay(event.at) }, ago(event.at)),
-    h("td", { class: event.warning ? "note" : "" }, event.reason), h("td", { class: "words" }, event.note)));
-  return card("Events", dataTable("Events", ["Age", "Reason", "Message"], rows, "scroll"));
+  const rows = [...all].reverse().map((event) => ["", h("span", { title: timeOfDay(event.at) }, ago(event.at)),
+    h("span", { class: event.warning ? "note" : "" }, event.reason), event.note]);
+  return card("Events", dataTable("Events", { Age: "number", Reason: "", Message: "words" }, rows, "scroll"));
 }

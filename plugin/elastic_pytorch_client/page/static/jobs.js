@@ -1,23 +1,13 @@
 // The table of jobs. Only the rows that are in sight are elements, so that thousands of jobs cost as much as twenty.
 
 import { parameter, setParameter } from "./address.js";
-import { h, number, progressBar, sparkline, stateMark, workerBlocks } from "./dom.js";
+import { draw, h, markShown, number, progressBar, sparkline, spell, stateMark, withCode, workerBlocks } from "./dom.js";
 
 const BEYOND = 6; // rows above and below what is in sight
-const SORT_KEYS = { // of a row; NaN is last in either direction
-  trouble: (row) => row.trouble,
-  name: (row) => row.name,
-  workers: (row) => parseInt(row.workers),
-  progress: (row) => row.fraction ?? NaN,
-  left: (row) => (row.left ? (row.total - row.step) / parseFloat(row.speed) : NaN),
-  loss: (row) => parseFloat(row.loss),
-  goodput: (row) => parseFloat(row.goodput),
-  created: (row) => row.created ?? NaN,
-};
-
-/** How to compare rows in an order such as `loss`, or `-loss` for the largest first. */
+/** How to compare rows by a field, such as `loss`, or `-loss` for the largest first. Rows without it come last. */
 function inOrder(order) {
-  const key = SORT_KEYS[order.replace("-", "")] ?? SORT_KEYS.trouble, sign = order.startsWith("-") ? -1 : 1;
+  const field = order.replace("-", ""), sign = order.startsWith("-") ? -1 : 1;
+  const key = (row) => (field === "name" ? row.name : parseFloat(row[field]));
   return (a, b) => {
     const [x, y] = [key(a), key(b)];
     return Number.isNaN(x) - Number.isNaN(y) || sign * compare(x, y) || compare(a.name, b.name) || compare(a.namespace, b.namespace);
@@ -36,17 +26,18 @@ export class JobList {
     this.chosen = null; // the UID of the row that has the focus
     this.shown = [];
     this.elements = new Map(); // of the rows in sight, by UID
-    [this.table, this.body, this.filter, this.namespaces, this.sort, this.chips, this.none] = [
-      "table", "rows", "filter", "namespace", "sort", "chips", "none"].map((id) => document.getElementById(id));
-    this.heads = [...this.table.querySelectorAll("[data-sort]")];
-    this.table.addEventListener("scroll", () => this.later(), { passive: true });
-    window.addEventListener("resize", () => this.later());
-    for (const control of [this.filter, this.namespaces, this.sort]) {
+    [this.table, this.body, this.filter, this.namespaces, this.chips, this.none] = [
+      "table", "rows", "filter", "namespace", "chips", "none"].map((id) => document.getElementById(id));
+    this.heads = [...document.querySelectorAll("[data-sort]")];
+    this.table.addEventListener("scroll", () => this.draw(false), { passive: true });
+    window.addEventListener("resize", () => this.draw(false));
+    for (const control of [this.filter, this.namespaces]) {
       control.addEventListener("input", () => this.choose(control.id, control.value));
     }
     for (const head of this.heads) {
-      const opposite = head.dataset.sort.startsWith("-") ? head.dataset.sort.slice(1) : `-${head.dataset.sort}`;
-      head.addEventListener("click", () => this.choose("sort", this.order === head.dataset.sort ? opposite : head.dataset.sort));
+      // By the second click, a column is turned around, and a chip is off.
+      const { sort } = head.dataset, again = head.className ? "" : sort.startsWith("-") ? sort.slice(1) : `-${sort}`;
+      head.addEventListener("click", () => this.choose("sort", this.order === sort ? again : sort));
     }
     this.filter.addEventListener("keydown", (event) => {
       if (event.key === "Escape") {
@@ -73,24 +64,23 @@ export class JobList {
   }
 
   /** Draws the jobs of the first message, and of each later one. */
-  know() {
-    this.known = true; // until then, that there are none is not said
+  know(namespace) {
+    this.namespace = namespace; // of all; null: of the whole cluster; undefined until then: that there are none is not said
     this.draw();
   }
 
-  /** Draws what has changed with the next frame. */
-  draw() {
+  /** Draws with the next frame; without `changed`, the same rows at another place. */
+  draw(changed = true) {
+    this.changed ||= changed;
     if (this.waiting) return;
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
       if (this.table.closest("[hidden]")) return;
-      this.select();
+      if (this.changed) this.select();
+      this.changed = false;
       this.paint();
-      if (this.rows.size && !this.marked) {
-        this.marked = true;
-        performance.mark("jobs-shown");
-      }
+      if (this.rows.size) markShown("jobs-shown");
     });
   }
 
@@ -99,15 +89,6 @@ export class JobList {
     requestAnimationFrame(() => {
       const place = this.shown.findIndex((row) => row.id === this.chosen);
       if (place >= 0 || first) this.go(Math.max(0, place));
-    });
-  }
-
-  later() {
-    if (this.moving) return;
-    this.moving = true;
-    requestAnimationFrame(() => {
-      this.moving = false;
-      if (!this.table.closest("[hidden]")) this.paint();
     });
   }
 
@@ -128,38 +109,40 @@ export class JobList {
     this.drawOrder();
     this.drawChips(counts, state);
     this.table.setAttribute("aria-rowcount", this.shown.length + 1);
-    this.none.hidden = !this.known || this.shown.length > 0;
-    this.none.textContent = this.rows.size ? "No job is like that." : "There are no ElasticPyTorchJobs here.";
+    this.none.hidden = this.namespace === undefined || this.shown.length > 0;
+    draw(this.none, [this.rows.size > 0, this.namespace], () => this.nothing());
+  }
+
+  nothing() {
+    if (this.rows.size) return ["No job matches. ", h("a", { href: "#/" }, "Show all jobs")];
+    return withCode(this.namespace === null ? "This cluster has no ElasticPyTorchJobs. Create one with `kubectl apply -f job.yaml`."
+      : `The namespace ${this.namespace} has no ElasticPyTorchJobs. Create one with \`kubectl apply -f job.yaml\`, `
+        + "or see those of all namespaces with `kubectl epj ui -A`.");
   }
 
   drawNamespaces(chosen) {
     const names = [...new Set([...this.rows.values()].map((row) => row.namespace).concat(chosen || []))].sort();
-    const text = JSON.stringify([chosen, names]);
-    if (text === this.namespacesText) return;
-    this.namespacesText = text;
-    this.namespaces.replaceChildren(h("option", { value: "" }, "all"), ...names.map((name) => h("option", { value: name }, name)));
+    draw(this.namespaces, ["", ...names], (all) => all.map((name) => h("option", { value: name }, name || "all")));
     this.namespaces.value = chosen;
     this.namespaces.parentElement.hidden = names.length < 2;
   }
 
   drawOrder() {
-    const column = (sort) => sort.replace("-", "") === this.order.replace("-", "");
+    const column = (order) => order.replace("-", "");
     for (const head of this.heads) {
-      head.parentElement.ariaSort = !column(head.dataset.sort) ? null : this.order.startsWith("-") ? "descending" : "ascending";
+      const sorted = column(head.dataset.sort) === column(this.order);
+      if (head.className) head.ariaPressed = String(sorted);
+      else head.parentElement.ariaSort = !sorted ? null : this.order.startsWith("-") ? "descending" : "ascending";
     }
-    this.sort.value = [...this.sort.options].find((option) => column(option.value))?.value ?? "-trouble";
   }
 
   drawChips(counts, chosen) {
     const states = [...new Set([...counts.keys()].concat(chosen || []))].sort();
-    const text = JSON.stringify([chosen, states.map((state) => [state, counts.get(state) ?? 0])]);
-    if (text === this.chipsText) return;
-    this.chipsText = text;
     const focused = document.activeElement?.dataset?.state;
-    this.chips.replaceChildren(...states.map((state) => {
+    draw(this.chips, [chosen, states.map((state) => [state, counts.get(state) ?? 0])], ([, all]) => all.map(([state, count]) => {
       const click = () => this.choose("state", chosen === state ? "" : state);
       return h("button", { type: "button", class: "chip", "aria-pressed": String(chosen === state), "data-state": state, click },
-        `${state} `, h("b", {}, number(counts.get(state) ?? 0)));
+        `${state} `, h("b", {}, number(count)));
     }));
     if (focused !== undefined) [...this.chips.children].find((chip) => chip.dataset.state === focused)?.focus();
   }
@@ -219,9 +202,9 @@ export class JobList {
       cell("who", line(h("b", { title: row.name }, row.name)), line(stateMark(row.state, row.tone), small(row.namespace))),
       cell("workers", line(row.workers === "-" ? h("span", { class: "quiet" }, "–") : row.workers), line(workerBlocks(row.blocks))),
       cell("far", line(far || "–", small(steps)), row.fraction === null ? null : progressBar(row.fraction, `progress of ${row.name}`)),
-      cell("left", row.left || "–"),
+      cell("left", row.secondsLeft ? spell(row.secondsLeft) : "–"),
       cell("loss", line(row.loss || "–"), sparkline(row.losses, 96, 20)),
-      cell("goodput", line(row.goodput || "–"), small(row.lost)),
+      cell("goodput", line(row.goodput || "–"), h("span", { class: "small two", title: row.lost || null }, row.lost)),
       cell("said", note, last, note || last ? null : h("span", { class: "small" }, "never interrupted")));
     element.row = row;
     return element;

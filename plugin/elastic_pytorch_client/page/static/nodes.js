@@ -1,10 +1,9 @@
 // The nodes that something is the matter with: what is known of each, and which job tells it.
 
-import { ask } from "./ask.js";
-import { ago, card, dataTable, h, spell, stateMark } from "./dom.js";
+import { Reader } from "./ask.js";
+import { ago, card, dataTable, draw, h, markShown, spell, stateMark } from "./dom.js";
 
 const REFRESH_MS = 5_000;
-const SETTLE_MS = 1_000;
 const SOURCES = "A status has the last failure of its job. Of a job with more than 128 workers "
   + "it lists those that do not train, and some of the others.";
 const NOT_LISTED = "You may not list nodes, or they do not answer: which are not ready, cordoned or about to end is not known here.";
@@ -17,56 +16,36 @@ export class NodeList {
     place.replaceChildren(this.list, this.words);
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
-    this.read();
-    this.timer = setInterval(() => !document.hidden && this.read(), REFRESH_MS);
+    this.reader = new Reader("nodes", REFRESH_MS, (data) => this.take(data));
+    this.reader.read();
   }
 
   stop() {
-    this.stopped = true;
-    clearInterval(this.timer);
-    clearTimeout(this.soon);
+    this.reader.stop();
   }
 
-  /** Reads all again, once for many changes. */
   changed() {
-    this.soon ??= setTimeout(() => {
-      this.soon = undefined;
-      this.read();
-    }, SETTLE_MS);
+    this.reader.soon();
   }
 
-  async read() {
-    if (this.reading) return;
-    this.reading = true;
-    const data = await ask("nodes");
-    this.reading = false;
-    if (this.stopped) return;
-    const text = JSON.stringify(data);
-    if (text === this.drawn) {
-      for (const time of this.list.querySelectorAll("[data-at]")) time.textContent = when(Number(time.dataset.at));
-      return;
-    }
-    this.drawn = text;
+  take(data) {
     const focused = document.activeElement?.dataset?.key;
-    this.list.replaceChildren(...(data.error ? [h("p", { class: "banner", role: "alert" }, data.error)] : table(data)));
+    draw(this.list, data, () => (data.error ? h("p", { class: "banner", role: "alert" }, data.error) : table(data)));
     if (focused) [...this.list.querySelectorAll("a")].find((link) => link.dataset.key === focused)?.focus({ preventScroll: true });
+    for (const time of this.list.querySelectorAll("[data-at]")) time.textContent = when(Number(time.dataset.at));
     this.words.textContent = data.error ? "" : [rest(data), data.listed ? "" : NOT_LISTED, SOURCES].filter(Boolean).join(" ");
-    if (!this.marked) {
-      this.marked = true;
-      performance.mark("nodes-shown");
-    }
+    markShown("nodes-shown");
   }
 }
 
 function table(data) {
   if (!data.nodes.length) return card("Nodes", h("p", { class: "quiet" }, "Nothing is known to be the matter with any node."));
-  const rows = data.nodes.map((node) => h("tr", { class: node.tone },
-    h("td", { class: "node" }, h("code", {}, node.name), stateMark(node.state, node.tone)),
-    h("td", { class: "here" }, h("span", {}, node.workers ? `${node.workers} ${node.workers === 1 ? "worker" : "workers"}` : "no workers"),
-      h("span", { class: "small" }, node.jobs.join(", ") + (node.moreJobs ? ` and ${node.moreJobs} more` : ""))),
-    h("td", { class: "words" }, h("ul", {}, node.findings.map((finding) => item(node, finding)),
-      node.moreFindings ? h("li", { class: "quiet" }, `and ${node.moreFindings} more`) : null))));
-  const heads = ["Node", "Workers now", "What is known"];
+  const rows = data.nodes.map((node) => [node.tone, [h("code", {}, node.name), stateMark(node.state, node.tone)],
+    [h("span", {}, node.workers ? `${node.workers} ${node.workers === 1 ? "worker" : "workers"}` : "no workers"),
+      h("span", { class: "small" }, node.jobs.join(", ") + (node.moreJobs ? ` and ${node.moreJobs} more` : ""))],
+    h("ul", {}, node.findings.map((finding) => item(node, finding)),
+      node.moreFindings ? h("li", { class: "quiet" }, `and ${node.moreFindings} more`) : null)]);
+  const heads = { Node: "node", "Workers now": "here", "What is known": "words" };
   return card("Nodes in trouble", dataTable("Nodes in trouble, the worst first", heads, rows, "nodes"));
 }
 

@@ -1,7 +1,8 @@
 // The page: which view is shown, and the changes that the server tells of.
 
 import { readAddress } from "./address.js";
-import { number } from "./dom.js";
+import { LOST } from "./ask.js";
+import { number, withCode } from "./dom.js";
 import { JobList } from "./jobs.js";
 import { JobView } from "./job.js";
 import { NodeList } from "./nodes.js";
@@ -58,16 +59,20 @@ function mark(id, current) {
 }
 
 function take(message) {
-  const { rows: changed, removed, trouble } = JSON.parse(message.data);
+  const { rows: changed, removed, trouble, namespace } = JSON.parse(message.data);
   if (!sent) rows.clear(); // of a connection before
   for (const row of changed) rows.set(row.id, row);
   for (const id of removed) rows.delete(id);
   sent = true;
-  byId("trouble").hidden = !trouble;
-  byId("trouble").textContent = trouble ? `What is shown may be old: ${trouble}` : "";
+  warn(trouble && `What is shown may be old: ${trouble}`);
   summarize();
-  list.know();
+  list.know(namespace);
   view?.changed(changed);
+}
+
+function warn(text) {
+  byId("trouble").hidden = !text;
+  byId("trouble").replaceChildren(...withCode(text));
 }
 
 function summarize() {
@@ -78,7 +83,7 @@ function summarize() {
     trouble += row.trouble >= 3 ? 1 : 0;
   }
   const parts = [`${number(rows.size)} ${rows.size === 1 ? "job" : "jobs"}`];
-  parts.push(`${number(training)} training with ${number(processes)} ${processes === 1 ? "process" : "processes"}`);
+  if (training) parts.push(`${number(training)} training with ${number(processes)} ${processes === 1 ? "process" : "processes"}`);
   if (trouble) parts.push(`${number(trouble)} in trouble`);
   byId("summary").textContent = parts.join(" · ");
 }
@@ -95,7 +100,10 @@ function listen() {
     show("live", "live");
   };
   source.onmessage = take;
-  source.onerror = () => show("lost", "`kubectl epj ui` does not answer");
+  source.onerror = () => {
+    show("lost", "not connected");
+    warn(`What is shown is old: ${LOST}`);
+  };
 }
 
 document.addEventListener("keydown", (event) => {
@@ -112,3 +120,11 @@ document.addEventListener("keydown", (event) => {
 window.addEventListener("hashchange", route);
 route();
 listen();
+
+// At last, because a browser may refuse storage, and then throws.
+const theme = byId("theme");
+theme.addEventListener("change", () => {
+  document.documentElement.style.colorScheme = theme.value;
+  localStorage.setItem("theme", theme.value);
+});
+theme.value = document.documentElement.style.colorScheme = localStorage.getItem("theme") ?? theme.value;

@@ -1,7 +1,7 @@
 // The timeline of a job: one axis of time with its workers and rounds, loss and speed, what interrupted it, and its events.
 
 import { parameter, setParameter } from "./address.js";
-import { card, dataTable, h, s, spell, timeOfDay } from "./dom.js";
+import { card, dataTable, h, s, timeOfDay } from "./dom.js";
 
 const LEFT = 84, RIGHT = 26, TOP = 14, ROW = 70, GAP = 18, AXIS = 24;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000, 31536000];
@@ -22,7 +22,7 @@ export class Timeline {
     } }, name));
     const range = h("span", { class: "chips", role: "group", "aria-label": "Range of time" }, this.buttons);
     const legend = LEGEND.map(([mark, words]) => h("span", {}, h("i", { class: mark }), words));
-    place.replaceChildren(...card(["Timeline", range], this.picture, this.values, h("p", { class: "legend" }, legend)));
+    place.replaceChildren(card(["Timeline", range], this.picture, this.values, h("p", { class: "legend" }, legend)));
     this.observer = new ResizeObserver(() => this.paint());
     this.observer.observe(this.picture);
   }
@@ -74,17 +74,14 @@ function picture(data, width, range, point) {
     const until = data.sizes[i + 1]?.at ?? end;
     if (until < begin || !size.workers) return;
     const from = seen(size.at), span = seen(until) - from;
-    const title = `${size.workers} workers in round ${size.round}, from ${timeOfDay(size.at)}, for ${spell(until - size.at)}`;
-    svg.append(s("rect", { class: "group", x: from, width: Math.max(1, span - 1), y: y(size.workers), height: base - y(size.workers) }, s("title", {}, title)));
+    svg.append(s("rect", { class: "group", x: from, width: Math.max(1, span - 1), y: y(size.workers), height: base - y(size.workers) }));
     if (span > 9 * String(size.round).length + 8) svg.append(s("text", { class: "round", x: from + 4, y: base - 5 }, String(size.round)));
   });
-  svg.append(s("line", { class: "wanted", x1: LEFT, x2: right, y1: y(data.wanted), y2: y(data.wanted) },
-    s("title", {}, `${data.wanted} workers are wanted`)));
+  svg.append(s("line", { class: "wanted", x1: LEFT, x2: right, y1: y(data.wanted), y2: y(data.wanted) }));
 
   for (const each of data.interruptions.filter((each) => each.count === 1 && each.ended !== null && within(each.ended))) {
     const from = seen(each.ended - each.seconds), to = Math.max(x(each.ended), from + 2);
-    svg.append(s("rect", { class: "interruption", x: from, width: to - from, y: 4, height: bottom - 4 },
-      s("title", {}, `${each.cause}: ${each.seconds.toFixed(1)} s until ${timeOfDay(each.ended)}`)));
+    svg.append(s("rect", { class: "interruption", x: from, width: to - from, y: 4, height: bottom - 4 }));
   }
 
   const clip = s("svg", { x: LEFT, width: right - LEFT, height, viewBox: `${LEFT} 0 ${right - LEFT} ${height}` });
@@ -119,10 +116,12 @@ function picture(data, width, range, point) {
 
 /** What was known of the job at a time. */
 function valuesAt(data, time) {
-  const size = data.sizes.findLast((each) => each.at <= time), last = (points) => points.findLast(([at]) => at <= time)?.[1];
-  const loss = last(data.losses), speed = last(data.speeds);
-  return [timeOfDay(time), size?.workers ? `${size.workers} workers in round ${size.round}` : "no group trains",
-    loss === undefined ? "" : `loss ${short(loss)}`, speed === undefined ? "" : `${short(speed)} steps/s`].filter(Boolean).join(" · ");
+  const before = ([at]) => at <= time, size = data.sizes.findLast((each) => each.at <= time);
+  const stop = data.interruptions.find((each) => each.ended - each.seconds <= time && time < each.ended);
+  const loss = data.losses.findLast(before), speed = data.speeds.findLast(before);
+  return [timeOfDay(time), stop ? `${stop.cause} stops the training for ${stop.seconds.toFixed(1)} s`
+    : size?.workers ? `${size.workers} workers in round ${size.round}` : "no group trains",
+  loss && `loss ${short(loss[1])}`, speed && `${short(speed[1])} steps/s`].filter(Boolean).join(" · ");
 }
 
 function short(value) {
@@ -149,12 +148,11 @@ export function drawInterruptions(all) {
       return bar;
     });
     const spoken = each.phases.map(([name, seconds]) => `${name} ${seconds.toFixed(1)} s`).join(", ") || "phases are not known";
-    return h("tr", {}, h("td", { class: "number" }, each.ended === null ? "–" : timeOfDay(each.ended)), h("td", {}, each.count > 1 ? `${each.count} × ${each.cause}` : each.cause),
-      h("td", { class: "number" }, each.before === null || each.after === null ? "" : `${each.before} → ${each.after}`),
-      h("td", { class: "number" }, `${each.seconds.toFixed(1)} s`), h("td", { class: "number" }, String(each.stepsLost ?? "")),
-      h("td", { class: "phases" }, h("span", { class: "stack", role: "img", "aria-label": spoken }, bars)));
+    return ["", each.ended === null ? "–" : timeOfDay(each.ended), each.count > 1 ? `${each.count} × ${each.cause}` : each.cause,
+      each.before === null || each.after === null ? "" : `${each.before} → ${each.after}`,
+      `${each.seconds.toFixed(1)} s`, String(each.stepsLost ?? ""), h("span", { class: "stack", role: "img", "aria-label": spoken }, bars)];
   });
   const legend = used.map((phase) => h("span", {}, h("i", { class: `phase p${PHASES.indexOf(phase)}` }), phase));
-  return card("Interruptions", dataTable("Interruptions", ["Ended", "Cause", "Workers", "Duration", "Steps repeated", "Phases"], rows),
-    h("p", { class: "legend" }, legend));
+  const heads = { Ended: "number", Cause: "", Workers: "number", Duration: "number", "Steps repeated": "number", Phases: "phases" };
+  return card("Interruptions", dataTable("Interruptions", heads, rows), h("p", { class: "legend" }, legend));
 }

@@ -234,13 +234,59 @@ def test_a_job_that_is_not_there_and_a_server_that_has_ended(browser: Any, serve
     page = context.new_page()
     page.goto(f"{server.url}#/team/none")
     page.get_by_role("alert").filter(has_text="there is no ElasticPyTorchJob").wait_for()
+    assert page.locator("#job .card").filter(visible=True).count() == 0, "nothing is shown of a job that is not there"
     server.live.stop()
     server.shutdown()
     server.server_close()
-    page.locator('#link[data-state="lost"]').wait_for()
+    page.get_by_role("alert").filter(has_text="What is shown is old: kubectl epj ui does not answer.").wait_for()
     context.close()
 
 
 def test_a_page_without_jobs_says_so(browser: Any) -> None:
     with served(WatchedCluster(), lambda: NOW) as server, page_at(browser, server.url) as page:
-        page.get_by_text("There are no ElasticPyTorchJobs here.").wait_for()
+        page.get_by_text("The namespace team has no ElasticPyTorchJobs.").wait_for()
+        page.get_by_text("kubectl epj ui -A", exact=True).wait_for()
+
+
+def test_jobs_that_a_filter_leaves_out(browser: Any, server: PageServer) -> None:
+    with page_at(browser, f"{server.url}#/?filter=nothing-has-this") as page:
+        page.get_by_text("No job matches.").wait_for()
+        page.get_by_role("link", name="Show all jobs").click()
+        page.locator("#rows .row").first.wait_for()
+
+
+def test_a_log_is_searched_and_downloaded(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+    with page_at(browser, f"{server.url}#/team/llama-sft") as page:
+        page.locator(".log time").nth(100).wait_for()
+        page.get_by_label("Search the log").fill("STEP 41080 ")
+        wait_until(page, "document.querySelectorAll('.log time').length === 1")
+        page.get_by_label("Search the log").fill("no such word")
+        page.get_by_text("None of the last 120 lines has this text.").wait_for()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="download all").click()
+        pod = cluster.get_job("team", "llama-sft")["status"]["workers"][0]["name"]
+        assert download.value.suggested_filename == f"{pod}.log"
+        assert download.value.path().read_text().splitlines() == cluster.logs[pod]
+
+
+def test_stacks_by_a_button(browser: Any, cluster: WatchedCluster) -> None:
+    groups = [
+        {"name": "ranks 0-6", "stack": "File all_reduce", "trouble": "", "waitedFor": False},
+        {"name": "rank 7", "stack": f"File {MARKUP}", "trouble": "", "waitedFor": True},
+    ]
+    with served(cluster, lambda: NOW, lambda job: groups) as server, page_at(browser, f"{server.url}#/team/llama-sft") as page:
+        page.get_by_role("button", name="Read stacks").click()
+        page.get_by_role("heading", name="rank 7, outside of the collective that the others wait in").wait_for()
+        assert page.locator(".stacks pre").all_text_contents() == ["File all_reduce", f"File {MARKUP}"]
+
+
+def test_a_theme_stays(browser: Any, server: PageServer) -> None:
+    with page_at(browser, server.url) as page:
+        color = "getComputedStyle(document.body).backgroundColor"
+        light = page.evaluate(color)
+        page.get_by_label("Theme").select_option("dark")
+        dark = page.evaluate(color)
+        assert dark != light
+        page.reload()
+        wait_until(page, f"{color} === '{dark}'")
+        assert page.get_by_label("Theme").input_value() == "dark"
