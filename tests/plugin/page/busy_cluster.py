@@ -92,7 +92,7 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
             for back in range(chance.randrange(1, 6), 0, -1)
         ]
     status["interruptions"] = len(status["history"]) - 1
-    status["history"] += samples(chance, began if ready else now, now)
+    status["history"] += samples(chance, began if ready else now, now, float(status["progress"]["loss"]) - 0.1)
     status["history"].sort(key=lambda entry: entry["time"])
     _add_conditions(status, sort, wanted, ready, now - timedelta(minutes=3))
     return job
@@ -116,13 +116,13 @@ def a_cause(worker: str, rank: int, node: str, at: datetime) -> Object:
     return {**where, "exitCode": 1, "time": rfc(at), "message": TRACE}
 
 
-def samples(chance: random.Random, began: datetime, now: datetime) -> list[dict[str, Any]]:
-    """A loss that falls, and a speed."""
+def samples(chance: random.Random, began: datetime, now: datetime, limit: float = 1.8) -> list[dict[str, Any]]:
+    """A loss that falls towards a limit, and a speed."""
     step = (now - began) / 24
     return [
         {
             "time": rfc(began + step * number),
-            "loss": f"{1.8 + 1.6 / number + chance.uniform(0, 0.08):.3f}",
+            "loss": f"{limit + 1.6 / number + chance.uniform(0, 0.08):.3f}",
             "stepsPerSecond": f"{5.6 + chance.uniform(-0.3, 0.3):.2g}",
         }
         for number in range(1, 24 if now > began else 1)

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.long
 
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
 MAX_BYTES = 150_000
-COLORS = 96
+COLORS = 192
 PAGES = {"jobs": ("", "#rows .row"), "job": ("#/team/llama-sft", ".log time"), "nodes": ("#/nodes", ".nodes tbody tr")}
-WIDTHS = {"": (1280, 860, "light"), "-dark": (1280, 860, "dark"), "-narrow": (390, 844, "light")}
+WIDTHS = {"": (1280, 1020, "light"), "-dark": (1280, 1020, "dark"), "-narrow": (390, 844, "light")}
 IN_DOCS = ("jobs", "job", "nodes", "training")
 
 
