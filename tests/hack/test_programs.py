@@ -18,6 +18,7 @@ REFUSED = {
     "gpu --only luck": "no such measurement: luck",
     "kubeflow --only luck": "no such kind: luck; there are worker-force",
     "kubeflow --replay --only grow": "a replay has losses only",
+    "outages --draws many": "invalid int value: 'many'",
     "scale --jobs many": "invalid int value: 'many'",
     "soak --faults luck": "no such name: luck; there are kill-process",
     "hack/matrix --processes 2": "unrecognized arguments: --processes",
