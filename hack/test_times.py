@@ -16,8 +16,6 @@ FOLDER_DEPTH = 3  # tests/operator/planning
 
 
 class Cost(NamedTuple):
-    """What one or several tests have taken."""
-
     wall_seconds: float
     cpu_seconds: float
     tests: int = 1

@@ -27,12 +27,7 @@ QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and e
 
 
 class SetUp(NamedTuple):
-    """What the script does before its first step, and who waits for it.
-
-    Attributes:
-        prepare: a worker does it before it joins.
-        spares: how many workers wait, ready, for a loss.
-    """
+    """What the script does before its first step, and who waits for it."""
 
     seconds: float = 0.0
     prepare: bool = False
@@ -43,8 +38,6 @@ NO_SET_UP = SetUp()
 
 
 class BenchStage:
-    """One job in a namespace of its own."""
-
     def __init__(self, driver: ClusterDriver, watcher: Watcher, file: Path, set_up: SetUp = NO_SET_UP) -> None:
         self.driver, self.watcher, self._file, self._set_up = driver, watcher, file, set_up
         self._handler = False
@@ -163,12 +156,7 @@ def restarts_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[str, Any]:
-    """Returns a job that trains without end, its pods marked for a drain.
-
-    Args:
-        handler: its script saves and leaves on SIGTERM.
-        set_up: what its script does before its first step.
-    """
+    """Returns a job that trains without end, its pods marked for a drain."""
     manifest = example(file, steps=ENDLESS)
     template = manifest["spec"]["template"]
     template.setdefault("metadata", {}).setdefault("labels", {}).update(TEMPLATE_LABEL)

@@ -24,15 +24,11 @@ TROUBLE = (RuntimeError, ValueError, *engine.TROUBLE)
 
 
 class Named(Protocol):
-    """A kind of trial."""
-
     @property
     def name(self) -> str: ...
 
 
 class Stage(Protocol[K_contra]):
-    """A job that faults are made to."""
-
     async def prepare(self, kind: K_contra, *, again: bool) -> None:
         """Has the job train in the size that a trial begins with; again: in the job of the trial before, if that is as good."""
 
@@ -92,7 +88,6 @@ async def run(
     """Makes trials, each of a kind in its turn.
 
     Args:
-        ordered: the kinds, each with the number of its turn from 0.
         hopeless: how many trials in a row have failed when no other one begins.
     """
     failed, again = 0, False

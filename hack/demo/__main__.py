@@ -42,7 +42,6 @@ WHERE_TO_LOOK = """The job is left as it is (the next demo removes it). Where to
 
 
 def parse_manifest(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Returns the manifest of the job to train."""
     parser = new_parser("demo", __doc__)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--example", choices=EXAMPLES, default="library", help="what to train (default: %(default)s)")

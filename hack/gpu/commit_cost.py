@@ -23,7 +23,7 @@ MOST_MEGABYTES = 1000  # of a state whose interval is tried: that of larger ones
 
 
 class Commits(NamedTuple):
-    """What commits cost, in seconds but for the last three."""
+    """In seconds but for the last three."""
 
     first: float  # of the CPU: memory is taken, and its pages are locked
     library: float  # as the library has measured a commit, median

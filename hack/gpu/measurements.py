@@ -92,14 +92,7 @@ def repaired(options: Options, folder: Path) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measurement, which a process of its own makes.
-
-    Attributes:
-        title: of its row, if it fails.
-        large: whether it is of the model with 1 B parameters.
-        seconds: that it may take.
-        rows: makes it, given the options and an empty folder.
-    """
+    """A measurement, which a process of its own makes."""
 
     title: str
     how: str

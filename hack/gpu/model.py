@@ -8,16 +8,6 @@ from torch import nn
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a model is.
-
-    Attributes:
-        layers: blocks of attention and a multilayer perceptron.
-        width: of the residual stream; heads have 64 of it.
-        vocabulary: tokens.
-        length: tokens of a sequence.
-        batch: sequences of a rank's step.
-    """
-
     layers: int
     width: int
     vocabulary: int

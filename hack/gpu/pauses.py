@@ -14,7 +14,6 @@ class Pause:
 
     Attributes:
         seconds: from the begin of its last step in the old group to that of its first one in the new group.
-        kept: whether its process lived on.
         step_seconds: that a step in the old group took, the median. A pause includes a step.
     """
 

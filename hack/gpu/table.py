@@ -9,15 +9,7 @@ MAX_ERROR_CHARACTERS = 160
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure of a measurement.
-
-    Attributes:
-        what: happens.
-        seconds: mostly a pause; empty: none was measured.
-        step: seconds that a step took before.
-        processes: whether members kept theirs.
-        remark: what else is to be known, or an error.
-    """
+    """A figure of a measurement."""
 
     what: str
     parameters: str

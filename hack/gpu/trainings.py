@@ -28,12 +28,6 @@ RENDEZVOUS = "join_timeout=120,last_call_timeout=1,keep_alive_interval=2,keep_al
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What all measurements are told.
-
-    Attributes:
-        parameters: of the model, a name of `model.SIZES`.
-    """
-
     parameters: str
     device: str
 
@@ -55,7 +49,6 @@ class Job:
         self.agents[worker].kill()
 
     def close(self) -> None:
-        """Ends all of them."""
         for agent in self.agents.values():
             agent.kill()
             agent.wait()
@@ -103,7 +96,6 @@ class Rounds(Job):
         self.agents[worker] = Agent(worker, self.operator.url, self._folder, *self._arguments, **self._environment)
 
     def ready(self, *workers: str) -> None:
-        """Waits until pods may be in a group."""
         self.operator.wait_for("ready", *workers, seconds=LIMIT_SECONDS)
 
     def begin(self, *workers: str) -> None:

@@ -43,13 +43,7 @@ RELEASES = {
 
 
 class MatrixRow(NamedTuple):
-    """What is installed for a row, and what runs there.
-
-    Attributes:
-        tests: arguments for pytest.
-        packages: of a framework, as requirements.
-        python: its first two numbers.
-    """
+    """What is installed for a row, and what runs there."""
 
     torch: str
     tests: tuple[str, ...] = AGENT_AND_LIBRARY

@@ -36,7 +36,6 @@ class Row(NamedTuple):
     outcome: Outcome
 
     def line(self) -> str:
-        """Of the table, with counts."""
         left_out = sum(map(len, self.outcome.left_out.values()))
         return f"| {' | '.join((*self.cells, str(len(self.outcome.failed)), str(left_out)))} |"
 

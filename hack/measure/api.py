@@ -19,8 +19,6 @@ STREAM = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
 
 
 class ApiError(DriverError):
-    """The API server has refused a request; says why."""
-
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status

@@ -49,7 +49,6 @@ class ClusterDriver(Driver):
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def pods_of(self, job: str) -> list[Object]:
-        """The pods that train a job."""
         return list((await self.api.ask("GET", f"{pods_path(self.namespace)}?{self._selector(job)}"))["items"])
 
     async def scale_job(self, name: str, replicas: int) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from elastic_pytorch_local.faults.driver import DriverError
 
 
-class CommandFailed(DriverError):
-    """A command has failed; says which, and what it printed."""
+class CommandFailed(DriverError): ...
 
 
 class Commands:

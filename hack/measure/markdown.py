@@ -15,7 +15,6 @@ def spread(values: Sequence[float], digits: int | None = None) -> str:
     """Returns the median, with the worst in brackets, or a dash if there are no values.
 
     Args:
-        values: of all trials; the largest is the worst.
         digits: that both have after the point. None: two, one if the worst is 10 or more, none if it is 100 or more.
     """
     if not values:
@@ -28,10 +27,6 @@ def spread(values: Sequence[float], digits: int | None = None) -> str:
 
 def page(text: str, begin: str, end: str, block: str) -> str:
     """Returns a page with a block between its two markers.
-
-    Args:
-        begin: the line before the block, with its end.
-        end: the line after it, with its end.
 
     Raises:
         ValueError: the page lacks the markers.

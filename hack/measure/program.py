@@ -91,7 +91,6 @@ class Session:
 
     Attributes:
         folder: named after the namespace; on this machine; all nodes have it below /shared.
-        stack: what is to be removed in the end.
     """
 
     driver: ClusterDriver
@@ -102,12 +101,7 @@ class Session:
 
 @asynccontextmanager
 async def session(what: str, script_files: Iterable[str], say: Say) -> AsyncIterator[Session]:
-    """A namespace of its own, with a folder, and scripts in a ConfigMap; all of it goes at the end.
-
-    Args:
-        what: the namespace is named after.
-        script_files: in the checkout.
-    """
+    """A namespace of its own, with a folder, and scripts in a ConfigMap; all of it goes at the end."""
     namespace, commands = f"{what}-{int(time.time()) & 0xFFFFFF:06x}", Commands(KUBECTL, KUBECONFIG)
     async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
         found = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]

@@ -17,7 +17,6 @@ class Docstring:
     """A docstring in parts.
 
     Attributes:
-        text: its prose as Markdown.
         entries: what `Args`, `Attributes` and `Raises` say, by name.
         outcome: what `Returns` or `Yields` says; empty if there is none.
     """

@@ -23,11 +23,7 @@ ANSWER_SECONDS, SHORT_SECONDS = 5.0, 1.0  # as in operator_link/stream_link.py
 
 
 class Observer(Protocol):
-    """Is told what agents live through."""
-
-    def told(self, agent: "Agent", round_: Round) -> None:
-        """An agent has heard of a newer round."""
-
+    def told(self, agent: "Agent", round_: Round) -> None: ...
     def heard(self, agent: "Agent", seconds: float, error: str) -> None:
         """A heartbeat was answered after some seconds, or it was not: the error is not empty."""
 
@@ -47,11 +43,7 @@ class Job:
 
 @dataclass(eq=False, slots=True)
 class Agent:
-    """The agent of one pod, whose training does not fail and does not end.
-
-    Attributes:
-        find_token: the pod's, as the file that the kubelet keeps.
-    """
+    """The agent of one pod, whose training does not fail and does not end."""
 
     name: str
     job_name: str

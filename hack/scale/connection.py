@@ -24,8 +24,6 @@ from elastic_pytorch.operator_link.stream import OperatorStream
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a server is; without `tls` it speaks plain HTTP."""
-
     host: str
     address: str
     port: int
@@ -113,7 +111,6 @@ class Connection:
             self._ready.set_result(None)
 
     def close(self) -> None:
-        """Closes the connection; a `receive` that waits fails."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -122,7 +119,6 @@ class Connection:
             self._ready.set_exception(ConnectionResetError("closed"))
 
     def wait_longer(self) -> None:
-        """Takes note that the server is too slow."""
         self.patience = min(2 * self.patience, MAX_PATIENCE)
 
     def _opened(self) -> OperatorStream:

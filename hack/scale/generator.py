@@ -49,8 +49,7 @@ def say(**fields: Any) -> None:
     print(json.dumps({"line": next(LINES), "at": round(time.time(), 3), **fields}), flush=True)
 
 
-class WatchEnded(Exception):
-    """A watch cannot go on: what there is has to be listed again."""
+class WatchEnded(Exception): ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class Api:
     tls: ssl.SSLContext | None = None
 
     def options(self) -> dict[str, Any]:
-        """Of each request to it."""
         headers = {"Authorization": f"Bearer {self.token.read_text().strip()}"}
         return {"headers": headers, "ssl": self.tls or False}
 
@@ -146,7 +144,6 @@ class Generator:
         self._asking = asyncio.Semaphore(TOKEN_REQUESTS)
 
     async def run(self) -> None:
-        """Watches the pods until it is cancelled."""
         path = f"{self._api.url}/api/v1/namespaces/{self._namespace}/pods?labelSelector={SELECTOR}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._watched.listen)

@@ -40,7 +40,6 @@ class Meter:
 
     @asynccontextmanager
     async def phase(self, name: str) -> AsyncIterator[None]:
-        """Measures what happens meanwhile; also what was interrupted."""
         pods = await self._stage.operators()
         leader = await leading_pod(self._stage.api)
         standby = next((pod for pod in pods if pod != leader), "")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Spread(NamedTuple):
-    """Of a number of values, in seconds, rounded to milliseconds."""
+    """In seconds, rounded to milliseconds."""
 
     median: float
     p95: float
@@ -38,8 +38,6 @@ class Observations:
     """What has been printed so far.
 
     Attributes:
-        ticks: counts, five times a second.
-        told: the rounds of each job.
         heard: when all agents of a job had been answered, since that was last asked for.
         broken: errors by which the load generator itself has lost agents.
     """
@@ -74,7 +72,6 @@ class Observations:
                 self.broken.append(error)
 
     def count(self, what: str) -> int:
-        """Returns the newest count of something."""
         return int(self.ticks[-1].get(what, 0)) if self.ticks else 0
 
     def reached(self, what: str, count: int) -> float | None:
@@ -86,7 +83,6 @@ class Observations:
         return next((told.at for told in self.told.get(job, ()) if told.at > after and told.size >= size), None)
 
     def whole(self, job: str, size: int) -> bool:
-        """Whether the newest round of a job has a size."""
         return job in self.told and self.told[job][-1].size == size
 
     def between(self, begin: float, end: float) -> dict[str, Any]:

@@ -17,12 +17,7 @@ class Phase:
     """A part of a run.
 
     Attributes:
-        leader_cores: that the operator's replica used that led at the beginning.
-        standby_cores: the other replica's.
-        leader_mib: the leader's largest resident memory that was seen.
-        standby_mib: the other replica's.
         operator_requests: to the API server, a second, by method.
-        agents: what the generator says of heartbeats, and of itself.
     """
 
     seconds: float
@@ -39,13 +34,11 @@ class Result:
     """A run; times are in seconds, and spreads are median, 95th percentile and worst.
 
     Attributes:
-        operator: the resources and the lease's times of its containers.
         times: from the first job's creation until all pods were created, bound, running.
         spreads: `first_round` and `whole` since the first job's creation, `loss` since a pod's deletion, `takeover` until all agents
             of a job were answered after the leader's end, `takeover_loss` of pods that were lost meanwhile.
         operator_ends: how often the operator's containers had ended before the bench killed one: out of memory, for example.
         falsely_lost: pods that were deleted and that the bench did not delete.
-        error: why it ended early.
     """
 
     jobs: int

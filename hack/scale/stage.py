@@ -39,7 +39,6 @@ LOOK_SECONDS = 0.1
 
 
 def job_manifest(name: str, workers: int) -> dict[str, Any]:
-    """Returns an elastic job for fake nodes."""
     container = {"name": "pytorch", "image": "example.com/never-pulled", "args": ["train.py"]}
     template = {"spec": {**PLACEMENT, "containers": [container]}}
     sizes = {"replicas": workers, "minReplicas": max(1, workers // 2), "maxReplicas": workers}
@@ -86,13 +85,6 @@ def routes(ranges: Sequence[str], node: str, address: str, *, at: str, verb: str
 
 
 class Stage:
-    """What a run needs on the cluster.
-
-    Attributes:
-        observed: what the load generator says.
-        deleted: the workers' pods that were deleted here.
-    """
-
     def __init__(self, api: Api, commands: Commands, jobs: int, workers: int) -> None:
         self.api, self.commands = api, commands
         self.jobs, self.workers = [f"job-{number}" for number in range(jobs)], workers
@@ -141,7 +133,6 @@ class Stage:
         return all(self.observed.whole(job, self.workers) for job in self.jobs)
 
     async def lose_worker(self, job: str, turn: int) -> float:
-        """Deletes a worker's pod without grace; returns when."""
         selector = f"labelSelector={names.LABEL_JOB_NAME}%3D{job},{names.LABEL_ROLE}%3D{names.ROLE_WORKER}&limit=10"
         pods = [pod["metadata"] for pod in (await self.api.ask("GET", f"{pods_path(NAMESPACE)}?{selector}"))["items"]]
         victim = pods[turn % len(pods)]["name"]

@@ -27,7 +27,6 @@ def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[st
     """The server's pod and its Service.
 
     Args:
-        job: whose checkpoints the server reads through.
         folder: below /shared, where it finds its faults and leaves its notes.
         node: the control plane's, which no fault ends.
     """
@@ -65,5 +64,4 @@ async def start_server(stage: Stage, job: str) -> None:
 
 
 def read_notes(folder: Path) -> list[Stored]:
-    """What the server has noted; nothing if there was none."""
     return read_stored(Told(folder / NOTES_FILE).new())

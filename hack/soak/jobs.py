@@ -48,19 +48,9 @@ class Sort:
     """A sort of job.
 
     Attributes:
-        library: whether its script uses the training library.
-        replicas: at first.
-        maximum: the most that it may be scaled to.
-        processes: of each worker.
         micro_batch_size: 0: no micro-batches, and no dropout, as that would depend on the group.
-        stock: whether stock torchrun forms its group.
-        sidecar: whether a second container runs beside the training.
-        suspended: whether it is suspended and resumed all the time.
         set_up_seconds: of its script; if there are any, workers run it before they join (`spec.prepare`).
         set_up_fails: how probably the set-up of a worker fails that comes when the job has trained.
-        spares: `spec.spares`; a job with spares has a fixed size.
-        unit: `spec.unitReplicas`.
-        sharded: whether each worker has a part of the weights, and a copy of another's.
         bucket: whether its checkpoints are in a bucket. The records that the checks read are in the run's folder nevertheless.
     """
 
@@ -86,7 +76,6 @@ class Sort:
 
     @property
     def minimum(self) -> int:
-        """Workers of a group, at least."""
         return self.replicas if self.spares else self.unit
 
 

@@ -42,8 +42,6 @@ done
 
 
 class Observer:
-    """Watches one namespace, until cancelled."""
-
     def __init__(self, driver: ClusterDriver, folder: Path, nodes: list[str]) -> None:
         self._api, self._commands, self._namespace = driver.api, driver.commands, driver.namespace
         self._folder, self._nodes = folder, nodes

@@ -24,8 +24,6 @@ def pauses_by_job(seen: Seen) -> dict[str, tuple[float, float, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure of a job's pauses in two runs."""
-
     text: str
     too_long: bool
 

@@ -12,8 +12,6 @@ from soak.observe import Observer
 
 @dataclass
 class Stage:
-    """The cluster, and what is known of it."""
-
     driver: ClusterDriver
     observer: Observer
     folder: Path  # on this machine; all nodes have it below /shared

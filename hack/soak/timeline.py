@@ -22,8 +22,6 @@ class Step(steps.Step):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A process has come to the end of the training."""
-
     at: float
     pod: str
     parameters: tuple[float, ...]
@@ -40,8 +38,6 @@ class SetUpFailure:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A worker's pod has ended, or its deletion has begun."""
-
     at: float
     job: str
     pod: str
@@ -61,13 +57,6 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class StatusSeen:
-    """A job's status has changed.
-
-    Attributes:
-        total_failures: that have counted since the job began.
-        spares: the pods that wait for a loss, and are ready.
-    """
-
     at: float
     job: str
     state: str
@@ -91,8 +80,6 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was not kept."""
-
     rule: str
     job: str
     at: float
@@ -106,7 +93,6 @@ class Stored:
     Attributes:
         at: when it had been stored; or when the server began to look for the newest one, which it then read through.
         version: its generation and step; None: no checkpoint could be read.
-        read: whether it was read.
     """
 
     at: float

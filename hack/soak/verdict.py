@@ -24,10 +24,7 @@ class Seen:
     """All that was seen in a run.
 
     Attributes:
-        done: ends of each job's processes.
         undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
-        states: of the jobs at the end.
-        left: names of objects that were there after the jobs had been deleted.
         set_up_failures: of each job's workers before they had a group, on purpose.
         killed: names of pods whose grace period was over before they had ended.
         hostile: how often the hostile tenant has done each of its acts since the first fault; None: there was no such tenant.
@@ -92,13 +89,6 @@ def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a kind of fault did, of all times that it was made.
-
-    Attributes:
-        kind: of `plan.KINDS`, or SUSPEND.
-        pauses: the longest pause of each job that it was done to, seconds: the median, the 90th percentile, the longest.
-    """
-
     kind: Kind
     count: int
     pauses: tuple[float, float, float] | None

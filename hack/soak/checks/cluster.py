@@ -27,7 +27,6 @@ def check_healthy_pods(
 
     Args:
         trained: the pods that have taken a step, by job. Others may be taken back.
-        ended: when the first process of each job came to its end.
     """
     told = set()
     for seen in pods:

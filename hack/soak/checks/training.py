@@ -20,12 +20,9 @@ class Expected:
     """What holds for a job.
 
     Attributes:
-        epochs: 0: its script has no samples.
         commits: whether each step is kept in memory. If not, a change may repeat what the last checkpoint does not have.
         repeated: steps that may be done again after a loss that a worker survives.
         copies: whether each worker has a part of the state, of which another one has a copy. Then a loss of two may cost more.
-        unit: workers that are in a group all or not at all.
-        bucket: whether its checkpoints are in a bucket, and not in a folder.
     """
 
     job: str

@@ -75,7 +75,6 @@ async def on_control_plane(stage: Stage, fault: Fault) -> Target:
 
 
 async def stop_dns(stage: Stage, _: Fault) -> Target:
-    """Takes all servers of the cluster's DNS away."""
     path = "/apis/apps/v1/namespaces/kube-system/deployments/coredns/scale"
     replicas = (await stage.driver.api.ask("GET", path))["spec"]["replicas"] or 2
 

@@ -43,7 +43,6 @@ JOB_BYTES, ANNOTATION_BYTES, LABELS, TEMPLATE_LABELS, WORDS = 1_400_000, 230_000
 
 
 def many_labels(number: int) -> dict[str, str]:
-    """Labels as long as they may be."""
     return {f"hostile.example.com/{n:063d}": "x" * 63 for n in range(number)}
 
 

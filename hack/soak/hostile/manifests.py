@@ -34,8 +34,6 @@ USER = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "Run
 
 
 class Namespaces(NamedTuple):
-    """The tenant's namespaces."""
-
     own: str  # where its programs, its flood and its unreadable objects are
     hanging: str  # where a webhook is asked about each pod
     full: str  # where a quota allows no pods
@@ -43,7 +41,6 @@ class Namespaces(NamedTuple):
 
 
 def namespaces_of(run: str) -> Namespaces:
-    """Named after the namespace of the run."""
     return Namespaces(*(f"{run}-{name}" for name in ("tenant", "hanging", "full", "passing")))
 
 
@@ -52,11 +49,7 @@ def namespace(name: str) -> dict[str, Any]:
 
 
 def role_binding(own: str) -> dict[str, Any]:
-    """Lets the tenant edit a namespace, as Kubernetes' own role of that name does.
-
-    Args:
-        own: the namespace of its account.
-    """
+    """Lets the tenant edit a namespace, as Kubernetes' own role of that name does."""
     return {
         "metadata": {"name": ACCOUNT},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
@@ -90,7 +83,6 @@ def hanging_webhook(namespaces: Namespaces, authority: str) -> dict[str, Any]:
 
 
 def hang_service() -> dict[str, Any]:
-    """The address of that webhook's server."""
     return {
         "metadata": {"name": HANG},
         "spec": {"selector": {"app": HANG}, "ports": [{"port": 443, "targetPort": HANG_PORT}]},
@@ -108,7 +100,6 @@ def scripts(certificate: str) -> dict[str, Any]:
 
 
 def program(name: str, namespaces: Namespaces) -> dict[str, Any]:
-    """The Deployment of one of PROGRAMS."""
     labels = {"app": name}
     pod = {
         "terminationGracePeriodSeconds": 1,
@@ -160,12 +151,7 @@ def wordy_job(namespaces: Namespaces) -> dict[str, Any]:
 
 
 def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
-    """A pod of the tenant's own that claims to be a job's worker, with metadata that cannot be read.
-
-    Args:
-        turn: chooses among the unreadable values.
-        owner: the metadata of one of its jobs.
-    """
+    """A pod of the tenant's own that claims to be a job's worker, with metadata that cannot be read."""
     metadata = unreadable(turn)
     metadata["labels"] |= {names.LABEL_ROLE: names.ROLE_WORKER, names.LABEL_JOB_NAME: owner["name"]}
     reference = {

@@ -34,13 +34,7 @@ WANTING_JOBS, WANTED_REPLICAS = 2, 4  # in each namespace where no pod can be ma
 
 
 class Tenant:
-    """Does all acts again and again. Those of programs in the cluster are counted in a folder that all nodes share.
-
-    Args:
-        platform: the API server as an administrator has it, who makes namespaces, quotas and webhooks.
-        api: the API server as the tenant has it.
-        folder: of the counts, on this machine.
-    """
+    """Does all acts again and again. Those of programs in the cluster are counted in a folder that all nodes share."""
 
     def __init__(self, platform: Api, api: Api, namespaces: Namespaces, folder: Path) -> None:
         self._platform, self._api, self._namespaces, self._folder = platform, api, namespaces, folder
@@ -229,7 +223,6 @@ async def _create(platform: Api, path: str, manifest: dict[str, Any]) -> None:
 
 
 def write_kubeconfig(folder: Path, token: str) -> Path:
-    """Writes a kubeconfig of the same cluster for another user."""
     config = yaml.safe_load(KUBECONFIG.read_text())
     for user in config["users"]:
         user["user"] = {"token": token}

@@ -26,8 +26,6 @@ class Act(NamedTuple):
 
     Attributes:
         connections: at a time; each is kept until an answer is a refusal.
-        pause_seconds: from the end of a connection to the next one.
-        request: the method, path, body and headers of a turn.
         refusals: whether they count as done.
     """
 

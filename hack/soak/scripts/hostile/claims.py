@@ -29,7 +29,6 @@ def claim(turn: int) -> bytes:
 
 
 def failure(turn: int) -> bytes:
-    """A heartbeat of a failure in long words."""
     words = {name: f"{name} {turn} " * (WORDS // 10) for name in ("exception", "message", "traceback", "signal")}
     return padded(beat(state="failed", round=turn, failure={"exitCode": 1, "rank": 10**6, "localRank": 10**6, **words}))
 
