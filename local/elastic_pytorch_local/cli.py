@@ -17,7 +17,6 @@ EXIT_CODES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a job; returns the process's exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     end = words.index("--") if "--" in words else len(words)
     options = _parser().parse_args(words[:end])

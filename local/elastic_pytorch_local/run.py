@@ -38,8 +38,6 @@ COMPLETE, FAILED, REPEATED, STOPPED = 0, 1, 3, 130  # the process's exit codes
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is done with a job besides running it."""
-
     workdir: Path | None = None  # where volumes go; None: a temporary folder
     leave_out: bool = False  # runs it without what this machine cannot do
     page: bool = False

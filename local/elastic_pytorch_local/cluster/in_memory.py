@@ -113,7 +113,6 @@ class FakeCluster(ObjectStore):
             self._schedule()
 
     def issue_token(self, namespace: str, name: str) -> str:
-        """A token for a pod, as a kubelet would get it."""
         pod = self._get("Pod", namespace, name)
         token = secrets.token_urlsafe(32)
         self._tokens[token] = PodIdentity(namespace, name, pod["metadata"]["uid"])

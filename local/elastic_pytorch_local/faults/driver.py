@@ -23,18 +23,12 @@ class Driver(Protocol):
 
     namespace: str
 
-    async def create_job(self, manifest: Mapping[str, Any]) -> None:
-        """Makes a job."""
-
+    async def create_job(self, manifest: Mapping[str, Any]) -> None: ...
     async def delete_job(self, name: str) -> None:
         """Deletes a job, if there is one, and returns once its pods are gone."""
 
-    async def scale_job(self, name: str, replicas: int) -> None:
-        """Sets `spec.replicas`."""
-
-    async def suspend_job(self, name: str, *, suspend: bool) -> None:
-        """Sets `spec.suspend`."""
-
+    async def scale_job(self, name: str, replicas: int) -> None: ...
+    async def suspend_job(self, name: str, *, suspend: bool) -> None: ...
     async def delete_pod(self, name: str, *, force: bool) -> None:
         """Deletes a pod, if there is one, as `kubectl delete pod` does; by force: with `--grace-period=0 --force`."""
 

@@ -96,7 +96,6 @@ def delete_pod(driver: Driver, name: str, job: str, *, force: bool) -> Target:
 
 
 def scale(driver: Driver, job: str, replicas: int, leaving: Collection[str] = ()) -> Target:
-    """Another size of a job, which ends the pods that leave it."""
     what = f"kubectl scale epj/{job} --replicas={replicas}"
     return Target(what, lambda: driver.scale_job(job, replicas), jobs=frozenset({job}), pods=frozenset(leaving))
 

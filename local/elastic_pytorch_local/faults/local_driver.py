@@ -162,5 +162,4 @@ class LocalDriver(Driver):
         return all(phase in ("Succeeded", "Failed") for phase in phases)
 
     def last_words(self) -> str:
-        """The last lines of each pod's log."""
         return "\n".join(f"{pod} | {line}" for pod, log in sorted(self._logs.items()) for line in list(log)[-LAST_LINES:])

@@ -32,8 +32,7 @@ async def background(*runs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             raise error
 
 
-class Waited(TimeoutError):
-    """Something did not come; says what."""
+class Waited(TimeoutError): ...
 
 
 async def until(found: Callable[[], T | None], *, seconds: float, what: str) -> T:
@@ -97,7 +96,6 @@ class Watcher:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _see_pods(self, group: asyncio.TaskGroup) -> None:
-        """Keeps the pods as they are now, and follows their logs."""
         followed = set[str]()
         while True:
             self.pods.clear()

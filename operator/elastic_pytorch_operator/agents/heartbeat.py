@@ -59,7 +59,6 @@ class Heartbeat:
     keeps_processes: bool = False
 
     def failure_at(self, now: float) -> Failure | None:
-        """The failure, with its time on the operator's clock."""
         failure = self.failure
         if failure is None:
             return None
@@ -67,11 +66,6 @@ class Heartbeat:
 
 
 def parse_heartbeat(body: object) -> Heartbeat:
-    """Checks a heartbeat.
-
-    Raises:
-        MalformedHeartbeat: it is not an object, or a field is missing, of the wrong type or out of bounds.
-    """
     if not isinstance(body, dict):
         raise MalformedHeartbeat("the body must be a JSON object")
     try:

@@ -259,7 +259,6 @@ class AgentApi:
             raise _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
 
     def turn_away(self) -> None:
-        """Takes note that an agent was told to come again."""
         self.hearing.turn_away(self._clock())
 
     def _note_turned_away(self, address: str) -> None:

@@ -25,12 +25,6 @@ class RoundAnswer:
         self.declared = declared
 
     def describe(self, worker: str, taken: int, news: Mapping[str, Any]) -> bytes:
-        """Returns what one agent is told, as a JSON object.
-
-        Args:
-            taken: 0: none.
-            news: fields that do not depend on the round.
-        """
         number, since, rank = 0, 0, None
         if (declared := self.declared) is not None:
             number, since = declared.number, declared.number if taken in declared.unformed else declared.orderly_since

@@ -45,12 +45,6 @@ class _Known:
 
 
 class TokenReviewer:
-    """Tells which pod a token was issued to.
-
-    Args:
-        max_remembered: how many right tokens, and how many wrong ones.
-    """
-
     def __init__(
         self,
         cluster: Cluster,

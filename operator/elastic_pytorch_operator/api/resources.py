@@ -49,5 +49,4 @@ SECRETS: Final = Resource("v1", "Secret", "secrets", of_chart=True)
 
 
 def pod_groups(api_version: str) -> Resource:
-    """The PodGroups of a gang scheduler."""
     return Resource(api_version, gang_schedulers.KIND, gang_schedulers.PLURAL)

@@ -9,7 +9,6 @@ def write_time(moment: datetime) -> str:
 
 
 def write_micro_time(moment: datetime) -> str:
-    """Returns a moment in UTC as Kubernetes' MicroTime, in microseconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -31,5 +30,4 @@ def earlier(time: str, seconds: float) -> str:
 
 
 def earliest(*moments: float | None) -> float | None:
-    """Returns the first of several moments; None if none of them is set."""
     return min((moment for moment in moments if moment is not None), default=None)

@@ -97,7 +97,6 @@ class Connections:
         self.displace(oldest)
 
     def client_of(self, peer: Peer) -> Hashable | None:
-        """The client that has authenticated on a connection; None: none has."""
         return self._clients.get(peer)
 
     def authenticate(self, peer: Peer, client: Hashable) -> Peer | None:

@@ -114,12 +114,10 @@ async def serving(
 
 
 def authenticate(request: web.Request, client: Hashable) -> None:
-    """Takes note that a request comes from a known client, so that its connection is kept."""
     request.app[GATE].authenticate(peer_of(request), client)
 
 
 def client_of(request: web.Request) -> Hashable | None:
-    """The client that has authenticated on a request's connection; None: none has."""
     return request.app[GATE].client_of(peer_of(request))
 
 

@@ -26,11 +26,6 @@ class PodIndex(OwnedIndex[PodView]):
     _sorted: dict[Owner, _Sorted] = field(default_factory=dict)  # until one of the job's pods changes
 
     def put(self, place: Place, entry: Entry[PodView]) -> None:
-        """Takes in a pod, as any object.
-
-        Raises:
-            TypeError: it cannot be found by what it calls itself, its job, its node or its address.
-        """
         require_texts(entry.view.node, entry.view.address)
         super().put(place, entry)
         self._sorted.pop(entry.owner, None)

@@ -32,7 +32,6 @@ class ClaimWriter:
         self._known.clear()
 
     def forget_others(self, job_uids: Collection[str]) -> None:
-        """Forgets the claims of all jobs but these."""
         self._known = {(uid, name) for uid, name in self._known if uid in job_uids}
 
     def missing(self, job: Job) -> dict[str, Callable[[], Awaitable[None]]]:

@@ -26,12 +26,6 @@ logger = logging.getLogger(__name__)
 
 
 class WorkloadWriter:
-    """Writes Workloads.
-
-    Args:
-        cache: knows at once what is written.
-    """
-
     def __init__(self, cluster: Cluster, cache: Cache, clock: Callable[[], float]) -> None:
         self._cluster = cluster
         self._cache = cache

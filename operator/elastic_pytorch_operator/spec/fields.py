@@ -67,7 +67,6 @@ def check_names(value: Iterable[object], known: Iterable[str], path: str) -> Non
 
 
 def below(path: str, name: str) -> str:
-    """The path of a field of an object."""
     return f"{path}.{name}" if path else name
 
 

@@ -57,7 +57,6 @@ class Job:
         wanted: how many workers to aim at; 0 while it is suspended.
         requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
         allowed: the sizes that a group may have, rising; none: any.
-        spares: how many pods beyond the wanted workers wait to take over.
         unit_replicas: how many workers, of consecutive indices, hold one replica of the model. They are in a group all or not at all.
         checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
@@ -67,8 +66,6 @@ class Job:
         endpoint: of the user's etcd, `host:port`.
         prepare_seconds: how long scripts may set themselves up before their group exists; 0: they start when it does.
         shared_memory: `spec.sharedMemorySize`; empty: unset.
-        claims: the templates of the volume claims that are created with the job.
-        keep_claims: whether those stay when the job is deleted.
         queue: where it waits for quota; None: it starts without.
         version: the resource version that all this is from.
         template_uid: of the template that its spec is merged over; None: its spec is whole.
@@ -155,7 +152,6 @@ class Job:
         """The pod template of the worker of an index.
 
         Args:
-            index: of the worker.
             extra: it runs by quota for workers beyond the minimum; None: its index says that.
         """
         workers = self.scheduling.extra_workers
@@ -191,7 +187,6 @@ def training_container(template: Manifest) -> Manifest:
 
 
 def parse_key(manifest: Manifest) -> JobKey:
-    """Which job a manifest is of."""
     metadata = manifest["metadata"]
     return JobKey(metadata.get("namespace", "default"), metadata["name"])
 
@@ -199,11 +194,6 @@ def parse_key(manifest: Manifest) -> JobKey:
 @reading("spec")
 def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, templates: Templates = NONE_READ) -> Job:
     """Reads a job's manifest, merged over the template that its status names.
-
-    Args:
-        manifest: the job's.
-        defaults: hold for what it does not say.
-        templates: which have been read.
 
     Raises:
         TemplateUnread: it names a template that is to be read first.
@@ -224,11 +214,7 @@ def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, template
 
 @reading("spec")
 def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Job:
-    """Reads a job whose spec is merged over its template.
-
-    Raises:
-        InvalidJob: as `parse_job` does.
-    """
+    """Reads a job whose spec is merged over its template."""
     check_job({**manifest, "spec": spec})
     metadata, template = manifest["metadata"], spec["template"]
     check_template(template)

@@ -36,7 +36,6 @@ def read_queue(metadata: Mapping[str, Any], template: Mapping[str, Any] | None =
     """The queue that a job's metadata names; None: it names none.
 
     Args:
-        metadata: of the job.
         template: of its pods, checked; None: it cannot be read.
     """
     labels = metadata.get("labels") or {}

@@ -87,7 +87,6 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
     """Reads how a job's pods are scheduled.
 
     Args:
-        spec: of the job, which the schema and its rules admit.
         kueue_queue: in which the job waits for quota of Kueue; empty: in none.
 
     Raises:

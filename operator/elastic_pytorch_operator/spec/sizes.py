@@ -13,11 +13,9 @@ class Sizes:
     """The sizes of a job.
 
     Attributes:
-        requested: `spec.replicas`.
         minimum: the fewest workers that train; of a job of a fixed size, all.
         maximum: the most workers that may be requested.
         allowed: the sizes that a group may have, rising; none: any.
-        spares: pods beyond the wanted workers.
         unit: how many workers hold one replica of the model; all sizes and spares are multiples of it.
     """
 
@@ -40,7 +38,6 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
     A job without `minReplicas` has a fixed size.
 
     Args:
-        spec: of the job, which the schema and its rules admit.
         stock: stock torchrun forms the group. Its largest size cannot be changed when the job is scaled.
     """
     requested, minimum, maximum = spec["replicas"], spec.get("minReplicas"), spec.get("maxReplicas")

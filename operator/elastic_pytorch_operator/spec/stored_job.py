@@ -53,9 +53,7 @@ def parse_stored(
 
     Args:
         manifest: the job's, with its status.
-        defaults: hold for what it does not say.
         valid: its last valid spec; None: only its status may have that.
-        templates: which have been read.
 
     Raises:
         TemplateUnread: it names a template that is to be read first.

@@ -91,13 +91,7 @@ class Conflict:
 
 
 def find_conflict(claim: Manifest, job: str, uid: str) -> Conflict | None:
-    """Judges an existing claim. It is the job's own if the job owns it, or if it was created for a job of that name and has no owner.
-
-    Args:
-        claim: has the name of one of the job's own.
-        job: its name.
-        uid: of the job.
-    """
+    """Judges an existing claim. It is the job's own if the job owns it, or if it was created for a job of that name and has no owner."""
     metadata = claim["metadata"]
     owners, labels = metadata.get("ownerReferences") or (), metadata.get("labels") or {}
     earlier = any(owner.get("kind") == names.KIND and owner.get("name") == job and owner.get("uid") != uid for owner in owners)

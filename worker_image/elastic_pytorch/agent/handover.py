@@ -75,8 +75,6 @@ def choose_way(
 
 
 class Server(Protocol):
-    """What is needed of the pod's server."""
-
     on_message: Callable[[int, dict[str, Any]], None]
 
     def broadcast(self, message: dict[str, Any] | None) -> None:

@@ -40,7 +40,6 @@ class Failure:
         return signal_name(-self.exit_code) if self.exit_code < 0 else ""
 
     def to_json(self) -> dict[str, Any]:
-        """As the protocol's heartbeat has it, with the age as of now."""
         return {
             "localRank": self.local_rank,
             "rank": self.rank,

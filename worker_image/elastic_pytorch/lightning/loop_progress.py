@@ -41,7 +41,6 @@ class LoopProgress:
         self._trainer.callback_metrics.update(metrics)
 
     def go_to_epoch(self, epoch: int) -> None:
-        """Makes it the current epoch, of which nothing is done yet."""
         set_count(self._trainer.fit_loop.epoch_progress.total, epoch)
         set_count(self._trainer.fit_loop.epoch_progress.current, epoch)
 

@@ -19,9 +19,7 @@ Tensors = Sequence[torch.Tensor]
 class Copy(Protocol):
     """A copy of a state's tensors in progress."""
 
-    def done(self) -> bool:
-        """Whether it is complete."""
-
+    def done(self) -> bool: ...
     def finish(self) -> bool:
         """Waits until it is complete; returns whether it is valid."""
 
@@ -82,7 +80,6 @@ class Copier:
         self._used_lane = False
 
     def close(self) -> None:
-        """Removes the hooks from the optimizers."""
         for hook in self._hooks:
             hook.remove()
 

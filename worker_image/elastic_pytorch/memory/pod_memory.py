@@ -12,8 +12,6 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 
 class Client(Protocol):
-    """What is needed of the client of the pod's server."""
-
     def keep_memory(self, name: str, fd: int) -> None: ...
 
     def fetch(self, name: str) -> int | None:
@@ -23,9 +21,7 @@ class Client(Protocol):
             OSError: the server does not answer.
         """
 
-    def drop(self, name: str) -> None:
-        """Makes the server forget what it keeps under a name."""
-
+    def drop(self, name: str) -> None: ...
     def trouble(self, name: str) -> str:
         """Returns why the server has refused the last request, or cannot write the state of this name."""
 

@@ -72,7 +72,6 @@ class OperatorConnection:
         return Path(self._token_file).read_text(encoding="ascii").strip() if self._token_file else ""
 
     def wait_longer(self) -> None:
-        """Takes note that the operator can be reached and is too slow."""
         self.patience = min(2 * self.patience, MAX_PATIENCE)
 
     def _connect(self) -> socket.socket:

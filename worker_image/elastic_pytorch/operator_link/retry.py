@@ -17,8 +17,6 @@ MAX_RETRY_AFTER_SECONDS = 30.0
 
 
 class RefusedError(OSError):
-    """The operator answered with another status than 200."""
-
     def __init__(self, status: int, reason: str, retry_after: float | None) -> None:
         super().__init__(f"{status} {reason}")
         self.status = status

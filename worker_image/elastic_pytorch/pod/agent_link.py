@@ -16,8 +16,6 @@ MAX_MESSAGE_CHARACTERS = 4000
 
 
 class Client(Protocol):
-    """What is needed of the client of the pod's server."""
-
     def messages(self) -> list[Message]: ...
 
     def wait_message(self, timeout_seconds: float) -> Message | None:

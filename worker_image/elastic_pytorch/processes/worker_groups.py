@@ -84,7 +84,6 @@ def _has_left(pid: int, processes: Mapping[int, _Process], left: Left) -> bool:
 
 
 def _processes() -> dict[int, _Process]:
-    """Returns the processes that have not ended."""
     found = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():

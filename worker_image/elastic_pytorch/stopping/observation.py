@@ -67,12 +67,7 @@ class StopObserver:
 
 
 class _Process:
-    """A process that answers.
-
-    Args:
-        pid: its id.
-        memory: the file that it writes to, among its open files.
-    """
+    """A process that answers."""
 
     def __init__(self, pid: int, memory: str) -> None:
         self.pid = pid

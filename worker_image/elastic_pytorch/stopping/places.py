@@ -69,7 +69,6 @@ class StackSite:
     frame: str = ""  # the innermost of the user's own script, as `train.py:41 load`
 
     def to_json(self) -> dict[str, str]:
-        """As heartbeats have it (docs/internals/protocol.md)."""
         return {"kind": self.kind, "operation": self.operation, "frame": self.frame}
 
 

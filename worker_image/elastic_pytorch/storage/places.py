@@ -18,9 +18,7 @@ class Place(Protocol):
     """Where checkpoints and claims lie, each under a name, whole or absent. All of it raises OSError where the storage fails."""
 
     @property
-    def location(self) -> Location:
-        """The path or the URL."""
-
+    def location(self) -> Location: ...
     def names(self) -> list[str]:
         """Returns the names of what is there; of a place that does not exist yet, none."""
 

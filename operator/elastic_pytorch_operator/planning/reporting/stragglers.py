@@ -30,8 +30,6 @@ Place = tuple[str, int]  # a worker, and the local rank of a process in it
 
 
 class Work(NamedTuple):
-    """What a rank has done in a window."""
-
     seconds: float
     step_seconds: float
 
@@ -68,7 +66,6 @@ class Stragglers:
     turning: Mapping[Place, int] = field(default_factory=dict)
 
     def as_status(self) -> list[dict[str, Any]]:
-        """As `status.stragglers` has them: the slowest ones."""
         return [straggler.as_status() for straggler in self.slow[:MAX_LISTED]]
 
 

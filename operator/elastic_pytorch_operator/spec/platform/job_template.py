@@ -66,9 +66,7 @@ def whole_spec(manifest: Manifest, name: str | None, templates: Templates) -> Ma
     """A job's spec over that of its template.
 
     Args:
-        manifest: of the job, with its status.
         name: of the template; None: it has none.
-        templates: which have been read.
 
     Raises:
         TemplateUnread: the template is to be read first.

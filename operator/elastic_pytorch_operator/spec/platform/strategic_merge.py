@@ -41,12 +41,7 @@ UNIONS = (f"{_SPEC}.volumes[]", f"{_SPEC}.containers[].env[]", f"{_SPEC}.initCon
 
 
 def merge(template: Manifest, own: Manifest) -> dict[str, Any]:
-    """The spec that a job has with a template: neither of the two is changed.
-
-    Args:
-        template: the spec of the template.
-        own: the spec of the job.
-    """
+    """The spec that a job has with a template: neither of the two is changed."""
     return _merge_objects(template, own, "")
 
 

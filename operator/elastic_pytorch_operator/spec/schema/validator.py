@@ -52,7 +52,6 @@ BOUNDS: Mapping[str, tuple[Callable[[Any, Any], object], str]] = {
 
 @cache
 def job_schema() -> Schema:
-    """The schema of a job."""
     found: Schema = json.loads(FILE.read_text())
     return found
 
@@ -66,7 +65,6 @@ def check_job(manifest: Mapping[str, Any], *, strict: bool = False) -> None:
     """Judges a job's manifest, of which null is as good as absent, by the schema and its rules.
 
     Args:
-        manifest: of the job.
         strict: refuse fields that no job has, as the API server does for `kubectl apply`. A
             stored job may have them from a newer version.
 
