@@ -3,9 +3,18 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord
-from elastic_pytorch_operator.model.observed import Observed, Progress
-from elastic_pytorch_operator.planning.completion import Departures, Ending, decide_ending
+from elastic_pytorch_operator.model.observed import Observed, PodView, Progress
+from elastic_pytorch_operator.planning.completion import (
+    GIVE_UP_SECONDS,
+    Departures,
+    Ending,
+    active_since,
+    deadline_at,
+    decide_ending,
+    why_it_cannot_start,
+)
 from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers, without_victims
 from elastic_pytorch_operator.spec.failure_rules import parse_rules
 
@@ -178,3 +187,42 @@ def test_lost_member_on_which_a_rule_has_decided_is_no_reason_to_fail() -> None:
     status = {"workers": [{"name": "w0", "rank": 0}, {"name": "w1", "rank": 1}]}
     assert end(unheard, job={**GANG, "status": status}) is not None
     assert end(unheard, job={**GANG, "status": status}, excused={"w1"}) is None
+
+
+def test_active_since_it_began_or_was_resumed() -> None:
+    assert active_since(Target(3), NOW, None) == NOW
+    assert active_since(Target(3), NOW, NOW - 7) == NOW - 7
+    assert active_since(Target(0), NOW, NOW - 7) is None
+
+
+@situations("seconds, since, until", {"set": (60, NOW, NOW + 60), "suspended": (60, None, None), "unset": (None, NOW, None)})
+def test_deadline(seconds: int | None, since: float | None, until: float | None) -> None:
+    fields = {} if seconds is None else {"activeDeadlineSeconds": seconds}
+    assert deadline_at(a_job(**fields), since) == until
+
+
+LONG_AGO = NOW - GIVE_UP_SECONDS
+PULL = "ImagePullBackOff of image nope:1: not found"
+
+
+@situations(
+    "pods, hopeless",
+    {
+        "no image has such a name": ([a_pending_pod(0, waiting="InvalidImageName", stuck_since=NOW)], True),
+        "pulled in vain for long": ([a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO)], True),
+        "has waited for room for long": ([a_pending_pod(0, waiting=PULL, created_at=1.0, stuck_since=NOW - 1)], False),
+        "pulled in vain for a moment": ([a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO + 1)], False),
+        "one of them runs": ([a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO), a_pod(1)], False),
+        "one only waits for room": (
+            [a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO), a_pending_pod(1, waiting="Unschedulable: full")],
+            False,
+        ),
+        "there are none yet": ([], False),
+    },
+)
+def test_cannot_start(pods: list[PodView], hopeless: bool) -> None:
+    assert bool(why_it_cannot_start(pods, NOW)[0]) == hopeless
+
+
+def test_looks_again_when_patience_ends() -> None:
+    assert why_it_cannot_start([a_pending_pod(0, waiting=PULL, stuck_since=NOW - 10)], NOW) == ("", NOW - 10 + GIVE_UP_SECONDS)

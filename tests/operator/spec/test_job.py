@@ -6,7 +6,7 @@ import pytest
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
 
-from tests.operator.builders import a_job, a_manifest
+from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,17 @@ def test_stock_torchrun_is_not_told_a_bound_that_the_job_has_not() -> None:
 def test_allowed_sizes_do_not_depend_on_the_wanted_one() -> None:
     sizes = {"resizePolicy": {"allowedReplicas": [2, 4, 8]}}
     assert [a_job(replicas=n, minimum=2, maximum=None, **sizes).wanted for n in (8, 5, 4)] == [8, 4, 4]
+
+
+VARIABLE = "ELASTIC_PYTORCH_PREPARE_SECONDS"
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [(None, 0), ({}, 1800), ({"timeoutSeconds": 1}, 1), ({"timeoutSeconds": 86400}, 86400)]
+)
+def test_time_for_the_set_up_is_told_to_agents(given: Any, seconds: int) -> None:
+    job = a_job(prepare=given)
+    assert job.prepare_seconds == seconds
+    [container] = a_worker_pod(job)["spec"]["containers"]
+    told = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert told.get(VARIABLE) == (str(seconds) if seconds else None)

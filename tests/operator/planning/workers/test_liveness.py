@@ -1,8 +1,8 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.observed import AgentView, NodeView, PodView
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, settled_at
+from elastic_pytorch_operator.model.observed import AgentView, Nodes, NodeView, PodView
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, is_outage, settled_at
 from elastic_pytorch_operator.planning.workers.silence import CROWD, FIRST_REPORT, LATE
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
@@ -238,3 +238,12 @@ def test_when_newcomers_need_not_wait(room: int, others: list[Candidate], expect
 def test_cut_stream_is_known_of_a_candidate(since: float | None) -> None:
     [each] = assess_workers(observed([a_pod(0)], [an_agent("w0", disconnected_since=since)]))
     assert each.disconnected == (since is not None)
+
+
+@pytest.mark.parametrize(
+    ("ready", "not_ready", "outage"),
+    [(0, 0, False), (3, 0, False), (2, 1, False), (1, 2, False), (0, 1, True), (0, 3, True), (2, 3, True), (3, 3, False), (90, 9, False)],
+)  # fmt: skip
+def test_most_nodes_not_ready_is_an_outage(ready: int, not_ready: int, outage: bool) -> None:
+    nodes = Nodes({f"node-{n}": NodeView(f"node-{n}", ready=n < ready) for n in range(ready + not_ready)})
+    assert is_outage(nodes) is outage
