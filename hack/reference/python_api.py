@@ -50,12 +50,6 @@ SUBJECTS = (
     Subject("DeepSpeed", f"{LIBRARY}.deepspeed", ("DeepSpeedState",)),
     Subject("Jobs", CLIENT, ("Job", "JobView", "Line")),
     Subject("Manifests", f"{CLIENT}.manifest", ("build_manifest",)),
-    Subject(
-        "Parts of a JobView",
-        f"{CLIENT}.reading.job_view",
-        ("Condition", "Worker", "Progress", "HistoryEntry", "RootCause", "Goodput", "Straggler"),
-    ),
-    Subject("Events", f"{CLIENT}.reading.timeline", ("JobEvent",)),
     Subject("Access to a cluster", CLIENT, ("Access", "KubernetesCluster", "Cluster")),
     Subject(
         "Errors",
@@ -93,9 +87,7 @@ INTERNAL = {
     "KubernetesCluster": OF_A_CLUSTER,
     "Part": {"use_weight"},
     "PerRank": {"state_dict", "load_state_dict", "exchange"},
-    "Progress": {"name_metrics"},
     "Trained": {"state_dict", "load_state_dict", "template", "distrust", "shards", "suspects", "take_checksums"},
-    "Worker": {"describe_state"},
 }
 # Classes whose methods another one's docstrings describe.
 DESCRIBED_BY = {"ElasticStream": "ElasticSampler", "ShardedState": "State"}

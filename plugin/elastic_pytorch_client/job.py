@@ -164,7 +164,10 @@ class Job:
         return follow_logs(self.cluster, self.namespace, self.name, choice)
 
     def timeline(self) -> list[JobEvent]:
-        """Returns the job's events, oldest first, as far back as the cluster keeps them (an hour, usually)."""
+        """Returns the job's events, oldest first, as far back as the cluster keeps them (an hour, usually).
+
+        Each has `at`, `reason`, `note` and `warning`, and what its annotations say: `round`, `workers`, `cause`, `seconds`, `steps_lost`.
+        """
         return read_events(self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name), self.status.uid)
 
     def _follow(self, timeout_seconds: float | None) -> Iterator[JobView]:

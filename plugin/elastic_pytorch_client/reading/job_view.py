@@ -125,6 +125,8 @@ class RootCause:
 class JobView:
     """A job's spec and status, parsed. What has no text is the field of that name; a time that has not come is None.
 
+    Its parts have the fields of the status, too, in the words of Python: `progress.checkpoint_step`, `root_cause.exit_code`.
+
     Attributes:
         wanted: `spec.replicas`.
         minimum: `spec.minReplicas`, or of a job of a fixed size its size.

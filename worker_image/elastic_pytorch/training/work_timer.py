@@ -28,15 +28,6 @@ Mark = Any  # seconds, or an event on a GPU's stream
 class WorkTimer:
     """Measures how long this rank works in each step, and reports it, so that the operator finds ranks that are slow.
 
-        timer = WorkTimer()
-        for batch in loader:
-            loss = loss_of(model, batch)
-            timer.watch(loss)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            timer.end_step()
-
     It is for models in DistributedDataParallel; `elastic_pytorch.steps` has one. Waits for other ranks anywhere but in `backward`
     count as work. On a GPU the times are those of the stream, and no call waits for it. Without an agent it does nothing.
 
