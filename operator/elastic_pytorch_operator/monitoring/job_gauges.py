@@ -47,19 +47,17 @@ class JobGauges:
             "Slow ranks for which the others wait: entries of status.stragglers (docs/use/observability.md).",
             space,
         )
-        job, only = ("namespace", "job_name"), "With metrics.perJob only."
-        self._wanted = gauge("elastic_pytorch_job_wanted_workers", f"The job's spec.replicas. {only}", job)
-        self._ready = gauge("elastic_pytorch_job_ready_workers", f"The job's status.readyReplicas. {only}", job)
-        self._size = gauge(
-            "elastic_pytorch_job_world_size", f"Processes that train together in the job; 0 if none does. {only}", job
-        )
-        self._step = gauge("elastic_pytorch_job_step", f"The newest training step that was reported. {only}", job)
+        job = ("namespace", "job_name")
+        self._wanted = gauge("elastic_pytorch_job_wanted_workers", "The job's spec.replicas.", job)
+        self._ready = gauge("elastic_pytorch_job_ready_workers", "The job's status.readyReplicas.", job)
+        self._size = gauge("elastic_pytorch_job_world_size", "Processes that train together in the job; 0 if none does.", job)
+        self._step = gauge("elastic_pytorch_job_step", "The newest training step that was reported.", job)
         self._step_seconds = gauge(
-            "elastic_pytorch_job_step_seconds", f"Time of a training step, while the job reports steps. {only}", job
+            "elastic_pytorch_job_step_seconds", "Time of a training step, while the job reports steps.", job
         )
         self._impaired = gauge(
             "elastic_pytorch_job_impaired_seconds",
-            f"How long the job has been Pending or Degraded, by reason; absent otherwise. {only}",
+            "How long the job has been Pending or Degraded, by reason; absent otherwise.",
             ("namespace", "job_name", "reason"),
         )
 
