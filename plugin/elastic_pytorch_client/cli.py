@@ -1,12 +1,16 @@
 """The command line: `kubectl epj VERB …`."""
 
 import argparse
+import difflib
+import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -22,7 +26,7 @@ PLAIN_WIDTH = 140  # where there is no terminal to ask
 def _verb(module: ModuleType) -> Verb:
     """The verb that a module of its own has; `migrate` asks no cluster, and runs otherwise."""
     run = getattr(module, "run", lambda context, options: FAILED)
-    return Verb(module.NAME, module.HELP, module.add_arguments, run, changes=False)
+    return Verb(module.NAME, module.HELP, module.add_arguments, run, changes=False, examples=module.EXAMPLES)
 
 
 VERBS: dict[str, Verb] = {
@@ -37,6 +41,9 @@ VERBS: dict[str, Verb] = {
 
 def main() -> None:
     """The program `kubectl-epj`, which kubectl runs as `kubectl epj`."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # as kubectl, whatever the locale or the code page
     sys.exit(run(sys.argv[1:], KubernetesCluster.connect, _console()))
 
 
@@ -53,7 +60,7 @@ def run(
     try:
         if options.verb == migrate.NAME:
             return migrate.run_offline(options, sys.stdout, sys.stderr)
-        cluster = connect(Access(options.kubeconfig, options.context, options.namespace))
+        cluster = connect(Access(**{name: getattr(options, name) for name in Access.__dataclass_fields__}))
         if verb.changes and cluster.context:
             print(f"context: {cluster.context}", file=sys.stderr)
         everywhere = getattr(options, "all_namespaces", False)
@@ -65,8 +72,19 @@ def run(
         return INTERRUPTED
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says which verb a misspelt one could be."""
+
+    def error(self, message: str) -> NoReturn:
+        if unknown := re.match(r"argument VERB: invalid choice: '([^']*)'", message):
+            message = f'there is no verb "{unknown[1]}"'
+            if likely := difflib.get_close_matches(unknown[1], VERBS, n=1):
+                message += f'; did you mean "{likely[0]}"?'
+        super().error(message)
+
+
 def parser() -> argparse.ArgumentParser:
-    outer = argparse.ArgumentParser(
+    outer = _Parser(
         prog="kubectl epj",
         description="Shows how elastic PyTorch jobs train and why they do not, changes their size, and migrates other jobs.",
         epilog="exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; why: 3 if something is not as wanted",
@@ -75,7 +93,14 @@ def parser() -> argparse.ArgumentParser:
     _add_access(outer, default="")
     verbs = outer.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():
-        inner = verbs.add_parser(name, help=verb.help, description=f"{verb.help[:1].upper()}{verb.help[1:]}.")
+        examples = "\n".join(["examples:", *(f"  kubectl epj {name} {words}".rstrip() for words in verb.examples)])
+        inner = verbs.add_parser(
+            name,
+            help=verb.help,
+            description=f"{verb.help[:1].upper()}{verb.help[1:]}.",
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         # Left out, they leave what stood before the verb.
         _add_access(inner, default=argparse.SUPPRESS)
         verb.add_arguments(inner)
@@ -96,6 +121,9 @@ def _add_access(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("-n", "--namespace", default=default, help="of the job (default: the context's)")
     parser.add_argument("--context", default=default, help="of the kubeconfig (default: its current one)")
     parser.add_argument("--kubeconfig", default=default, metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
+    parser.add_argument("--cluster", default=default, help="of the kubeconfig (default: the context's)")
+    parser.add_argument("--user", default=default, help="of the kubeconfig (default: the context's)")
+    parser.add_argument("--as", dest="act_as", metavar="USER", default=default, help="act as another user")
 
 
 def _console() -> Console:

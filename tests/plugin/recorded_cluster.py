@@ -109,9 +109,12 @@ class RecordedCluster:
                 raise NoSuchJob(f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"')
             return copy.deepcopy(self._jobs[name])
 
-    def list_jobs(self, namespace: str | None) -> list[Object]:
+    def list_jobs(self, namespace: str | None, selector: str = "") -> list[Object]:
+        """Knows selectors of one label."""
         self._check("list_jobs")
-        return copy.deepcopy(list(self._jobs.values())) if namespace in (None, self.namespace) else []
+        key, _, value = selector.partition("=")
+        found = [job for job in self._jobs.values() if not key or (job["metadata"].get("labels") or {}).get(key) == value]
+        return copy.deepcopy(found) if namespace in (None, self.namespace) else []
 
     def watch_jobs(self, namespace: str | None, name: str | None = None, *, seconds: int = 60) -> Iterator[tuple[str, Object]]:
         self._check("watch_jobs")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from elastic_pytorch_client.reading.job_view import JobView, Progress
 from elastic_pytorch_client.views.job_table import choose_columns
-from elastic_pytorch_client.views.list_view import show_list
+from elastic_pytorch_client.views.list_view import note, show_list
 
 from tests.plugin.plugin_console import text_of
 from tests.plugin.recorded_cluster import RecordedCluster, job_of, moment_of, recorded
@@ -66,6 +66,7 @@ def test_names_states_and_workers_are_whole(columns: int, name: str, namespaces:
     lines = text_of(show_list(jobs, NOW, namespaces=namespaces), columns).splitlines()
     for job in jobs:
         [row] = [line for line in lines if job.name in line.split()]
+        assert f"{job.name}:" in {line.split()[0] for line in lines} or not note(job)
         words = row.split()
         assert job.state in words
         assert not namespaces or words[0] == job.namespace
@@ -76,9 +77,9 @@ def test_names_states_and_workers_are_whole(columns: int, name: str, namespaces:
 @pytest.mark.parametrize(
     ("columns", "titles"),
     [
-        (80, "NAME STATE WORKERS STEP NOTE"),
-        (100, "NAME STATE WORKERS STEP GOODPUT AGE NOTE"),
-        (120, "NAME STATE WORKERS STEP LOSS GOODPUT INTERRUPTIONS AGE NOTE"),
+        (80, "NAME STATE WORKERS STEP GOODPUT AGE"),
+        (100, "NAME STATE WORKERS WORLD STEP LOSS GOODPUT INTERRUPTIONS AGE"),
+        (500, "NAME STATE WORKERS WORLD STEP LOSS GOODPUT INTERRUPTIONS AGE NOTE"),
     ],
 )
 def test_columns_of_list(columns: int, titles: str) -> None:

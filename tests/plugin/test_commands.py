@@ -2,7 +2,10 @@
 
 import copy
 import json
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,11 +186,48 @@ def test_access_may_stand_before_and_after_the_verb() -> None:
 
     console = Console(quiet=True)
     for words in (
-        ["-n", "team", "--context", "c", "list", "--kubeconfig", "f"],
-        ["list", "-n", "team", "--context=c", "--kubeconfig=f"],
+        ["-n", "team", "--context", "c", "--user", "u", "list", "--kubeconfig", "f", "--as", "a", "--cluster=k"],
+        ["list", "-n", "team", "--context=c", "--kubeconfig=f", "--cluster=k", "--user=u", "--as=a"],
     ):
         assert cli.run(words, connect, console) == 0
-    assert asked == [Access("f", "c", "team")] * 2
+    assert asked == [Access("f", "c", "team", "k", "u", "a")] * 2
+
+
+def test_a_misspelt_verb_is_told_of(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
+    for typed, said in (("staus", 'no verb "staus"; did you mean "status"?'), ("dance", 'there is no verb "dance"\n')):
+        with pytest.raises(SystemExit):
+            epj(RecordedCluster(), typed)
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_help_has_examples_and_fits_the_screen(verb: str, epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        epj(RecordedCluster(), verb, "--help")
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    examples = [line.split()[2:] for line in lines[lines.index("examples:") + 1 :]]
+    assert examples
+    for words in examples:
+        assert cli.parser().parse_args(words).verb == verb
+
+
+def test_list_of_those_with_a_label(epj: Epj) -> None:
+    cluster = RecordedCluster("young", "suspended")
+    job = cluster.get_job("team", "char-lm")
+    job["metadata"]["labels"] = {"team": "nlp"}
+    cluster.put(job)
+    assert epj(cluster, "list", "-l", "team=nlp", "-o", "name")[1] == "elasticpytorchjob.elasticpytorch.dev/char-lm"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437"])
+def test_output_is_utf_8_whatever_the_locale(encoding: str, tmp_path: Path) -> None:
+    job, environment = tmp_path / "job.yaml", {**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C", "PYTHONUTF8": "0"}
+    job.write_text("kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {text: 训练 ●}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "elastic_pytorch_client", "migrate", "-f", str(job)]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert "训练 ●" in done.stdout.decode()
 
 
 def test_ctrl_c_ends_it(epj: Epj, fake_time: FakeTime) -> None:
@@ -220,6 +260,7 @@ def test_status_that_is_watched_ends_with_the_job(epj: Epj) -> None:
         ("logs x --rank ", []),
         ("status --w", ["--watch"]),
         ("--con", ["--context"]),
+        ("--a", ["--as"]),
     ],
 )
 def test_completion(typed: str, found: list[str]) -> None:

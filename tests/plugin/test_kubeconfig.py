@@ -161,9 +161,9 @@ def test_a_program_with_a_folder_lies_beside_the_kubeconfig(command: str, expect
     assert found == (str(folder / expected) if expected else command)
 
 
-def test_a_user_who_acts_as_another_is_refused(folder: Path) -> None:
-    with pytest.raises(Unreachable, match="acts as another"):
-        user_of(folder, {"token": "t", "as": "root"})
+def test_a_user_who_acts_as_groups_is_refused(folder: Path) -> None:
+    with pytest.raises(Unreachable, match="acts as another with as-groups"):
+        user_of(folder, {"token": "t", "as": "root", "as-groups": ["admins"]})
 
 
 def test_a_context_is_one_of_several_if_another_has_another_cluster(folder: Path) -> None:

@@ -43,6 +43,13 @@ def test_spares_are_counted_and_told_from_workers_that_wait() -> None:
     assert "spare    char-lm-worker-3-nz26n  elastic-pytorch-worker2  ○ Spare" in shown
 
 
+def test_a_worker_of_a_job_that_has_ended_does_not_run() -> None:
+    [condition, *_] = job_of("young").conditions
+    shown = changed("young", conditions=(replace(condition, type="Failed", true=True),), state="Failed")
+    assert "● Running" not in shown
+    assert shown.count("○ Ended") == len(job_of("young").members)
+
+
 def test_says_for_how_long_a_worker_has_been_preparing_or_saving() -> None:
     since = moment_of("lost") - timedelta(seconds=120)
     for state in ("Preparing", "Saving"):

@@ -81,6 +81,10 @@ class Cluster(ClusterReader, Protocol):
 
     context: str
 
+    def list_jobs(self, namespace: str | None, selector: str = "") -> list[Object]:
+        """Returns the jobs of a namespace with the labels that a selector names; None: of all namespaces."""
+        ...
+
     def create_job(self, namespace: str, manifest: Mapping[str, Any]) -> Object:
         """Creates a job."""
         ...

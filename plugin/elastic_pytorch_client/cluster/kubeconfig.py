@@ -29,11 +29,17 @@ class Access:
         kubeconfig: a kubeconfig file; empty: the files of $KUBECONFIG, or ~/.kube/config.
         context: a context of the kubeconfig; empty: its current one.
         namespace: the namespace; empty: the context's.
+        cluster: a cluster of the kubeconfig; empty: the context's.
+        user: a user of the kubeconfig; empty: the context's.
+        act_as: a user or ServiceAccount to act as; empty: the one that the user of the kubeconfig names, or nobody else.
     """
 
     kubeconfig: str = ""
     context: str = ""
     namespace: str = ""
+    cluster: str = ""
+    user: str = ""
+    act_as: str = ""
 
 
 class NoContext(Unreachable):
@@ -46,6 +52,7 @@ class Chosen:
     context: str
     namespace: str  # empty: none
     is_one_of_several: bool  # whether contexts of other clusters stand beside it
+    act_as: str = ""  # empty: nobody else
 
 
 def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
@@ -61,19 +68,21 @@ def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
     """
     current, (clusters, contexts, users) = _merge(_files(access, environment))
     name = access.context or current
-    if not name:
+    if not name and not access.cluster:
         raise NoContext(f"no cluster is configured: {_nothing(access, environment, contexts)}")
-    if name not in contexts:
+    if name and name not in contexts:
         raise Unreachable(f'cannot use the kubeconfig: it has no context "{name}"; {_choices(contexts)}')
-    context = contexts[name]
-    cluster, user = str(context.get("cluster", "")), str(context.get("user", ""))
-    if cluster not in clusters or (user and user not in users):
-        missing = f'cluster "{cluster}"' if cluster not in clusters else f'user "{user}"'
-        raise Unreachable(f'cannot use the kubeconfig: the {missing} of the context "{name}" is missing')
+    context = contexts.get(name, {})
+    cluster, user = access.cluster or str(context.get("cluster", "")), access.user or str(context.get("user", ""))
+    for kind, wanted, given, known in (("cluster", cluster, access.cluster, clusters), ("user", user, access.user, users)):
+        if wanted not in known and (wanted or kind == "cluster"):
+            missing = f'it has no {kind} "{wanted}"' if given else f'the {kind} "{wanted}" of the context "{name}" is missing'
+            raise Unreachable(f"cannot use the kubeconfig: {missing}")
     if "server" not in clusters[cluster]:
         raise Unreachable(f'cannot use the kubeconfig: the cluster "{cluster}" has no server')
-    if others := sorted(field for field in users.get(user, ()) if field.split("-")[0] == "as"):
-        raise Unreachable(f'cannot use the kubeconfig: the user "{user}" acts as another ({others[0]}): only kubectl can')
+    fields = users.get(user, {})
+    if others := sorted(field for field in fields if field.startswith("as-")):
+        raise Unreachable(f'cannot use the kubeconfig: the user "{user}" acts as another with {others[0]}: only kubectl can')
     config = {
         "current-context": name,
         "contexts": [{"name": name, "context": {"cluster": cluster, "user": user}}],
@@ -81,7 +90,7 @@ def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
         "users": [{"name": user, "user": _with_token(users[user])}] if user else [],
     }
     several = len({other.get("cluster") for other in contexts.values()}) > 1
-    return Chosen(config, name, str(context.get("namespace", "")), several)
+    return Chosen(config, name, str(context.get("namespace", "")), several, access.act_as or str(fields.get("as", "")))
 
 
 def _files(access: Access, environment: Mapping[str, str]) -> list[Path]:
@@ -100,7 +109,7 @@ def _merge(files: list[Path]) -> tuple[str, tuple[Entries, Entries, Entries]]:
     current, merged = "", (Entries(), Entries(), Entries())
     for file in files:
         try:
-            content = yaml.safe_load(file.read_text())
+            content = yaml.safe_load(file.read_text(encoding="utf-8"))
             content = {} if content is None else content
             current = current or content.get("current-context") or ""
             if content.get("kind", "Config") != "Config":
@@ -138,7 +147,7 @@ def _with_token(user: dict[str, Any]) -> dict[str, Any]:
     if "tokenFile" not in user:
         return user
     try:
-        return user | {"token": Path(user["tokenFile"]).read_text().strip()}
+        return user | {"token": Path(user["tokenFile"]).read_text(encoding="utf-8").strip()}
     except OSError as error:
         raise Unreachable(f"cannot use the kubeconfig: {one_line(error)}") from error
 

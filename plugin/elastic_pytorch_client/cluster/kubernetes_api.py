@@ -43,11 +43,12 @@ class KubernetesCluster:
 
         access = access or Access()
         configuration = Configuration()
-        context = ""
+        context = act_as = ""
         try:
             chosen = read_kubeconfig(access, os.environ)
             load_kube_config_from_dict(chosen.config, client_configuration=configuration)  # type: ignore[no-untyped-call]
             namespace, context = chosen.namespace, chosen.context if chosen.is_one_of_several else ""
+            act_as = chosen.act_as
         except (ConfigException, OSError) as error:
             raise Unreachable(f"cannot use the kubeconfig: {one_line(error)}") from error
         except NoContext as nothing:
@@ -59,13 +60,16 @@ class KubernetesCluster:
             except ConfigException:
                 raise nothing from None
         configuration.retries = False
-        return cls(ApiClient(configuration), access.namespace or namespace or "default", context)
+        api = ApiClient(configuration)
+        if act_as:
+            api.set_default_header("Impersonate-User", act_as)
+        return cls(api, access.namespace or namespace or "default", context)
 
     def get_job(self, namespace: str, name: str) -> Object:
         return self._request("GET", _job_path(namespace, name), job=(namespace, name))
 
-    def list_jobs(self, namespace: str | None) -> list[Object]:
-        return self._list(_job_path(namespace))
+    def list_jobs(self, namespace: str | None, selector: str = "") -> list[Object]:
+        return self._list(_job_path(namespace), **({"labelSelector": selector} if selector else {}))
 
     def watch_jobs(
         self, namespace: str | None, name: str | None = None, *, seconds: int = WATCH_SECONDS

@@ -69,6 +69,7 @@ class Diagnosis:
     headline: str
     well: bool  # whether it stands as wanted
     findings: tuple[Finding, ...] = ()
+    good: bool = False  # whether the headline is good news, whatever the findings say
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
         notes = (*_waits(job), *_refused(job), *_missing_spares(job, evidence), *_notes(job, evidence))
         spares = f", and {job.described_spares}" if job.spares else ""
         headline = f"{name} runs at the wanted size: all {trains} workers train{spares}."
-        return Diagnosis(headline, not notes, notes)
+        return Diagnosis(headline, not notes, notes, good=True)
     findings = [
         *_backing_off(job),
         *_gave_places_back(job),

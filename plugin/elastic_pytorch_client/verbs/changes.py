@@ -102,14 +102,36 @@ def _resize(context: Context, options: argparse.Namespace) -> int:
 
 
 VERBS = (
-    Verb("resize", "change the number of workers", _add_resize_arguments, _resize, changes=True),
-    Verb("suspend", "let a job's workers save and stop; the job stays", _add_suspend_arguments, _suspend, changes=True),
-    Verb("resume", "resume a suspended job from its checkpoint", _add_resume_arguments, _resume, changes=True),
+    Verb(
+        "resize",
+        "change the number of workers",
+        _add_resize_arguments,
+        _resize,
+        changes=True,
+        examples=("char-lm 4", "char-lm 2 --wait --timeout 120"),
+    ),
+    Verb(
+        "suspend",
+        "let a job's workers save and stop; the job stays",
+        _add_suspend_arguments,
+        _suspend,
+        changes=True,
+        examples=("char-lm", "char-lm --wait"),
+    ),
+    Verb(
+        "resume",
+        "resume a suspended job from its checkpoint",
+        _add_resume_arguments,
+        _resume,
+        changes=True,
+        examples=("char-lm", "char-lm --wait"),
+    ),
     Verb(
         "restart",
         "stop all workers of a job and start them again from its checkpoint",
         _add_restart_arguments,
         _restart,
         changes=True,
+        examples=("char-lm", "char-lm --wait"),
     ),
 )

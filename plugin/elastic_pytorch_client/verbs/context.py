@@ -54,6 +54,7 @@ class Verb:
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[Context, argparse.Namespace], int]  # returns the exit code
     changes: bool  # whether it changes something in the cluster
+    examples: tuple[str, ...] = ()  # what may follow the verb
 
 
 def add_output(parser: argparse.ArgumentParser, *others: str) -> None:

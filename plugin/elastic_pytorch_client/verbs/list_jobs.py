@@ -10,15 +10,17 @@ from elastic_pytorch_client.verbs.context import Context, add_output, print_data
 from elastic_pytorch_client.views.list_view import show_list
 
 NAME, HELP = "list", "the jobs of a namespace, one line each"
+EXAMPLES = ("-A", "-l team=nlp", "-o wide")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
+    parser.add_argument("-l", "--selector", default="", help="only jobs with these labels, such as team=nlp,tier!=test")
     add_output(parser, "name", "wide")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
-    found = sorted(context.cluster.list_jobs(context.namespace), key=_place)
+    found = sorted(context.cluster.list_jobs(context.namespace, options.selector), key=_place)
     if options.output in ("json", "yaml"):
         print_data(context, options.output, {"apiVersion": "v1", "kind": "List", "items": list(map(shown_manifest, found))})
         return 0

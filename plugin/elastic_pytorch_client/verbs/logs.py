@@ -11,6 +11,7 @@ from elastic_pytorch_client.verbs.context import Context, add_name
 from elastic_pytorch_client.worker_logs import Choice, Line, find_workers, follow_logs, read_logs
 
 NAME, HELP = "logs", "the logs of the workers, by rank; -f continues when pods are replaced"
+EXAMPLES = ("char-lm --rank 0 -f", "char-lm --tail 50")
 COLORS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 

@@ -16,7 +16,8 @@ from elastic_pytorch_client.migration.documents import Migrated, migrate_documen
 from elastic_pytorch_client.migration.remarks import Remark
 from elastic_pytorch_client.migration.yaml_text import read_documents, write_documents
 
-NAME, HELP = "migrate", "write ElasticPyTorchJob manifests for other kinds of jobs that train; needs no cluster"
+NAME, HELP = "migrate", "write ElasticPyTorchJobs for other kinds of jobs; needs no cluster"
+EXAMPLES = ("-f job.yaml", "--slurm train.sbatch", "-f job.yaml --runtime runtime.yaml")
 FAILED = 1
 NAMED_AT_MOST = 3
 # What Helm works out, and no other: Argo and shells have braces, too.
@@ -82,7 +83,7 @@ def _read(file: str) -> list[Any]:
 
 def _text(file: str) -> str:
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text()
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"cannot read {'stdin' if file == '-' else file}: {error}") from error
 

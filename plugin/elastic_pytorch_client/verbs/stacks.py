@@ -18,6 +18,7 @@ from elastic_pytorch_client.views.widgets import BAD, BUSY, MUTED
 WAITED_FOR = "outside of the collective that the others wait in"
 
 NAME, HELP = "stacks", "where the main thread of each training process is, equal stacks together"
+EXAMPLES = ("char-lm", "char-lm -o json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from elastic_pytorch_client.views.status_view import show_status
 from elastic_pytorch_client.watch import follow_job, until_ended
 
 NAME, HELP = "status", "one job on one screen: progress, workers, conditions, events"
+EXAMPLES = ("char-lm", "char-lm --watch", "char-lm -o yaml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from elastic_pytorch_client.verbs.context import Context
 from elastic_pytorch_client.verbs.stacks import stacks_of
 
 NAME, HELP = "ui", "a page in the browser that shows jobs, served from this machine until Ctrl-C"
+EXAMPLES = ("-A", "--port 8123 --no-open")
 WAIT_SECONDS = 3600.0
 
 

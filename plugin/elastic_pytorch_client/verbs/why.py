@@ -10,9 +10,10 @@ from elastic_pytorch_client.evidence import read_evidence, read_nodes
 from elastic_pytorch_client.reading.diagnosis import Diagnosis, diagnose
 from elastic_pytorch_client.reading.pods.workers import add_pods
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
-from elastic_pytorch_client.views.widgets import ACCENT, BAD, GOOD, MUTED
+from elastic_pytorch_client.views.widgets import ACCENT, BAD, BUSY, GOOD, MUTED
 
 NAME, HELP = "why", "why a job does not run at the wanted size, and what to do about it"
+EXAMPLES = ("char-lm", "char-lm -o yaml")
 UNWELL = 3  # exit code: something is not as wanted
 
 
@@ -39,7 +40,7 @@ def show_why(diagnosis: Diagnosis, lost: str = "") -> RenderableType:
 
     A text `lost` says what the job's time was lost to.
     """
-    mark, style = ("✔", GOOD) if diagnosis.well else ("✗", BAD)
+    mark, style = ("✔", GOOD) if diagnosis.well else ("▲", BUSY) if diagnosis.good else ("✗", BAD)
     parts: list[RenderableType] = [Text(f"{mark} ", style).append(diagnosis.headline, "bold default")]
     for finding in diagnosis.findings:
         parts += [Text(), Padding(Text(finding.what), (0, 0, 0, 2))]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -12,23 +12,17 @@ from rich.text import Text
 @dataclass(frozen=True, slots=True)
 class Column:
     title: str
-    importance: int  # 0: always there, and whole; of others, the highest number is left out first
+    importance: int  # 0: always there; of others, the highest number is left out first
     cells: Sequence[Text]
-    enough: int = 0  # the least width that is worth its place; 0: the texts are whole
 
     @property
-    def whole_width(self) -> int:
+    def width(self) -> int:
         """In characters."""
         return max(cell_len(self.title), *(cell.cell_len for cell in self.cells), 0)
 
-    @property
-    def least_width(self) -> int:
-        """In characters."""
-        return min(self.whole_width, max(self.enough, len(self.title))) if self.enough else self.whole_width
-
 
 def choose_columns(importance: Sequence[int], widths: Sequence[int], *, gap: int, room: int) -> list[int]:
-    """Returns the places of the columns that a screen has room for, by their importance and least widths in characters."""
+    """Returns the places of the columns that a screen has room for, by their importance and widths in characters."""
     kept = list(range(len(widths)))
     for place in sorted(kept, key=lambda place: -importance[place]):
         if not importance[place] or sum(widths[i] for i in kept) + gap * (len(kept) - 1) <= room:
@@ -45,23 +39,22 @@ class JobTable:
     """
 
     columns: Sequence[Column]
+    # What is said of each row below the table, unless the screen has room for the last column.
+    notes: Sequence[Text] = ()
     gap: int = 2
-    wide: bool = False  # all columns, and whole, whatever the width of the screen
+    wide: bool = False  # all columns, whatever the width of the screen
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        importance, least = [c.importance for c in self.columns], [c.least_width for c in self.columns]
-        room = options.max_width
-        if self.wide:
-            room = max(room, sum(c.whole_width for c in self.columns) + self.gap * len(self.columns))
-        kept = [self.columns[place] for place in choose_columns(importance, least, gap=self.gap, room=room)]
-        needed = sum(column.least_width for column in kept) + self.gap * (len(kept) - 1)
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        importance, widths = [c.importance for c in self.columns], [c.width for c in self.columns]
+        kept = list(range(len(widths)))
+        if not self.wide:
+            kept = choose_columns(importance, widths, gap=self.gap, room=options.max_width)
         table = Table(box=None, pad_edge=False, padding=(0, self.gap, 0, 0), header_style="bold")
-        spare = max(0, room - needed)
-        for column in kept:
-            width = min(column.whole_width, column.least_width + spare)
-            spare -= width - column.least_width
-            table.add_column(column.title, width=width, no_wrap=True, overflow="ellipsis")
-        table.width = max(room, needed) - spare
-        for row in zip(*(column.cells for column in kept), strict=True):
+        for place in kept:
+            table.add_column(self.columns[place].title, width=widths[place], no_wrap=True)
+        table.width = sum(widths[place] for place in kept) + self.gap * (len(kept) - 1)
+        for row in zip(*(self.columns[place].cells for place in kept), strict=True):
             table.add_row(*row)
         yield table
+        if len(widths) - 1 not in kept:
+            yield from self.notes

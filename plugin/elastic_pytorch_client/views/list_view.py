@@ -11,8 +11,6 @@ from elastic_pytorch_client.reading.text import first_line, seconds_since, short
 from elastic_pytorch_client.views.job_table import Column, JobTable
 from elastic_pytorch_client.views.widgets import MUTED, state_mark, state_style
 
-NOTE_WIDTH = 24  # with fewer characters, notes say nothing
-
 
 def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide: bool = False) -> RenderableType:
     columns = [
@@ -24,9 +22,14 @@ def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide:
         Column("GOODPUT", 4, [Text(str(job.goodput) or "-") for job in jobs]),
         Column("INTERRUPTIONS", 5, [Text(str(job.interruptions)) for job in jobs]),
         Column("AGE", 3, [Text(short(seconds_since(job.created, now)) if job.created else "") for job in jobs]),
-        Column("NOTE", 2, [Text(note(job), MUTED) for job in jobs], enough=NOTE_WIDTH),
+        Column("NOTE", 7, [Text(note(job), MUTED) for job in jobs]),
     ]
-    return JobTable(columns, gap=3, wide=wide)
+    notes = [
+        Text(f"{job.name}: ", "bold", no_wrap=True, overflow="ellipsis").append(text, MUTED)
+        for job in jobs
+        if (text := note(job))
+    ]
+    return JobTable(columns, notes, gap=3, wide=wide)
 
 
 def name_columns(jobs: Sequence[JobView], *, namespaces: bool) -> list[Column]:

@@ -138,7 +138,11 @@ def _worker(job: JobView, now: datetime, worker: Worker, widths: Sequence[int]) 
         place = "gone" if worker.rank is None else place
     text = Text(f"{place:<8} ", "" if worker.rank is not None else MUTED).append(f"{worker.name:<{widths[0]}}  ")
     text.append(f"{worker.node or 'no node yet':<{max(widths[1], 11)}}  ", MUTED)
-    text.append(f"{state_mark(worker.state)} {worker.describe_state(now)}", state_style(worker.state))
+    # The status of a job that has ended keeps what its workers did last.
+    state, said = worker.state, worker.describe_state(now)
+    if job.ended and state == "Running":
+        state = said = "Ended"
+    text.append(f"{state_mark(state)} {said}", state_style(state))
     if worker.rank is not None and job.progress.step is not None and job.world:
         text.append(f"  step {job.progress.step}", MUTED)
     if worker.rank is not None and (slow := slowest_by_worker(job.stragglers).get(worker.name)) is not None:

@@ -22,6 +22,7 @@ _STATES = {
     "Pending": BUSY,
     "Silent": BUSY,
     "Leaving": MUTED,
+    "Ended": MUTED,
     "Suspended": MUTED,
     "Suspending": MUTED,
     "Lost": BAD,

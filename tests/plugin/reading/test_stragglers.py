@@ -37,6 +37,7 @@ def test_why_names_the_slowest_and_its_node() -> None:
     found = diagnose(replace(JOB, stragglers=(SLOW,)), evidence_of("young"))
     assert not found.well
     said = why(SLOW)
+    assert said.startswith("▲ char-lm runs at the wanted size")
     assert f"waits for slow ranks in each step: {SLOW}." in said
     assert f"kubectl describe node {SLOW.node}" in said
     assert f"kubectl cordon {SLOW.node}" in said
