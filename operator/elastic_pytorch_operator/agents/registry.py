@@ -99,6 +99,15 @@ class AgentRegistry:
         self.heartbeat_seconds(now)
         return self._interval.longest(now)
 
+    def late_at(self, job_uid: str, now: float) -> float:
+        """When one of a job's agents has been silent for so long that it may be lost, if it sends no heartbeat before.
+
+        Returns:
+            Monotonic seconds; -inf: no agent is known.
+        """
+        heard_at = min((agent.heard_at for agent in self.job(job_uid).agents.values()), default=-math.inf)
+        return heard_at + SILENCE_SECONDS * self.longest_heartbeat_seconds(now)
+
     def heard_since(self, moment: float) -> int:
         """How many agents have sent a heartbeat since a moment, monotonic seconds. Those of pods that are kept for their logs have not."""
         return sum(agent.heard_at >= moment for job in self._jobs.values() for agent in job.agents.values())

@@ -78,6 +78,9 @@ class Plan:
     # When that may change the group: a worker is lost by then if nothing is heard of it, or a wait
     # is over.
     urgent_at: float | None = None
+    # When an agent has been silent for too long, if it sends no heartbeat before. While none of
+    # the job's agents is late, nothing else is to be looked at then.
+    silent_at: float | None = None
 
 
 def find_news(

@@ -37,6 +37,8 @@ from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
+REGULAR_SECONDS = 30.0  # between two plans of a job whose agents are heard: metrics count what its time is spent on by plans
+
 
 def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:
     if (until := takeover_grace_until(observed)) is not None:
@@ -77,6 +79,8 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     if judged.ending is None:
         pods = pod_actions(job, target, observed, workers, round_, after, judged.restarting)
         rechecks += _pauses(observed, judged)
+    if (silent_at := earliest(*(worker.silent_at for worker in workers.candidates))) is not None:
+        rechecks.append(observed.now + REGULAR_SECONDS)
     if observed.reports_progress:
         rechecks.append(next_progress_write(job.uid, observed.now, observed.reporting_jobs))
     return Plan(
@@ -91,6 +95,7 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         actions=(*pods, *events, *write),
         recheck_at=earliest(*rechecks),
         urgent_at=decision.recheck_at,
+        silent_at=silent_at,
     )
 
 

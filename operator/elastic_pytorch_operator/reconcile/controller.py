@@ -85,6 +85,7 @@ class Controller:
         self._slots = slots or WriteSlots()
         self._memories: dict[str, Memory] = {}
         self._writers: dict[str, JobWriter] = {}
+        self._silences: dict[str, asyncio.TimerHandle] = {}  # by UID of the job: when the next one may be over
         self._reporting: set[str] = set()  # UIDs of the jobs that report progress
         self._unended: set[str] = set()  # UIDs of the jobs that this leader has seen go on
         self._listening_since = clock()
@@ -137,6 +138,8 @@ class Controller:
         finally:
             await self._slots.close()
             self._writers.clear()
+            for uid in list(self._silences):
+                self._silences.pop(uid).cancel()
 
     def _plan_next(self, key: JobKey) -> None:
         began, rest_seconds = self._clock(), 0.0
@@ -261,6 +264,8 @@ class Controller:
         self._memories = {uid: memory for uid, memory in self._memories.items() if uid in known}
         for uid in self._writers.keys() - known:
             self._writers.pop(uid).drop()
+        for uid in self._silences.keys() - known:
+            self._silences.pop(uid).cancel()
 
     def _tell_agents(self, job: Job, todo: Plan) -> None:
         """Rounds need no API server, and agents wait for them."""
@@ -307,6 +312,26 @@ class Controller:
             self._queue.add(key, at - now, urgent=False)
         if todo is not None and todo.urgent_at is not None:
             self._queue.add(key, todo.urgent_at - self._clock(), urgent=True)
+        if todo is not None:
+            self._await_silence(key, writer.uid, todo.silent_at)
+
+    def _await_silence(self, key: JobKey, uid: str, at: float | None) -> None:
+        """Has a job planned at a moment if the heartbeat of one of its agents is late then: each that comes in time puts that off.
+
+        Were each such look a plan, most plans would be made of jobs that train, and find nothing.
+        """
+        if uid in self._silences:
+            self._silences.pop(uid).cancel()
+        if at is not None:
+            loop, seconds = asyncio.get_running_loop(), max(0.0, at - self._clock())
+            self._silences[uid] = loop.call_later(seconds, self._look_for_silence, key, uid)
+
+    def _look_for_silence(self, key: JobKey, uid: str) -> None:
+        late_at = self._registry.late_at(uid, self._clock())
+        if late_at > self._clock():
+            self._await_silence(key, uid, late_at)
+        else:
+            self._queue.add(key, urgent=True)
 
     def _note_status(self, job: Job, todo: Plan, writer: JobWriter) -> None:
         status = next(action.status for action in todo.actions if isinstance(action, PatchStatus))

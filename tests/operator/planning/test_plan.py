@@ -8,6 +8,7 @@ from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import EXIT_SECONDS, clean_up, plan
+from elastic_pytorch_operator.planning.plan_rounds import REGULAR_SECONDS
 from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.observe import heard_before
 
@@ -44,7 +45,8 @@ def test_new_job_gets_its_service_and_pods() -> None:
 def test_planning_again_changes_nothing() -> None:
     simulation = running()
     silent_at = min(agent.heard_at for agent in simulation.agents.values()) + SILENCE_SECONDS
-    assert simulation.reconcile() == Plan(simulation.memory, recheck_at=silent_at, urgent_at=silent_at)
+    later = simulation.now + REGULAR_SECONDS
+    assert simulation.reconcile() == Plan(simulation.memory, recheck_at=later, silent_at=silent_at)
 
 
 def test_lost_pod_is_left_out_at_once_and_replaced() -> None:

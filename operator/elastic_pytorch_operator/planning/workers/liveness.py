@@ -59,6 +59,8 @@ class Candidate:
     container_runs: bool = False
     created_at: float = 0.0
     recheck_at: float | None = None
+    # When it has been silent for too long, if no heartbeat comes before: each puts that off.
+    silent_at: float | None = None
     # Its agent has closed its connection, and has opened none since, so no round would reach it.
     disconnected: bool = False
     # An operator before this one has heard it, and this one has not; until recheck_at it may train
@@ -119,6 +121,7 @@ def assess_workers(
                 container_runs=bool(pod and pod.started),
                 created_at=pod.created_at if pod else 0.0,
                 recheck_at=assessment.recheck_at,
+                silent_at=assessment.silent_at,
                 unheard=assessment.unheard,
                 gives_up=agent is not None and (agent.gives_up or (failed and has_device_fault(agent))),
                 succeeded=has_succeeded(name, observed),
@@ -140,7 +143,9 @@ def without_victims(
     def leaving(worker: Candidate) -> Candidate:
         why = evacuated.get(worker.worker, "")
         said, retired = why or "is no longer wanted", not why
-        return replace(worker, liveness=Liveness.LEAVING, why=said, retired=retired, recheck_at=None, unheard=False)
+        return replace(
+            worker, liveness=Liveness.LEAVING, why=said, retired=retired, recheck_at=None, silent_at=None, unheard=False
+        )
 
     going = (Liveness.GONE, Liveness.LEAVING)
     return tuple(c if c.worker not in victims or c.liveness in going else leaving(c) for c in candidates)
@@ -159,6 +164,7 @@ class _Assessment(NamedTuple):
     why: str = ""
     recheck_at: float | None = None
     unheard: bool = False
+    silent_at: float | None = None
 
 
 def _assess(
@@ -214,7 +220,9 @@ def _assess(
     left_behind = failed and observed.round is not None and _hears_of(observed.round, agent)
     starting = is_unprepared(agent) or (left_behind and pod.name not in observed.ranks)
     liveness = Liveness.STARTING if starting else Liveness.READY
-    return _Assessment(liveness, recheck_at=min(silence.until, stop_until, node_until))
+    silent_at = silence.until if silences.is_put_off(agent, silence) else None
+    until = min(stop_until, node_until, silence.until if silent_at is None else math.inf)
+    return _Assessment(liveness, recheck_at=until if until < math.inf else None, silent_at=silent_at)
 
 
 def _hears_of(round_: Round, agent: AgentView) -> bool:

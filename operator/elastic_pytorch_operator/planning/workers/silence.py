@@ -173,6 +173,11 @@ class Silences:
             return silent if closed_at is None else min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)
         return self.since(self._row_of(agent), max(agent.heard_at, self._stepped_at))
 
+    def is_put_off(self, agent: AgentView, silence: Silence) -> bool:
+        """Whether each further heartbeat of a worker puts the end of its silence off, so that none is over before one is late."""
+        late_at = agent.heard_at + self._silence_seconds
+        return self._observed.now < late_at <= silence.until
+
     def _row_of(self, agent: AgentView) -> Wait:
         """The row of a member: those whose heartbeats end together do so within one heartbeat, and none is the first."""
         silent = self._observed.now >= agent.heard_at + self._silence_seconds

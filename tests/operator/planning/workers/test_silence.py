@@ -3,6 +3,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, Progress
 from elastic_pytorch_operator.planning.workers.liveness import Liveness, assess_workers
 from elastic_pytorch_operator.planning.workers.silence import (
@@ -348,6 +349,18 @@ def test_worker_that_is_heard_now_is_not_lost(seen: Observed) -> None:
     assert lost.isdisjoint(name for name, agent in agents.items() if agent.state is not AgentState.STOPPING)
 
 
+@given(situations(), st.floats(0.0, 0.99))
+def test_worker_whose_silence_is_put_off_is_not_lost_before_a_heartbeat_is_late(seen: Observed, share: float) -> None:
+    for found in assess_workers(seen):
+        if found.silent_at is None:
+            continue
+        late_at = seen.agents[found.worker].heard_at + SILENCE_SECONDS * seen.heartbeat_seconds
+        assert NOW < late_at <= found.silent_at
+        moment = NOW + share * (min(late_at, found.recheck_at or math.inf) - NOW)
+        later = assess_workers(replace(seen, now=moment, last_heard_at=moment))
+        assert {then.worker: then.liveness for then in later}[found.worker] == found.liveness
+
+
 @given(situations())
 def test_nothing_waits_without_an_end(seen: Observed) -> None:
     """As time passes, and nothing else happens but that other jobs are heard: each plan names the moment of the next one."""
@@ -359,7 +372,8 @@ def test_nothing_waits_without_an_end(seen: Observed) -> None:
         left = [found for found in assess_workers(seen) if found.worker in waits and found.liveness in ("ready", "starting")]
         if not left:
             break
-        moment = min(found.recheck_at or 0.0 for found in left)
+        moments = [earliest(found.recheck_at, found.silent_at) for found in left]
+        moment = min(at or 0.0 for at in moments)
         assert moment > seen.now, "the plan that is made then decides something"
         seen = replace(seen, now=moment, last_heard_at=moment)
     assert not left
