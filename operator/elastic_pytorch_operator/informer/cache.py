@@ -5,7 +5,7 @@ from dataclasses import InitVar, dataclass, field, replace
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.changes import identify, plans_alike, pods_alike, version_of
+from elastic_pytorch_operator.informer.changes import differ_in_status, identify, plans_alike, pods_alike, version_of
 from elastic_pytorch_operator.informer.node_index import NodeIndex
 from elastic_pytorch_operator.informer.owned_objects import Entry, OwnedIndex
 from elastic_pytorch_operator.informer.pod_index import PodIndex
@@ -271,11 +271,22 @@ class Cache:
             known = None
         status = manifest.get("status")
         kept = {**reduce_job(manifest), "status": status if isinstance(status, Mapping) else {}}
-        before = valid_spec(known.job, known.manifest) if known is not None and isinstance(known.job, Job) else None
-        parsed = self._parse(kept, before)
+        parsed = self._read(kept, known)
         self._jobs[key] = _JobEntry(metadata.get("uid", ""), version, parsed, kept, now)
         self._keys[metadata.get("uid", "")] = key
         return set() if known is not None and plans_alike(known.job, parsed) else {key}
+
+    def _read(self, manifest: Manifest, known: _JobEntry | None) -> Job | TemplateUnread:
+        """The job of a manifest. Most manifests tell of a known job's status only: then it is not parsed again.
+
+        The status decides how the spec is read if that is not valid, or names a template.
+        """
+        if known is None or not isinstance(known.job, Job):
+            return self._parse(manifest, None)
+        job = known.job
+        if job.problem or "templateRef" in known.manifest["spec"] or not differ_in_status(known.manifest, manifest):
+            return self._parse(manifest, valid_spec(job, known.manifest))
+        return replace(job, status=manifest["status"], version=str(manifest["metadata"].get("resourceVersion", "")))
 
     def _parse(self, manifest: Manifest, valid: Manifest | None) -> Job | TemplateUnread:
         try:

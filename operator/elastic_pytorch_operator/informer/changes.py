@@ -45,6 +45,12 @@ def _text(metadata: Manifest, field: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def differ_in_status(before: Manifest, after: Manifest) -> bool:
+    """Whether nothing but its version and its status differs between two manifests of an object."""
+    old, new = ({**found["metadata"], "resourceVersion": ""} for found in (before, after))
+    return old == new and before.get("spec") == after.get("spec")
+
+
 def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) -> bool:
     """Whether a plan makes no difference between a pod as it was and as it is.
 

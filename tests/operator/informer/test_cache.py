@@ -2,7 +2,7 @@ import gc
 import weakref
 from typing import Any
 
-from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.manifests.stock_pods import store_pod
@@ -79,6 +79,29 @@ def test_of_a_job_that_is_too_large_nothing_keeps_the_spec(notes: Any) -> None:
     assert isinstance(job, Job)
     assert (job.suspend, job.wanted, job.problem.split(":")[0]) == (True, 0, "spec")
     assert cache.job_manifest(KEY)["spec"] == {"replicas": 3, "suspend": True}
+
+
+@situations(
+    "change",
+    {
+        "its status": {},
+        "its size": {"spec": {**a_manifest()["spec"], "replicas": 2}, "generation": 2},
+        "its spec, which is not valid": {"spec": {**a_manifest()["spec"], "replicas": -1}, "generation": 2},
+        "its queue": {"labels": {kueue.LABEL_QUEUE: "team"}},
+        "its deletion": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+    },
+)
+def test_job_of_which_something_has_changed_is_what_a_cache_finds_that_knew_nothing_of_it(change: dict[str, Any]) -> None:
+    spec = change.get("spec", a_manifest()["spec"])
+    metadata = {name: value for name, value in change.items() if name != "spec"}
+    before = a_manifest()
+    after = {**before, "metadata": {**before["metadata"], **metadata, "resourceVersion": "2"}, "spec": spec}
+    after["status"] = {"progress": {"step": 8}}
+    known, new = Cache(), Cache()
+    known.apply(names.KIND, before, 0.0)
+    for cache in (known, new):
+        cache.apply(names.KIND, after, 1.0)
+    assert known.job(KEY) == new.job(KEY)
 
 
 def test_news_that_is_old_is_ignored() -> None:
