@@ -44,7 +44,8 @@ class SpentTime:
         if before is None or after is None:
             return
         for activity, spent in after.spent.items():
-            known = before.spent.get(activity, Spent())
+            if (known := before.spent.get(activity, Spent())) is spent:  # as of all activities but one or two
+                continue
             self._add(self._seconds, namespace, activity.value, spent.seconds - known.seconds)
             self._add(self._process_seconds, namespace, activity.value, spent.process_seconds - known.process_seconds)
 
