@@ -37,7 +37,9 @@ from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
-REGULAR_SECONDS = 30.0  # between two plans of a job whose agents are heard: metrics count what its time is spent on by plans
+# Between two plans of a job whose agents are heard, as long as a window of their work, each of which is judged by a plan; metrics
+# count by plans what its time is spent on.
+REGULAR_SECONDS = 5.0
 
 
 def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:

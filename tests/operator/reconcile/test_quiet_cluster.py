@@ -128,7 +128,7 @@ async def test_steps_cause_few_plans_and_few_writes() -> None:
         assert all(quiet.step(key) >= STEPS_PER_SECOND * (began + seconds / 2) for key in quiet.cache.keys)
         writes = written["patch ElasticPyTorchJob/status"] / seconds
         print(f"{writes:.1f} writes a second; {planned.total() / 100 / seconds:.2f} plans of a job")
-        assert max(planned.values()) <= 0.2 * seconds, "one for each write, and none for a heartbeat that has come in time"
+        assert max(planned.values()) <= 0.25 * seconds, "one for each window of work, and none for a heartbeat that is not late"
 
 
 async def test_worker_that_falls_silent_is_lost_in_time() -> None:

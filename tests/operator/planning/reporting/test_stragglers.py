@@ -2,10 +2,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from elastic_pytorch.progress.work_windows import WINDOW_SECONDS
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.planning.memory import Memory, recall
 from elastic_pytorch_operator.planning.plan import plan
+from elastic_pytorch_operator.planning.plan_rounds import REGULAR_SECONDS
 from elastic_pytorch_operator.planning.reporting.stragglers import (
     MAX_EVENTS,
     MAX_LISTED,
@@ -98,6 +100,11 @@ def test_windows_count_only_once_and_when_all_have_reported_them() -> None:
 @situations("fields", {"a stopping agent": {"state": "stopping"}, "an older round": {"round_": 1}})
 def test_only_the_running_members_of_the_round_are_measured(fields: dict[str, Any]) -> None:
     assert ranks(after([SLOW] * 9, number=2, **fields)) == []
+
+
+def test_each_window_is_judged_by_a_plan_of_its_own() -> None:
+    """No heartbeat asks for one: plans come as often as windows end at most."""
+    assert REGULAR_SECONDS <= WINDOW_SECONDS
 
 
 def test_agents_that_report_no_windows_change_nothing() -> None:
