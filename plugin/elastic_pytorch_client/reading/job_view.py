@@ -125,7 +125,7 @@ class RootCause:
 class JobView:
     """A job's spec and status, parsed. What has no text is the field of that name; a time that has not come is None.
 
-    Its parts have the fields of the status, too, in the words of Python: `progress.checkpoint_step`, `root_cause.exit_code`.
+    Its parts have the fields of the status, too, as Python writes them: `progress` has `checkpoint_step`, and so on.
 
     Attributes:
         wanted: `spec.replicas`.
