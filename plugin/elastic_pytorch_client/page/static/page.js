@@ -36,8 +36,8 @@ function route(event) {
   byId("jobs").hidden = Boolean(one) || nodes;
   byId("job").hidden = !one;
   byId("nodes").hidden = !nodes;
-  mark("to-jobs", !nodes);
-  mark("to-nodes", nodes);
+  byId("to-jobs").ariaCurrent = nodes ? null : "page";
+  byId("to-nodes").ariaCurrent = nodes ? "page" : null;
   for (const id of ["job", "nodes"]) byId(id).replaceChildren();
   if (nodes) {
     view = new NodeList(byId("nodes"));
@@ -51,11 +51,6 @@ function route(event) {
     list.draw();
     list.focus();
   }
-}
-
-function mark(id, current) {
-  if (current) byId(id).setAttribute("aria-current", "page");
-  else byId(id).removeAttribute("aria-current");
 }
 
 function take(message) {
