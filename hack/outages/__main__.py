@@ -9,15 +9,15 @@ import json
 import random
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
 from measure import markdown
 
 from outages.picture import picture
-from outages.policies import Policy, Training, course, share_with, trained_share
-from outages.recorded import BEGUN, DAYS, SERVERS_BY_OUTAGES, draw, read
+from outages.policies import Policy, Training, course, trained_share
+from outages.recorded import draw, read
 
 NODES, GPUS = 64, 8  # GPUs of a node
 SPARES = (0, 1, 2, 4, 8)
@@ -33,40 +33,21 @@ POLICIES = (
     Policy("here: library, fixed size", 0.57, 0.34, True, saving=LIBRARY_SAVING),
     Policy("here: library, `prepare`", 0.57, 0.34, True, saving=LIBRARY_SAVING, elastic=True),
 )
-FASTEST = 2  # of those of a fixed size
-SHOWN = (0, 2, 6)  # in the picture
+SHOWN = (0, 2, 6)  # in the picture, and in the table of sizes
 
 
-def shares(nodes: int, spares: int, training: Training, options: argparse.Namespace) -> tuple[float, list[float]]:
-    """How much of the year all wanted nodes are up, and the trained share of each policy.
-
-    Both are means over draws of the servers that the job holds, which are the same ones for each policy.
-    """
+def shares(nodes: int, spares: int, training: Training, options: argparse.Namespace) -> list[float]:
+    """The trained share of each policy: the mean over draws of the servers, which are the same for each policy."""
     chance, held = random.Random(f"{nodes} {spares} {options.seed}"), nodes + spares
     recorded = read(options.trace) if options.trace else None
     courses = [course(chance.sample(recorded or draw(chance), held)) for _ in range(options.draws)]
-    whole = statistics.fmean(share_with(nodes, times) for times in courses)
-    return whole, [
-        statistics.fmean(trained_share(nodes, held, times, policy, training) for times in courses) for policy in POLICIES
-    ]
+    return [statistics.fmean(trained_share(nodes, held, times, policy, training) for times in courses) for policy in POLICIES]
 
 
-def by_spares(found: Mapping[int, Sequence[float]]) -> str:
-    """The table of the policies, each with its share at each number of spares."""
-    head = ("policy", *(f"{spares} spare{'' if spares == 1 else 's'}" for spares in found))
-    rows = [(policy.title, *(percent(row[number]) for row in found.values())) for number, policy in enumerate(POLICIES)]
-    return markdown.table(head, rows)
-
-
-def by_size(training: Training, options: argparse.Namespace) -> str:
-    """The table of groups without spares, from small to large."""
-    rows = []
-    for nodes in SIZES:
-        whole, found = shares(nodes, 0, training, options)
-        hours = DAYS * 24 * sum(SERVERS_BY_OUTAGES) / sum(begun for begun, _ in BEGUN) / nodes
-        rows.append((f"{nodes * GPUS} GPUs", f"{hours:.0f} h", percent(whole), percent(found[FASTEST]), percent(found[-1])))
-    head = ("size", "an outage each", "all nodes are up", POLICIES[FASTEST].title, POLICIES[-1].title)
-    return markdown.table(head, rows)
+def table(columns: Mapping[str, Sequence[float]], shown: Iterable[int]) -> str:
+    """A row for each policy that is shown, and a column of the shares of all policies for each title."""
+    rows = [(POLICIES[number].title, *(percent(column[number]) for column in columns.values())) for number in shown]
+    return markdown.table(("policy", *columns), rows)
 
 
 def of_spot(file: Path, training: Training) -> str:
@@ -75,12 +56,9 @@ def of_spot(file: Path, training: Training) -> str:
     gap, counts = float(told["metadata"]["gap_seconds"]), [int(count) for count in told["data"]]
     times = [(number * gap, up) for number, up in enumerate([*counts, counts[-1]])]
     nodes = max(counts)
-    there = sum(counts) / len(counts) / nodes
+    whole, none, there = (n / len(counts) for n in (counts.count(nodes), counts.count(0), sum(counts) / nodes))
     found = [trained_share(nodes, nodes, times, policy, training) / there for policy in POLICIES]
-    told_of = (
-        f"{file.stem}, {nodes} nodes, all {percent(share_with(nodes, times))}, none {percent(counts.count(0) / len(counts))}"
-    )
-    return f"{told_of}: {', '.join(percent(share) for share in found)}"
+    return f"{file.stem}: all {percent(whole)}, none {percent(none)}; {', '.join(map(percent, found))}"
 
 
 def percent(share: float) -> str:
@@ -105,10 +83,13 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse_options(arguments)
     training = Training(**{field.name: getattr(options, field.name) for field in fields(Training)})
-    found = {spares: shares(NODES, spares, training, options)[1] for spares in SPARES}
-    print(by_spares(found), by_size(training, options), *(of_spot(file, training) for file in options.spot), sep="\n")
+    by_spares = {f"{spares} spare{'' if spares == 1 else 's'}": shares(NODES, spares, training, options) for spares in SPARES}
+    by_size = {f"{nodes * GPUS} GPUs": shares(nodes, 0, training, options) for nodes in SIZES}
+    spot = [of_spot(file, training) for file in options.spot]
+    print(table(by_spares, range(len(POLICIES))), table(by_size, SHOWN), *spot, sep="\n")
     if options.picture:
-        options.picture.write_text(picture({POLICIES[n].title: [row[n] for row in found.values()] for n in SHOWN}, SPARES))
+        lines = {POLICIES[number].title: [row[number] for row in by_spares.values()] for number in SHOWN}
+        options.picture.write_text(picture(lines, SPARES))
     return 0
 
 

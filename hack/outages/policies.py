@@ -73,11 +73,6 @@ def course(servers: Iterable[Server]) -> Course:
     return [*found, (DAYS * DAY_SECONDS, up)]
 
 
-def share_with(nodes: int, times: Course) -> float:
-    """The share of the time in which at least that many nodes are up."""
-    return sum(end - begin for (begin, up), (end, _) in pairwise(times) if up >= nodes) / times[-1][0]
-
-
 def trained_share(nodes: int, held: int, times: Course, policy: Policy, training: Training) -> float:
     """The share of the hours of all nodes that a job holds in which it made progress.
 
