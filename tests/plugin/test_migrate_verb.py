@@ -1,6 +1,7 @@
 """The verb that migrates: what goes to stdout, what to stderr, and how it ends. No cluster is asked."""
 
 import io
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,6 +182,20 @@ def test_files_that_are_not_there_or_not_named(run: Run) -> None:
     code, _, err = run("-f", "-", "--entrypoint", "python 'train.py")
     assert code == 1
     assert "cannot read --entrypoint" in err
+
+
+def test_a_job_that_no_cluster_would_admit_fails(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, installed = tmp_path / "job.yaml", tmp_path / "local-1.dist-info"
+    file.write_text(GOOD.replace("my-image", "my-image\n              imagePullPolcy: Always"))
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: local\nVersion: 1\n")
+    declared = tomllib.loads((ROOT / "local" / "pyproject.toml").read_text())["project"]["entry-points"]
+    lines = [f"[{group}]\n{name} = {value}\n" for group, checks in declared.items() for name, value in checks.items()]
+    (installed / "entry_points.txt").write_text("".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, err = run("-f", str(file))
+    assert (code, out) == (1, "")
+    assert "error: the new job: no cluster would admit it: spec.template.spec.containers[0].imagePullPolcy: there is no" in err
 
 
 def test_a_batch_script_beside_manifests(run: Run, tmp_path: Path) -> None:

@@ -9,6 +9,15 @@ from elastic_pytorch_operator.spec.schema.validator import check_job
 from elastic_pytorch_local.manifests.kubernetes_models import check_model
 
 
+def check_migrated(manifest: dict[str, Any]) -> None:
+    """Checks a job that no API server has named yet, for `kubectl epj migrate`.
+
+    Raises:
+        InvalidJob: as `admit`.
+    """
+    admit({**manifest, "metadata": {"name": "unnamed", "namespace": "default", "uid": "none"} | manifest["metadata"]})
+
+
 def admit(manifest: dict[str, Any]) -> Job:
     """Reads a job as a cluster would.
 

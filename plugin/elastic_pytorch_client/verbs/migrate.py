@@ -5,12 +5,15 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TextIO
 
 import yaml
 
+from elastic_pytorch_client import names
 from elastic_pytorch_client.errors import Refused
 from elastic_pytorch_client.migration.documents import Migrated, migrate_documents, migrate_script
 from elastic_pytorch_client.migration.remarks import Remark
@@ -20,6 +23,9 @@ NAME, HELP = "migrate", "write ElasticPyTorchJobs for other kinds of jobs; needs
 EXAMPLES = ("-f job.yaml", "--slurm train.sbatch", "-f job.yaml --runtime runtime.yaml")
 FAILED = 1
 NAMED_AT_MOST = 3
+# Of installed packages that know what a cluster admits, as local mode does: they raise ValueError for a job that none would.
+CHECKS = "elastic_pytorch_client.job_checks"
+Check = Callable[[dict[str, Any]], object]
 # What Helm works out, and no other: Argo and shells have braces, too.
 HELM_ACTION = re.compile(
     r"\{\{-?\s*(?:\.(?:Values|Release|Chart|Files|Capabilities|Template)\b|(?:include|template|define|if|range|with|end)\b)"
@@ -60,12 +66,25 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     for file in files:
         found += [(file, migrated) for migrated in migrate_documents(_read(file), runtimes, entrypoint)]
     found += [(file, migrate_script(_text(file), file)) for file in options.slurm]
+    checks: list[Check] = [check.load() for check in entry_points(group=CHECKS)]
+    found = [(file, _checked(migrated, checks)) for file, migrated in found]
     documents = [document for _, migrated in found for document in migrated.documents]
     if documents:
         out.write(write_documents(documents))
     for file in dict.fromkeys(file for file, _ in found):
         err.write(_tell_all("stdin" if file == "-" else file, [migrated for source, migrated in found if source == file]))
     return FAILED if any(migrated.failed for _, migrated in found) else 0
+
+
+def _checked(migrated: Migrated, checks: Sequence[Check]) -> Migrated:
+    """What became of a document, which has failed if a check refuses a job in it."""
+    for job in (document for document in migrated.documents if document.get("kind") == names.KIND):
+        for check in checks:
+            try:
+                check(dict(job))
+            except ValueError as error:
+                return replace(migrated, documents=(), failed=Remark("the new job", f"no cluster would admit it: {error}"))
+    return migrated
 
 
 def _read(file: str) -> list[Any]:
