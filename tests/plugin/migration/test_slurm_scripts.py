@@ -152,9 +152,11 @@ def test_variables_of_a_script(text: str, resolved: str) -> None:
             {},
         ),
         ("exec python train.py", "python train.py", {}),
+        ("P=/x:$P\nsrun torchrun t.py $P ${Q:-${R:-1}}", "torchrun t.py /x:$P 1", {}),
         ("declare -a A=(\n --lr 1 # slow\n # --steps 9\n)\nsrun torchrun t.py ${A[@]}", "torchrun t.py --lr 1", {}),
         ("typeset A=(1)\nreadonly -a B=(2)\nlocal C=3\ntorchrun ${A[*]} ${B[@]} $C", "torchrun 1 2 3", {}),
         ('A=(1)\nA+=(2)\nB=x\nB+=y\ntorchrun "${A[@]}" $B', "torchrun 1 2 xy", {}),
+        (': "${D:=/x}" "${I:=${D}/i.sqsh}"\nsrun --image $I torchrun t.py $I \\', "torchrun t.py /x/i.sqsh", {}),
         (': "${A:=1}"\ntorchrun t.py $A ${B:=2} $B', "torchrun t.py 1 2 2", {}),
         ("declare -x A=1\ndeclare -r B=2\ntorchrun $B", "torchrun 2", {"A": "1"}),
         ('export L="torchrun --rdzv-id $(date)"\nsrun $L t.py', "torchrun --rdzv-id $(date) t.py", {}),
@@ -179,7 +181,7 @@ def test_the_command_that_trains(script: str, text: str, environment: dict[str, 
         ("srun accelerate launch a.py", "Accelerate reads"),
         ("#SBATCH -N 2\nsrun torchrun --standalone a.py", "trains by itself"),
         ("srun torchrun a.py $SLURM_ARRAY_TASK_ID", "sweep"),
-        ("srun python -c 'clean()'\nf() {\n  srun composer train.py\n}\nf", "line 3: the training starts in a loop"),
+        ("srun python -c 'clean()'\nf() {\n  srun composer train.py\n}\nf", "line 3: Composer"),
         ("srun python -c 'clean()'\nsrun train --lr 1", "lines 1, 2: each starts a training"),
         ("python prepare.py\ncomposer train.py", "line 2: Composer"),
         ("bash prepare.sh\npython train.py", "lines 1, 2: each starts a training"),
@@ -190,6 +192,9 @@ def test_the_command_that_trains(script: str, text: str, environment: dict[str, 
         ('A=$(args)\nsrun torchrun t.py "${A[@]}"', "line 2: ${A[@]} has no value here"),
         ("if x; then\n  A=(1)\nfi\nsrun torchrun t.py ${A[@]}", "line 4: ${A[@]} has no value here"),
         ("srun torchrun t.py ${A[0]} ${#B[@]}", "line 1: ${A[0]} and ${#B[@]} have no value here"),
+        ("A=(1)\nA[0]=x\nsrun torchrun t.py ${A[@]}", "line 3: ${A[@]} has no value here"),
+        ("A=(1)\nif x; then A+=(2); fi\nsrun torchrun t.py ${A[@]}", "line 3: ${A[@]} has no value here"),
+        ("C=a.yaml\nsrun torchrun t.py ${C%.yaml} ${C^^} ${#C}", "line 2: ${C%.yaml}, ${C^^} and ${#C} have no value here"),
         ("srun $RUN t.py", "line 1: $RUN has no value here"),
         ("S=$(ls *.py)\nsrun torchrun --role a $S", "line 2: $S has no value here"),
         ("srun torchrun $OPTIONS t.py", "line 1: $OPTIONS has no value here"),
@@ -229,6 +234,17 @@ USES_X = (
     "srun bash -c 'date; exec $X'",
     "python t.py ${X[0]} ${#X[@]} ${X[@]:1}",
 )
+
+
+def test_an_image_that_is_a_file_is_named() -> None:
+    found = migrate_script("srun --container-image=/a/b.sqsh torchrun t.py", "x")
+    assert [str(remark) for remark in found.remarks if "the registry's image that /a/b.sqsh was made of" in str(remark)]
+
+
+def test_variables_that_env_sets() -> None:
+    [job] = migrate_script("srun -l env A=1 B='x' torchrun t.py", "x").documents
+    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert environment == [{"name": "A", "value": "1"}, {"name": "B", "value": "x"}]
 
 
 def test_nothing_that_is_started_is_a_variable_without_a_value() -> None:

@@ -41,6 +41,7 @@ class Runtime:
     job: str
     template: Manifest
     backoff_limit: int | None
+    gang: str  # the scheduler that places its pods together; empty: none
     claims: Sequence[tuple[str, str, Mapping[str, Any]]]  # path, name and spec of those that its JobSet makes
 
 
@@ -84,11 +85,7 @@ def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
         if job is not trainer:
             text = f"the runtime's job {job.get('name')} is dropped. Run it before, as a Job that fills the volume"
             remarks.add("spec.runtimeRef", text)
-    if spec.get("podGroupPolicy"):
-        remarks.add(
-            "spec.runtimeRef",
-            "the runtime's podGroupPolicy is dropped: set spec.scheduling.gangScheduler to have a PodGroup",
-        )
+    together = spec.get("podGroupPolicy") or {}
     job_spec = (trainer.get("template") or {}).get("spec") or {}
     return Runtime(
         nodes=int(policy.get("numNodes") or 1),
@@ -96,6 +93,7 @@ def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
         job=str(trainer.get("name")),
         template=copy.deepcopy(dict(job_spec.get("template") or {})),
         backoff_limit=job_spec.get("backoffLimit"),
+        gang="Coscheduling" if "coscheduling" in together else "Kubernetes" if together else "",
         claims=claims_of_policies("spec.runtimeRef", (spec.get("template") or {}).get("spec") or {}),
     )
 

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
+from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, drop_manager, migrate_metadata, suspension
 from elastic_pytorch_client.migration.job_size import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.runtime import (
@@ -67,10 +67,20 @@ def migrate_trainjob(
         {field: spec[field] for field in ("activeDeadlineSeconds",) if spec.get(field)},
         {"failurePolicy": policy} if policy else {},
         shared_claims(runtime.claims, pods, remarks),
+        _place_together(runtime.gang, metadata, remarks),
     )
     drop_manager("spec.managedBy", spec.get("managedBy"), OWN_CONTROLLER, remarks)
     _say_what_is_dropped(spec, remarks)
     return [job]
+
+
+def _place_together(gang: str, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
+    """What a podGroupPolicy becomes; with a queue, Kueue admits the workers together."""
+    if not gang or QUEUE_LABEL in (metadata.get("labels") or {}):
+        return {}
+    text = f"the podGroupPolicy becomes spec.scheduling.gangScheduler: name {gang} in gangSchedulers of the operator's chart, or remove it"
+    remarks.add("spec.runtimeRef", text)
+    return {"scheduling": {"gangScheduler": gang}}
 
 
 def _apply_trainer(trainer: Mapping[str, Any], container: Manifest) -> None:

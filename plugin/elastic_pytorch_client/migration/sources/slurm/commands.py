@@ -14,9 +14,12 @@ from elastic_pytorch_client.migration.sources.slurm.script import DECLARES, Comm
 
 DECLARED = re.compile(DECLARES)
 ASSIGNMENT = re.compile(r"""(\w+)(\+?)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^)]*\)|\$\{[^}]*\}|`[^`]*`|[^\s'"`])*)\s*""")
+ELEMENT = re.compile(r"(\w+)\[[^\]]*\]\+?=")
+# What may stand before a command that is nested.
+CLAUSE = re.compile(r"(?:then|do|else)\s+")
 ARRAY = re.compile(r"(\w+)(\+?)=\((.*)\)\s*\Z", re.DOTALL)
 WHOLE_ARRAY = re.compile(r'(")?\$\{(\w+)\[[@*]\]\}(?(1)")')
-VARIABLE = re.compile(r"\$(?:\{(?P<name>\w+)(?::?(?P<operator>[-=])(?P<default>[^}]*))?\}|(?P<plain>\w+))")
+VARIABLE = re.compile(r"\$(?:\{(?P<name>\w+)(?::?(?P<operator>[-=])(?P<default>(?:[^{}]|\$\{[^{}]*\})*))?\}|(?P<plain>\w+))")
 LAUNCHER = re.compile(rf"(?<![\w./=-])(?:[\w./-]*/)?(?:torchrun|python[\d.]*|{'|'.join(OTHER_LAUNCHERS)}|bash|sh)(?=\s)")
 OWN_LAUNCHER = re.compile(rf"(?:[\w./-]*/)?(?:{'|'.join({*OTHER_LAUNCHERS} - {'mpirun'})})\s")
 SHELL_SCRIPT = re.compile(r"[\w./-]+\.sh\b")
@@ -72,7 +75,7 @@ def read_commands(commands: Sequence[Command], known: Mapping[str, str], remarks
     starts: list[Start] = []
     for command in commands:
         for part in split_commands(resolve(command.text, around.variables)):
-            rest = _assign(part, around) if not command.nested else _assign_perhaps(part, around)
+            rest = _assign_perhaps(CLAUSE.sub("", part, count=1), around) if command.nested else _assign(part, around)
             start = _start(command, rest)
             if start is not None and (start.likelihood or not start.nested):
                 starts.append(start)
@@ -83,6 +86,8 @@ def read_commands(commands: Sequence[Command], known: Mapping[str, str], remarks
     likeliest = max(start.likelihood for start in starts)
     found = [start for start in starts if start.likelihood == likeliest]
     if nested := next((start for start in found if start.nested), None):
+        if (launcher := PurePosixPath(nested.text.partition(" ")[0]).name) in OTHER_LAUNCHERS:
+            raise CannotMigrate(f"line {nested.line}", OTHER_LAUNCHERS[launcher])
         text = "the training starts in a loop, a condition or a function. Write it as one command, and a file for each training"
         raise CannotMigrate(f"line {nested.line}", text)
     if len(found) > 1:
@@ -100,6 +105,7 @@ def resolve(text: str, variables: dict[str, str]) -> str:
 
     def value(found: re.Match[str]) -> str:
         name, default = found["name"] or found["plain"], found["default"]
+        default = default and resolve(default, variables)
         if found["operator"] == "=":
             variables.setdefault(name, default)
         return variables.get(name, found[0] if default is None else default)
@@ -153,6 +159,9 @@ def _assign(part: str, around: Surroundings) -> str:
     rest = part[declared.end() :] if declared else part
     if array := ARRAY.match(rest):
         _add(around, f"{array[1]}[@]", array[3].strip(), " " if array[2] else None)
+        return ""
+    if element := ELEMENT.match(rest):
+        around.variables.pop(f"{element[1]}[@]", None)
         return ""
     own: dict[str, tuple[str, str]] = {}
     while found := ASSIGNMENT.match(rest):

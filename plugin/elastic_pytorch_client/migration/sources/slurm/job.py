@@ -13,7 +13,14 @@ from elastic_pytorch_client.migration.launch import PYTHON, Launch, read_launch
 from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT, listed
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.slurm.allocation import Allocation, read_allocation, seconds_of
-from elastic_pytorch_client.migration.sources.slurm.commands import VARIABLE, Start, Surroundings, read_commands, split_commands
+from elastic_pytorch_client.migration.sources.slurm.commands import (
+    ASSIGNMENT,
+    VARIABLE,
+    Start,
+    Surroundings,
+    read_commands,
+    split_commands,
+)
 from elastic_pytorch_client.migration.sources.slurm.script import read_script
 from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, processes_of
 from elastic_pytorch_client.migration.template import accelerators, set_launch, take_variables
@@ -43,12 +50,13 @@ TIME = "becomes activeDeadlineSeconds, after which the job fails. Unlike in Slur
 NO_COUNTERPART = "it has no counterpart"
 IMAGE = re.compile(r"--container-image[= ](\S+)")
 TASKS = re.compile(r"--ntasks-per-node[= ](\d+)")
-ARRAY_USED = re.compile(r"\$\{[#!]?(\w+)\[[^\]]*\][^}]*\}")
+# An array, or a part of a value, which only the batch script's shell works out.
+WORKED_OUT = re.compile(r"\$\{(?:[#!](\w+)[^}]*|(\w+)[^}\w][^}]*)\}")
 ARGUMENT = re.compile(r"\$(?:[1-9]|\{[1-9]\d*\})")
 ALWAYS_SET = {"HOME", "PWD"}
 QUOTED = re.compile(r"'[^']*'")
 OTHER_CONTAINERS = re.compile(r"\b(?:singularity|apptainer|enroot|docker|podman)\b")
-FOLDERS = re.compile(r"(?<![\w./$}:-])/(?!dev/|bin/|usr/|opt/|etc/|tmp\b|proc/)[\w.-]+")
+FOLDERS = re.compile(r"(?<![\w./$}):-])/(?!dev/|bin/|usr/|opt/|etc/|tmp\b|proc/)[\w.-]+")
 
 
 def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Manifest]:
@@ -108,7 +116,7 @@ def _pods(
         container["workingDir"] = folder
     if resources := allocation.resources():
         container["resources"] = resources
-    environment = {name: value for name, value in around.environment.items() if name != DEVICES}
+    environment = {name: value for name, value in around.environment.items() if name != DEVICES} | _set_by_env(start.before)
     if DEVICES in around.environment:
         remarks.add(DEVICES, "is dropped: a pod sees the GPUs of its resources.limits")
     if unknown := sorted({*around.unknown} - SET_BY_AGENT - set(environment)):
@@ -135,6 +143,12 @@ def _pods(
     )
 
 
+def _set_by_env(before: str) -> dict[str, str]:
+    """The variables that `srun env NAME=VALUE …` sets."""
+    _, _, words = before.partition(" env ")
+    return {name: value.strip("'\"") for name, _, value in ASSIGNMENT.findall(words)}
+
+
 def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
     """The image that Pyxis names, if it is in a registry; else one to fill in."""
     found = IMAGE.search(start.before)
@@ -143,7 +157,12 @@ def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
         return image.removeprefix("docker://").replace("#", "/", 1)
     if container := OTHER_CONTAINERS.search(start.before):
         remarks.add(f"line {start.line}", f"{container[0]} is dropped: pods are containers")
-    remarks.add("image", f"{PLACEHOLDER} is to be replaced: by an image that has Python, torch, the modules and the script")
+    by = (
+        f"the registry's image that {image} was made of"
+        if image
+        else "an image that has Python, torch, the modules and the script"
+    )
+    remarks.add("image", f"{PLACEHOLDER} is to be replaced: by {by}")
     return PLACEHOLDER
 
 
@@ -159,8 +178,8 @@ def _launch(path: str, text: str) -> Launch:
 
 
 def _needed_without_value(text: str) -> list[str]:
-    """What a command cannot do without, and what only the batch script knows: arrays, its arguments, what is to be started."""
-    found = [array[0] for array in ARRAY_USED.finditer(text) if not re.search(rf"\b{array[1]}\+?=\(", text)]
+    """What a command cannot do without, and what only the batch script knows: parts of values, its arguments, what is to be started."""
+    found = [part[0] for part in WORKED_OUT.finditer(text) if not re.search(rf"\b{part[1] or part[2]}\+?=", text)]
     found += [argument[0] for argument in ARGUMENT.finditer(QUOTED.sub("", text))]
     found += [
         word
@@ -186,7 +205,7 @@ def _started(text: str) -> list[str]:
 def _say_variables(path: str, launch: Launch, environment: Mapping[str, str], remarks: Remarks) -> None:
     used = {found["name"] or found["plain"] for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))}
     of_processes = {"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "local_rank"}
-    if unknown := sorted(used - set(environment) - of_processes):
+    if unknown := sorted(used - set(environment) - of_processes - ALWAYS_SET):
         remarks.add(path, f"{', '.join(unknown)}: set in the container's env, for the batch script does not run")
 
 

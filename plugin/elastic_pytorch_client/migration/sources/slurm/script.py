@@ -73,6 +73,7 @@ def read_script(text: str) -> BatchScript:
             following = lines[place].strip()
             line = _joined(line, _uncommented(following) if is_array else following)
             place += 1
+        line = line.removesuffix(BACKSLASH).rstrip()  # of a script's last line, as bash does
         if here := HERE_DOCUMENT.search(line):
             while place < len(lines) and lines[place].strip() != here[1]:
                 place += 1
