@@ -152,6 +152,11 @@ def test_variables_of_a_script(text: str, resolved: str) -> None:
             {},
         ),
         ("exec python train.py", "python train.py", {}),
+        (
+            "srun python t.py --log $SLURM_NODEID_of ${SLURM_NODEID}_of",
+            "python t.py --log $SLURM_NODEID_of ${GROUP_RANK}_of",
+            {},
+        ),
         ("P=/x:$P\nsrun torchrun t.py $P ${Q:-${R:-1}}", "torchrun t.py /x:$P 1", {}),
         ("declare -a A=(\n --lr 1 # slow\n # --steps 9\n)\nsrun torchrun t.py ${A[@]}", "torchrun t.py --lr 1", {}),
         ("typeset A=(1)\nreadonly -a B=(2)\nlocal C=3\ntorchrun ${A[*]} ${B[@]} $C", "torchrun 1 2 3", {}),
@@ -236,9 +241,11 @@ USES_X = (
 )
 
 
-def test_an_image_that_is_a_file_is_named() -> None:
-    found = migrate_script("srun --container-image=/a/b.sqsh torchrun t.py", "x")
-    assert [str(remark) for remark in found.remarks if "the registry's image that /a/b.sqsh was made of" in str(remark)]
+@pytest.mark.parametrize("image", ["/a/b.sqsh", "b.sqsh", "$(pwd)/b", "./b", "${B}/c"])
+def test_an_image_that_is_a_file_is_named(image: str) -> None:
+    found = migrate_script(f"srun --container-image={image} torchrun t.py", "x")
+    assert found.documents[0]["spec"]["template"]["spec"]["containers"][0]["image"].startswith("fill-in.invalid/")
+    assert f"the registry's image that {image} was made of" in "".join(map(str, found.remarks))
 
 
 def test_variables_that_env_sets() -> None:

@@ -37,7 +37,7 @@ UNTOUCHED = "\0"
 CONTROL = {"if", "elif", "for", "while", "until", "case", "function", "select"}
 SOFTWARE = {"module", "ml", "conda", "mamba", "micromamba", "source", ".", "eval", "pip", "spack", "pyenv"}
 # Each training process has the variable that torchrun sets, where a task of srun has Slurm's.
-OF_A_TASK = {"SLURM_PROCID": "$RANK", "SLURM_LOCALID": "$LOCAL_RANK", "SLURM_NODEID": "$GROUP_RANK"}
+OF_A_TASK = {"SLURM_PROCID": "${RANK}", "SLURM_LOCALID": "${LOCAL_RANK}", "SLURM_NODEID": "${GROUP_RANK}"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ DROPPED = {
 TIME = "becomes activeDeadlineSeconds, after which the job fails. Unlike in Slurm, the time in which it waits for workers counts, too"
 NO_COUNTERPART = "it has no counterpart"
 IMAGE = re.compile(r"--container-image[= ](\S+)")
+IN_A_REGISTRY = re.compile(r"\w[\w./:@#-]*\Z")  # others are files
 TASKS = re.compile(r"--ntasks-per-node[= ](\d+)")
 # An array, or a part of a value, which only the batch script's shell works out.
 WORKED_OUT = re.compile(r"\$\{(?:[#!](\w+)[^}]*|(\w+)[^}\w][^}]*)\}")
@@ -153,7 +154,7 @@ def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
     """The image that Pyxis names, if it is in a registry; else one to fill in."""
     found = IMAGE.search(start.before)
     image = found[1].strip("'\"") if found else options.get("container-image", "")
-    if image and not image.startswith(("/", ".")) and not image.endswith(".sqsh"):
+    if IN_A_REGISTRY.match(image) and not image.endswith(".sqsh"):
         return image.removeprefix("docker://").replace("#", "/", 1)
     if container := OTHER_CONTAINERS.search(start.before):
         remarks.add(f"line {start.line}", f"{container[0]} is dropped: pods are containers")
