@@ -16,10 +16,59 @@ from elastic_pytorch.operator_link.rounds import Round, parse_round
 from elastic_pytorch.operator_link.stream import refusal_of
 
 from scale.connection import Connection, Server
-from scale.training import START_SECONDS, Training
 
 STOP_SECONDS = 0.2  # that workers take to stop
 ANSWER_SECONDS, SHORT_SECONDS = 5.0, 1.0  # as in operator_link/stream_link.py
+
+STEPS_PER_SECOND = 8.0
+START_SECONDS = 0.6  # from the last member's start to the first step
+
+
+@dataclass(slots=True)
+class Training:
+    """The workers of one job without a script: the step that a group would have reached, as a function of time.
+
+    A round goes on from the last step, without an end.
+    """
+
+    round: int = 0  # the newest that a worker has joined
+    first: int = 1  # step of that round
+    _joined: set[str] = field(default_factory=set)
+    _began_at: float | None = None
+    _last: int = 0  # of the rounds before
+    _reached: int | None = None  # in this round, which was interrupted
+
+    def join(self, worker: str, number: int, size: int, now: float) -> bool:
+        """A worker starts in a round; returns whether it was the last, so that the group trains after `START_SECONDS`."""
+        if number > self.round:
+            self._halt(now)
+            self.first = self._last + 1
+            self.round, self._joined, self._reached = number, set(), None
+        if number == self.round:
+            self._joined.add(worker)
+            if len(self._joined) == size:
+                self._began_at = now + START_SECONDS
+                return True
+        return False
+
+    def leave(self, worker: str, now: float) -> None:
+        """A worker ends or is lost: the others make no more steps in this round."""
+        if worker in self._joined:
+            self._halt(now)
+            self._joined.discard(worker)
+
+    def step(self, now: float) -> int | None:
+        if self._began_at is None:
+            return self._reached
+        if now < self._began_at:
+            return None
+        return self.first + int((now - self._began_at) * STEPS_PER_SECOND)
+
+    def _halt(self, now: float) -> None:
+        if self._began_at is not None:
+            self._reached = self.step(now)
+            self._last = self.first - 1 if self._reached is None else self._reached
+            self._began_at = None
 
 
 class Observer(Protocol):
@@ -159,7 +208,7 @@ class Agent:
                 self.report("ready")
             else:
                 self.rank, self.size, self.restarts = found.rank, found.size, self.restarts + 1
-                if self.job.training.join(self.name, self.round, self.size, orderly=orderly, now=time.monotonic()):
+                if self.job.training.join(self.name, self.round, self.size, time.monotonic()):
                     asyncio.get_running_loop().call_later(START_SECONDS, self.job.wake, self.round)
                 self.report("running")
 

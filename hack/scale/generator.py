@@ -25,9 +25,8 @@ import aiohttp
 from elastic_pytorch.operator_link.retry import RefusedError
 from elastic_pytorch.operator_link.rounds import Round
 
-from scale.agent import Agent, Job, Operators
+from scale.agent import Agent, Job, Operators, Training
 from scale.connection import Connection
-from scale.training import Training
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 AUDIENCE = "elastic-pytorch-operator"

@@ -24,7 +24,7 @@ CHART = ROOT / "charts" / "elastic-pytorch-operator"
 GENERATOR = "load-generator"
 LINK = ("first_connection", "http_connection", "retry", "rounds", "stream")
 CODE = {  # of the load generator, by the path below its folder
-    **{f"scale/{name}.py": ROOT / "hack" for name in ("__init__", "agent", "connection", "generator", "training")},
+    **{f"scale/{name}.py": ROOT / "hack" for name in ("__init__", "agent", "connection", "generator")},
     **{f"elastic_pytorch/{name}.py": ROOT / "worker_image" for name in ("log", *(f"operator_link/{name}" for name in LINK))},
 }
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"

@@ -15,7 +15,7 @@ from measure.kind_cluster import FILES, ROOT
 from measure.program import names_of, say
 from measure.program import run as run_program
 
-from soak import pauses, report
+from soak import report
 from soak.jobs import SORTS, USUAL
 from soak.plan import KINDS, SETTLED, made_to
 from soak.run import run
@@ -23,7 +23,7 @@ from soak.verdict import violations
 
 SETTLED_ALIAS = "settled"
 COMPARE = (
-    f"the report of the same run without --hostile: fails if a job's pauses are more than {pauses.MOST_TIMES:g} times those"
+    f"the report of the same run without --hostile: fails if a job's pauses are more than {report.MOST_TIMES:g} times those"
 )
 RESULTS = FILES / "soak"
 
@@ -53,7 +53,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         options.seed, options.minutes, options.jobs = earlier["seed"], earlier["minutes"], earlier["jobs"]
         options.acts = plan.from_json(earlier["acts"])
     options.earlier = json.load(options.compare) if options.compare else None
-    if options.earlier and not pauses.same_run(options.earlier, options.jobs, options.acts):
+    if options.earlier and not report.same_run(options.earlier, options.jobs, options.acts):
         parser.error("--compare needs a run of the same seed, minutes, faults and jobs")
     return options
 
@@ -81,7 +81,7 @@ async def soak(options: argparse.Namespace) -> int:
     file.parent.mkdir(parents=True, exist_ok=True)
     entry = {"seed": options.seed, "minutes": options.minutes, "jobs": options.jobs, "acts": plan.to_json(options.acts)}
     file.write_text(json.dumps(entry | report.to_json(seen, found), indent=1) + "\n")
-    compared = pauses.compare(pauses.pauses_by_job(seen), options.earlier["pauses"]) if options.earlier else []
+    compared = report.compare(report.pauses_by_job(seen), options.earlier["pauses"]) if options.earlier else []
     report.show(seen, found, compared)
     say(f"{file.relative_to(ROOT)}  (--replay makes the same faults again)")
     return 1 if found or any(row.too_long for row in compared) else 0

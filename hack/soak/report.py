@@ -1,19 +1,55 @@
 """What a run has shown: as tables, and as the JSON that is kept. Pure, but for what is printed."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_local.faults.engine import Hit
-from elastic_pytorch_local.faults.plan import Act
+from elastic_pytorch_local.faults.plan import Act, from_json
 from elastic_pytorch_local.faults.steps import groups_of, kept_seconds
 from measure import markdown
 from measure.program import say
 
-from soak.pauses import Compared, pauses_by_job
+from soak.checks.cluster import spread
 from soak.timeline import Violation
-from soak.verdict import Seen, table
+from soak.verdict import Seen, pauses, table
+
+MOST_TIMES = 2.0  # a hostile tenant may make the pauses of other jobs at most this many times as long
+FIGURES = ("median", "90 %", "longest")
+
+
+def pauses_by_job(seen: Seen) -> dict[str, tuple[float, float, float]]:
+    """The median, the 90th percentile and the largest of each job's pauses, in seconds: one for each fault that it was made to."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for _, job, seconds in pauses(seen):
+        found[job].append(seconds)
+    return {job: spread(found[job]) for job in sorted(found)}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    text: str
+    too_long: bool
+
+
+def compare(now: Mapping[str, Sequence[float]], earlier: Mapping[str, Sequence[float]]) -> list[Compared]:
+    """Each figure of each job, in seconds. A job that has no pauses in one of the runs has none to compare."""
+    found = list[Compared]()
+    for job in (job for job in now if job in earlier):
+        for figure, here, there in zip(FIGURES, now[job], earlier[job], strict=True):
+            times = f"{here / there:.2f} times" if there else "not comparable with"
+            text = f"{job}, {figure} of the pauses: {here:.2f} s, {times} the {there:.2f} s of before"
+            too_long = here > MOST_TIMES * there
+            found.append(Compared(text + (f": more than {MOST_TIMES:g} times" if too_long else ""), too_long))
+    return found
+
+
+def same_run(earlier: Mapping[str, Any], jobs: Sequence[str], acts: Sequence[Act]) -> bool:
+    """Whether an earlier run, by its report, had the same jobs and faults, and its pauses are known."""
+    return "pauses" in earlier and earlier["jobs"] == list(jobs) and from_json(earlier["acts"]) == tuple(acts)
+
 
 AROUND_SECONDS = 60.0  # of the timeline, around a violation
 PAUSE = ("longest pause, s: median", "90 %", "longest")
@@ -49,7 +85,7 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
 
 def show(seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = ()) -> None:
     """Prints the tables, and for each violation what was done around it."""
-    say(markdown.table(KINDS_HEAD, [[row.kind.title, str(row.count), *_pauses(row.pauses, 1)] for row in table(seen)]))
+    say(markdown.table(KINDS_HEAD, [[kind.title, str(count), *_pauses(longest, 1)] for kind, count, longest in table(seen)]))
     by_job = pauses_by_job(seen)
     say(markdown.table(JOBS_HEAD, [[*_job(seen, job), *_pauses(by_job.get(job), 2)] for job in seen.steps]))
     if seen.hostile is not None:

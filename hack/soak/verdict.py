@@ -87,13 +87,6 @@ def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
         yield from goodput.check_goodput(expected, seen.goodput.get(job, Goodput()), steps, statuses, seen.hits)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    kind: Kind
-    count: int
-    pauses: tuple[float, float, float] | None
-
-
 def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
     """For each fault and each job that it was made to: the kind, the job, and its longest pause then, in seconds.
 
@@ -109,10 +102,11 @@ def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
             yield hit.kind, job, training.longest_pause(steps, hit.at, min(until, hit.until + FELT_SECONDS))
 
 
-def table(seen: Seen) -> list[Row]:
+def table(seen: Seen) -> list[tuple[Kind, int, tuple[float, float, float] | None]]:
+    """Each kind of fault, how often it was made, and the longest pauses of the jobs then: see `cluster.spread`."""
     by_kind: dict[str, list[float]] = defaultdict(list)
     for kind, _, seconds in pauses(seen):
         by_kind[kind.name].append(seconds)
     counts = [(kind, sum(hit.kind == kind for hit in seen.hits)) for kind in chain(KINDS.values(), (SUSPEND,))]
     rows = ((kind, count, by_kind[kind.name]) for kind, count in counts if count)
-    return [Row(kind, count, cluster.spread(found) if found else None) for kind, count, found in rows]
+    return [(kind, count, cluster.spread(found) if found else None) for kind, count, found in rows]

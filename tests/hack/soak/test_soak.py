@@ -24,12 +24,11 @@ from soak.hostile.manifests import namespaces_of
 from soak.inject import choose, how
 from soak.jobs import SCRIPTS, SORTS, manifest, undisturbed
 from soak.observe import Observer
-from soak.pauses import compare, pauses_by_job
 from soak.plan import KINDS
-from soak.report import show, to_json
+from soak.report import compare, pauses_by_job, show, to_json
 from soak.stage import Stage
 from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Usage, Violation
-from soak.verdict import MEMORY_LIMIT_MIB, Row, Seen, table, violations
+from soak.verdict import MEMORY_LIMIT_MIB, Seen, table, violations
 
 from tests.job_schema import VALIDATOR
 from tests.paths import ROOT
@@ -196,7 +195,7 @@ def test_verdict_names_each_promise_that_was_not_kept() -> None:
 def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violation(capsys: pytest.CaptureFixture[str]) -> None:
     seen = whole()
     seen.hits = [DRAIN, replace(DRAIN, kind=KINDS["scale"], jobs=frozenset({"other"}))]
-    assert table(seen) == [Row(KINDS["scale"], 1, None), Row(KINDS["drain"], 1, (3, 3, 3))]
+    assert table(seen) == [(KINDS["scale"], 1, None), (KINDS["drain"], 1, (3, 3, 3))]
     assert pauses_by_job(seen) == {"job": (3, 3, 3)} == to_json(seen, [])["pauses"]
     compared = compare({"job": (1, 2, 9), "new": (1, 1, 1)}, {"job": (1, 1, 3), "gone": (1, 1, 1)})
     assert [row.too_long for row in compared] == [False, False, True]
