@@ -17,7 +17,6 @@ class Commits:
     Args:
         interval: records what the commits cost.
         lane: for copies in parallel to the training.
-        registered: the objects whose states are copied.
         overlap: whether what optimizers own is copied beside the next step.
 
     Attributes:
@@ -33,7 +32,6 @@ class Commits:
 
     @property
     def copying(self) -> bool:
-        """Whether the last state is still being copied."""
         return self.snapshot is not None and self.snapshot.copying
 
     def write(self, version: StateVersion, tree: Callable[[], Any]) -> None:
@@ -55,9 +53,6 @@ class Commits:
 
     def settle(self, *, wait: bool) -> None:
         """Makes the last state the newest one in memory, if its copy is complete.
-
-        Args:
-            wait: until it is complete.
 
         Raises:
             RuntimeError: the GPU has failed.

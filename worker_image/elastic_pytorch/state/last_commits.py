@@ -36,9 +36,6 @@ class LastCommit:
     """A State's last commit, and where to write it.
 
     Attributes:
-        version: of the commit.
-        folder: of the checkpoints.
-        keep: what to keep there.
         asked: whether its flush was requested.
         pressed: whether its flush was requested without a rest.
     """

@@ -38,7 +38,6 @@ class Found:
 
     Attributes:
         version: of the state; (0, 0): there was none, and this is rank 0's initial state.
-        tree: the state.
         generation: of the group that continues from it.
         where: the place where it was found, for messages.
         shared: whether any rank reads it in the memory of another one, which must not be written to meanwhile.
@@ -140,13 +139,7 @@ def when_readable(group: RankGroup, read: Callable[[], Sequence[int]], count: in
 
 
 class Parts(NamedTuple):
-    """A state, taken apart.
-
-    Attributes:
-        skeleton: of what is the same on all ranks.
-        tensors: of it.
-        own: the rank's own part.
-    """
+    """A state, taken apart."""
 
     skeleton: bytes
     tensors: list[torch.Tensor]
@@ -154,7 +147,6 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, tree: Any) -> "Parts":
-        """Takes a state apart."""
         return cls(*flatten({name: each for name, each in tree.items() if name != OWN}), tree.get(OWN))
 
     def words(self) -> bytes:
@@ -162,7 +154,6 @@ class Parts(NamedTuple):
         return encoded({"skeleton": torch.frombuffer(bytearray(self.skeleton), dtype=torch.uint8), "own": self.own})
 
     def whole(self) -> Any:
-        """Returns the state."""
         tree = unflatten(self.skeleton, self.tensors)
         return tree if self.own is None else {**tree, OWN: self.own}
 
@@ -174,7 +165,6 @@ class Answer(NamedTuple):
     """What rank 0 tells the others, as it alone reads the folder and begins.
 
     Attributes:
-        generation: of the group, as the folder is claimed for it.
         loaded: the generation and the step of a checkpoint that goes before all memories; 0: there is none.
         step: see `loaded`.
         problem: why the group cannot go on; 0: it can.
@@ -197,7 +187,6 @@ class Search:
     """A rank's part in finding the state from which the group continues. The ranks gather its numbers, and then call `find`.
 
     Args:
-        group: all ranks.
         memory: of this rank's pod; None: it has none.
         folder: of checkpoints; empty: there is none. Only rank 0 reads it, so it need not be shared.
 

@@ -46,7 +46,6 @@ class Source:
     """The origin of a state.
 
     Attributes:
-        version: of the state.
         root: the rank that has it.
         lacking: the ranks that do not have it, and whose pod's memory does not have it, either.
     """

@@ -14,12 +14,7 @@ REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a los
 
 
 class StepReports:
-    """The reports of one State.
-
-    Args:
-        name: of its memory in the pod.
-        interval: of its commits.
-    """
+    """The reports of one State."""
 
     def __init__(self, name: str, interval: CommitInterval) -> None:
         self._name, self._interval = name, interval

@@ -26,7 +26,6 @@ class Described:
     """What is kept of an epoch's order.
 
     Attributes:
-        epoch: of which it is.
         samples: in the epoch; each counts as often as it comes.
         batches: None: their size is not of the order.
         checksum: of the indices and the ends of the batches.
@@ -47,7 +46,6 @@ class Made:
     """The order of an epoch.
 
     Attributes:
-        epoch: of which it is.
         indices: of the samples, as int64 on the CPU.
         ends: where each batch ends in them; None: all batches have one size.
     """

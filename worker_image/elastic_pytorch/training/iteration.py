@@ -47,9 +47,6 @@ class Iteration:
     def check(self, count: int = 1) -> None:
         """Checks that the next batches to be used can be those that a loader has handed on.
 
-        Args:
-            count: how many micro-batches are used now.
-
         Raises:
             RuntimeError: they cannot be.
         """
@@ -65,7 +62,6 @@ class Iteration:
             raise RuntimeError(ORDER_LOST.format(what=f"it uses number {self._used + count}, of {handed_on} handed on"))
 
     def use(self, count: int = 1) -> None:
-        """Counts micro-batches as used."""
         self._used += count
 
 

@@ -102,7 +102,6 @@ class StepShare(NamedTuple):
     Attributes:
         samples: that count, in each of its micro-batches.
         batch_samples: of the whole group's batch.
-        ranks: that share it.
     """
 
     samples: list[int]

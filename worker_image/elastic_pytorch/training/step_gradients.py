@@ -43,14 +43,7 @@ class StepGradients:
 
     @contextmanager
     def adding(self, model: Any, part: Part, *, first: bool, reduce: bool) -> Iterator[None]:
-        """Returns a context for a micro-batch's forward and backward, in which the use of the part's weight checks the gradients.
-
-        Args:
-            model: that computes the loss; None: it is not known.
-            part: the micro-batch.
-            first: whether it is the first one of its step.
-            reduce: whether its gradients are reduced over the ranks.
-        """
+        """Returns a context for a micro-batch's forward and backward, in which the use of the part's weight checks the gradients."""
         if not first:
             part.check = self.check
         with _reduction(model, reduce):

@@ -23,7 +23,6 @@ class Comparison:
     """What must be the same on all ranks. They gather its numbers, and then call `refuse_different`.
 
     Args:
-        identity: of the State.
         parameters: of the models, as `describe` has them.
         objects: that are registered, by name.
         plain: returns a state without what the ranks have in parts.

@@ -41,7 +41,6 @@ class Deal(NamedTuple):
         return self.items[worker * self.readers + rank :: self.readers * self.workers]
 
     def begin(self, rank: int) -> list[Position]:
-        """Returns where the lanes of a rank begin."""
         lanes = (self.lane(rank, worker) for worker in range(self.workers))
         return [Position(0, lane[0][1] if lane else 0) for lane in lanes]
 

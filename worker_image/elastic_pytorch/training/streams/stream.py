@@ -51,8 +51,6 @@ class EpochLeft:
 
     Attributes:
         place: a copy of the stream's.
-        order: of the shards.
-        shards: their samples.
         alike: what all ranks must have alike, by name.
         ticket: which place was the last one that was loaded.
     """

@@ -17,11 +17,9 @@ class Shipped(NamedTuple):
     """What a worker sends: a reading of its lane, collated.
 
     Attributes:
-        worker: its number.
         position: of its lane after the samples.
         skipped: the numbers of shards that could not be read.
         samples: how many there are; 0: the lane has ended.
-        parts: the micro-batches.
     """
 
     worker: int
@@ -37,10 +35,8 @@ class Lanes(IterableDataset[Shipped]):
 
     Attributes:
         lanes: by worker: the shards, and the samples taken of each.
-        shards: their samples.
         size: of the rank's share of a step.
         micro_batch_size: the most samples of a micro-batch.
-        collate: makes a batch of samples.
         drop_last: whether to leave out the rest of a lane that is less than a share.
         skip_unreadable: whether to go on if a shard cannot be read.
     """
