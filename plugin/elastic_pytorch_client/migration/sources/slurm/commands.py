@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -10,13 +10,11 @@ from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.launch import OTHER_LAUNCHERS
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.shell_words import words_from
-from elastic_pytorch_client.migration.sources.slurm.script import DECLARES, Command, split_options
+from elastic_pytorch_client.migration.sources.slurm.script import Command, read_commands_of, split_options
 
-DECLARED = re.compile(DECLARES)
+DECLARED = re.compile(r"(?:(?:export|declare|typeset|local|readonly)(?:\s+-\w+)*\s+)?")
 ASSIGNMENT = re.compile(r"""(\w+)(\+?)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^)]*\)|\$\{[^}]*\}|`[^`]*`|[^\s'"`])*)\s*""")
 ELEMENT = re.compile(r"(\w+)\[[^\]]*\]\+?=")
-# What may stand before a command that is nested.
-CLAUSE = re.compile(r"(?:then|do|else)\s+")
 ARRAY = re.compile(r"(\w+)(\+?)=\((.*)\)\s*\Z", re.DOTALL)
 WHOLE_ARRAY = re.compile(r'(")?\$\{(\w+)\[[@*]\]\}(?(1)")')
 VARIABLE = re.compile(r"\$(?:\{(?P<name>\w+)(?::?(?P<operator>[-=])(?P<default>(?:[^{}]|\$\{[^{}]*\})*))?\}|(?P<plain>\w+))")
@@ -27,14 +25,12 @@ SHELL_SCRIPT = re.compile(r"[\w./-]+\.sh\b")
 TO_ITSELF = re.compile(r"""(?<!\S)(\w+)=("?)\$\{?\1\}?\2\s+""")
 # What sets nothing up that a pod would miss.
 QUIET = {
-    *(":", "clear", "date", "echo", "exit", "hostname", "ls", "nvidia-smi", "printenv", "printf", "pwd", "scontrol", "set"),
-    *("shopt", "sleep", "squeue", "trap", "true", "ulimit", "unset", "wait", "which"),
+    *("[", "[[", ":", "clear", "date", "echo", "exit", "hostname", "ls", "nvidia-smi", "popd", "printenv", "printf", "pwd"),
+    *("read", "scontrol", "set", "shopt", "sleep", "squeue", "test", "trap", "true", "ulimit", "unset", "wait", "which"),
 }
 # What srun starts on all nodes beside them, before a training or after it.
 BESIDE = {"cat", "chmod", "cp", "ln", "mkdir", "mv", "pkill", "rm", "rsync", "sync", "tar", "touch"}
-ENDS_OF_CONTROL = {"{", "}", "fi", "done", "esac", "then", "do", "else"}
 UNTOUCHED = "\0"
-CONTROL = {"if", "elif", "for", "while", "until", "case", "function", "select"}
 SOFTWARE = {"module", "ml", "conda", "mamba", "micromamba", "source", ".", "eval", "pip", "spack", "pyenv"}
 # Each training process has the variable that torchrun sets, where a task of srun has Slurm's.
 OF_A_TASK = {"SLURM_PROCID": "${RANK}", "SLURM_LOCALID": "${LOCAL_RANK}", "SLURM_NODEID": "${GROUP_RANK}"}
@@ -74,10 +70,14 @@ def read_commands(commands: Sequence[Command], known: Mapping[str, str], remarks
     around = Surroundings({**OF_A_TASK, **known})
     starts: list[Start] = []
     for command in commands:
-        for part in split_commands(resolve(command.text, around.variables)):
-            rest = _assign_perhaps(CLAUSE.sub("", part, count=1), around) if command.nested else _assign(part, around)
+        text = resolve(command.text, around.variables)
+        # A variable may hold several commands, and text that is only printed may look like some.
+        for part in [] if command.text.partition(" ")[0] in QUIET else split_commands(text):
+            rest = _assign_perhaps(part, around) if command.nested else _assign(part, around)
             start = _start(command, rest)
             if start is not None and (start.likelihood or not start.nested):
+                if command.unread:
+                    raise CannotMigrate(f"line {command.line}", "has what is no plain bash here: write the words out")
                 starts.append(start)
             elif rest:
                 _say(command, rest, around, remarks)
@@ -115,36 +115,8 @@ def resolve(text: str, variables: dict[str, str]) -> str:
 
 
 def split_commands(text: str) -> list[str]:
-    """The commands of a line, without redirections, pipes to others, and comments."""
-    return [command for command in _commands(text) if command]
-
-
-def _commands(text: str) -> Iterator[str]:
-    quote, depth, start, cut = "", 0, 0, None
-    for place, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote and text[place - 1] != "\\" else quote
-        elif letter in "'\"`":
-            quote = letter
-        elif letter in "()":
-            depth += 1 if letter == "(" else -1
-        elif depth:
-            continue
-        elif letter == "#" and (not place or text[place - 1].isspace()):
-            yield _trimmed(text[start : place if cut is None else cut])
-            return
-        elif letter in "|<>" and cut is None:
-            numbered = letter != "|" and re.search(r"(?:^|\s)[012&]\Z", text[start:place])
-            cut = place - bool(numbered)
-        elif letter in ";&" and text[place - 1 : place] != ">" and text[place + 1 : place + 2] != ">":
-            yield _trimmed(text[start : place if cut is None else cut])
-            start, cut = place + 1, None
-    yield _trimmed(text[start:cut])
-
-
-def _trimmed(text: str) -> str:
-    """Without the rest of `&&`."""
-    return text.strip().lstrip("&").strip()
+    """The commands of a text, without redirections, pipes to others, and comments."""
+    return [command.text for command in read_commands_of(text)]
 
 
 def _assign(part: str, around: Surroundings) -> str:
@@ -246,11 +218,11 @@ def _program_of_srun(part: str) -> int:
 def _say(command: Command, part: str, around: Surroundings, remarks: Remarks) -> None:
     path = f"line {command.line}"
     program, _, rest = part.partition(" ")
-    if program in QUIET | ENDS_OF_CONTROL | {"env"} or (command.nested and program in CONTROL):
+    if program in QUIET | {"env"}:
         return
     if command.nested:
         remarks.add(path, f"`{part}` is dropped: it stands in a loop, a condition or a function")
-    elif program == "cd" and rest.startswith("/"):
+    elif program in ("cd", "pushd") and rest.startswith("/"):
         around.folder = rest.strip("'\"")
     elif program in SOFTWARE:
         remarks.add(path, f"`{part}` is dropped: put the software into the image")

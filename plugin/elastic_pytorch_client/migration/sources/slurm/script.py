@@ -2,7 +2,12 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 DIRECTIVE = re.compile(r"#SBATCH\s+(.*)\Z")
 SHORT = {
@@ -26,25 +31,24 @@ SHORT = {
     "x": "exclude",
 }
 FLAGS = {"exclusive", "requeue", "no-requeue", "overcommit", "oversubscribe", "hold", "wait", "verbose", "quiet", "parsable"}
-HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
-BEGINS = re.compile(r"(?:if|for|while|until|case|select)\b|(?:function\s+\w+|\w+\s*\(\s*\)\s*\{)")
-DECLARES = r"(?:(?:export|declare|typeset|local|readonly)(?:\s+-\w+)*\s+)?"
-BEGINS_ARRAY = re.compile(rf"{DECLARES}\w+\+?=\(")
-UNCOMMENTED = re.compile(r"""(?:[^'"#]|'[^']*'|"[^"]*"|['"]|(?<=\S)#)*""")
-# Quoted strings and words, then a quote that nothing closes; a `#` at the start of a word begins a comment.
-OPEN_QUOTE = re.compile(r"""(?:\\.|[^'"#\\]|'[^']*'|"(?:[^"\\]|\\.)*"|(?<=\S)#)*(?:'[^']*|"(?:[^"\\]|\\.)*)""", re.DOTALL)
-ASSIGNS = re.compile(rf"{DECLARES}\w+\+?=")
-BACKSLASH, NEW_LINE = "\\", "\n"
-ENDS = re.compile(r"(?:fi|done|esac)\b|\}")
+# In tree-sitter's grammar of bash: what is one command, and what makes those in it run perhaps, or several times.
+SIMPLE = {"command", "declaration_command", "test_command", "unset_command", "variable_assignment", "variable_assignments"}
+NESTING = {
+    *("case_statement", "c_style_for_statement", "compound_statement", "for_statement"),
+    *("function_definition", "if_statement", "while_statement"),
+}
+WITHOUT_COMMANDS = {"comment", "file_redirect", "heredoc_redirect", "herestring_redirect"}
+CONTINUED = re.compile(r"[ \t]*\\\n[ \t]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of a script, its continued lines joined."""
+    """A simple command of a script, without its redirections; its continued lines are joined."""
 
     line: int  # of its beginning, from 1
     text: str
     nested: bool = False  # in a loop, a condition or a function
+    unread: bool = False  # whether something in its lines is no bash that the grammar knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +60,65 @@ class BatchScript:
 
 def read_script(text: str) -> BatchScript:
     """Reads a batch script; as for sbatch, options after the first command are comments."""
+    commands = tuple(read_commands_of(text))
+    first = commands[0].line if commands else len(text)
     options: dict[str, str] = {}
-    commands: list[Command] = []
-    lines = text.splitlines()
-    place = depth = 0
-    while place < len(lines):
-        first, line = place + 1, lines[place].strip()
-        place += 1
-        if (directive := DIRECTIVE.match(line)) and not commands:
+    for line in text.splitlines()[: first - 1]:
+        if directive := DIRECTIVE.match(line.strip()):
             options |= read_options(directive[1])
-        if not line or line.startswith("#"):
-            continue
-        if is_array := BEGINS_ARRAY.match(line) is not None:
-            line = _uncommented(line)
-        while _goes_on(line, is_array=is_array) and place < len(lines):
-            following = lines[place].strip()
-            line = _joined(line, _uncommented(following) if is_array else following)
-            place += 1
-        line = line.removesuffix(BACKSLASH).rstrip()  # of a script's last line, as bash does
-        if here := HERE_DOCUMENT.search(line):
-            while place < len(lines) and lines[place].strip() != here[1]:
-                place += 1
-            place += 1
-        begins = bool(BEGINS.match(line))
-        ends = bool(ENDS.search(line if begins else line[: len("done")]))
-        nested = depth > 0 or begins
-        depth = max(0, depth + begins - ends)
-        commands.append(Command(first, line, nested))
-    return BatchScript(options, tuple(commands))
+    return BatchScript(options, commands)
+
+
+def read_commands_of(text: str) -> Iterator[Command]:
+    """The simple commands of a shell's text, in its order, those of a pipeline by its first."""
+    # Imported late: the other verbs need no shell.
+    from tree_sitter import Language, Parser  # noqa: PLC0415
+    from tree_sitter_bash import language  # noqa: PLC0415
+
+    source = text.replace("\r\n", "\n").rstrip().removesuffix("\\").encode()
+    root = Parser(Language(language())).parse(source).root_node
+    yield from _simple(root, frozenset(_unread(root)), nested=False)
+
+
+def _unread(node: "Node") -> Iterator[int]:
+    """The rows of what the grammar does not know."""
+    if node.is_error or node.is_missing:
+        yield from range(node.start_point.row, node.end_point.row + 1)
+    for child in node.children if node.has_error else ():
+        yield from _unread(child)
+
+
+def _simple(node: "Node", unread: frozenset[int], *, nested: bool) -> Iterator[Command]:
+    if node.type in SIMPLE:
+        rows = range(node.start_point.row, node.end_point.row + 1)
+        yield Command(rows[0] + 1, _text(node), nested, not unread.isdisjoint(rows))
+        return
+    children = [child for child in node.named_children if child.type not in WITHOUT_COMMANDS]
+    for place, child in enumerate(children[:1] if node.type == "pipeline" else children):
+        perhaps = node.type in NESTING or (place > 0 and _is_choice(node))
+        yield from _simple(child, unread, nested=nested or perhaps)
+
+
+def _is_choice(node: "Node") -> bool:
+    """Whether it is `a || b`, or `[ a ] && b`."""
+    return node.type == "list" and (
+        node.children[1].type == "||" or node.children[0].type in ("test_command", "negated_command")
+    )
+
+
+def _text(node: "Node") -> str:
+    """A command on one line, but for what stands between quotes; an array has no comments."""
+    assert node.text is not None  # the tree was parsed from bytes
+    if node.type == "array":
+        return f"({' '.join(_text(child) for child in node.named_children if child.type != 'comment')})"
+    if node.type in ("declaration_command", "variable_assignment", "variable_assignments"):
+        parts, end = [], node.start_byte
+        for child in node.children:
+            gap = node.text[end - node.start_byte : child.start_byte - node.start_byte].decode()
+            parts += [CONTINUED.sub(" ", gap), _text(child)]
+            end = child.end_byte
+        return "".join(parts).replace("\n", " ")
+    return CONTINUED.sub(" ", node.text.decode())
 
 
 def read_options(text: str) -> dict[str, str]:
@@ -114,25 +149,3 @@ def split_options(words: list[str]) -> tuple[dict[str, str], list[str]]:
                 place += 1
         options[name] = value
     return options, words[place:]
-
-
-def _goes_on(line: str, *, is_array: bool) -> bool:
-    """Whether a command continues in the next line: after a backslash, in a list, or in quotes."""
-    if line.endswith(BACKSLASH):
-        return True
-    if is_array and line.count("(") > line.count(")"):
-        return True
-    return OPEN_QUOTE.fullmatch(line) is not None
-
-
-def _joined(line: str, following: str) -> str:
-    """Two lines as one; a command between quotes, as of `bash -c`, keeps its lines."""
-    if line.endswith(BACKSLASH):
-        return f"{line[:-1].rstrip()} {following}"
-    return f"{line}{' ' if ASSIGNS.match(line) else NEW_LINE}{following}"
-
-
-def _uncommented(line: str) -> str:
-    """Without the comment that ends it: joined with the next line, it would hide that."""
-    found = UNCOMMENTED.match(line)
-    return found[0].rstrip() if found else line
