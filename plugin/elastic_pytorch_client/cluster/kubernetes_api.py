@@ -62,7 +62,7 @@ class KubernetesCluster:
         configuration.retries = False
         api = ApiClient(configuration)
         if act_as:
-            api.set_default_header("Impersonate-User", act_as)
+            api.default_headers["Impersonate-User"] = act_as
         return cls(api, access.namespace or namespace or "default", context)
 
     def get_job(self, namespace: str, name: str) -> Object:
