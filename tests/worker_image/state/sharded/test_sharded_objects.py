@@ -63,10 +63,14 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(bucket: Bucke
         *(f"checkpoint-g000001-s000000004.sharded/__{rank}_0.distcp" for rank in range(3)),
         "checkpoint-g000001-s000000004.sharded/checkpoint-g000001-s000000004.elastic",
     ]
+    requests = list[int]()
     for size in (2, 4):
+        bucket.proxy.forget()
         for version, best, restored, _ in run(bucket, size, load_and_go_on, 3):
             assert (version, best) == ((1, 4), (1.5, "x"))
             torch.testing.assert_close(restored, saved, rtol=0, atol=0)
+        requests.append(len(bucket.proxy.requests))
+    assert requests[1] < 3 * requests[0], "they grow with the ranks, not with their square"
 
 
 def save_two(folder: Any) -> None:
