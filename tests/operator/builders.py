@@ -11,8 +11,8 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failu
 from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.rounds.next_round import Decision, next_round
-from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_job
 from elastic_pytorch_operator.spec.queue import Queue

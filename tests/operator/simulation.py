@@ -18,7 +18,7 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite, FailedWrites
 from elastic_pytorch_operator.planning.memory import Memory, Plan, recall
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.rounds.rank_order import domains_of
+from elastic_pytorch_operator.planning.rounds.membership import domains_of
 from elastic_pytorch_operator.reconcile.observe import heard_before, recover_round
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import unit_indices

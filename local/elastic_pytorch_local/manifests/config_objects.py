@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from elastic_pytorch_operator.spec.fields import InvalidJob, suggest
 
-from elastic_pytorch_local.manifests.kubernetes_models import check_model
+from elastic_pytorch_local.manifests.admission import check_model
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 Config = Mapping[tuple[str, str], Mapping[str, bytes]]  # the data by kind and name

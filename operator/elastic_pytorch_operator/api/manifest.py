@@ -1,6 +1,13 @@
-"""What objects of the Kubernetes API are here: plain JSON."""
+"""The objects of the Kubernetes API: plain JSON, of which a list is read as it comes, an object after the other.
 
-from collections.abc import Mapping
+A page may hold hundreds of objects of megabytes each, and a small object takes up to 24 times the memory of its JSON. So no more
+than one is there as a whole. Pure.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import AsyncIterable, Callable, Mapping
 from typing import Any, TypeVar, cast
 
 Manifest = Mapping[str, Any]  # an object, or a part of one, that is only read
@@ -19,3 +26,69 @@ def _copied(value: Any) -> Any:
     if isinstance(value, list):
         return [_copied(item) for item in value]
     return value
+
+
+# A list's own metadata stands before its items or behind them. The API server writes all of it.
+_ITEMS = re.compile(r'"items"\s*:\s*\[')
+_BETWEEN = re.compile(r"[\s,]*")
+
+Reduce = Callable[[Manifest], Manifest]
+
+
+async def read_list(pieces: AsyncIterable[bytes], reduce: Reduce) -> Any:
+    """The list whose JSON comes in pieces, with what is kept of each of its objects.
+
+    Args:
+        pieces: they may end anywhere.
+        reduce: returns what is kept of an object, before the next one is read.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    reader = _ListReader(reduce)
+    async for piece in pieces:
+        reader.feed(piece)
+    return reader.close()
+
+
+class _ListReader:
+    def __init__(self, reduce: Reduce) -> None:
+        self._reduce = reduce
+        self._read_item = json.JSONDecoder().raw_decode
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._items: list[Manifest] = []
+        self._before: str | None = None  # all before the first item; None: that has not come yet
+        self._ended = False  # the last item has been read
+        self._text = ""  # that has come, and has not been read
+        self._tried = 0  # characters of an object that were not all of it
+
+    def feed(self, piece: bytes, *, last: bool = False) -> None:
+        self._text += self._decoder.decode(piece, last)
+        if self._before is None and (found := _ITEMS.search(self._text)) is not None:
+            self._before, self._text = self._text[: found.end()], self._text[found.end() :]
+        if self._before is not None and not self._ended:
+            self._read_items(last=last)
+
+    def _read_items(self, *, last: bool) -> None:
+        at = 0
+        # An object that is not all there is read again once twice as much has come: a large one comes in many pieces.
+        while last or len(self._text) - at >= 2 * self._tried:
+            at = _BETWEEN.match(self._text, at).end()  # type: ignore[union-attr]
+            if at == len(self._text) or self._text[at] == "]":
+                self._ended = at < len(self._text)
+                break
+            try:
+                found, end = self._read_item(self._text, at)
+            except ValueError:
+                if last:
+                    raise
+                self._tried = len(self._text) - at
+                break
+            self._items.append(self._reduce(found))
+            self._tried, at = 0, end
+        self._text = self._text[at:]
+
+    def close(self) -> Any:
+        self.feed(b"", last=True)
+        found = json.loads((self._before or "") + self._text)
+        return found if self._before is None else {**found, "items": self._items}

@@ -11,8 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio import client, config
 
-from elastic_pytorch_operator.api.list_reader import read_list
-from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.manifest import Manifest, read_list
 from elastic_pytorch_operator.api.resources import Resource
 from elastic_pytorch_operator.cluster.clocks import ServerClock
 from elastic_pytorch_operator.cluster.interface import (

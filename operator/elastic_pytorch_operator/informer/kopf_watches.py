@@ -19,7 +19,7 @@ import kopf
 from kopf._cogs.structs.references import Insights
 
 from elastic_pytorch_operator.api import kueue, names
-from elastic_pytorch_operator.api.list_reader import read_list
+from elastic_pytorch_operator.api.manifest import read_list
 from elastic_pytorch_operator.api.resources import JOBS, NODES, PODS, WORKLOADS
 from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
 from elastic_pytorch_operator.informer.cache import WATCHES, Cache

@@ -7,7 +7,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.model.observed import Observed, UnreadableObject
-from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.spec.job import Job
 
 REFUSED_SECONDS = 10.0  # between two tries of what a policy or a quota refuses

@@ -21,7 +21,7 @@ from elastic_pytorch_operator.planning.failures.rulings import (
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.nodes.objections import failed_again
 from elastic_pytorch_operator.planning.plan_workers import WorkerPlan, plan_workers
-from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.spec.job import Job
 
 

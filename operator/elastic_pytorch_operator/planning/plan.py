@@ -11,11 +11,10 @@ from elastic_pytorch_operator.planning.failed_writes import unreported
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
-from elastic_pytorch_operator.planning.queueing.quota import find_quota
+from elastic_pytorch_operator.planning.queueing.quota import Target, find_quota
 from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, grant_pods, plan_workloads
 from elastic_pytorch_operator.planning.reporting.events import record_refusals, record_unreadable
 from elastic_pytorch_operator.planning.stock.rendezvous import delete_stores
-from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.worker_pods import plan_pod_group
 from elastic_pytorch_operator.spec.job import Job
 

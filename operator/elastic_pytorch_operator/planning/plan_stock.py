@@ -28,7 +28,7 @@ from elastic_pytorch_operator.planning.failures.rulings import excused_members, 
 from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.nodes.objections import find_objections
-from elastic_pytorch_operator.planning.queueing.quota import displaced_pods
+from elastic_pytorch_operator.planning.queueing.quota import Target, displaced_pods
 from elastic_pytorch_operator.planning.reporting.events import record_events
 from elastic_pytorch_operator.planning.reporting.goodput import keep_account
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
@@ -42,7 +42,6 @@ from elastic_pytorch_operator.planning.stock.rendezvous import (
     delete_stores,
     judge_rendezvous,
 )
-from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, is_outage
 from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, plan_pod_group, plan_replicas
 from elastic_pytorch_operator.spec.failure_rules import FailureAction

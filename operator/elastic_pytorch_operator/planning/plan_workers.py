@@ -20,8 +20,7 @@ from elastic_pytorch_operator.planning.nodes.objections import (
     nodes_of,
 )
 from elastic_pytorch_operator.planning.nodes.placement import misled_pods, nodes_to_avoid
-from elastic_pytorch_operator.planning.queueing.quota import displaced_pods
-from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.queueing.quota import Target, displaced_pods
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers, without_victims
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, give_back, judge_schedule
 from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, free_indices, plan_pod_group, plan_replicas

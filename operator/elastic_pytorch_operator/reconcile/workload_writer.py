@@ -10,8 +10,7 @@ from elastic_pytorch_operator.api.resources import PRIORITY_CLASSES, RESOURCE_FL
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Change, Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.manifests.queued_pod import PlacementConflict, place_pod
-from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, base_priority, workload
+from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, PlacementConflict, base_priority, place_pod, workload
 from elastic_pytorch_operator.model.actions import (
     CreateWorkload,
     DeleteWorkload,

@@ -2,10 +2,9 @@
 
 import re
 
-from elastic_pytorch_operator.monitoring.job_counts import FAILURE_KINDS, ROUND_REASONS
+from elastic_pytorch_operator.monitoring.job_counts import ACTIVITIES, FAILURE_KINDS, ROUND_REASONS
 from elastic_pytorch_operator.monitoring.job_gauges import JOB_STATES
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.monitoring.spent_time import ACTIVITIES
 
 FAMILIES = {family.name: family for family in Metrics().families}
 # The Prometheus client's own, with their kinds.

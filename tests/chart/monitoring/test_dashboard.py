@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from elastic_pytorch_operator.monitoring.job_counts import FAILURE_KINDS, ROUND_REASONS
+from elastic_pytorch_operator.monitoring.job_counts import ACTIVITIES, FAILURE_KINDS, ROUND_REASONS
 from elastic_pytorch_operator.monitoring.job_gauges import JOB_STATES, WORKER_STATES
-from elastic_pytorch_operator.monitoring.spent_time import ACTIVITIES
 
 from tests.chart.chart_rendering import CHART, needs_helm, only, render
 from tests.chart.monitoring.promql import FAMILIES, grouped_by, problems_of

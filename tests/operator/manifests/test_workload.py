@@ -3,12 +3,13 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api import kueue, names
-from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, base_priority, workload
+from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, PlacementConflict, base_priority, place_pod, workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
+from elastic_pytorch_operator.model.workload import Admission, Grant
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.queue import Queue
 
-from tests.operator.builders import a_job, a_queued_job
+from tests.operator.builders import a_job, a_queued_job, a_worker_pod
 
 CLASSES: list[dict[str, Any]] = [
     {"metadata": {"name": "mine"}, "value": 7},
@@ -112,3 +113,57 @@ def test_slices_of_a_size_that_is_no_number_are_not_asked_for(size: str, asked: 
     annotations = {kueue.TOPOLOGY_REQUIRED: "rack", kueue.TOPOLOGY_SLICE: "host", kueue.TOPOLOGY_SLICE_SIZE: size}
     [pods] = workload(a_job_with(annotations), CreateWorkload(0, 4), {}, {})["spec"]["podSets"]
     assert pods["topologyRequest"].get("podSetSliceSize") == asked
+
+
+TOLERATION = {"key": "gpu", "operator": "Exists"}
+FLAVOR = {"spec": {"nodeLabels": {"pool": "gpus"}, "tolerations": [TOLERATION]}}
+
+
+def a_grant(*, extra: bool = False, **fields: object) -> Grant:
+    return Grant("lm-base", "team", Admission("shared", 2, ("gpus",), **fields), extra)  # type: ignore[arg-type]
+
+
+def test_pod_has_the_nodes_of_its_flavor_and_kueues_labels() -> None:
+    pod = a_worker_pod(a_job())
+    pod["metadata"]["labels"][kueue.LABEL_QUEUE] = "team"
+    place_pod(pod, a_grant(), [FLAVOR, FLAVOR])
+    labels = pod["metadata"]["labels"]
+    assert {key: labels[key] for key in labels if key.startswith(kueue.GROUP)} == {
+        kueue.LABEL_POD_SET: "main",
+        kueue.LABEL_LOCAL_QUEUE: "team",
+        kueue.LABEL_CLUSTER_QUEUE: "shared",
+    }
+    assert pod["metadata"]["annotations"][kueue.ANNOTATION_WORKLOAD] == "lm-base"
+    assert pod["spec"]["nodeSelector"] == {"pool": "gpus"}
+    assert pod["spec"]["tolerations"].count(TOLERATION) == 1
+    assert "schedulingGates" not in pod["spec"]
+
+
+def test_pod_whose_node_kueue_chooses_is_gated() -> None:
+    pod = a_worker_pod(a_job())
+    place_pod(pod, a_grant(topology=True), [])
+    assert pod["spec"]["schedulingGates"] == [{"name": kueue.TOPOLOGY_GATE}]
+    assert pod["metadata"]["annotations"][kueue.TOPOLOGY_UNCONSTRAINED] == "true"
+
+
+def test_pod_has_what_admission_checks_add() -> None:
+    pod = a_worker_pod(a_job())
+    update = {"name": "main", "annotations": {"consume": "request-1"}, "nodeSelector": {"zone": "a"}, "labels": {"l": "1"}}
+    place_pod(pod, a_grant(updates=(update,)), [FLAVOR])
+    assert pod["spec"]["nodeSelector"] == {"pool": "gpus", "zone": "a"}
+    assert (pod["metadata"]["annotations"]["consume"], pod["metadata"]["labels"]["l"]) == ("request-1", "1")
+
+
+@pytest.mark.parametrize(
+    ("extra", "field"),
+    [
+        (False, "spec.template.spec.nodeSelector"),
+        (True, "spec.template.spec.nodeSelector or spec.scheduling.extraWorkers.nodeSelector"),
+    ],
+)
+def test_job_that_contradicts_the_quota_is_refused_with_the_field(extra: bool, field: str) -> None:
+    pod = a_worker_pod(a_job())
+    pod["spec"]["nodeSelector"] = {"pool": "cpus"}
+    with pytest.raises(PlacementConflict) as refused:
+        place_pod(pod, a_grant(extra=extra), [FLAVOR])
+    assert str(refused.value) == f"{field} sets pool to 'cpus', and Kueue to 'gpus': remove it there"

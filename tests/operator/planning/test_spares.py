@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.announced_ends import Taint
 from elastic_pytorch_operator.model.observed import NodeView
-from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.queueing.quota import Target
 
 from tests.operator.builders import a_job
 from tests.operator.simulation import Simulation, running

@@ -29,9 +29,8 @@ from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.operator_link.client import LEAVE_SECONDS, OperatorClient
 from elastic_pytorch.pod.group_variables import group_environment
 from elastic_pytorch.processes.orphans import reap_orphans
-from elastic_pytorch.processes.rank_prefixes import follow_ranks
 from elastic_pytorch.processes.temporary_folder import make_temporary_folder_again
-from elastic_pytorch.processes.worker_logs import WorkerLogs
+from elastic_pytorch.processes.worker_logs import WorkerLogs, follow_ranks
 from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerProcesses
 from elastic_pytorch.stopping.stacks import dump_stacks
 from elastic_pytorch.wakeup import Wakeup

@@ -1,11 +1,20 @@
-"""Configures each worker's environment, stderr and stack dumps, at torch's own hook for a worker's output."""
+"""Configures each worker's environment, stderr and stack dumps, at torch's own hook for a worker's output.
+
+Torch's tails of log files (`tee`) get whole lines, with the rank that a process has at the time in their prefix. Torch makes a
+prefix (`log_line_prefix_template`) once, when it starts a process, which may be taken along into a round where its rank is another.
+"""
 
 import contextlib
 import os
 import sys
-from typing import Any, TextIO
+from collections.abc import Callable
+from functools import partial
+from string import Template
+from typing import Any, TextIO, cast
 
 from torch.distributed.elastic.multiprocessing import LogsSpecs
+from torch.distributed.elastic.multiprocessing import api as multiprocessing_api
+from torch.distributed.elastic.multiprocessing.tail_log import TailLog
 
 from elastic_pytorch.pod.group_variables import GROUP_VARIABLES, unit_variables
 from elastic_pytorch.pod.preparation import PREPARING
@@ -55,3 +64,46 @@ class WorkerLogs(LogsSpecs):
     @property
     def root_log_dir(self) -> str:
         return str(self._specs.root_log_dir)
+
+
+RANK = "\0rank\0"  # where the rank belongs, in a prefix of torch's making
+
+
+class RankPrefix:
+    """A prefix that becomes text each time torch formats a line with it."""
+
+    def __init__(self, text: str, rank: Callable[[], int]) -> None:
+        self._text = text
+        self._rank = rank
+
+    def __format__(self, spec: str) -> str:
+        return format(self._text.replace(RANK, str(self._rank())), spec)
+
+
+class WholeLines:
+    """A stream that ends each text: torch's tails also pass on a line that has no end yet, and may never get one."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        self._stream.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def follow_ranks(template: str | None, rank: Callable[[int], int]) -> str | None:
+    """Returns the template to give to torch, whose tails of log files then write whole lines, with the rank of the moment.
+
+    The template is torchrun's, with `${rank}` or without; None or empty: torch's own prefixes.
+    `rank` returns the rank at the moment of a local rank.
+    """
+
+    def tail_log(
+        name: str, files: Any, stream: Any, prefixes: dict[int, str] | None = None, *args: Any, **kwargs: Any
+    ) -> TailLog:
+        living: Any = {local_rank: RankPrefix(text, partial(rank, local_rank)) for local_rank, text in (prefixes or {}).items()}
+        return TailLog(name, files, cast(Any, WholeLines(stream)), living, *args, **kwargs)
+
+    vars(multiprocessing_api)["TailLog"] = tail_log
+    return template and Template.pattern.sub(
+        lambda found: RANK if "rank" in (found["named"], found["braced"]) else str(found[0]), template
+    )

@@ -15,7 +15,7 @@ from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.announced_ends import NOTICE_SECONDS
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.nodes.objections import ENDS, ENDS_LATER, Objections, nodes_of
-from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import in_whole_units, largest_allowed

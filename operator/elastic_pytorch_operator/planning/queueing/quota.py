@@ -1,4 +1,4 @@
-"""How many workers of a job may run now: as many as the admitted base and the admitted extras allow.
+"""How many workers of a job may run now: as many as its spec asks for, and as the admitted base and the admitted extras of its queue allow.
 
 None may while the job leaves its queue: what Kueue gives to others when the quota is back must not be in use.
 """
@@ -216,3 +216,31 @@ def holding_pods(observed: Observed) -> tuple[PodView, ...]:
 def _stays_behind(pod: PodView, observed: Observed) -> bool:
     node = observed.nodes.get(pod.node)
     return pod.deleting and node is not None and not node.ready
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    wanted: int  # by its spec; 0 while it is suspended
+    quota: Quota = NO_LIMIT
+    spares: int = 0  # pods beyond these that wait for a loss
+
+    @property
+    def size(self) -> int:
+        """How many workers may run: the size that its rounds and its checks are planned for."""
+        return self.quota.size if self.quota.limited else self.wanted
+
+    @property
+    def pods(self) -> int:
+        """How many worker pods there are to be: the workers, and as many spares as have quota."""
+        whole = self.size + self.spares
+        return 0 if self.stopped else min(whole, self.quota.pods) if self.quota.limited else whole
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no worker may run, as the job is suspended or has no quota: its group saves and stops, and its pods go."""
+        return self.size == 0
+
+    @property
+    def held(self) -> bool:
+        """Whether no worker may run only because there is no quota for any."""
+        return self.wanted > 0 and self.stopped

@@ -12,12 +12,12 @@ from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objections, nodes_of
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_slow_saves
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, set_up_seconds, slowest_phase
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, explain_lack, reason_of
 from elastic_pytorch_operator.planning.reporting.waits import explain_schedule_wait, explain_wait_end
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd
-from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job

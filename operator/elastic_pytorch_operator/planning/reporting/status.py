@@ -1,6 +1,6 @@
 """What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from elastic_pytorch_operator.api.conditions import (
     merge_conditions,
     not_ended,
 )
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
+from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentState, AgentView, Observed, Progress
 from elastic_pytorch_operator.model.operator_state import OperatorState, read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.status_changes import HISTORY
@@ -24,12 +24,12 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART, GroupRestart
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.nodes.evacuation import NO_EVACUATION, Evacuation
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_unsaved_steps, with_failing_saves
 from elastic_pytorch_operator.planning.reporting.history import add_changes, count_interruptions
 from elastic_pytorch_operator.planning.reporting.ignored_fields import with_ignored_fields
 from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, Interruptions
 from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
-from elastic_pytorch_operator.planning.reporting.progress import describe_progress
 from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_lack, held, reason_of
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.reporting.waits import (
@@ -41,7 +41,6 @@ from elastic_pytorch_operator.planning.reporting.waits import (
 )
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, Deferral
-from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
@@ -300,3 +299,41 @@ def _state(job: Job, status: Status, trains: bool) -> str:
     if not trains:
         return "Pending"
     return names.RESIZING if is_true(status, names.RESIZING) else names.RUNNING
+
+
+def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> dict[str, Any]:
+    """The field; empty: the script has never reported a step.
+
+    Args:
+        old: stays while nothing is reported, as after a change of the group.
+    """
+    reports = [agent.progress for agent in agents if agent.progress.step is not None]
+    if not reports:
+        return dict(old)
+    newest_first = sorted(reports, key=lambda progress: -(progress.step or 0))
+    newest = newest_first[0]
+    speed = max((agent.steps_per_second for agent in agents if agent.steps_per_second is not None), default=None)
+    checkpoints = [a.progress.checkpoint_step for a in agents if a.progress.checkpoint_step is not None]
+    found: dict[str, Any] = {"summary": f"{newest.step}", "step": newest.step}
+    if newest.total is not None:
+        found |= {"summary": f"{newest.step}/{newest.total}", "total": newest.total}
+    if newest.loss is not None:
+        found["loss"] = f"{newest.loss:.4g}"
+    if metrics := _metrics(newest_first, old.get("metrics") or {}):
+        found["metrics"] = metrics
+    if speed is not None:
+        found["stepsPerSecond"] = f"{speed:.3g}"
+    if checkpoints:
+        found["checkpointStep"] = max(checkpoints)
+    return found
+
+
+def _metrics(newest_first: Sequence[Progress], old: Mapping[str, str]) -> dict[str, str]:
+    """The newest value of each metric, by name. Those of the group come before those that only the status tells."""
+    known: dict[str, str] = {}
+    for progress in newest_first:
+        for name, value in progress.metrics:
+            known.setdefault(name, f"{value:.6g}")
+    for name, text in old.items():
+        known.setdefault(name, text)
+    return {name: known[name] for name in sorted(list(known)[:MAX_METRICS])}

@@ -1,12 +1,18 @@
-"""Who is in a group: whole units only, those that stay first.
+"""Who is in a group, and with which rank: whole units only, those that stay first, near their neighbours in the network.
 
 A unit is `spec.unitReplicas` workers of consecutive indices, which hold one replica of the model. A unit that lacks a worker is of no use
 to the group: its others wait until it is whole again. Most jobs have units of one worker.
+
+A member keeps the rank of the round before where that is possible. With `scheduling.rankTopologyKey`, the units whose nodes have
+the same value of that label are a *domain*, and have consecutive ranks. Without it, all units are in one domain.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import in_whole_units, largest_allowed
 
 
@@ -48,3 +54,84 @@ def units_of(candidates: Sequence[Candidate], unit: int) -> list[list[Candidate]
     for candidate in candidates:
         units.setdefault(candidate.index // unit, []).append(candidate)
     return list(units.values())
+
+
+Unit = list[Candidate]
+NO_DOMAINS: Mapping[str, str] = MappingProxyType({})
+
+
+def domains_of(job: Job, observed: Observed) -> Mapping[str, str]:
+    """By worker, the value of the label `scheduling.rankTopologyKey` on its node; without those whose node has none, or is unknown."""
+    if not (key := job.scheduling.rank_topology_key):
+        return NO_DOMAINS
+    labels = {pod.name: node.labels for pod in observed.pods if (node := observed.nodes.get(pod.node)) is not None}
+    return {worker: labels_[key] for worker, labels_ in labels.items() if key in labels_}
+
+
+def assign_ranks(
+    before: Mapping[str, int],
+    group: Sequence[Candidate],
+    store_port: int = 0,
+    unit: int = 1,
+    domains: Mapping[str, str] = NO_DOMAINS,
+) -> list[Candidate]:
+    """Puts a group in rank order: domain by domain, within each unit by unit, and within each unit by index.
+
+    A domain comes before those that had higher ranks in the round before, and before those that had none. These follow by index, and the
+    units without a domain come last. A unit keeps its place if its domain still has it; the others of the domain fill the gaps by index.
+    So the loss of a unit moves at most one other unit of each domain.
+
+    The first unit changes its place with the second if the agent of rank 0 has not told its next port yet: new processes of the others
+    might reach the store that is about to end. If it is the only one of its domain, that domain changes its place with the second.
+
+    Args:
+        group: whole units in any order.
+        domains: by worker, the domain of its node; that of a unit's first worker is the unit's.
+    """
+    blocks = _blocks_of(group, before, unit, domains)
+    ranked = _place(blocks, before, unit)
+    if len(ranked) > 1 and before.get(ranked[0][0].worker) == 0 and ranked[0][0].port == store_port:
+        if len(blocks[0]) > 1:
+            ranked[:2] = reversed(ranked[:2])
+        else:
+            blocks[:2] = reversed(blocks[:2])
+            ranked = _place(blocks, before, unit)
+    return [candidate for members in ranked for candidate in members]
+
+
+def _blocks_of(
+    group: Sequence[Candidate], before: Mapping[str, int], unit: int, domains: Mapping[str, str]
+) -> list[list[Unit]]:
+    """The units of each domain, the domains in order, and the units of each by index."""
+    units = [sorted(members, key=_position) for members in units_of(group, unit)]
+    blocks: dict[str | None, list[Unit]] = {}
+    for members in sorted(units, key=lambda members: _position(members[0])):
+        blocks.setdefault(domains.get(members[0].worker), []).append(members)
+
+    def order(domain: str | None) -> tuple[bool, int]:
+        known = [rank for members in blocks[domain] for worker in members if (rank := before.get(worker.worker)) is not None]
+        return domain is None, min(known, default=len(before))
+
+    return [blocks[domain] for domain in sorted(blocks, key=order)]
+
+
+def _place(blocks: Iterable[Sequence[Unit]], before: Mapping[str, int], unit: int) -> list[Unit]:
+    """All units in the order of their ranks: those of a block keep their places in it, and the rest fill its gaps in their order."""
+    ranked: list[Unit] = []
+    for block in blocks:
+        places: list[Unit | None] = [None] * len(block)
+        rest = []
+        for members in block:
+            ranks = (rank for worker in members if (rank := before.get(worker.worker)) is not None)
+            place = next((rank // unit - len(ranked) for rank in ranks), -1)
+            if 0 <= place < len(block) and places[place] is None:
+                places[place] = members
+            else:
+                rest.append(members)
+        others = iter(rest)
+        ranked += [members if members is not None else next(others) for members in places]
+    return ranked
+
+
+def _position(candidate: Candidate) -> tuple[int, str]:
+    return candidate.index, candidate.worker

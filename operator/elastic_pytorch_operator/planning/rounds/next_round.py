@@ -13,7 +13,7 @@ The rules (docs/internals/rounds.md describes them in full):
 - **units**: with `spec.unitReplicas`, only whole units are in a round (membership.py);
 - **too few**: an empty round, which stops all workers, until the minimum is ready again.
 
-Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices (rank_order.py).
+Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices (membership.py).
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,9 @@ from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.failure import has_succeeded
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.round import Member, Round
-from elastic_pytorch_operator.planning.rounds.membership import choose_group
+from elastic_pytorch_operator.planning.queueing.quota import Target
+from elastic_pytorch_operator.planning.rounds.membership import assign_ranks, choose_group, domains_of
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
-from elastic_pytorch_operator.planning.rounds.rank_order import assign_ranks, domains_of
-from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job

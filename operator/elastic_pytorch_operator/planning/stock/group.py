@@ -11,7 +11,7 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.known_workers import RUNNING, known_workers
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.round import Member, Round
-from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.spec.job import Job
 
 START_SECONDS = 4.0  # between the starts of pods that were made together

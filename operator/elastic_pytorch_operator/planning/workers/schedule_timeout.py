@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job

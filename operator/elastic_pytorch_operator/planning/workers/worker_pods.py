@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.model.actions import Action, DeletePodGroup, PutPodGroup
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, FailedWrites
-from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import unit_indices

@@ -9,12 +9,12 @@ from elastic_pytorch_operator.planning.queueing.quota import (
     EVICTION_SETTLE_SECONDS,
     NO_LIMIT,
     QuotaLack,
+    Target,
     displaced_pods,
     extra_counts,
     find_quota,
     holding_pods,
 )
-from elastic_pytorch_operator.planning.target import Target
 
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_queued_job, a_workload, an_extra, observed
 from tests.situations import situations
@@ -209,3 +209,28 @@ def test_every_pod_belongs_to_one_workload_where_extras_have_other_flavors() -> 
     extras = (an_extra(job, 1, "evicted"), an_extra(job, 2))
     there = observed(pods, workloads=(a_workload(), *extras))
     assert displaced_pods(job, there, find_quota(job, 4, there)) == {"w1"}
+
+
+@situations("target, size, stopped, held", {"no queue": (Target(3), 3, False, False), "suspended": (Target(0), 0, True, False)})
+def test_job_without_a_queue_has_what_it_wants(target: Target, size: int, stopped: bool, held: bool) -> None:
+    assert (target.size, target.stopped, target.held) == (size, stopped, held)
+
+
+@situations(
+    "workloads, wanted, size, stopped, held",
+    {
+        "no quota": ((), 4, 0, True, True),
+        "suspended without quota": ((), 0, 0, True, False),
+        "suspended with quota": ((a_workload(),), 0, 0, True, False),
+        "quota for a part": ((a_workload(),), 4, 2, False, False),
+        "quota for all": ((a_workload(), a_workload(1)), 3, 3, False, False),
+        "quota for more": ((a_workload(), a_workload(1), a_workload(2)), 3, 3, False, False),
+        "no Kueue": (None, 4, 0, True, True),
+        "suspended, no Kueue": (None, 0, 0, True, False),
+    },
+)
+def test_job_in_a_queue_has_what_has_quota(
+    workloads: tuple[WorkloadView, ...] | None, wanted: int, size: int, stopped: bool, held: bool
+) -> None:
+    target = Target(wanted, find_quota(a_queued_job(), wanted, observed(workloads=workloads)))
+    assert (target.size, target.stopped, target.held) == (size, stopped, held)

@@ -14,12 +14,12 @@ from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentView, Obse
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.history import MAX_BYTES as HISTORY_BYTES
 from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption, Interruptions
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
-from elastic_pytorch_operator.planning.target import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
 from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, an_agent, observed

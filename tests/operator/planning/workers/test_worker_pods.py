@@ -7,7 +7,7 @@ from elastic_pytorch_operator.model.observed import NodeView, Observed
 from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, Answers, FailedWrite
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
-from elastic_pytorch_operator.planning.target import Target
+from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, plan_pod_group, plan_replicas
 from elastic_pytorch_operator.spec.job import Job

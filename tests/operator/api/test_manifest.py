@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.api.list_reader import read_list
+from elastic_pytorch_operator.api.manifest import read_list
 
 from tests.situations import situations
 
