@@ -143,6 +143,13 @@ class JobUnderTest:
     def until_world(self, world: int, seconds: float = 90.0) -> dict[str, Any]:
         return self.until(lambda status: status.get("worldSize") == world, f"a world of {world}", seconds)
 
+    def until_complete(self, seconds: float = 180.0) -> str:
+        """Waits until a job has completed; returns what its workers have printed, as far as their pods are there."""
+        status = self.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", seconds)
+        text = "\n".join(line for pod in self.pods() for line in self.logs(pod["metadata"]["name"]))
+        assert status["state"] == "Complete", f"{self.name}: {status.get('conditions')}\n{text[-3000:]}"
+        return text
+
     def until_replaced(self, worker: str, world: int, seconds: float = 120.0) -> dict[str, Any]:
         """Waits for a group of some size without a worker: both are read from one status."""
         return self.until(

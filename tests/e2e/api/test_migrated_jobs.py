@@ -85,19 +85,11 @@ def migrate(namespace: str, options: list[str], name: str, manifest: str = "") -
     return JobUnderTest(name, namespace)
 
 
-def until_complete(job: JobUnderTest) -> str:
-    """Waits for a job's end; returns what all its workers have printed."""
-    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 180)
-    text = "\n".join("\n".join(job.logs(pod["metadata"]["name"])) for pod in job.pods())
-    assert status["state"] == "Complete", f"{job.name}: {status.get('conditions')}\n{text[-3000:]}"
-    return text
-
-
 def test_an_elastic_pytorchjob_trains_and_can_be_scaled(namespace: str) -> None:
     start = f"[python, -m, torch.distributed.run, --rdzv_backend=c10d, {SCRIPT}]"
     job = migrate(namespace, ["-f", "-"], "elastic", ELASTIC + TEMPLATE.replace("{command}", start))
     job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
-    text = until_complete(job)
+    text = job.until_complete()
     assert "epoch 20 of 20" in text
     assert job.get()["spec"]["minReplicas"] == 2
     assert re.search(r"rank \d of [23], local rank", text)
@@ -110,11 +102,11 @@ def test_jobs_of_other_kinds_train(namespace: str) -> None:
     for old in OLD_JOBS:
         if len(started) - trained == AT_ONCE:
             before, job = started[trained]
-            before.assert_trained(until_complete(job))
+            before.assert_trained(job.until_complete())
             trained += 1
         started.append((old, migrate(namespace, old.options(), old.path.stem)))
     for before, job in started[trained:]:
-        before.assert_trained(until_complete(job))
+        before.assert_trained(job.until_complete())
     assert started
 
 

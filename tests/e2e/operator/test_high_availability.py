@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
 
+from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import (
     ENDLESS,
     SLICES,
@@ -157,10 +158,7 @@ def lease_holder() -> str:
 
 
 def operators() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(
-        run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout
-    )["items"]
-    return found
+    return Resource("v1", "pods", OPERATOR_NAMESPACE).list(OPERATORS)
 
 
 def container_ids() -> set[str]:

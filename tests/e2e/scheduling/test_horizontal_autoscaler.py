@@ -11,6 +11,7 @@ import yaml
 from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE, OPERATORS
 
 from tests.documentation import blocks
+from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import StartJob, run_kubectl
 from tests.paths import ROOT
 from tests.waiting import until
@@ -43,17 +44,10 @@ while True:
 """
 
 
-def operator_pods() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(
-        run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATORS, "-o", "json").stdout
-    )["items"]
-    return found
-
-
 @pytest.fixture
 def metrics_api(namespace: str) -> Iterator[None]:
     """The operator's metrics at external.metrics.k8s.io."""
-    operators = operator_pods()
+    operators = Resource("v1", "pods", OPERATOR_NAMESPACE).list(OPERATORS)
     urls = [f"http://{pod['status']['podIP']}:8781/metrics" for pod in operators if pod["status"].get("podIP")]
     labels = {"app": NAME}
     container = {

@@ -29,11 +29,6 @@ def apply(namespace: str, manifest: dict[str, Any]) -> JobUnderTest:
     return JobUnderTest(manifest["metadata"]["name"], namespace)
 
 
-def until_complete(job: JobUnderTest) -> None:
-    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)
-    assert status["state"] == "Complete", f"{status.get('conditions')}\n{logs(job)[-3000:]}"
-
-
 def assert_trained(job: JobUnderTest, world: int) -> None:
     """All ranks have been there, to the last epoch."""
     text = logs(job)
@@ -45,7 +40,7 @@ def assert_trained(job: JobUnderTest, world: int) -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_job_for_each_way_to_run_torchrun(namespace: str, path: Path) -> None:
     job = apply(namespace, read_example(path))
-    until_complete(job)
+    job.until_complete()
     assert_trained(job, PROCESSES[path.stem])
 
 
@@ -69,7 +64,7 @@ def test_the_agent_comes_into_an_image_that_has_only_torch_for_an_assigned_user(
     pod_spec["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
     pod_spec["securityContext"] = SECCOMP | ASSIGNED_USER
     job = apply(namespace, manifest)
-    until_complete(job)
+    job.until_complete()
     assert_trained(job, PROCESSES[name])
     for pod in job.pods():
         [init] = pod["status"]["initContainerStatuses"]
@@ -96,7 +91,7 @@ def test_pod_security_lets_the_pods_in_and_the_agent_is_copied_for_any_user(
     pod = manifest["spec"]["template"]["spec"]
     pod["volumes"][0] = {"name": "checkpoints", "emptyDir": {}}
     pod["securityContext"] = SECCOMP | user
-    until_complete(apply(namespace, manifest))
+    apply(namespace, manifest).until_complete()
 
 
 @pytest.mark.long

@@ -97,13 +97,6 @@ def count(start_job: StartJob, namespace: str, when_deleted: str) -> JobUnderTes
     )
 
 
-def until_complete(job: JobUnderTest) -> str:
-    status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 180)
-    text = "\n".join("\n".join(job.logs(pod["metadata"]["name"])) for pod in job.pods())
-    assert status["state"] == "Complete", f"{status.get('conditions')}\n{text[-3000:]}"
-    return text
-
-
 def delete(job: JobUnderTest) -> None:
     job.kubectl("delete", "epj", job.name, "--wait=true", "--timeout=60s")
     job.kubectl("wait", "--for=delete", "pod", "-l", f"elasticpytorch.dev/job-name={job.name}", "--timeout=90s", check=False)
@@ -125,14 +118,14 @@ def test_a_volume_is_shared_by_the_workers_and_outlives_its_job(
     job.until(lambda _: "waiting for a volume claim" in why(job), "a word on the claim")
     assert f"kubectl describe persistentvolumeclaim -n {namespace} {CLAIM}" in " ".join(why(job).split())
     make_volume()
-    text = until_complete(job)
+    text = job.until_complete()
     assert "rank 0 begins at 0" in text
     assert "rank 1 begins at 0" in text
     before = json.loads(job.kubectl("get", "persistentvolumeclaim", CLAIM, "-o", "json"))["metadata"]
     assert "ownerReferences" not in before
 
     delete(job)
-    text = until_complete(count(start_job, namespace, "Retain"))
+    text = count(start_job, namespace, "Retain").until_complete()
     assert "rank 0 begins at 1" in text
     assert "rank 1 begins at 1" in text
     after = json.loads(job.kubectl("get", "persistentvolumeclaim", CLAIM, "-o", "json"))["metadata"]
@@ -145,7 +138,7 @@ def test_a_claim_is_deleted_with_its_job_if_the_job_says_so(
 ) -> None:
     make_volume()
     job = count(start_job, namespace, "Delete")
-    until_complete(job)
+    job.until_complete()
     [owner] = json.loads(job.kubectl("get", "persistentvolumeclaim", CLAIM, "-o", "json"))["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("ElasticPyTorchJob", job.name)
     delete(job)
@@ -187,6 +180,6 @@ def test_a_claim_that_cannot_be_created_fails_the_job_with_the_reason(
 @pytest.mark.long
 def test_shared_memory_has_the_size_that_the_job_asks_for_and_holds_what_data_loaders_pass(start_job: StartJob) -> None:
     job = start_job(script=READER, replicas=1, sharedMemorySize="96Mi")
-    text = until_complete(job)
+    text = job.until_complete()
     assert "shared memory: 96 MiB" in text
     assert "read 72 MiB" in text
