@@ -12,6 +12,7 @@ from elastic_pytorch_operator.spec.job import Job, JobKey
 from elastic_pytorch_operator.spec.job_size import MAX_BYTES, MAX_VALUES
 
 from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
+from tests.operator.informer.test_node_index import node
 from tests.situations import situations
 
 
@@ -20,11 +21,6 @@ def pod(index: int = 0, *, version: int = 1, uid: str = "", node: str = "node-0"
     found["metadata"] |= {"uid": uid or f"uid-{index}", "resourceVersion": str(version)}
     found["spec"]["nodeName"] = node
     return {**found, "status": {"phase": phase}}
-
-
-def node(name: str, *, ready: str = "True", uid: str = "", version: int = 1) -> dict[str, Any]:
-    metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version)}
-    return {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
 
 
 def primed(*pods: dict[str, Any]) -> Cache:
@@ -145,13 +141,6 @@ def test_node_is_removed_once_its_deletion_is_told_and_until_another_takes_its_n
     assert cache.nodes["node-0"].ready
     assert cache.remove("Node", node("node-0", version=4), 5.0) == set(), "that was the one before it"
     assert cache.nodes["node-0"].ready
-
-
-def test_news_of_a_node_that_is_old_is_ignored() -> None:
-    cache = primed(pod(0))
-    assert cache.apply("Node", node("node-0", ready="False", version=7), 2.0) == {KEY}
-    assert cache.apply("Node", node("node-0", version=6), 3.0) == set()
-    assert not cache.nodes["node-0"].ready
 
 
 def test_list_removes_nodes_but_not_those_that_came_while_listing() -> None:

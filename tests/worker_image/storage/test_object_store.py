@@ -173,27 +173,14 @@ def test_a_buffer_may_be_used_again_for_the_next_chunk(bucket: Bucket) -> None:
     assert all(stored[number * PART_BYTES : (number + 1) * PART_BYTES].count(number) == PART_BYTES for number in range(5))
 
 
-def test_what_is_skipped_is_logged_with_the_reason(bucket: Bucket, log: pytest.LogCaptureFixture) -> None:
+def test_objects_shorter_than_a_checkpoint_are_skipped(bucket: Bucket, log: pytest.LogCaptureFixture) -> None:
     good = write(bucket.url, StateVersion(3, 7), payload_chunks({"step": 7}), keep=1)
-    whole = bucket.server.get(f"/{bucket.name}/run/{good.name}")
-    broken = {
-        4: b"hello",
-        5: b"",
-        6: whole[:-1],
-        7: whole[:70] + bytes([whole[70] ^ 1]) + whole[71:],
-        8: whole[:8] + b"\x09" + whole[9:],
-        9: whole,
-    }
-    for generation, data in broken.items():
+    for generation, data in ((4, b"hello"), (5, b"")):
         bucket.server.put(f"/{bucket.name}/run/checkpoint-g{generation:06}-s000000001.elastic", data)
     loaded = load_newest(bucket.url, NOTHING)
     assert loaded is not None
     assert (loaded.path, loaded.version, loaded.tree["step"]) == (good, StateVersion(3, 7), 7)
     assert [text.split("is skipped: ")[1] for text in log.messages if "is skipped: " in text] == [
-        "foreign: it is named after (9, 1), and holds (3, 7)",
-        "foreign: it is of version 9, and this release reads version 1",
-        "corrupt: the checksum is wrong",
-        "torn: it does not end as a checkpoint does",
         "torn: it has 0 bytes",
         "foreign: it does not begin as a checkpoint does",
     ]
