@@ -3,15 +3,14 @@
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.paths import ROOT
-from tests.worker_image.agents import Agent, Events
+from tests.worker_image.agents import Agent, Agents, Events, started_agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 
-Agents = Callable[..., Agent]
 WAIT_SECONDS = 600.0  # a process imports its framework, on a machine that does other things, too
 # In the order in which Python looks: the sources of this checkout, then what the scripts of the tests share.
 PYTHONPATH = os.pathsep.join(
@@ -46,18 +45,12 @@ def train_undisturbed(directory: Path, script: Path, *options: Any) -> Events:
     """Trains with two workers to the end."""
     directory.mkdir()
     operator, events = ScriptedOperator(), Events(directory / "events")
-
-    def agents(worker: str, *arguments: Any, **environment: Any) -> Agent:
-        return Agent(worker, operator.url, directory, *arguments, **environment)
-
-    started = start(operator, agents, 2, script, "--folder", directory / "checkpoints", *options)
-    operator.declare("w0", "w1")
     try:
-        finish(operator, "w0", "w1")
+        with started_agents(operator.url, directory) as agents:
+            start(operator, agents, 2, script, "--folder", directory / "checkpoints", *options)
+            operator.declare("w0", "w1")
+            finish(operator, "w0", "w1")
     finally:
-        for agent in started:
-            agent.kill()
-            agent.wait()
         operator.go_away()
     return events
 

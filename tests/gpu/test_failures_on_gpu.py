@@ -8,7 +8,7 @@ from elastic_pytorch_operator.model.failure import Fault, fault_of_worker
 from elastic_pytorch_operator.model.observed import Failure
 
 import tests.python_of_operator  # noqa: F401 - leaves this module out
-from tests.worker_image.agents import Agent
+from tests.worker_image.agents import Agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 from tests.worker_image.told_failure import run_until_failure
 
@@ -63,7 +63,7 @@ START_METHODS = pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 
 
 @pytest.fixture
-def fail(operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Path) -> Train:
+def fail(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> Train:
     """Runs the script on one worker of two processes until they fail; returns what a real operator reads of it."""
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
 
@@ -129,7 +129,7 @@ def test_a_peer_that_never_comes_is_told_by_the_watchdog(fail: Train) -> None:
 
 def test_a_lost_peer_is_told_by_the_watchdog(
     operator: ScriptedOperator,
-    agents: Callable[..., Agent],
+    agents: Agents,
     tmp_path: Path,
 ) -> None:
     """If the operator does nothing, which it does not wait for."""

@@ -1,11 +1,10 @@
 """Other people's loops with agents and the training library, over NCCL: what the page about the library says of them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.gpu, pytest.mark.process]
@@ -16,7 +15,7 @@ STEPS = 60
 
 @pytest.mark.parametrize("wrapper", ["lightning", "accelerate"])
 def test_scaling_loses_nothing_and_a_lost_pod_a_step_at_most(
-    operator: ScriptedOperator, events: Events, agents: Callable[..., Agent], wrapper: str
+    operator: ScriptedOperator, events: Events, agents: Agents, wrapper: str
 ) -> None:
     pytest.importorskip(wrapper)
     settings = {"SCRIPTS": SCRIPTS, "STEPS": STEPS, "ELASTIC_PYTORCH_GRACE_SECONDS": 60}

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,27 @@ class Agent:
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")
+
+
+Agents = Callable[..., Agent]
+
+
+@contextlib.contextmanager
+def started_agents(url: str, directory: Path) -> Iterator[Agents]:
+    """Yields how to start one: `agents("w0", script, arguments…, VARIABLE=value)`. At the end all are killed."""
+    started: list[Agent] = []
+
+    def start(worker: str, *arguments: Any, **environment: Any) -> Agent:
+        started.append(Agent(worker, url, directory, *arguments, **environment))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for agent in started:
+            agent.kill()
+            agent.wait()
+            print(f"--- {agent.worker}, exit code {agent.process.returncode}\n{agent.text()}")
 
 
 def descendants(pid: int) -> list[int]:

@@ -1,14 +1,15 @@
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from elastic_pytorch.log import logger
+from elastic_pytorch.pod.messages import LOCAL_SOCKET
+from elastic_pytorch.progress.report import REPORT_SOCKET
 
-from tests.worker_image.agents import Agent, Events
+from tests.worker_image.agents import Agents, Events, started_agents
 from tests.worker_image.object_storage import Bucket, Proxy, S3Server
 from tests.worker_image.scripted_operator import ScriptedOperator
 
@@ -29,6 +30,12 @@ def nothing_is_left_to_save() -> Iterator[None]:
         last.last_commits.clear()
 
 
+@pytest.fixture(autouse=True)
+def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
+    monkeypatch.delenv(REPORT_SOCKET, raising=False)
+
+
 @pytest.fixture
 def operator() -> Iterator[ScriptedOperator]:
     scripted = ScriptedOperator()
@@ -42,19 +49,10 @@ def events(tmp_path: Path) -> Events:
 
 
 @pytest.fixture
-def agents(operator: ScriptedOperator, events: Events, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
+def agents(operator: ScriptedOperator, events: Events, tmp_path: Path) -> Iterator[Agents]:
     """How to start one: `agents("w0", script, arguments…, VARIABLE=value)`."""
-    started: list[Agent] = []
-
-    def start(worker: str, *arguments: Any, **environment: Any) -> Agent:
-        started.append(Agent(worker, operator.url, tmp_path, *arguments, **environment))
-        return started[-1]
-
-    yield start
-    for agent in started:
-        agent.kill()
-        agent.wait()
-        print(f"--- {agent.worker}, exit code {agent.process.returncode}\n{agent.text()}")
+    with started_agents(operator.url, tmp_path) as start:
+        yield start
 
 
 @pytest.fixture

@@ -1,17 +1,15 @@
 """Agents of tests start in milliseconds, whatever other tests have imported: cold ones would double what the tests of agents cost."""
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.worker_image.agents import Agent
+from tests.worker_image.agents import Agents
 from tests.worker_image.warm_python import ForkedProcess
 
 pytestmark = pytest.mark.process
 
 
 def test_variable_that_an_imported_module_sets_keeps_no_agent_from_being_forked(
-    agents: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # as Lightning does
     agent = agents("w0", "--rdzv-backend=c10d", "train.py")

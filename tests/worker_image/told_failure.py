@@ -1,17 +1,16 @@
 """What a real operator reads of the failure that an agent tells of. Needs the operator's Python."""
 
-from collections.abc import Callable
 from typing import Any
 
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 from elastic_pytorch_operator.model.observed import Failure
 
-from tests.worker_image.agents import Agent
+from tests.worker_image.agents import Agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 
 def run_until_failure(
-    operator: ScriptedOperator, agents: Callable[..., Agent], *arguments: str, start_method: str, **environment: Any
+    operator: ScriptedOperator, agents: Agents, *arguments: str, start_method: str, **environment: Any
 ) -> Failure:
     """Runs train.py on one worker of two processes until they fail.
 

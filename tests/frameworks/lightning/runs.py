@@ -5,12 +5,11 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 SCRIPT = Path(__file__).parent / "scripts" / "train.py"
@@ -23,7 +22,6 @@ ENVIRONMENT = {
     "ELASTIC_PYTORCH_GRACE_SECONDS": 30,
     "ELASTIC_PYTORCH_PRELOAD": "lightning.pytorch",
 }
-Agents = Callable[..., Agent]
 
 
 def train_alone(folder: Path, *options: Any) -> Events:

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import elastic_pytorch
@@ -13,7 +13,7 @@ from elastic_pytorch.agent.elastic_agent import ElasticAgent
 from elastic_pytorch.agent.torch_names import AGENT, LIBRARY, missing
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
-from tests.worker_image.agents import SCRIPTS, Agent
+from tests.worker_image.agents import SCRIPTS, Agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.torch
@@ -112,7 +112,7 @@ def test_what_is_missing_is_named_with_its_module() -> None:
 
 
 @pytest.mark.process
-def test_agent_refuses_a_torch_that_lacks_one(operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Path) -> None:
+def test_agent_refuses_a_torch_that_lacks_one(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "from torch.distributed.elastic.agent.server import api\ndel api.SimpleElasticAgent._exit_barrier\n"
     )

@@ -1,12 +1,11 @@
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.failures.local_failures import ECHO_WAIT_SECONDS, LocalFailures
 
-from tests.worker_image.agents import Agent, Events
+from tests.worker_image.agents import Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 GLOO = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.244.1.5]:41231"
@@ -70,7 +69,7 @@ raise ValueError(f"boom on rank {rank}")
 @pytest.mark.process
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_cause_is_told_and_not_the_lowest_local_rank(
-    operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Path, start_method: str
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path, start_method: str
 ) -> None:
     (tmp_path / "fail.py").write_text(FAIL)
     agent = agents("w0", "--nproc-per-node=3", f"--start-method={start_method}", "fail.py")
@@ -101,7 +100,7 @@ def _has_ended(pid: int) -> bool:
 
 @pytest.mark.process
 def test_echo_alone_is_told_while_the_others_run(
-    operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Path, events: Events
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path, events: Events
 ) -> None:
     (tmp_path / "fail.py").write_text(FAIL)
     agents("w0", "--nproc-per-node=2", "--monitor-interval=600", "fail.py")

@@ -9,7 +9,6 @@ import pytest
 import torch
 from elastic_pytorch.memory.commit_copies import Copier
 from elastic_pytorch.memory.snapshot import Snapshot
-from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
 from torch import nn
@@ -19,11 +18,6 @@ from tests.worker_image.gated_lane import GatedLane
 pytestmark = pytest.mark.torch
 
 SIZE = 64
-
-
-@pytest.fixture(autouse=True)
-def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
 
 
 class StateOnDevice(elastic.State):

@@ -2,18 +2,17 @@
 
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import Agent
+from tests.worker_image.agents import Agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-Start = Callable[..., Agent]
 
 # Each run empties the folder first, and later ones remove it. Only then a run connects to the agent, reports, and passes tensors on
 # between processes. The last one makes a file of the folder instead.
@@ -66,7 +65,7 @@ def told_step(operator: ScriptedOperator) -> int | None:
 
 @pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def test_emptied_temporary_folder_costs_nothing_and_one_that_cannot_be_made_again_the_pod_but_not_the_job(
-    operator: ScriptedOperator, agents: Start, script: Path, tmp_path: Path, folder: Path, start_method: str
+    operator: ScriptedOperator, agents: Agents, script: Path, tmp_path: Path, folder: Path, start_method: str
 ) -> None:
     agent = agents("w0", f"--start-method={start_method}", script, tmp_path, TMPDIR=folder)
     operator.wait_for("ready", "w0")

@@ -1,20 +1,17 @@
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agent, Events
+from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
 
-Start = Callable[..., Agent]
-
 
 def test_a_job_completes_when_the_operator_says_so(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     finish = tmp_path / "finish"
     both = [agents(w, SCRIPTS / "train.py", "--finish", finish) for w in ("w0", "w1")]
@@ -31,7 +28,7 @@ def test_a_job_completes_when_the_operator_says_so(
     assert len(events.all(what="done")) == 4
 
 
-def test_a_failed_job_ends_with_the_reason(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+def test_a_failed_job_ends_with_the_reason(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
     failing = agents("w0", SCRIPTS / "env.py", "fail")
     stubborn = agents("w1", SCRIPTS / "stubborn.py", ELASTIC_PYTORCH_GRACE_SECONDS=1)
     operator.begin("w0", "w1")
@@ -43,7 +40,7 @@ def test_a_failed_job_ends_with_the_reason(operator: ScriptedOperator, agents: S
     assert events.all(what="ignored")
 
 
-def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+def test_sigterm_drains(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
     leaving = agents("w0", "--monitor-interval=2", SCRIPTS / "train.py", "--save")
     staying = agents("w1", "--monitor-interval=2", SCRIPTS / "train.py", "--save")
     operator.begin("w0", "w1")
@@ -68,7 +65,7 @@ def test_sigterm_drains(operator: ScriptedOperator, agents: Start, events: Event
     assert len(events.all(what="saved")) == 3
 
 
-def test_sigterm_before_there_is_a_round(operator: ScriptedOperator, agents: Start) -> None:
+def test_sigterm_before_there_is_a_round(operator: ScriptedOperator, agents: Agents) -> None:
     waiting = agents("w0", SCRIPTS / "train.py", ELASTIC_PYTORCH_GRACE_SECONDS=600)  # longer than this waits
     importing = agents("w1", SCRIPTS / "train.py", command=NEW_AGENT)
     operator.wait(lambda: handles_sigterm(importing.process.pid))
@@ -80,7 +77,7 @@ def test_sigterm_before_there_is_a_round(operator: ScriptedOperator, agents: Sta
     assert operator.states("w0") == ["ready", "leaving"]
 
 
-def test_what_cannot_run_says_why(operator: ScriptedOperator, agents: Start) -> None:
+def test_what_cannot_run_says_why(operator: ScriptedOperator, agents: Agents) -> None:
     refused = agents("w0", "--rdzv-backend=c10d", "train.py")
     assert refused.wait() == 2
     message = refused.termination_log.read_text()

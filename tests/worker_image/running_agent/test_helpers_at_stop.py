@@ -3,18 +3,16 @@ import shlex
 import signal
 import sys
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agent, Events
+from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
 
-Start = Callable[..., Agent]
 HELPER = SCRIPTS / "helper.py"
 
 
@@ -26,7 +24,7 @@ def has_gone(pid: int) -> bool:
 
 
 def test_helper_lives_until_the_script_has_saved(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     shell = tmp_path / "run.sh"
     shell.write_text(f"#!/bin/sh\ntrap : TERM\n{sys.executable} {HELPER}\n")
@@ -49,7 +47,7 @@ def test_helper_lives_until_the_script_has_saved(
 
 
 def test_whole_group_of_a_program_without_a_handler_is_stopped(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     shell = tmp_path / "run.sh"
     child = tmp_path / "child"
@@ -63,7 +61,7 @@ def test_whole_group_of_a_program_without_a_handler_is_stopped(
 
 
 def test_memory_that_a_start_has_left_by_name_is_free_for_the_next_one(
-    operator: ScriptedOperator, agents: Start, events: Events
+    operator: ScriptedOperator, agents: Agents, events: Events
 ) -> None:
     """However the script was started: warm, cold, and as a program."""
     script, name = SCRIPTS / "named_memory.py", f"elastic_pytorch_test_{uuid.uuid4().hex}_"
@@ -83,7 +81,7 @@ def test_memory_that_a_start_has_left_by_name_is_free_for_the_next_one(
 
 
 def test_helpers_that_have_left_the_session_of_a_killed_rank_end_before_the_next_start(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     """However the script was started: warm, cold, and as a program. What the container's own shell has started stays."""
     script, own = [HELPER, "--own-session"], tmp_path / "own"

@@ -4,19 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.paths import ROOT
 from tests.torch_features import needs_torchrun_handlers
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-Start = Callable[..., Agent]
 
 WORKER_IMAGE = ROOT / "worker_image"
 
@@ -82,7 +80,7 @@ def test_image_file_does_what_this_module_does() -> None:
 
 @pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def test_agent_starts_from_its_folder_by_a_python_that_has_torch_and_scripts_find_the_package(
-    operator: ScriptedOperator, agents: Start, events: Events, folder: Path, script: Path, tmp_path: Path, start_method: str
+    operator: ScriptedOperator, agents: Agents, events: Events, folder: Path, script: Path, tmp_path: Path, start_method: str
 ) -> None:
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python"
@@ -102,7 +100,7 @@ def test_agent_starts_from_its_folder_by_a_python_that_has_torch_and_scripts_fin
 
 @needs_torchrun_handlers
 def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
-    operator: ScriptedOperator, agents: Start, events: Events, folder: Path, script: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, folder: Path, script: Path
 ) -> None:
     torchrun = [str(Path(sys.executable).with_name("torchrun"))]
     joining = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3, "PYTHONPATH": folder}
@@ -117,7 +115,7 @@ def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
     assert agent.wait() == 0
 
 
-def test_old_python_is_named_in_the_termination_message(agents: Start, folder: Path, script: Path, tmp_path: Path) -> None:
+def test_old_python_is_named_in_the_termination_message(agents: Agents, folder: Path, script: Path, tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "sitecustomize.py").write_text("import sys; sys.version_info = (3, 9, 18, 'final', 0)\n")
     agent = agents("w0", script, command=[sys.executable, str(folder)], PYTHONPATH=tmp_path / "old")

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,11 @@ from elastic_pytorch.storage.checkpoint_folder import by_name, newest
 from elastic_pytorch_operator.agents.heartbeat import parse_heartbeat
 
 from tests.torch_features import needs_averages
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agents, Events
 from tests.worker_image.object_storage import Bucket
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
-
-Start = Callable[..., Agent]
 
 
 def sockets(pid: int) -> set[str]:
@@ -34,7 +31,7 @@ def listening(path: str) -> set[str]:
     return {f"socket:[{row[6]}]" for row in rows if row[-1] == path}
 
 
-def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
     agent = agents("w0", SCRIPTS / "keeps.py", "--folder", tmp_path / "folder")
     operator.begin("w0")
     (kept,) = events.wait(what="kept")
@@ -62,7 +59,7 @@ def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Start, 
 
 
 def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     def failed_saves() -> tuple[int, str]:
         progress = parse_heartbeat(operator.last("w0").body).progress  # type: ignore[union-attr]
@@ -84,7 +81,7 @@ def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
 
 @pytest.mark.parametrize("kind", [pytest.param("--sharded", marks=[pytest.mark.torch, needs_averages]), "--open-ended"])
 def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_waits_for_that(
-    operator: ScriptedOperator, agents: Start, tmp_path: Path, kind: str
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path, kind: str
 ) -> None:
     def saving_seconds() -> float:
         return parse_heartbeat(operator.last("w0").body).saving_seconds or 0.0  # type: ignore[union-attr]
@@ -107,7 +104,7 @@ def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_wa
 
 
 def test_a_state_in_object_storage_outlives_all_pods(
-    operator: ScriptedOperator, agents: Start, events: Events, bucket: Bucket
+    operator: ScriptedOperator, agents: Agents, events: Events, bucket: Bucket
 ) -> None:
     """The agent's process writes the objects; after all processes are killed at once, the next ones go on from the last."""
     arguments = ["--folder", bucket.url, "--flush-seconds", 0.1, "--epochs", 10**6]

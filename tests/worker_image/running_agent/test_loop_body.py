@@ -2,20 +2,18 @@
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
 
 SCRIPT = SCRIPTS / "loop_body.py"
 STEPS = 120
-Agents = Callable[..., Agent]
 IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
 RESTARTED_TOO = pytest.mark.parametrize(
     "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["restarted", "in process"]

@@ -12,7 +12,7 @@ import pytest
 from elastic_pytorch_operator.model.failure import Fault, fault_of_worker
 from elastic_pytorch_operator.model.observed import Failure
 
-from tests.worker_image.agents import SCRIPTS, Agent
+from tests.worker_image.agents import SCRIPTS, Agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 from tests.worker_image.told_failure import run_until_failure
 
@@ -47,7 +47,7 @@ Train = Callable[..., Failure]
 
 
 @pytest.fixture
-def fail(operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Path) -> Train:
+def fail(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> Train:
     """Runs the script on one worker of two processes until they fail; returns what a real operator reads of it."""
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
 

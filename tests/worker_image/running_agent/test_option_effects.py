@@ -1,19 +1,17 @@
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.torch_features import torchrun_has
 from tests.waiting import until
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-Start = Callable[..., Agent]
 
 # Lines in one write: with PYTHONUNBUFFERED, print writes each word, and torch may read a line before it is whole.
 SPEAK = """
@@ -58,7 +56,7 @@ def run(operator: ScriptedOperator, agent: Agent) -> None:
 
 @pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
 def test_output_goes_where_the_options_say(
-    operator: ScriptedOperator, agents: Start, speak: Path, tmp_path: Path, start_method: str
+    operator: ScriptedOperator, agents: Agents, speak: Path, tmp_path: Path, start_method: str
 ) -> None:
     filters = torchrun_has("--duplicate-stdout-filters")
     options = {
@@ -86,7 +84,7 @@ def test_output_goes_where_the_options_say(
 
 @pytest.mark.skipif(not torchrun_has("--log-line-prefix-template"), reason="this torchrun has no --log-line-prefix-template")
 def test_prefix_of_lines_has_the_rank_that_a_process_has_at_the_time(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     (tmp_path / "rank.py").write_text(RANK)
     for worker in ("w0", "w1"):
@@ -105,7 +103,7 @@ def test_prefix_of_lines_has_the_rank_that_a_process_has_at_the_time(
 
 @pytest.mark.long
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_only_some_local_ranks_are_shown(operator: ScriptedOperator, agents: Start, speak: Path, start_method: str) -> None:
+def test_only_some_local_ranks_are_shown(operator: ScriptedOperator, agents: Agents, speak: Path, start_method: str) -> None:
     agent = agents("w0", speak, PET_NPROC_PER_NODE=3, PET_START_METHOD=start_method, PET_LOCAL_RANKS_FILTER=1)
     run(operator, agent)
     assert agent.out.read_text().splitlines() == ["out of 1 loss 1", "out of 1 something else"]
@@ -113,7 +111,7 @@ def test_only_some_local_ranks_are_shown(operator: ScriptedOperator, agents: Sta
 
 
 def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
-    operator: ScriptedOperator, agents: Start, events: Events
+    operator: ScriptedOperator, agents: Agents, events: Events
 ) -> None:
     agents("w0", SCRIPTS / "stubborn.py", ELASTIC_PYTORCH_GRACE_SECONDS=60, PET_SHUTDOWN_TIMEOUT=1)
     operator.begin("w0")
@@ -126,7 +124,7 @@ def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
 
 
 @pytest.mark.long
-def test_another_signal_ends_a_worker_in_an_orderly_way(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+def test_another_signal_ends_a_worker_in_an_orderly_way(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
     agent = agents("w0", SCRIPTS / "train.py", "--save", PET_SIGNALS_TO_HANDLE="SIGTERM,SIGUSR1")
     operator.begin("w0")
     events.wait(what="step")
@@ -138,7 +136,7 @@ def test_another_signal_ends_a_worker_in_an_orderly_way(operator: ScriptedOperat
 
 @pytest.mark.long
 @pytest.mark.skipif(not torchrun_has("--virtual-local-rank"), reason="this torchrun has no --virtual-local-rank")
-def test_virtual_local_ranks(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+def test_virtual_local_ranks(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
     script = tmp_path / "virtual.py"
     script.write_text(
         f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
@@ -151,7 +149,7 @@ def test_virtual_local_ranks(operator: ScriptedOperator, agents: Start, events: 
 
 
 @pytest.mark.long
-def test_another_interpreter(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+def test_another_interpreter(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
     python = tmp_path / "other-python"
     python.write_text(f'#!/bin/sh\nMARK=other exec {sys.executable} "$@"\n')
     python.chmod(0o755)
@@ -165,7 +163,7 @@ def test_another_interpreter(operator: ScriptedOperator, agents: Start, events: 
 
 
 @pytest.mark.long
-def test_run_path(operator: ScriptedOperator, agents: Start, speak: Path) -> None:
+def test_run_path(operator: ScriptedOperator, agents: Agents, speak: Path) -> None:
     agent = agents("w0", "--run-path", speak)
     run(operator, agent)
     assert "out of 0 loss 1" in agent.out.read_text()

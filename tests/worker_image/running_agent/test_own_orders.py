@@ -1,11 +1,9 @@
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.torch_features import FSDP2, FSDP2_REASON
-from tests.worker_image.agents import Agent, Events
+from tests.worker_image.agents import Agents, Events, started_agents
 from tests.worker_image.running_agent.test_state_changes import (
     computed_twice,
     finish,
@@ -18,7 +16,6 @@ from tests.worker_image.scripts.own_orders import SAMPLES, of_all_sizes, with_re
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
-Agents = Callable[..., Agent]
 BATCH = 6
 COMMON = ("--samples", SAMPLES, "--open-ended")
 OPTIONS = {
@@ -37,13 +34,9 @@ def batches_of(own: str, epoch: int) -> list[list[int]]:
 
 def undisturbed(directory: Path, own: str) -> list[float]:
     operator, events = ScriptedOperator(), Events(directory / "events")
-
-    def agents(worker: str, *arguments: Any, **environment: Any) -> Agent:
-        return Agent(worker, operator.url, directory, *arguments, **environment)
-
-    [agent] = start(agents, operator, 1, *OPTIONS[own], "--step-seconds", 0)
-    parameters = finish(operator, events, "w0")
-    agent.wait()
+    with started_agents(operator.url, directory) as agents:
+        start(agents, operator, 1, *OPTIONS[own], "--step-seconds", 0)
+        parameters = finish(operator, events, "w0")
     operator.go_away()
     return parameters
 

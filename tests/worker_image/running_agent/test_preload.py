@@ -1,18 +1,16 @@
 """Modules that ELASTIC_PYTORCH_PRELOAD names: the GPUs of workers stay usable whatever they do when they are imported."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-Start = Callable[..., Agent]
 
 FOUND = f"""
 import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})
@@ -24,7 +22,7 @@ event("found", bad_fork=torch.cuda._is_in_bad_fork(), nvml=nvml, preloaded="prel
 
 
 def found_by_a_worker(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, preloaded: str
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path, preloaded: str
 ) -> tuple[Agent, dict[str, object]]:
     (tmp_path / "preloaded.py").write_text(preloaded)
     (tmp_path / "found.py").write_text(FOUND)
@@ -38,7 +36,7 @@ def found_by_a_worker(
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(torch._C, "_cuda_isInBadFork"), reason="this torch is built without CUDA")
 def test_module_that_touches_the_gpus_costs_the_warm_start_and_not_the_gpus(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     agent, found = found_by_a_worker(operator, agents, events, tmp_path, "import torch; torch._C._cuda_getDeviceCount()")
     assert (found["bad_fork"], found["preloaded"]) == (False, False)
@@ -47,7 +45,7 @@ def test_module_that_touches_the_gpus_costs_the_warm_start_and_not_the_gpus(
 
 @pytest.mark.long
 def test_question_for_gpus_is_answered_without_cuda_while_modules_are_imported(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     question = "import os, sys; print('ASKED', os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'], file=sys.stderr)"
     agent, found = found_by_a_worker(operator, agents, events, tmp_path, question)
@@ -56,7 +54,7 @@ def test_question_for_gpus_is_answered_without_cuda_while_modules_are_imported(
 
 
 def test_sigterm_amid_the_start_of_workers_is_told_and_stops_them(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     """A preloaded module sends it between the moment in which torch installs its handlers and the start."""
     (tmp_path / "preloaded.py").write_text(

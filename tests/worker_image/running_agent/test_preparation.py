@@ -1,19 +1,17 @@
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
 
 SCRIPT = SCRIPTS / "prepares.py"
 STEPS = 300
-Agents = Callable[..., Agent]
 ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_PREPARE_SECONDS": 600}
 IN_PROCESS = pytest.mark.parametrize(
     "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["plain", "in process"]

@@ -2,19 +2,18 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import Agent
+from tests.worker_image.agents import Agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
 
-Start = Callable[..., Agent]
 
 # What the script does, the exit code, and what the message and the traceback hold.
 CASES: dict[str, tuple[str, int, str, str]] = {
@@ -105,7 +104,7 @@ SHOWN_BY_MAKE_TEST = ("an exception", "an exit with a text", "a crash")
     ],
 )
 def test_failure_says_what_to_do_something_about(
-    operator: ScriptedOperator, agents: Start, tmp_path: Path, start_method: str, cases: Iterable[str]
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path, start_method: str, cases: Iterable[str]
 ) -> None:
     script = tmp_path / "script.py"
     agent = agents("w0", f"--start-method={start_method}", script)

@@ -1,13 +1,12 @@
 """A training with a model that no rank has completely, as its group changes: the pods' memory goes on, and no disk is needed."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.torch_features import FSDP2_AVERAGES, needs_averages, needs_sharded_tensors
-from tests.worker_image.agents import Agent, Events
+from tests.worker_image.agents import Agents, Events
 from tests.worker_image.running_agent.test_state_changes import (
     check_samples,
     computed_twice,
@@ -20,7 +19,6 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.torch, pytest.mark.process, needs_sharded_tensors]
 
-Agents = Callable[..., Agent]
 # FSDP2 where there is one, and elsewhere, as in `make test-variants`, weights that a script shards itself.
 FSDP2 = [needs_averages]
 WEIGHTS = [pytest.mark.long] * FSDP2_AVERAGES

@@ -1,7 +1,6 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,15 +8,13 @@ from elastic_pytorch.processes.run_script import SAME_SEED
 
 from tests.torch_features import needs_torchrun_handlers
 from tests.waiting import until
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-Start = Callable[..., Agent]
 
-
-def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
     """Warm on one pod, cold on the other: the same."""
     warm = agents(
         "w0",
@@ -78,7 +75,7 @@ def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: 
     assert cold.process.poll() is None
 
 
-def test_one_of_two_local_workers_fails(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+def test_one_of_two_local_workers_fails(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
     script = tmp_path / "half.py"
     script.write_text("import os, time\nif os.environ['LOCAL_RANK'] == '1':\n    os.abort()\ntime.sleep(600)\n")
     agents("w0", "--nproc-per-node=2", "--redirects=2", "--log-dir", tmp_path / "logs", script)
@@ -93,7 +90,7 @@ def test_one_of_two_local_workers_fails(operator: ScriptedOperator, agents: Star
         assert heard.restarts == restarts
 
 
-def test_data_loaders_and_random_numbers(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+def test_data_loaders_and_random_numbers(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
     agents("w0", SCRIPTS / "loader.py", PET_NPROC_PER_NODE=2, OMP_NUM_THREADS=None)
     operator.begin("w0")
     operator.wait_for("succeeded", "w0")
@@ -105,7 +102,7 @@ def test_data_loaders_and_random_numbers(operator: ScriptedOperator, agents: Sta
     assert {(e["threads"], e["omp"]) for e in random} == {(1, "1")}
 
 
-def test_programs_and_modules(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+def test_programs_and_modules(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
     (tmp_path / "events.py").write_text((SCRIPTS / "events.py").read_text())
     (tmp_path / "train.py").write_text((SCRIPTS / "env.py").read_text())
     agents("w0", "--no-python", sys.executable, SCRIPTS / "env.py", "exit")
@@ -121,7 +118,7 @@ def test_programs_and_modules(operator: ScriptedOperator, agents: Start, events:
 
 
 @needs_torchrun_handlers
-def test_plain_torchrun_takes_part(operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path) -> None:
+def test_plain_torchrun_takes_part(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
     finish = tmp_path / "finish"
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3, "PET_RDZV_ID": "uid-of-job"}
@@ -141,7 +138,9 @@ def test_plain_torchrun_takes_part(operator: ScriptedOperator, agents: Start, ev
     assert [agent.wait() for agent in both] == [0, 0]
 
 
-def test_first_worker_has_imported_what_its_first_steps_need(operator: ScriptedOperator, agents: Start, tmp_path: Path) -> None:
+def test_first_worker_has_imported_what_its_first_steps_need(
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path
+) -> None:
     """Nothing is left for later that a restart would have to wait for. The folder of torch.compile is the script's to choose."""
     script = tmp_path / "imported.py"
     script.write_text(

@@ -5,19 +5,17 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from elastic_pytorch.stopping.stacks import children
 
 from tests.waiting import WAIT_SECONDS, until
-from tests.worker_image.agents import Agent
+from tests.worker_image.agents import Agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-Start = Callable[..., Agent]
 
 SCRIPT = """
 import json, os, sys, tempfile
@@ -27,7 +25,7 @@ Path(sys.argv[1]).write_text(json.dumps(found))
 """
 
 
-def test_temporary_folder_that_holds_no_sockets(operator: ScriptedOperator, agents: Start, tmp_path: Path) -> None:
+def test_temporary_folder_that_holds_no_sockets(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
     """Its path is too long for a socket's. The agent finds another place, and leaves the folder to the script."""
     script, found = tmp_path / "train.py", tmp_path / "found"
     script.write_text(SCRIPT)
@@ -55,7 +53,7 @@ def test_no_temporary_folder_at_all(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_folder_of_the_logs_cannot_be_written(operator: ScriptedOperator, agents: Start, tmp_path: Path) -> None:
+def test_folder_of_the_logs_cannot_be_written(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
     agent = agents("w0", "--log-dir=/proc/logs", tmp_path / "train.py")
     assert agent.wait() == 2
     assert agent.termination_log.read_text().startswith(
@@ -64,7 +62,7 @@ def test_folder_of_the_logs_cannot_be_written(operator: ScriptedOperator, agents
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
-def test_limit_of_open_files(operator: ScriptedOperator, agents: Start, tmp_path: Path, start_method: str) -> None:
+def test_limit_of_open_files(operator: ScriptedOperator, agents: Agents, tmp_path: Path, start_method: str) -> None:
     """Reached in the process that starts the workers: the agent itself, or the one that it forks them from."""
     script, go = tmp_path / "train.py", tmp_path / "go"
     script.write_text(

@@ -4,13 +4,12 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events, started_agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -20,7 +19,6 @@ STEPS = 84  # of two epochs of 500 samples in batches of 12
 # However busy this machine is, a worker that can go on in its process has the time for it.
 ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
 OUTCOMES: dict[str, list[float]] = {}  # of undisturbed runs, by backend
-Agents = Callable[..., Agent]
 BACKENDS = pytest.mark.parametrize(
     "backend", [pytest.param("gloo", marks=pytest.mark.long), "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)]
 )
@@ -92,14 +90,9 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 def run_undisturbed(directory: Path, backend: str) -> list[float]:
     operator, events = ScriptedOperator(), Events(directory / "events")
-
-    def agents(worker: str, *arguments: Any, **environment: Any) -> Agent:
-        return Agent(worker, operator.url, directory, *arguments, **environment)
-
-    started = start(agents, operator, 2, "--step-seconds", 0, "--backend", backend)
-    parameters = finish(operator, events, "w0", "w1")
-    for agent in started:
-        agent.wait()
+    with started_agents(operator.url, directory) as agents:
+        start(agents, operator, 2, "--step-seconds", 0, "--backend", backend)
+        parameters = finish(operator, events, "w0", "w1")
     operator.go_away()
     check_samples(events)
     return parameters

@@ -6,17 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
 
-Start = Callable[..., Agent]
 HANGS = SCRIPTS / "hangs.py"
 LONG = {"ELASTIC_PYTORCH_GRACE_SECONDS": 600}
 
@@ -32,7 +31,7 @@ LONG = {"ELASTIC_PYTORCH_GRACE_SECONDS": 600}
 )
 def test_after_a_loss_a_script_that_runs_has_its_time_and_one_that_hangs_is_not_waited_for(
     operator: ScriptedOperator,
-    agents: Start,
+    agents: Agents,
     events: Events,
     tmp_path: Path,
     start_method: str,
@@ -67,7 +66,7 @@ def test_after_a_loss_a_script_that_runs_has_its_time_and_one_that_hangs_is_not_
 
 @pytest.mark.parametrize("place", ["mutex", pytest.param("computation", marks=pytest.mark.long)])
 def test_an_orderly_stop_gives_all_the_time_until_a_loss_is_known(
-    operator: ScriptedOperator, agents: Start, events: Events, place: str
+    operator: ScriptedOperator, agents: Agents, events: Events, place: str
 ) -> None:
     """By a newer round, by a peer that has stopped its workers, or after a drain."""
     agent = agents("w0", HANGS, "--in", place, **LONG)
@@ -92,7 +91,7 @@ def test_an_orderly_stop_gives_all_the_time_until_a_loss_is_known(
 
 
 def test_siblings_of_a_worker_that_has_failed_are_not_waited_for(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     (tmp_path / "there").mkdir()
     agents("w0", "--nproc-per-node=2", HANGS, "--in", "mutex", "--first-fails", tmp_path / "there", **LONG)
@@ -105,7 +104,7 @@ def test_siblings_of_a_worker_that_has_failed_are_not_waited_for(
 
 
 def test_a_handler_that_waits_for_a_peer_is_not_waited_for_once_the_peer_is_lost(
-    operator: ScriptedOperator, agents: Start, events: Events
+    operator: ScriptedOperator, agents: Agents, events: Events
 ) -> None:
     agents("w0", HANGS, "--in", "python", "--group", "--handler", "barrier", **LONG)
     lost = agents("w1", HANGS, "--in", "python", "--group", "--handler", "save-in-c", **LONG)
@@ -122,7 +121,7 @@ def test_a_handler_that_waits_for_a_peer_is_not_waited_for_once_the_peer_is_lost
 @pytest.mark.long
 @pytest.mark.parametrize("start", ["warm", "cold"])
 def test_a_worker_that_outlives_sigkill_ends_its_agent(
-    operator: ScriptedOperator, agents: Start, events: Events, start: str
+    operator: ScriptedOperator, agents: Agents, events: Events, start: str
 ) -> None:
     how = ["--start-method=spawn"] if start == "cold" else []
     agent = agents("w0", *how, HANGS, "--in", "python", ELASTIC_PYTORCH_GRACE_SECONDS=1)

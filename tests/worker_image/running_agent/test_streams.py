@@ -1,13 +1,12 @@
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agents, Events
 from tests.worker_image.running_agent.test_state_changes import ENVIRONMENT, computed_twice, lineage
 from tests.worker_image.scripted_operator import ScriptedOperator
 from tests.worker_image.scripts.stream_shards import every_sample
@@ -17,7 +16,6 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 SCRIPT = SCRIPTS / "streamed.py"
 EPOCHS, BATCH = 2, 12
 SECONDS = 120.0
-Agents = Callable[..., Agent]
 
 
 @pytest.mark.parametrize(

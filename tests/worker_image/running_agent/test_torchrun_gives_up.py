@@ -2,17 +2,14 @@
 
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.torch_features import needs_torchrun_handlers
-from tests.worker_image.agents import Agent
+from tests.worker_image.agents import Agents
 from tests.worker_image.scripted_operator import Heard, ScriptedOperator
-
-Start = Callable[..., Agent]
 
 pytestmark = [pytest.mark.torch, pytest.mark.process, needs_torchrun_handlers]
 
@@ -23,7 +20,7 @@ HOOKED = "import sys\nsys.excepthook = lambda *_: print('my own words', file=sys
 FORKS = "import os\nchild = os.fork()\nif not child:\n    raise KeyError('of the child')\nos.waitpid(child, 0)\nraise SystemExit(3)\n"
 
 
-def told_by(operator: ScriptedOperator, agents: Start, shell: str) -> tuple[Heard, int]:
+def told_by(operator: ScriptedOperator, agents: Agents, shell: str) -> tuple[Heard, int]:
     """What a worker with a command tells of its failure, and the exit code of its container."""
     agent = agents("w0", shell, command=["bash", "-c"], **JOINING)
     number = operator.begin("w0")
@@ -49,7 +46,7 @@ def told_by(operator: ScriptedOperator, agents: Start, shell: str) -> tuple[Hear
     ids=["raises", "own hook", "child raises", "crashes"],
 )
 def test_failure_is_told_although_the_shell_hides_it(
-    operator: ScriptedOperator, agents: Start, tmp_path: Path, source: str, told: dict[str, Any]
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path, source: str, told: dict[str, Any]
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(source)
@@ -63,7 +60,7 @@ def test_failure_is_told_although_the_shell_hides_it(
 
 
 @pytest.mark.long
-def test_program_that_cannot_be_started(operator: ScriptedOperator, agents: Start, tmp_path: Path) -> None:
+def test_program_that_cannot_be_started(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
     heard, _ = told_by(operator, agents, f"{TORCHRUN} --max-restarts=0 --no-python {tmp_path / 'nothing'} || true")
     assert heard.givesUp
     assert str(tmp_path / "nothing") in heard.failure["message"]

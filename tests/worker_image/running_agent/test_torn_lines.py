@@ -1,13 +1,12 @@
 """What a process has written when it is killed, and what the next one writes, are lines of their own in the pod's log."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import Agent
+from tests.worker_image.agents import Agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -49,7 +48,7 @@ time.sleep(600)
     ids=["killed", "stopped", "cold", "tee"],
 )
 def test_next_process_does_not_write_behind_the_torn_line_of_the_one_before(
-    operator: ScriptedOperator, agents: Callable[..., Agent], tmp_path: Path, dies: str, variables: dict[str, Any]
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path, dies: str, variables: dict[str, Any]
 ) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     agent = agents("w0", tmp_path / "script.py", dies, **variables)

@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from tests.torch_features import FSDP2, FSDP2_REASON
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events
 from tests.worker_image.running_agent.test_state_changes import lineage, train_on
 from tests.worker_image.scripted_operator import ScriptedOperator
 from tests.worker_image.scripts.small_texts import SAMPLES, loss_of, new_model, texts, whole_loss
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
-Agents = Callable[..., Agent]
 needs_fsdp2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)
 ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_UNIT_REPLICAS": 2}
 

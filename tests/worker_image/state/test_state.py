@@ -12,7 +12,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from elastic_pytorch.memory.pod_memory import writes_for_its_pod
-from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_file import load_newest
 
@@ -20,11 +19,6 @@ from tests.worker_image.torch_group import run_group
 from tests.worker_image.warm_python import run_python
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(autouse=True)
-def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
 
 
 def train(folder: Path) -> "tuple[weakref.ref[object], weakref.ref[object]]":

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,10 @@ from elastic_pytorch_client.training_processes import container_command
 
 from tests.torch_features import needs_torchrun_handlers
 from tests.waiting import until
-from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agent, Events
+from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agent, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
-
-Start = Callable[..., Agent]
 
 
 def wait_for_text(agent: Agent, *words: str) -> str:
@@ -40,7 +37,7 @@ def test_process_that_ends_while_it_is_looked_at_has_no_children() -> None:
 
 
 def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
-    operator: ScriptedOperator, agents: Start, events: Events
+    operator: ScriptedOperator, agents: Agents, events: Events
 ) -> None:
     waiting, sleeping = (agents(worker, SCRIPTS / "stuck.py") for worker in ("w0", "w1"))
     operator.begin("w0", "w1")
@@ -60,7 +57,7 @@ def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
     assert not events.all(what="usr1") and not events.all(what="usr2")
 
 
-def test_agents_report_where_their_ranks_stand(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+def test_agents_report_where_their_ranks_stand(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
     workers = ("w0", "w1", "w2")
     for worker in workers:
         agents(worker, SCRIPTS / "hang_places.py", "loader")
@@ -84,7 +81,7 @@ def test_agents_report_where_their_ranks_stand(operator: ScriptedOperator, agent
 
 
 def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
-    operator: ScriptedOperator, agents: Start, events: Events
+    operator: ScriptedOperator, agents: Agents, events: Events
 ) -> None:
     worker = f"w{os.getpid()}"  # no other test's
     agent = agents(worker, "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=NEW_AGENT)
@@ -104,7 +101,7 @@ def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
 
 @pytest.mark.long
 def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     (tmp_path / "sleep").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "shell").write_text(f"#!/bin/sh\n{sys.executable} {SCRIPTS / 'stuck.py'} --alone\nexit 5\n")
@@ -127,7 +124,7 @@ def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
 
 
 @needs_torchrun_handlers
-def test_plain_torchrun_has_its_workers_answer(operator: ScriptedOperator, agents: Start, events: Events) -> None:
+def test_plain_torchrun_has_its_workers_answer(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
     agent = agents("w0", "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=torchrun, **plain)
@@ -142,7 +139,7 @@ def test_plain_torchrun_has_its_workers_answer(operator: ScriptedOperator, agent
 
 
 def test_what_was_asked_of_others_is_not_asked_of_a_new_agent(
-    operator: ScriptedOperator, agents: Start, events: Events
+    operator: ScriptedOperator, agents: Agents, events: Events
 ) -> None:
     operator.dump = 7
     agent = agents("w0", SCRIPTS / "stuck.py", "--alone")
@@ -163,7 +160,7 @@ def test_what_was_asked_of_others_is_not_asked_of_a_new_agent(
     [pytest.param("raise ImportError('of its own')", marks=pytest.mark.long), "import os; os.environ['SITE'] = 'image'"],
 )
 def test_a_sitecustomize_of_the_image_runs_as_ever(
-    operator: ScriptedOperator, agents: Start, events: Events, tmp_path: Path, own: str
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path, own: str
 ) -> None:
     usual = os.environ.get("PYTHONPATH")
     (tmp_path / "site").mkdir()

@@ -10,7 +10,6 @@ import pytest
 import torch
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod.agent_link import pod_client
-from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.state.last_commits import end_training, last_commits
 from torch.optim.lr_scheduler import StepLR
@@ -23,8 +22,7 @@ DATA = TensorDataset(torch.arange(24.0).reshape(12, 2))
 
 
 @pytest.fixture(autouse=True)
-def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
+def script_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys, "last_value", raising=False)
     monkeypatch.setattr(script_end, "over", False)
 

@@ -8,7 +8,6 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import StepLR
@@ -18,11 +17,6 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 from tests.worker_image.training.small_training import DATA, Told, Training
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(autouse=True)
-def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
 
 
 @contextmanager

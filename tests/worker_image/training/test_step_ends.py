@@ -8,7 +8,6 @@ from typing import Any
 import elastic_pytorch as elastic
 import pytest
 import torch
-from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.state.last_commits import end_training
 from elastic_pytorch.storage import checkpoint_folder
@@ -19,8 +18,7 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True)
-def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
+def script_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys, "last_value", raising=False)
     monkeypatch.setattr(script_end, "over", False)
 

@@ -9,7 +9,6 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.state.values.registered import Registered
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -25,11 +24,6 @@ from tests.worker_image.torch_group import run_group
 pytestmark = pytest.mark.torch
 
 SAMPLES, BATCH, EPOCHS, CLASSES, IGNORED = 17, 7, 2, 4, -100
-
-
-@pytest.fixture(autouse=True)
-def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
 
 
 def texts() -> TensorDataset:

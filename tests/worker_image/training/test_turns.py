@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.training.training_loop import Step
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -17,11 +16,6 @@ from tests.worker_image.torch_group import run_group
 from tests.worker_image.training.small_training import Told, Training
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(autouse=True)
-def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
 
 
 Turn = Callable[[Training, Step], object]

@@ -16,7 +16,6 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.progress.report import REPORT_SOCKET
 from elastic_pytorch.training.work_timer import WorkTimer
 from torch import nn
@@ -28,12 +27,6 @@ from tests.worker_image.torch_group import run_group
 pytestmark = pytest.mark.torch
 
 SLOW, PAUSE_SECONDS, STEPS = 1, 0.25, 6
-
-
-@pytest.fixture(autouse=True)
-def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LOCAL_SOCKET, raising=False)
-    monkeypatch.delenv(REPORT_SOCKET, raising=False)
 
 
 class Reports:
