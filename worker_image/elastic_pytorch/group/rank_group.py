@@ -62,11 +62,8 @@ class TorchGroup:
         return [each.tolist() for each in all_]
 
     def first(self, number: int) -> int:
-        told, root = torch.tensor([number]), global_rank(0, self._group)
-        # To rank 0 and back: gloo's rings would take as many turns as there are ranks, and more.
-        heard = [torch.zeros_like(told) for _ in range(dist.get_world_size(self._group))]
-        dist.gather(told, heard if self.rank == 0 else None, root, group=self._group)
-        dist.broadcast(told, root, group=self._group)
+        told = torch.tensor([0 if self.rank else number])
+        dist.all_reduce(told, group=self._group)  # no rank has the sum before all have come
         return int(told)
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
