@@ -277,7 +277,7 @@ class Cache:
         return set() if known is not None and plans_alike(known.job, parsed) else {key}
 
     def _read(self, manifest: Manifest, known: _JobEntry | None) -> Job | TemplateUnread:
-        """The job of a manifest. Most manifests tell of a known job's status only: then it is not parsed again.
+        """The job of a manifest. In most manifests of a known job only its status has changed: then it is not parsed again.
 
         The status decides how the spec is read if that is not valid, or names a template.
         """

@@ -31,7 +31,7 @@ class Access:
         namespace: the namespace; empty: the context's.
         cluster: a cluster of the kubeconfig; empty: the context's.
         user: a user of the kubeconfig; empty: the context's.
-        act_as: a user or ServiceAccount to act as; empty: the one that the user of the kubeconfig names, or nobody else.
+        act_as: a user or ServiceAccount to act as; empty: the one that the user of the kubeconfig names, or none.
     """
 
     kubeconfig: str = ""
@@ -52,7 +52,7 @@ class Chosen:
     context: str
     namespace: str  # empty: none
     is_one_of_several: bool  # whether contexts of other clusters stand beside it
-    act_as: str = ""  # empty: nobody else
+    act_as: str = ""  # empty: none
 
 
 def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:

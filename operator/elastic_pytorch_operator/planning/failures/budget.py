@@ -48,7 +48,7 @@ class Budget:
         return self if steady is self or step <= self.step else replace(steady, step=step)
 
     def after_steady_round(self, seconds: float) -> "Budget":
-        """The budget after a round of that many seconds, as long as nothing tells of its steps: unused if that is long enough."""
+        """The budget after a round of that many seconds, while no agent reports its steps: unused if that is long enough."""
         used = self.failures or self.in_a_row or self.ends
         return replace(self, failures=0, in_a_row=0, ends=frozenset()) if used and seconds >= STEADY_SECONDS else self
 

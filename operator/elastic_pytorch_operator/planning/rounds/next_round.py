@@ -65,11 +65,11 @@ def next_round(
 ) -> Decision:
     """Decides on the next round.
 
-    Its number is above all that the status and the agents that are heard tell of. A leader before this one may have declared one of
-    that number, if the API server took no status of it and every agent that was told of it counts as lost. Nothing mixes the
-    two up: the pods of those agents are deleted, so they are members of no round whatever they say later, and nothing is stored by a
-    round's number but the history, which has those that a status tells of. One that is heard again before its pod ends is not told
-    to stop, as the newest round is not newer than its own: its kubelet stops it.
+    Its number is above all numbers in the status and in heartbeats. A leader before this one may have declared a round of that
+    number, if the API server took no status of it and every agent that received it counts as lost. The two do not mix: the pods of
+    those agents are deleted, so that they are members of no round whatever they report later, and only the history stores anything by
+    a round's number, of rounds that a status has. An agent that is heard again before its pod ends is not asked to stop, as the newest
+    round is not newer than its own: its kubelet stops it.
 
     Args:
         candidates: all workers of the job; at most one READY one of each index is chosen.
