@@ -21,7 +21,7 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.torch
 
 PAGE = ROOT / "docs" / "use" / "data.md"
-ORDERS = "ByLength"  # tests/worker_image/training/test_sampler_orders.py runs the blocks with it
+ORDERS = "ByLength"  # tests/worker_image/training/test_sampler_orders.py runs the block with it
 CODE = [block.text for block in blocks(PAGE) if block.language == "python" and ORDERS not in block.text]
 LENGTH = 1024  # of a window of tokens
 

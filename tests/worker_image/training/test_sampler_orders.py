@@ -363,38 +363,15 @@ def test_ranks_with_different_orders_stop_before_a_step_of_the_epoch_counts() ->
     assert "ranks 0 and 1 have different orders for epoch 1: 4 samples, with checksum" in first[2]
 
 
-# --- the examples of the documentation ---
-
-
-def written(name: str) -> ElasticSampler:
-    """The sampler that the examples in the documentation make, up to the class of that name."""
-    names: dict[str, Any] = {"torch": torch, "elastic": elastic_pytorch, "seed": 1, "batch_size": 4, "budget": 64}
-    names["lengths"] = LENGTHS
-    names["dataset"] = range(40)
-    for block in blocks(ROOT / "docs" / "use" / "data.md"):
-        if "ByLength" in block.text:
-            exec(block.text, names)
-            if f"class {name}(" in block.text:
-                break
-    sampler: ElasticSampler = names["sampler"]
-    return sampler
+# --- the example of the documentation ---
 
 
 def test_buckets_by_length() -> None:
-    batches = list(written("ByLength"))
+    names: dict[str, Any] = {"torch": torch, "elastic": elastic_pytorch, "seed": 1, "batch_size": 4}
+    names |= {"lengths": LENGTHS, "dataset": range(40)}
+    [example] = [block.text for block in blocks(ROOT / "docs" / "use" / "data.md") if "ByLength" in block.text]
+    exec(example, names)
+    batches = list(names["sampler"])
     assert sorted(index for batch in batches for index in batch) == list(range(40))
     spread = [int(LENGTHS[batch].max() - LENGTHS[batch].min()) for batch in batches]
     assert max(spread) <= 3
-
-
-def test_token_budgets() -> None:
-    sampler = written("WithinBudget")
-    for epoch in sampler.epochs(2):
-        batches = list(sampler)
-        assert sorted(index for batch in batches for index in batch) == list(range(40)), epoch
-        assert all(len(batch) * int(LENGTHS[batch].max()) <= 64 for batch in batches)
-        assert len({len(batch) for batch in batches}) > 3
-        for _ in batches:
-            with sampler.part() as part:
-                assert part.weight
-            sampler.advance()
