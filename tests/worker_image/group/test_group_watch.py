@@ -24,6 +24,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PodServer]:
     server.close()
 
 
+def ignore() -> None:
+    pass
+
+
 def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_that(server: PodServer) -> None:
     seen: list[bool] = []
     aborted = threading.Event()
@@ -32,7 +36,7 @@ def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_tha
         seen.append(watch.broken)
         aborted.set()
 
-    watch = GroupWatch(abort)
+    watch = GroupWatch(abort, ignore)
     server.broadcast(ORDERLY)
     server.broadcast({"kind": "unknown"})
     server.broadcast(BROKEN)
@@ -43,7 +47,7 @@ def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_tha
 
 
 def test_orderly_change_is_none_of_its_business(server: PodServer) -> None:
-    watch = GroupWatch(lambda: None)
+    watch = GroupWatch(ignore, ignore)
     until(lambda: len(server._connections) == 1)
     server.broadcast(ORDERLY)
     until(lambda: not any(connection.waiting for connection in list(server._connections.values())))
@@ -53,13 +57,24 @@ def test_orderly_change_is_none_of_its_business(server: PodServer) -> None:
 
 def test_what_was_said_of_the_group_before_is_not_heard(server: PodServer) -> None:
     server.broadcast(BROKEN)
-    early = GroupWatch(lambda: None)
+    early = GroupWatch(ignore, ignore)
     until(lambda: early.broken)
     early.stop()
     server.broadcast(None)
-    watch = GroupWatch(lambda: None)
+    watch = GroupWatch(ignore, ignore)
     watch.stop()
     assert not watch.broken
+
+
+def test_what_a_broken_group_connects_later_is_cut_until_it_is_left(server: PodServer) -> None:
+    done: list[str] = []
+    watch = GroupWatch(lambda: done.append("abort"), lambda: done.append("cut"))
+    server.broadcast(BROKEN)
+    until(lambda: len(done) >= 3)
+    watch.stop()
+    left = list(done)
+    assert left[:3] == ["abort", "cut", "cut"]
+    assert done == left
 
 
 def test_end_waits_for_an_abort_that_has_begun(server: PodServer) -> None:
@@ -70,7 +85,7 @@ def test_end_waits_for_an_abort_that_has_begun(server: PodServer) -> None:
         time.sleep(0.2)
         done.append(1)
 
-    watch = GroupWatch(abort)
+    watch = GroupWatch(abort, ignore)
     server.broadcast(BROKEN)
     assert begun.wait(60)
     watch.stop()
@@ -79,6 +94,6 @@ def test_end_waits_for_an_abort_that_has_begun(server: PodServer) -> None:
 
 def test_without_a_server_nothing_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LOCAL_SOCKET, "/nonexistent")
-    watch = GroupWatch(lambda: None)
+    watch = GroupWatch(ignore, ignore)
     watch.stop()
     assert not watch.broken

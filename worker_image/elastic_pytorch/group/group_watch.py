@@ -14,20 +14,26 @@ from collections.abc import Callable
 from elastic_pytorch.pod.client import connect_to_agent
 from elastic_pytorch.pod.messages import CHANGE, LOCAL_SOCKET, MAX_MESSAGE_BYTES
 
+AGAIN_SECONDS = 0.1  # from one cut to the next
+
 
 class GroupWatch:
     """Listens for the lifetime of one group. It has its own connection, which carries no messages about earlier groups.
 
-    `abort` is called in the thread of the watch, at most once.
+    Args:
+        abort: called in the thread of the watch, at most once: when the group is broken.
+        cut: called there again and again after that, until `stop`: the main thread may have been
+            between two waits, and go on to one for what it connects only now.
 
     Attributes:
         broken: the agent has reported that the group is broken. Set before `abort` is called: the result of a collective is sound if
             this is not set after it.
     """
 
-    def __init__(self, abort: Callable[[], None]) -> None:
+    def __init__(self, abort: Callable[[], None], cut: Callable[[], None]) -> None:
         self.broken = False
-        self._abort = abort
+        self._abort, self._cut = abort, cut
+        self._stopped = threading.Event()
         self._link: socket.socket | None = None
         self._thread = threading.Thread(target=self._listen, name="group watch", daemon=True)
         with contextlib.suppress(OSError, ValueError):  # then the agent starts this process again
@@ -38,6 +44,7 @@ class GroupWatch:
     def stop(self) -> None:
         """Ends the watch. If it is aborting the group at this moment, waits for that."""
         if self._link is not None:
+            self._stopped.set()
             with contextlib.suppress(OSError):  # the agent is gone
                 self._link.shutdown(socket.SHUT_RDWR)
             self._thread.join()
@@ -46,9 +53,10 @@ class GroupWatch:
     def _listen(self) -> None:
         assert self._link is not None
         with contextlib.suppress(OSError):
-            while data := self._link.recv(MAX_MESSAGE_BYTES):
+            while not self.broken and (data := self._link.recv(MAX_MESSAGE_BYTES)):
                 message = json.loads(data)
-                if message.get("kind") == CHANGE and not message.get("orderly"):
-                    self.broken = True
-                    self._abort()
-                    return
+                self.broken = message.get("kind") == CHANGE and not message.get("orderly")
+            if self.broken:
+                self._abort()
+                while not self._stopped.wait(AGAIN_SECONDS):
+                    self._cut()

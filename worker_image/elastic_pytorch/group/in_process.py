@@ -167,7 +167,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
 def _watching() -> Iterator[GroupWatch]:
     global _watch  # noqa: PLW0603 - of this process
     store_connect.enter()
-    _watch = GroupWatch(_abort)
+    _watch = GroupWatch(_abort, _cut)
     try:
         yield _watch
     finally:
@@ -229,8 +229,7 @@ def _leave_group(*, broken: bool) -> None:
 
 def _abort() -> None:
     """Aborts all collectives of this process, and the forming of a group. May be called from any thread, and more than once."""
-    store_connect.leave()
-    gloo_sockets.cut()
+    _cut()
     groups = dict(distributed_c10d._world.pg_names)  # a copy: another thread may add a group
     for group in sorted(groups, key=lambda each: groups[each], reverse=True):  # as torch's _abort_process_group
         for each in _with_abort(group):
@@ -238,6 +237,12 @@ def _abort() -> None:
                 each.abort()
             except Exception as error:  # it has been aborted already, or this release of torch cannot abort gloo's
                 logger.debug("a group is not aborted: %s", error)
+
+
+def _cut() -> None:
+    """Ends what waits for a connection. It refers to no group, which would keep that from being destroyed meanwhile."""
+    store_connect.leave()
+    gloo_sockets.cut()
 
 
 def _with_abort(group: Any) -> list[Any]:
