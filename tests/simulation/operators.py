@@ -41,15 +41,16 @@ class Watches:
     def __init__(self, server: Server, connection: Connection, dice: random.Random) -> None:
         self._server, self._connection, self._dice = server, connection, dice
         self._loop = asyncio.get_running_loop()
-        self._broken: dict[str, asyncio.Event] = {}
+        self._news = {kind: asyncio.Event() for kind in KINDS}  # something has changed, or the watch is to end
+        self._broken: set[str] = set()
         self._stalled: set[str] = set()
 
     def break_off(self, kinds: tuple[str, ...] = KINDS) -> None:
         """Ends watches with an error, such as 410 Gone."""
         for kind in kinds:
             self._stalled.discard(kind)
-            if kind in self._broken:
-                self._broken[kind].set()
+            self._broken.add(kind)
+            self._news[kind].set()
 
     def stall(self, kind: str) -> None:
         """Has a watch report nothing until it breaks."""
@@ -77,9 +78,8 @@ class Watches:
 
     async def _watch(self, kind: str, cache: Cache, request_work: RequestWork) -> None:
         changes: deque[tuple[float, str | None, MutableManifest]] = deque()
-        broken = self._broken[kind] = asyncio.Event()
-        due = self._loop.time()
-        news = asyncio.Event()
+        due, news = self._loop.time(), self._news[kind]
+        self._broken.discard(kind)
 
         def take(found_kind: str, change: str | None, found: MutableManifest) -> None:
             nonlocal due
@@ -93,7 +93,7 @@ class Watches:
             take(kind, None, dict(found))
         self._server.watch(take)
         try:
-            while not broken.is_set():
+            while kind not in self._broken:
                 while changes and changes[0][0] <= self._loop.time() and kind not in self._stalled:
                     _, change, found = changes.popleft()
                     for key in sorted(cache.observe_change(kind, change, found, self._loop.time())):
@@ -102,18 +102,9 @@ class Watches:
                     await asyncio.sleep(changes[0][0] - self._loop.time())
                 else:
                     news.clear()
-                    await _either(news, broken)
+                    await news.wait()
         finally:
             self._server.unwatch(take)
-
-
-async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
-    tasks = [asyncio.ensure_future(event.wait()) for event in (one, other)]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 @dataclass(frozen=True)

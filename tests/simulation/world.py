@@ -26,9 +26,9 @@ from tests.simulation.operators import KINDS, SLICE, SYSTEM, Door, Process
 from tests.simulation.story import Ear, Story
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-QUIET_SECONDS = 8.0  # for which all must be as it should be, until quiet may be skipped
+QUIET_SECONDS = 6.0  # for which all must be as it should be, until quiet may be skipped: progress is written each 5 s
 STILL_SECONDS = 30.0  # the same of a wait for the end of an act, if an agent is silent: the operator may wait for it so long
-SOON_SECONDS = 2.0  # before what comes next, in which nothing is skipped
+SOON_SECONDS = 1.0  # before what comes next, in which nothing is skipped
 SETTLE_SECONDS = 280.0  # in which all must be as it should be: no list of the operator's is due for what it has missed
 LOOK_SECONDS = 1.0
 CALM_SECONDS = 20.0  # after trouble, in which the operator may still be late
