@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
+from elastic_pytorch_operator.planning.plan_rounds import REGULAR_SECONDS
 from elastic_pytorch_operator.planning.reporting.status_writes import PROGRESS_WRITES_PER_SECOND
 from elastic_pytorch_operator.planning.workers.silence import DEAF, GROUP_SILENT, SILENCE_SECONDS
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.simulation
 WORKERS = 3
 STEPS_PER_SECOND = 8
 REST_SECONDS = 0.002
+SERVICE_PLANS = 2  # when a job's Service is looked for again: one has it written, and one follows
 START_SECONDS = 30.0  # until all jobs train, and the start is over
 
 
@@ -128,7 +130,8 @@ async def test_steps_cause_few_plans_and_few_writes() -> None:
         assert all(quiet.step(key) >= STEPS_PER_SECOND * (began + seconds / 2) for key in quiet.cache.keys)
         writes = written["patch ElasticPyTorchJob/status"] / seconds
         print(f"{writes:.1f} writes a second; {planned.total() / 100 / seconds:.2f} plans of a job")
-        assert max(planned.values()) <= 0.25 * seconds, "one for each window of work, and none for a heartbeat that is not late"
+        most = seconds / REGULAR_SECONDS + 1 + SERVICE_PLANS
+        assert max(planned.values()) <= most, "one for each window of work, and none for a heartbeat that is not late"
 
 
 async def test_worker_that_falls_silent_is_lost_in_time() -> None:
