@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OVERUSE_SECONDS = 10.0
 NEW_SECONDS = 30.0  # for which a leader may not have heard all agents
 FOUND_SECONDS = 3.0 + 5.0  # the table in architecture.md, not the code of it, and what the loss of a last heartbeat takes
+RECONNECT_SECONDS = 5.0  # the same: silences count from then on after the operator has heard none
 FOUND_BY_NEW_SECONDS = 120.0  # the same
 GONE_SECONDS = 10.0  # after the end of a worker, within which a round may still name it
 # What happens to the operator alone, and what no group may be lost for.
@@ -106,7 +107,7 @@ def check_losses(world: "World") -> Iterator[str]:
         lost = min((member.lost_at for member in group.members), default=math.inf)
         known = lost > world.led_since + NEW_SECONDS
         heard = (m for m in group.members if m.connected and m.round == group.number and not m.ended)
-        since = max(lost, min((member.heard_since for member in heard), default=math.inf))
+        since = max(lost, min((member.heard_since + RECONNECT_SECONDS for member in heard), default=math.inf))
         late = world.loop.time() - (since if known else max(since, world.led_since + FOUND_BY_NEW_SECONDS))
         if late > FOUND_SECONDS and group.formed_at is not None and not world.server.trouble.delays:
             name = group.members[0].job

@@ -71,6 +71,7 @@ class AgentRegistry:
         self._expected = expected
         self._first_heard_at = math.inf
         self.last_heard_at = 0.0
+        self.heard_again_at = -math.inf
         self.hearing = Hearing(clock)
         self._jobs: dict[str, JobAgents] = {}
         self._interval = HeartbeatInterval()
@@ -121,6 +122,8 @@ class AgentRegistry:
 
         A step is none that one depends on: plans look at the steps when their time has come.
         """
+        if self.last_heard_at and now >= self.last_heard_at + SILENCE_SECONDS:
+            self.heard_again_at = now
         self.last_heard_at = now
         self._first_heard_at = min(self._first_heard_at, now)
         job = self.job(job_uid)

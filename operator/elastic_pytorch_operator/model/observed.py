@@ -4,6 +4,7 @@ No worker's or node's time of day enters a decision, so a clock that is an hour 
 is the date that a cloud announces for a node's maintenance.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -248,6 +249,7 @@ class Observed:
     round: Round | None = None  # the newest declared; None: none yet
     listening_since: float = 0.0  # when this operator began to listen to agents
     last_heard_at: float = 0.0  # when it last heard any agent of any job
+    heard_again_at: float = -math.inf  # when it heard the first one after none of any job
     heartbeat_seconds: float = 1.0  # between two heartbeats of an agent, at most
     arrived_at: float = 0.0  # when the job's last agent arrived that already had a round
     on_time_since: float = 0.0  # since when what known agents send has been read in time

@@ -40,6 +40,7 @@ def observe(
         agents=agents,
         round=heard.round or recover_round(pods, agents, known.listening_since),
         last_heard_at=registry.last_heard_at,
+        heard_again_at=registry.heard_again_at,
         arrived_at=heard.arrived_at,
         on_time_since=registry.hearing.on_time_since(now),
         lets_in_since=registry.hearing.lets_in_since(now),

@@ -1,3 +1,4 @@
+import math
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,15 @@ def test_pod_arrives_once_whatever_its_agent_says_and_for_its_own_job(registry: 
     beat(registry, "w3", at=3.0)
     beat(registry, "other-w0", at=4.0, job="uid-other")
     assert registry.job(JOB).arrived_at == 3.0
+
+
+def test_first_agent_of_any_job_after_none_was_heard_is_remembered(registry: AgentRegistry) -> None:
+    assert registry.heard_again_at == -math.inf
+    beat(registry, "w0", at=3.9)
+    assert registry.heard_again_at == -math.inf
+    beat(registry, "other-w0", at=7.0, job="uid-other")
+    beat(registry, "w0", at=8.0)
+    assert registry.heard_again_at == 7.0
 
 
 def test_first_step_of_a_round_is_planned_for_and_no_other(registry: AgentRegistry) -> None:

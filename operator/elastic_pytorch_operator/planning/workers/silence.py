@@ -81,6 +81,8 @@ TABLE = (
     *(LOST_NODE, DISCONNECTED, PEER_FAILED, GROUP_HEARD, GROUP_SILENT, PREPARES, DEAF),
 )
 SILENCE_SECONDS = GROUP_HEARD.at_most_seconds  # also of all agents of all jobs, before this operator is considered deaf
+# An attempt to reach the operator that began while no agent could times out after 5 s. Silences count from then on.
+RECONNECT_SECONDS = 5.0
 
 
 class Delay(NamedTuple):
@@ -189,6 +191,7 @@ class Silences:
         if wait is DEAF:  # the fault is on this side; when other jobs are heard again, nothing tells this one
             return Silence(DEAF, self._observed.now + DEAF.at_least_seconds)
         seconds = wait.at_most_seconds * (self._observed.heartbeat_seconds if wait.per_heartbeat else 1.0)
+        since = max(since, self._observed.heard_again_at + RECONNECT_SECONDS)
         return Silence(wait, _later(since, self._observed.on_time_since, LATE) + seconds)
 
     @cached_property

@@ -16,6 +16,7 @@ from elastic_pytorch_operator.planning.workers.silence import (
     NO_GROUP,
     PEER_FAILED,
     PREPARES,
+    RECONNECT_SECONDS,
     SILENCE_SECONDS,
     TABLE,
     Silence,
@@ -233,6 +234,16 @@ def test_newcomer_is_not_lost_when_no_agent_is_heard() -> None:
     assert [found.liveness for found in assess_workers(hears)] == ["gone"]
 
 
+@pytest.mark.parametrize("heard", [(), ("w0",)], ids=["another job is heard", "a member is heard"])
+@pytest.mark.parametrize(("again", "found"), [(0.0, "ready"), (4.9 + SILENCE_SECONDS, "ready"), (40.0, "gone")])
+def test_agents_have_time_to_come_back_after_none_was_heard(heard: tuple[str, ...], again: float, found: str) -> None:
+    """As when the network between the operator and all nodes has failed for a minute: who is heard first makes no other one lost."""
+    group = ["w0", "w1", "w2"]
+    agents = [an_agent(name, heard_at=NOW if name in heard else NOW - again - 60) for name in group]
+    seen = observed([a_pod(i) for i in range(3)], agents, round=a_round(0, 1, 2), last_heard_at=NOW, heard_again_at=NOW - again)
+    assert {each.liveness for each in assess_workers(seen) if each.worker not in heard} == {found}
+
+
 def test_group_that_falls_silent_is_not_lost_at_the_moment_when_a_part_of_it_would_be() -> None:
     for heard_at in (NOW - 0.1 * tenth for tenth in range(1, 200)):
         agents = [an_agent(f"w{index}", heard_at=heard_at) for index in range(2)]
@@ -284,6 +295,7 @@ def situations(draw: st.DrawFn) -> Observed:
         lets_in_since=NOW - draw(AGO),
         on_time_since=NOW - draw(AGO),
         last_heard_at=max([agent.heard_at for agent in agents] + [NOW - draw(AGO)]),
+        heard_again_at=draw(st.just(-math.inf) | st.floats(NOW - 40, NOW)),
         heartbeat_seconds=draw(st.sampled_from([1.0, 2.0])),
         heard_before=frozenset(draw(st.lists(st.sampled_from([pod.name for pod in pods])))),
         lost_leader_node=draw(st.sampled_from(["", "node-1"])),
@@ -321,18 +333,20 @@ def test_each_worker_has_one_row_and_a_time_within_its_bounds(seen: Observed) ->
         seconds = until - counted_from(seen, worker, wait)
         factor = seen.heartbeat_seconds if wait.per_heartbeat else 1.0
         late = max(ARRIVALS.lost_seconds, CROWD.lost_seconds) if wait.since == NEW_LEADER else LATE.lost_seconds
+        late = max(late, seen.heard_again_at + RECONNECT_SECONDS - counted_from(seen, worker, wait))
         assert wait.at_least_seconds * factor - 1e-6 <= seconds <= wait.at_most_seconds * factor + late + 1e-6, wait
 
 
 @given(situations(), st.data())
 def test_sign_of_life_never_shortens_a_wait(seen: Observed, data: st.DataObject) -> None:
     """Later steps of those that are heard, later arrivals, and an operator that could not hear for a while."""
-    moment = data.draw(st.sampled_from(["arrived_at", "lets_in_since", "on_time_since", "progressed_at"]))
+    moments = ["arrived_at", "lets_in_since", "on_time_since", "heard_again_at", "progressed_at"]
+    moment = data.draw(st.sampled_from(moments))
     if moment == "progressed_at":
         stepping = {n: replace(a, progressed_at=a.heard_at) for n, a in seen.agents.items() if a.progress.step is not None}
         later = replace(seen, agents={**seen.agents, **stepping})
     else:
-        sign: dict[str, Any] = {moment: data.draw(st.floats(getattr(seen, moment), NOW))}
+        sign: dict[str, Any] = {moment: data.draw(st.floats(max(NOW - 100, getattr(seen, moment)), NOW))}
         later = replace(seen, **sign)
     before, after = silences(seen), silences(later)
     for worker in before:
