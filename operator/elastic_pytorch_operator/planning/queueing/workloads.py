@@ -80,6 +80,9 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
         if workload.admission is not None
         for _ in range(max(0, workload.granted - used[workload.name]))
     ]
+    # Of pods whose Workload was given back, as workers only count: each takes any place, the last first.
+    reserved = {workload.name for workload in observed.workloads or () if workload.reserves}
+    del places[max(0, len(places) - sum(pods for name, pods in used.items() if name not in reserved)) :]
     granted: list[Action] = []
     for action in actions:
         if not isinstance(action, CreatePod):

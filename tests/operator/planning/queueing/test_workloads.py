@@ -303,6 +303,14 @@ def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
     assert (created.index, created.grant.workload) == (3, "lm-extra-1")
 
 
+@pytest.mark.parametrize(("extras", "granted"), [((), 0), ((1,), 1)])
+def test_pod_whose_extra_was_given_back_keeps_a_place_of_the_base(extras: tuple[int, ...], granted: int) -> None:
+    """Workers only count: which Workload a pod was made by does not matter once that Workload is gone."""
+    pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-extra-1"))
+    there = observed(pods, workloads=(a_workload(), *map(a_workload, extras)))
+    assert len(grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(2)])) == granted
+
+
 @pytest.mark.parametrize(("node", "granted"), [("node-1", 0), ("lost", 1)])
 def test_pod_that_is_being_deleted_keeps_its_place_until_it_is_gone_or_its_node_is_lost(node: str, granted: int) -> None:
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base", deleting=True, node=node))
