@@ -141,6 +141,8 @@ class AgentRegistry:
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
         begins = begins or (saved is None) is not (saving_since is None)
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
+        if known is not None and beat.state is AgentState.LEAVING:  # nothing may be heard of the pod later
+            checkpointed |= known.progress.checkpoint_step != beat.progress.checkpoint_step
         placed = known is not None and known.places != beat.places
         # Plans grant the others a longer silence while a whole group is silent.
         is_back = known is not None and now - known.heard_at > SILENCE_SECONDS * self._interval.longest(now)

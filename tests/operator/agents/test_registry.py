@@ -105,6 +105,15 @@ def test_wait_for_the_last_checkpoint_is_planned_for_and_a_training_that_goes_on
     assert moments()[0] is None
 
 
+def test_last_checkpoint_of_a_pod_that_leaves_is_planned_for(registry: AgentRegistry) -> None:
+    """Nothing is heard of it later, and what a suspended job has lost is reported by it."""
+    beat(registry, "w0", progress={"step": 7, "checkpointStep": 1})
+    assert beat(registry, "w0", progress={"step": 7, "checkpointStep": 5}) is None
+    beat(registry, "w0", "leaving", progress={"step": 7, "checkpointStep": 5})
+    assert beat(registry, "w0", "leaving", progress={"step": 7, "checkpointStep": 5}) is None
+    assert beat(registry, "w0", "leaving", progress={"step": 7, "checkpointStep": 7}) is not None
+
+
 def test_set_up_is_timed_from_its_first_report_to_the_next_state() -> None:
     registry = AgentRegistry()
 
