@@ -51,7 +51,10 @@ HARMLESS = {
     "_utils": "a module, of which the list has what is used",
     "_data_fetcher": "Lightning's",
     "_data_source": "Lightning's",
-    "_train_batch_size": "of the Trainer of transformers",
+    **dict.fromkeys(
+        ("_globalstep_last_logged", "_initial_global_step", "_total_loss_scalar", "_tr_loss", "_train_batch_size"),
+        "of the Trainer of transformers",
+    ),
 }
 
 
