@@ -49,7 +49,7 @@ export class Reader {
     const data = await ask(path);
     this.reading = false;
     if (this.stopped) return;
-    if (path === this.path && data.error !== LOST) this.take(data); // the top of the page says that nobody answers
+    if (path === this.path && data.error !== LOST) this.take(data); // the top of the page says that the server does not answer
     if (this.again) this.read();
   }
 }
