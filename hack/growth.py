@@ -1,7 +1,8 @@
 """Prints how large the repository is beside the last landed figures, which are the last row of hack/growth.tsv.
 
-It counts the bytes of Python, shell, JavaScript, CSS and HTML, the fields of the CRD, and the seconds of both halves of the last
-`make test`. There is no limit: a reviewer decides whether the growth is worth its cost.
+It counts the bytes of Python, shell, JavaScript, CSS and HTML, the fields of the CRD, and the
+seconds of both halves of the last `make test`. There is no limit: a reviewer decides whether the
+growth is worth its cost.
 """
 
 import argparse
@@ -17,14 +18,20 @@ from field_table import fields
 TABLE = Path("hack/growth.tsv")
 CRD = Path("crds/elasticpytorchjobs.yaml")
 HALVES = Path(".cluster/times/halves")  # lines such as `fast 512`, of hack/test.sh
-PARTS = {"product": ("operator", "worker_image", "plugin", "local"), "hack": ("hack",), "tests": ("tests",)}
+PARTS = {
+    "product": ("operator", "worker_image", "plugin", "local"),
+    "hack": ("hack",),
+    "tests": ("tests",),
+}
 SUFFIXES = {".py", ".sh", ".js", ".css", ".html"}
 
 
 def measure() -> Iterator[tuple[str, int]]:
     """Yields each figure of this checkout: its name and its value."""
     for part, folders in PARTS.items():
-        listing = subprocess.run(["git", "ls-files", "-z", *folders], capture_output=True, text=True, check=True).stdout
+        listing = subprocess.run(
+            ["git", "ls-files", "-z", *folders], capture_output=True, text=True, check=True
+        ).stdout
         files = [Path(name) for name in listing.split("\0") if Path(name).suffix in SUFFIXES]
         yield f"{part} bytes", sum(file.stat().st_size for file in files if file.exists())
     (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
@@ -48,7 +55,9 @@ def comparison(landed: Mapping[str, str], now: Mapping[str, int]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make growth", description=__doc__)
-    parser.add_argument("--land", action="store_true", help=f"add the figures of this checkout to {TABLE}")
+    parser.add_argument(
+        "--land", action="store_true", help=f"add the figures of this checkout to {TABLE}"
+    )
     options = parser.parse_args()
     heading, *rows = [line.split("\t") for line in TABLE.read_text().splitlines()]
     now = dict(measure())

@@ -2,8 +2,8 @@
 
     PYTHONPATH=hack:operator:worker_image:plugin:local .venv/bin/python hack/record_run.py
 
-It writes tests/plugin/page/recorded_run.json: the job as it is at the end, the time, and what there is around it. `PICTURES=1 make
-test-browser` draws docs/use/page/training.png from that.
+It writes tests/plugin/page/recorded_run.json: the job as it is at the end, the time, and what there
+is around it. `PICTURES=1 make test-browser` draws docs/use/page/training.png from that.
 """
 
 import asyncio
@@ -30,8 +30,14 @@ ROOT_SHOWN = "/project"
 
 
 def _small_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {name: pod["metadata"].get(name) for name in ("name", "namespace", "uid", "labels", "creationTimestamp")}
-    spec = {"nodeName": pod["spec"].get("nodeName"), "containers": [{"name": c["name"]} for c in pod["spec"]["containers"]]}
+    metadata = {
+        name: pod["metadata"].get(name)
+        for name in ("name", "namespace", "uid", "labels", "creationTimestamp")
+    }
+    spec = {
+        "nodeName": pod["spec"].get("nodeName"),
+        "containers": [{"name": c["name"]} for c in pod["spec"]["containers"]],
+    }
     return {"metadata": metadata, "spec": spec, "status": pod["status"]}
 
 
@@ -40,7 +46,10 @@ async def record() -> dict[str, Any]:
         async with LocalDriver.started(Path(workdir), {"/examples": ROOT / "examples"}) as cluster:
             manifest, reader = example(EXAMPLE, steps=STEPS), cluster.reader()
             manifest["metadata"]["name"] = NAME
-            manifest["spec"]["template"]["spec"]["containers"][0]["args"] += ["--text", str(ROOT / "docs" / "use")]
+            manifest["spec"]["template"]["spec"]["containers"][0]["args"] += [
+                "--text",
+                str(ROOT / "docs" / "use"),
+            ]
             watcher = Watcher(cluster, NAME)
             await cluster.create_job(manifest)
             async with background(watcher.run()):
@@ -50,7 +59,11 @@ async def record() -> dict[str, Any]:
                     await acts.settle()
                     await act()
             job = reader.get_job(cluster.namespace, NAME)
-            return {"at": round(time.time(), 2), "job": job, **_surroundings(reader, cluster.namespace, NAME)}
+            return {
+                "at": round(time.time(), 2),
+                "job": job,
+                **_surroundings(reader, cluster.namespace, NAME),
+            }
 
 
 def _surroundings(reader: MemoryReader, namespace: str, name: str) -> dict[str, Any]:
@@ -60,7 +73,10 @@ def _surroundings(reader: MemoryReader, namespace: str, name: str) -> dict[str, 
         "pods": [_small_pod(pod) for pod in pods],
         "events": reader.list_events(namespace, names.KIND, name),
         "nodes": reader.list_nodes(),
-        "logs": {pod: list(reader.pod_log(place, pod, tail_lines=LOG_LINES)) for pod, place in logs.items()},
+        "logs": {
+            pod: list(reader.pod_log(place, pod, tail_lines=LOG_LINES))
+            for pod, place in logs.items()
+        },
     }
 
 

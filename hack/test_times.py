@@ -1,7 +1,7 @@
 """Prints what the tests of the last `make test` have cost: the wall and CPU seconds of each folder, and of the dearest tests.
 
-The CPU seconds are those of the tests' own processes. Tests run side by side, so the wall seconds of
-all of them are several times those of the run.
+The CPU seconds are those of the tests' own processes. Tests run side by side, so the wall seconds
+of all of them are several times those of the run.
 """
 
 import argparse
@@ -49,7 +49,12 @@ def table(title: str, costs: Mapping[str, Cost]) -> str:
 def main() -> int:
     """Prints the tables of each half, and writes all tests of each into a file beside its record."""
     parser = argparse.ArgumentParser(prog="make test-times", description=__doc__)
-    parser.add_argument("--tests", type=int, default=25, help="how many tests of each half to print (default: %(default)s)")
+    parser.add_argument(
+        "--tests",
+        type=int,
+        default=25,
+        help="how many tests of each half to print (default: %(default)s)",
+    )
     shown = parser.parse_args().tests
     records = sorted(TIMES.glob("*.tsv"))
     for record in records:
@@ -57,10 +62,16 @@ def main() -> int:
         whole = record.with_suffix(".txt")
         whole.write_text(table("test", costs) + "\n")
         dearest = dict(sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)[:shown])
-        print(f"\nThe {record.stem} half\n\n" + table("folder", {**by_folder(costs), "all": total(costs.values())}))
+        print(
+            f"\nThe {record.stem} half\n\n"
+            + table("folder", {**by_folder(costs), "all": total(costs.values())})
+        )
         print("\n" + table(f"test (all of them: {whole})", dearest))
     if not records:
-        print("No times are recorded here yet: run `make test`, `make test-fast` or `make test-e2e` first.", file=sys.stderr)
+        print(
+            "No times are recorded here yet: run `make test`, `make test-fast` or `make test-e2e` first.",
+            file=sys.stderr,
+        )
     return 0 if records else 1
 
 

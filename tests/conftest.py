@@ -15,19 +15,22 @@ from tests.hypothesis_examples import PROFILES
 
 # That the machine is busy is no failure.
 for name, count in PROFILES.items():
-    settings.register_profile(name, max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        name, max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 settings.load_profile("gate")  # --hypothesis-profile replaces it before any test is imported
 
 MARKS_OF_MODULE = re.compile(r"^pytestmark = (.*)$", re.MULTILINE)
 MARK = re.compile(r"pytest\.mark\.(\w+)")
 
-# Torch reads it when it is imported. Several tests run side by side: the threads of one would wait in a busy loop for a core that
-# another has, and small tensors would take a hundred times as long.
+# Torch reads it when it is imported. Several tests run side by side: the threads of one would wait
+# in a busy loop for a core that another has, and small tensors would take a hundred times as long.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker of pytest-xdist inherits the environment
-    # What a killed agent, and torch, leave in the folder for temporary files is deleted at the end; pytest keeps its own for three runs.
-    # Here, as other modules note what the environment of the tests is when they are imported.
+    # What a killed agent, and torch, leave in the folder for temporary files is deleted at the end;
+    # pytest keeps its own for three runs. Here, as other modules note what the environment of the
+    # tests is when they are imported.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="epo-tests-")
     # after that of multiprocessing, which is imported later
@@ -37,7 +40,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker of pytest-xdist inherits
 def pytest_configure(config: pytest.Config) -> None:
     """Prepares the process for what tests start.
 
-    Interrupts are not ignored, as a shell has it for what it runs in the background: all that tests start would ignore them, too.
+    Interrupts are not ignored, as a shell has it for what it runs in the background: all that tests
+    start would ignore them, too.
     """
     gc.set_threshold(50_000)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -52,7 +56,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Does not import a module of which an expression like `-m "not A and not B"` selects no test: many import torch, or take long."""
     if collection_path.suffix != ".py":
         return None
-    terms = [term.removeprefix("not ") for term in config.option.markexpr.split(" and ") if term.startswith("not ")]
+    terms = [
+        term.removeprefix("not ")
+        for term in config.option.markexpr.split(" and ")
+        if term.startswith("not ")
+    ]
     if " and ".join(f"not {term}" for term in terms) != config.option.markexpr:
         return None
     marks = MARKS_OF_MODULE.search(collection_path.read_text())

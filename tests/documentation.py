@@ -71,7 +71,9 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def found_in(pages: Iterable[Path], pattern: re.Pattern[str]) -> Iterator[tuple[Path, str, re.Match[str]]]:
+def found_in(
+    pages: Iterable[Path], pattern: re.Pattern[str]
+) -> Iterator[tuple[Path, str, re.Match[str]]]:
     """Where a pattern is found: the page, the place as `docs/a.md:12`, and the match."""
     for page in pages:
         text = page.read_text()

@@ -18,14 +18,19 @@ def drawn_from(schema: Any) -> st.SearchStrategy[Any]:
     if schema.get("x-kubernetes-int-or-string"):
         return st.integers(-9, 2000) | INT_OR_STRING | st.text(max_size=3)
     if isinstance(schema["type"], list):
-        kinds = [{"enum": [None]} if kind == "null" else {**schema, "type": kind} for kind in schema["type"]]
+        kinds = [
+            {"enum": [None]} if kind == "null" else {**schema, "type": kind}
+            for kind in schema["type"]
+        ]
         return st.one_of(*map(drawn_from, kinds))
     return _OF_TYPE[schema["type"]](schema)
 
 
 def _objects(schema: Any) -> st.SearchStrategy[Any]:
     if "additionalProperties" in schema:
-        return st.dictionaries(st.text(max_size=9), drawn_from(schema["additionalProperties"]), max_size=3)
+        return st.dictionaries(
+            st.text(max_size=9), drawn_from(schema["additionalProperties"]), max_size=3
+        )
     fields = {name: drawn_from(child) for name, child in schema.get("properties", {}).items()}
     needed = {name: fields.pop(name) for name in schema.get("required", ())}
     return st.fixed_dictionaries(needed, optional=fields)
@@ -74,11 +79,18 @@ def beyond(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """A path and a value just beyond the bounds, for each bound of numbers below a schema but in lists."""
     for name, child in schema.get("properties", {}).items():
         inner = f"{path}.{name}".lstrip(".")
-        yield from ((inner, child[key] + by) for key, by in (("minimum", -1), ("maximum", 1)) if key in child)
+        yield from (
+            (inner, child[key] + by)
+            for key, by in (("minimum", -1), ("maximum", 1))
+            if key in child
+        )
         yield from beyond(child, inner)
 
 
 def with_value(whole: Any, path: str, value: Any) -> Any:
     """A copy of an object with another value at a path, and the objects that hold it."""
     name, _, rest = path.partition(".")
-    return {**(whole or {}), name: with_value((whole or {}).get(name), rest, value) if rest else value}
+    return {
+        **(whole or {}),
+        name: with_value((whole or {}).get(name), rest, value) if rest else value,
+    }

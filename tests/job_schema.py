@@ -20,7 +20,10 @@ VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
 def rules(schema: Any) -> Iterator[Any]:
     """The rules in CEL of a schema and of all below it."""
     yield from schema.get("x-kubernetes-validations", ())
-    for child in [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]:
+    for child in [
+        *schema.get("properties", {}).values(),
+        *([schema["items"]] if "items" in schema else []),
+    ]:
         yield from rules(child)
 
 

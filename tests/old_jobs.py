@@ -1,6 +1,7 @@
 """Jobs of other kinds that train once they are migrated: tests/manifests/old, for the worker image and in local mode.
 
-Their script is /examples/torchrun/train.py, for two epochs, and they need no volume: checkpoints go to the working folder.
+Their script is /examples/torchrun/train.py, for two epochs, and they need no volume: checkpoints go
+to the working folder.
 """
 
 import re
@@ -29,7 +30,10 @@ class OldJob:
 
     def options(self, path: Path | None = None) -> list[str]:
         """What `kubectl epj migrate` is given for the file, or for a copy of it."""
-        return ["--slurm" if self.path.suffix == ".sbatch" else "--filename", str(path or self.path)]
+        return [
+            "--slurm" if self.path.suffix == ".sbatch" else "--filename",
+            str(path or self.path),
+        ]
 
     def assert_trained(self, logs: str) -> None:
         """The processes' own words: each rank of the group once, and the last epoch of rank 0."""

@@ -5,8 +5,8 @@ import socket
 from contextlib import suppress
 from itertools import count
 
-# Linux gives none of these to a socket that asks for any port, nor to a connection: neither another test nor a client that tries again
-# and again gets one by chance.
+# Linux gives none of these to a socket that asks for any port, nor to a connection: neither another
+# test nor a client that tries again and again gets one by chance.
 FIRST, NUMBER = 20_000, 9_000
 TRIES = count(61 * os.getpid())  # processes that run tests side by side begin apart
 

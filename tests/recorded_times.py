@@ -17,9 +17,9 @@ TICKS = os.sysconf("SC_CLK_TCK")  # in a second
 class TimesRecorder:
     """Appends a line for each test to a file: its identity, its wall seconds and its CPU seconds, with tabs between them.
 
-    Fixtures count towards the test that makes them. The CPU seconds are those of the test's process and
-    of the processes below it, but for those that nobody waited for: what a cluster does for a test is
-    missing.
+    Fixtures count towards the test that makes them. The CPU seconds are those of the test's process
+    and of the processes below it, but for those that nobody waited for: what a cluster does for a
+    test is missing.
 
     Args:
         path: the file.
@@ -27,7 +27,8 @@ class TimesRecorder:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", buffering=1)  # a line is one write, so that processes do not mix theirs
+        # A line is one write, so that processes do not mix theirs.
+        self._file = path.open("a", buffering=1)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -41,7 +42,9 @@ class TimesRecorder:
 
 def _cpu_seconds() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used) + _living_ticks(os.getpid()) / TICKS
+    return (
+        sum(usage.ru_utime + usage.ru_stime for usage in used) + _living_ticks(os.getpid()) / TICKS
+    )
 
 
 def _living_ticks(pid: int) -> int:

@@ -9,4 +9,6 @@ import pytest
 def situations(names: str, rows: Mapping[str, Any]) -> pytest.MarkDecorator:
     """Runs a test with each row of a table: the values of its parameters, by what is the matter."""
     several = "," in names
-    return pytest.mark.parametrize(names, [pytest.param(*(row if several else (row,)), id=name) for name, row in rows.items()])
+    return pytest.mark.parametrize(
+        names, [pytest.param(*(row if several else (row,)), id=name) for name, row in rows.items()]
+    )

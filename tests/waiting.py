@@ -20,13 +20,17 @@ def until(
 
     Args:
         ask: what is asked.
-        what: what is waited for. A function is called only for the error, and may say what there was instead.
+        what: what is waited for. A function is called only for the error, and may say what there
+            was instead.
         seconds: how long to wait.
-        pause_seconds: between two requests, at first. It grows to a tenth of the time so far, and to a fifth of a second.
+        pause_seconds: between two requests, at first. It grows to a tenth of the time so far, and
+            to a fifth of a second.
     """
     began = time.monotonic()
     while not (answer := ask()):
         waited = time.monotonic() - began
-        assert waited < seconds, f"waited {seconds:.0f} s for {what if isinstance(what, str) else what()}"
+        assert waited < seconds, (
+            f"waited {seconds:.0f} s for {what if isinstance(what, str) else what()}"
+        )
         time.sleep(min(MAX_PAUSE_SECONDS, max(pause_seconds, waited / 10)))
     return answer

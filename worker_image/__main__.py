@@ -1,7 +1,8 @@
 """Starts the agent from a folder: `python3 /opt/elastic-pytorch torchrun's options, script, arguments`.
 
-This is how the agent runs in an image that has torch but not this package: the operator has the agent copied into the pod. PYTHONPATH is
-not used to find it, because setting it in the pod would hide the one that the image may have.
+This is how the agent runs in an image that has torch but not this package: the operator has the
+agent copied into the pod. PYTHONPATH is not used to find it, because setting it in the pod would
+hide the one that the image may have.
 """
 
 import contextlib
@@ -21,7 +22,9 @@ def refuse_old_python() -> None:
     """Ends the process, with a sentence in the pod's termination message, if this Python cannot import the package."""
     if sys.version_info[:2] >= OLDEST_PYTHON:
         return
-    oldest, here = (".".join(map(str, numbers)) for numbers in (OLDEST_PYTHON, sys.version_info[:3]))
+    oldest, here = (
+        ".".join(map(str, numbers)) for numbers in (OLDEST_PYTHON, sys.version_info[:3])
+    )
     message = f"elastic-pytorch needs Python {oldest} or newer in the image: {sys.executable} is Python {here}"
     print(message, file=sys.stderr)
     path = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
@@ -32,14 +35,17 @@ def refuse_old_python() -> None:
 
 if __name__ == "__main__":
     here = str(Path(__file__).absolute().parent)
-    # Nearly every image has a python3. In a few it is the system's, and torch belongs to an interpreter called python.
+    # Nearly every image has a python3. In a few it is the system's, and torch belongs to an
+    # interpreter called python.
     other = shutil.which("python")
     if importlib.util.find_spec("torch") is None and other is not None and other != sys.executable:
         os.execv(other, [other, here, *sys.argv[1:]])
     refuse_old_python()
     from elastic_pytorch.agent.signals import end_at_once
 
-    signal.signal(signal.SIGTERM, end_at_once)  # process 1 would ignore it, for the seconds that importing torch takes
-    # For workers that start in a new interpreter, and for their children: this process already has the folder on its path.
+    # Process 1 would ignore it, for the seconds that importing torch takes.
+    signal.signal(signal.SIGTERM, end_at_once)
+    # For workers that start in a new interpreter, and for their children: this process already has
+    # the folder on its path.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     runpy.run_module("elastic_pytorch.agent", run_name="__main__", alter_sys=True)

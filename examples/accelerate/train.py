@@ -1,6 +1,7 @@
 """Train a small network with Accelerate, in a group whose size may change.
 
-Accelerate chooses the device and wraps the model. The training library deals out the data and keeps the steps.
+Accelerate chooses the device and wraps the model. The training library deals out the data and keeps
+the steps.
 """
 
 import argparse
@@ -30,14 +31,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--output-dir", type=Path, default=Path("output"))
     parser.add_argument("--samples", type=int, default=6000)
-    parser.add_argument("--batch-size", type=int, default=60, help="samples of a step, of all workers together")
+    parser.add_argument(
+        "--batch-size", type=int, default=60, help="samples of a step, of all workers together"
+    )
     parser.add_argument("--epochs", type=int, default=5)
     options = parser.parse_args()
 
     set_seed(1)
     accelerator = Accelerator(cpu=not torch.cuda.is_available(), mixed_precision="bf16")
     data = waves(options.samples)
-    net = nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1), nn.Flatten(0))
+    net = nn.Sequential(
+        nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1), nn.Flatten(0)
+    )
     net = net.to(accelerator.device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3)
     sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=10)
@@ -53,19 +58,26 @@ def main() -> None:
         sampler=sampler,
     )
     step_done = state.restore()
-    accelerator.print(f"start at step {step_done}/{total_steps}  workers {accelerator.num_processes}")
+    accelerator.print(
+        f"start at step {step_done}/{total_steps}  workers {accelerator.num_processes}"
+    )
 
     model = accelerator.prepare(net)
-    loader = DataLoader(data, batch_sampler=sampler)  # not prepared: the sampler gives each rank its share already
+    # Not prepared: the sampler gives each rank its share already.
+    loader = DataLoader(data, batch_sampler=sampler)
     for _ in elastic.epochs(state, options.epochs):
         for step in elastic.steps(state, loader, model):
             optimizer.zero_grad()
             for inputs, targets in step.parts:
-                loss = mse_loss(model(inputs.to(accelerator.device)), targets.to(accelerator.device))
+                loss = mse_loss(
+                    model(inputs.to(accelerator.device)), targets.to(accelerator.device)
+                )
                 step.backward(loss)
             optimizer.step()
             scheduler.step()
-        accelerator.print(f"step {state.step}/{total_steps}  loss {loss:.3f}  workers {accelerator.num_processes}")
+        accelerator.print(
+            f"step {state.step}/{total_steps}  loss {loss:.3f}  workers {accelerator.num_processes}"
+        )
     accelerator.end_training()
 
 

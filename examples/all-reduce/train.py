@@ -1,7 +1,7 @@
 """The smallest elastic job: an all-reduce a step, a checkpoint now and then, one line a step with the time of day.
 
-Plain torchrun code: NCCL where there is a GPU, else gloo. Rank 0 prints `STEP n world=w time=seconds`, so that every change of the group
-can be timed from its log.
+Plain torchrun code: NCCL where there is a GPU, else gloo. Rank 0 prints `STEP n world=w
+time=seconds`, so that every change of the group can be timed from its log.
 """
 
 import argparse
@@ -40,9 +40,13 @@ def main() -> None:
     parser.add_argument("--step-seconds", type=float, default=0.1)
     parser.add_argument("--checkpoint-dir", type=Path, default=Path("/tmp"))
     parser.add_argument("--checkpoint-every", type=int, default=10)
-    parser.add_argument("--fail-at", type=int, default=0, help="raise at this step, on the last rank (0: never)")
     parser.add_argument(
-        "--save-on-sigterm", action="store_true", help="once told to end, all leave after a step that rank 0 saves"
+        "--fail-at", type=int, default=0, help="raise at this step, on the last rank (0: never)"
+    )
+    parser.add_argument(
+        "--save-on-sigterm",
+        action="store_true",
+        help="once told to end, all leave after a step that rank 0 saves",
     )
     options = parser.parse_args()
 

@@ -1,6 +1,7 @@
 """The same as train.py with the training library, so no step is lost, and the group changes within the living processes.
 
-It trains a small model, so that there is a state to keep. Rank 0 prints `STEP n world=w time=seconds`.
+It trains a small model, so that there is a state to keep. Rank 0 prints `STEP n world=w
+time=seconds`.
 """
 
 import argparse
@@ -20,9 +21,17 @@ parser.add_argument("--steps", type=int, default=100_000)
 parser.add_argument("--step-seconds", type=float, default=0.1)
 parser.add_argument("--checkpoint-dir", default="/tmp")
 parser.add_argument(
-    "--set-up-seconds", type=float, default=0.0, help="what imports, weights and compilation take in a real script"
+    "--set-up-seconds",
+    type=float,
+    default=0.0,
+    help="what imports, weights and compilation take in a real script",
 )
-parser.add_argument("--width", type=int, default=256, help="of the model; its state is 24 times the square of it, in bytes")
+parser.add_argument(
+    "--width",
+    type=int,
+    default=256,
+    help="of the model; its state is 24 times the square of it, in bytes",
+)
 options = parser.parse_args()
 
 
@@ -32,10 +41,17 @@ def say(text: str) -> None:
 
 
 time.sleep(options.set_up_seconds)
-model = nn.Sequential(nn.Linear(options.width, options.width), nn.ReLU(), nn.Linear(options.width, options.width))
+model = nn.Sequential(
+    nn.Linear(options.width, options.width), nn.ReLU(), nn.Linear(options.width, options.width)
+)
 optimizer = torch.optim.AdamW(model.parameters())
 folder = os.path.join(options.checkpoint_dir, os.environ.get("TORCHELASTIC_RUN_ID", "alone"))  # noqa: PTH118
-state = elastic.State(folder, elastic.State.Options(every=1, total_steps=options.steps), model=model, optimizer=optimizer)
+state = elastic.State(
+    folder,
+    elastic.State.Options(every=1, total_steps=options.steps),
+    model=model,
+    optimizer=optimizer,
+)
 
 
 @elastic.in_process

@@ -12,7 +12,9 @@ from torch.utils.data import Dataset, DistributedSampler
 def load_text(folder: Path) -> tuple[Tensor, Tensor, int]:
     """Read a folder's texts as numbers: what to train on, what to hold out, and how many characters there are."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.is_symlink())
-    text = torch.frombuffer(bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8)
+    text = torch.frombuffer(
+        bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8
+    )
     vocabulary, numbers = torch.unique(text, return_inverse=True)
     held_out = len(numbers) // 10
     return numbers[:-held_out], numbers[-held_out:], len(vocabulary)
@@ -35,8 +37,9 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
 class ResumableSampler(DistributedSampler[tuple[Tensor, Tensor]]):
     """A DistributedSampler that can start in the middle of an epoch, after `position` samples.
 
-    Seed and epoch alone decide the order of an epoch's samples, and the ranks take them in turn. So a position counted
-    in samples of the whole group means the same in a group of another size (to within one sample per worker).
+    Seed and epoch alone decide the order of an epoch's samples, and the ranks take them in turn. So
+    a position counted in samples of the whole group means the same in a group of another size (to
+    within one sample per worker).
     """
 
     position = 0

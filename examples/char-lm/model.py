@@ -1,4 +1,7 @@
-"""A small GPT over characters: what the example trains. Nothing in it knows about processes or groups."""
+"""A small GPT over characters: what the example trains.
+
+Nothing in it knows about processes or groups.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +18,9 @@ class Block(nn.Module):
         self.query_key_value = nn.Linear(width, 3 * width)
         self.projection = nn.Linear(width, width)
         self.norm_feed_forward = nn.LayerNorm(width)
-        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
         self.dropout = nn.Dropout(dropout)
 
     def attention(self, x: Tensor) -> Tensor:
@@ -36,7 +41,14 @@ class CharLM(nn.Module):
     """Gives every character that may come next a score, at every position of a text."""
 
     def __init__(
-        self, vocabulary: int, context: int, *, width: int = 96, heads: int = 4, layers: int = 3, dropout: float = 0.05
+        self,
+        vocabulary: int,
+        context: int,
+        *,
+        width: int = 96,
+        heads: int = 4,
+        layers: int = 3,
+        dropout: float = 0.05,
     ) -> None:
         super().__init__()
         self.characters = nn.Embedding(vocabulary, width)
@@ -49,5 +61,7 @@ class CharLM(nn.Module):
 
     def forward(self, text: Tensor) -> Tensor:
         positions = torch.arange(text.shape[1], device=text.device)
-        scores: Tensor = self.scores(self.norm(self.blocks(self.characters(text) + self.positions(positions))))
+        scores: Tensor = self.scores(
+            self.norm(self.blocks(self.characters(text) + self.positions(positions)))
+        )
         return scores

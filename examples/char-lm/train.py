@@ -1,7 +1,8 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
-Plain torchrun code, written the way PyTorch's documentation teaches it: load the newest checkpoint, join the group, go
-on from the saved step. The one line that is not plain is `report(...)`, which does nothing outside an ElasticPyTorchJob.
+Plain torchrun code, written the way PyTorch's documentation teaches it: load the newest checkpoint,
+join the group, go on from the saved step. The one line that is not plain is `report(...)`, which
+does nothing outside an ElasticPyTorchJob.
 """
 
 import argparse
@@ -34,22 +35,44 @@ except ImportError:  # a job's pods have the package; anywhere else nothing list
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=800, help="optimizer steps in all")
-    parser.add_argument("--batch-size", type=int, default=48, help="samples per step, shared out among the workers")
-    parser.add_argument("--learning-rate", type=float, default=3e-3, help="its peak, after the warm-up")
+    parser.add_argument(
+        "--batch-size", type=int, default=48, help="samples per step, shared out among the workers"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=3e-3, help="its peak, after the warm-up"
+    )
     parser.add_argument("--context", type=int, default=64, help="characters per sample")
-    parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
-    parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
-    parser.add_argument("--checkpoint-every", type=int, default=20, help="steps between checkpoints")
+    parser.add_argument(
+        "--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts"
+    )
+    parser.add_argument(
+        "--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share"
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=int, default=20, help="steps between checkpoints"
+    )
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
-    parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1234,
+        help="of the first weights and of the order of the samples",
+    )
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
+    parser.add_argument(
+        "--run-id",
+        default=run_id,
+        help="sub-folder of the checkpoints; a new name begins from the start",
+    )
     return parser.parse_args()
 
 
-# --- checkpoints ------------------------------------------------------------------------------------------------------
+# --- checkpoints
+# ------------------------------------------------------------------------------------------------------
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -98,7 +121,8 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
         old.unlink(missing_ok=True)
 
 
-# --- training ---------------------------------------------------------------------------------------------------------
+# --- training
+# ---------------------------------------------------------------------------------------------------------
 
 
 class Training:
@@ -106,7 +130,9 @@ class Training:
 
     def __init__(self, model: nn.Module, learning_rate: float, steps: int) -> None:
         self.model = model
-        self.optimizer = AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.99), weight_decay=0.1)
+        self.optimizer = AdamW(
+            model.parameters(), lr=learning_rate, betas=(0.9, 0.99), weight_decay=0.1
+        )
         self.scheduler = LambdaLR(self.optimizer, lambda step: learning_rate_factor(step, steps))
         self.step = 0
         self.epoch = 0
@@ -133,7 +159,9 @@ class Training:
 
 def learning_rate_factor(step: int, steps: int) -> float:
     """Warm up briefly, then fall along half a cosine to a twentieth."""
-    return min(1.0, (step + 1) / 40) * (0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2)
+    return min(1.0, (step + 1) / 40) * (
+        0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2
+    )
 
 
 def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -142,8 +170,8 @@ def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 
 def train(training: Training, samples: Samples, folder: Path, options: argparse.Namespace) -> None:
     rank, workers = dist.get_rank(), dist.get_world_size()
-    # A step takes as many samples however many workers share them: the size of the group changes how fast the model
-    # learns, not what it learns.
+    # A step takes as many samples however many workers share them: the size of the group changes
+    # how fast the model learns, not what it learns.
     share = max(1, round(options.batch_size / workers))
     sampler = ResumableSampler(samples, seed=options.seed)
     loader = DataLoader(samples, batch_size=share, sampler=sampler, drop_last=True)
@@ -184,7 +212,9 @@ def validate(model: nn.Module, samples: Samples) -> float:
     """Return the mean loss on samples held out from training; each rank computes a share of it."""
     model.eval()
     share = samples.windows[dist.get_rank() :: dist.get_world_size()]
-    total = torch.stack([loss_of(model, share[:, :-1], share[:, 1:]) * len(share), torch.tensor(float(len(share)))])
+    total = torch.stack(
+        [loss_of(model, share[:, :-1], share[:, 1:]) * len(share), torch.tensor(float(len(share)))]
+    )
     dist.all_reduce(total)
     return (total[0] / total[1]).item()
 
@@ -205,12 +235,17 @@ def main() -> None:
     if state is not None:
         training.load_state_dict(state)
     if dist.get_rank() == 0:
-        print(f"start at step {training.step}/{options.steps}  workers {dist.get_world_size()}", flush=True)
+        print(
+            f"start at step {training.step}/{options.steps}  workers {dist.get_world_size()}",
+            flush=True,
+        )
 
     train(training, Samples(text, options.context, stride=options.context // 2), folder, options)
     loss = validate(model, Samples(held_out_text, options.context, stride=options.context))
     if dist.get_rank() == 0:
-        print(f"done at step {training.step}/{options.steps}  validation loss {loss:.3f}", flush=True)
+        print(
+            f"done at step {training.step}/{options.steps}  validation loss {loss:.3f}", flush=True
+        )
     dist.destroy_process_group()
 
 

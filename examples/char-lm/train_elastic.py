@@ -1,8 +1,9 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
-The same as train.py, with the training library of elastic-pytorch. It commits its steps, so a worker takes with it only those since the
-last commit: one step, unless a commit costs more than a hundredth of it. The group changes within the living processes. Under plain
-torchrun, the script runs as well and continues from its last checkpoint.
+The same as train.py, with the training library of elastic-pytorch. It commits its steps, so a
+worker takes with it only those since the last commit: one step, unless a commit costs more than a
+hundredth of it. The group changes within the living processes. Under plain torchrun, the script
+runs as well and continues from its last checkpoint.
 """
 
 import argparse
@@ -26,24 +27,52 @@ from torch.utils.data import DataLoader
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=800, help="optimizer steps in all")
-    parser.add_argument("--batch-size", type=int, default=48, help="samples per step, shared out among the workers")
-    parser.add_argument("--learning-rate", type=float, default=3e-3, help="its peak, after the warm-up")
+    parser.add_argument(
+        "--batch-size", type=int, default=48, help="samples per step, shared out among the workers"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=3e-3, help="its peak, after the warm-up"
+    )
     parser.add_argument("--context", type=int, default=64, help="characters per sample")
-    parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
-    parser.add_argument("--checkpoint-dir", default="checkpoints", help="folder all workers share, or s3://BUCKET/PREFIX")
-    parser.add_argument("--checkpoint-every", type=float, default=5.0, help="seconds between checkpoints on disk, at least")
+    parser.add_argument(
+        "--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts"
+    )
+    parser.add_argument(
+        "--checkpoint-dir",
+        default="checkpoints",
+        help="folder all workers share, or s3://BUCKET/PREFIX",
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=float,
+        default=5.0,
+        help="seconds between checkpoints on disk, at least",
+    )
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
-    parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1234,
+        help="of the first weights and of the order of the samples",
+    )
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
+    parser.add_argument(
+        "--run-id",
+        default=run_id,
+        help="sub-folder of the checkpoints; a new name begins from the start",
+    )
     return parser.parse_args()
 
 
 def learning_rate_factor(step: int, steps: int) -> float:
     """Warm up briefly, then fall along half a cosine to a twentieth."""
-    return min(1.0, (step + 1) / 40) * (0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2)
+    return min(1.0, (step + 1) / 40) * (
+        0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2
+    )
 
 
 def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -77,9 +106,14 @@ def train(
         optimizer.step()
         scheduler.step()
         done = step.number
-        if rank == 0 and (done in (started_step + 1, options.steps) or done % options.log_every == 0):
+        if rank == 0 and (
+            done in (started_step + 1, options.steps) or done % options.log_every == 0
+        ):
             pace = 1000 * (time.perf_counter() - printed_at) / (done - printed_step)
-            print(f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step", flush=True)
+            print(
+                f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step",
+                flush=True,
+            )
             printed_step, printed_at = done, time.perf_counter()
 
 
@@ -88,7 +122,9 @@ def validate(model: nn.Module, samples: Samples) -> float:
     """Return the mean loss on samples held out from training; each rank computes a share of it."""
     model.eval()
     share = samples.windows[dist.get_rank() :: dist.get_world_size()]
-    total = torch.stack([loss_of(model, share[:, :-1], share[:, 1:]) * len(share), torch.tensor(float(len(share)))])
+    total = torch.stack(
+        [loss_of(model, share[:, :-1], share[:, 1:]) * len(share), torch.tensor(float(len(share)))]
+    )
     dist.all_reduce(total)
     return (total[0] / total[1]).item()
 
@@ -100,7 +136,9 @@ def main() -> None:
     text, held_out_text, vocabulary = load_text(options.text)
     samples = Samples(text, options.context, stride=options.context // 2)
     model = CharLM(vocabulary, options.context)
-    optimizer = AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), weight_decay=0.1)
+    optimizer = AdamW(
+        model.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), weight_decay=0.1
+    )
     scheduler = LambdaLR(optimizer, lambda step: learning_rate_factor(step, options.steps))
     sampler = elastic.ElasticSampler(samples, options.batch_size, seed=options.seed)
     state = elastic.State(

@@ -1,8 +1,9 @@
 """Trains a small GPT, character by character, on the licence texts that every Debian system carries.
 
-The same as train_elastic.py, with a model that FSDP2 shards over the workers. Each worker keeps its shards in its pod's memory, and
-another pod has a copy. A group of any size continues from them without a volume. From time to time, all workers together write a
-checkpoint, for the loss of several pods at once. The script uses NCCL on GPUs and gloo on CPUs.
+The same as train_elastic.py, with a model that FSDP2 shards over the workers. Each worker keeps its
+shards in its pod's memory, and another pod has a copy. A group of any size continues from them
+without a volume. From time to time, all workers together write a checkpoint, for the loss of
+several pods at once. The script uses NCCL on GPUs and gloo on CPUs.
 """
 
 import argparse
@@ -26,25 +27,52 @@ from torch.utils.data import DataLoader
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=800, help="optimizer steps in all")
-    parser.add_argument("--batch-size", type=int, default=48, help="samples per step, shared out among the workers")
-    parser.add_argument("--learning-rate", type=float, default=3e-3, help="its peak, after the warm-up")
+    parser.add_argument(
+        "--batch-size", type=int, default=48, help="samples per step, shared out among the workers"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=3e-3, help="its peak, after the warm-up"
+    )
     parser.add_argument("--context", type=int, default=64, help="characters per sample")
-    parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
-    parser.add_argument("--checkpoint-dir", default="checkpoints", help="folder all workers share, or s3://BUCKET/PREFIX")
-    parser.add_argument("--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints on disk")
-    parser.add_argument("--micro-batch-size", type=int, default=8, help="samples that a worker computes at once")
+    parser.add_argument(
+        "--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts"
+    )
+    parser.add_argument(
+        "--checkpoint-dir",
+        default="checkpoints",
+        help="folder all workers share, or s3://BUCKET/PREFIX",
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints on disk"
+    )
+    parser.add_argument(
+        "--micro-batch-size", type=int, default=8, help="samples that a worker computes at once"
+    )
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
-    parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1234,
+        help="of the first weights and of the order of the samples",
+    )
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
+    parser.add_argument(
+        "--run-id",
+        default=run_id,
+        help="sub-folder of the checkpoints; a new name begins from the start",
+    )
     return parser.parse_args()
 
 
 def learning_rate_factor(step: int, steps: int) -> float:
     """Warm up briefly, then fall along half a cosine to a twentieth."""
-    return min(1.0, (step + 1) / 40) * (0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2)
+    return min(1.0, (step + 1) / 40) * (
+        0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2
+    )
 
 
 def join_group() -> torch.device:
@@ -53,13 +81,16 @@ def join_group() -> torch.device:
         dist.init_process_group("gloo")
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(device)  # before anything else uses CUDA: FSDP2 and NCCL take the current device
+    # Before anything else uses CUDA: FSDP2 and NCCL take the current device.
+    torch.cuda.set_device(device)
     dist.init_process_group("nccl")
     return device
 
 
 def loss_of(model: nn.Module, inputs: Tensor, targets: Tensor, device: torch.device) -> Tensor:
-    return functional.cross_entropy(model(inputs.to(device)).flatten(0, 1), targets.to(device).flatten())
+    return functional.cross_entropy(
+        model(inputs.to(device)).flatten(0, 1), targets.to(device).flatten()
+    )
 
 
 def train(
@@ -87,9 +118,14 @@ def train(
         optimizer.step()
         scheduler.step()
         done = step.number
-        if rank == 0 and (done in (started_step + 1, options.steps) or done % options.log_every == 0):
+        if rank == 0 and (
+            done in (started_step + 1, options.steps) or done % options.log_every == 0
+        ):
             pace = 1000 * (time.perf_counter() - printed_at) / (done - printed_step)
-            print(f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step", flush=True)
+            print(
+                f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step",
+                flush=True,
+            )
             printed_step, printed_at = done, time.perf_counter()
 
 
@@ -111,13 +147,18 @@ def main() -> None:
     text, held_out_text, vocabulary = load_text(options.text)
     samples = Samples(text, options.context, stride=options.context // 2)
     device = join_group()
-    model = CharLM(vocabulary, options.context).to(device)  # with the same weights on all ranks, of which each keeps a part
+    # With the same weights on all ranks, of which each keeps a part.
+    model = CharLM(vocabulary, options.context).to(device)
     for block in model.blocks:
         fully_shard(block)
     fully_shard(model)
-    optimizer = AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), weight_decay=0.1)
+    optimizer = AdamW(
+        model.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), weight_decay=0.1
+    )
     scheduler = LambdaLR(optimizer, lambda step: learning_rate_factor(step, options.steps))
-    sampler = elastic.ElasticSampler(samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed)
+    sampler = elastic.ElasticSampler(
+        samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed
+    )
     state = elastic.State(
         f"{options.checkpoint_dir}/{options.run_id}",
         elastic.State.Options(flush_seconds=options.checkpoint_every),

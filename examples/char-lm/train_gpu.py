@@ -1,6 +1,7 @@
 """Trains the small GPT on GPUs: NCCL, bfloat16, batches that are copied to the device while it computes.
 
-It has been run with two workers that share one GPU. It also runs on the CPU with gloo, and under plain torchrun.
+It has been run with two workers that share one GPU. It also runs on the CPU with gloo, and under
+plain torchrun.
 """
 
 import argparse
@@ -25,27 +26,54 @@ from torch.utils.data import DataLoader
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=2000, help="optimizer steps in all")
-    parser.add_argument("--batch-size", type=int, default=256, help="samples per step, of all GPUs together")
-    parser.add_argument("--micro-batch-size", type=int, default=32, help="samples that a GPU computes at once")
-    parser.add_argument("--learning-rate", type=float, default=1e-3, help="its peak, after the warm-up")
+    parser.add_argument(
+        "--batch-size", type=int, default=256, help="samples per step, of all GPUs together"
+    )
+    parser.add_argument(
+        "--micro-batch-size", type=int, default=32, help="samples that a GPU computes at once"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=1e-3, help="its peak, after the warm-up"
+    )
     parser.add_argument("--context", type=int, default=256, help="characters per sample")
     parser.add_argument("--width", type=int, default=768, help="of the model")
     parser.add_argument("--layers", type=int, default=12, help="of the model")
-    parser.add_argument("--loader-workers", type=int, default=2, help="processes that read samples, for each GPU")
-    parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
-    parser.add_argument("--checkpoint-dir", default="checkpoints", help="folder all workers share, or s3://BUCKET/PREFIX")
+    parser.add_argument(
+        "--loader-workers", type=int, default=2, help="processes that read samples, for each GPU"
+    )
+    parser.add_argument(
+        "--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts"
+    )
+    parser.add_argument(
+        "--checkpoint-dir",
+        default="checkpoints",
+        help="folder all workers share, or s3://BUCKET/PREFIX",
+    )
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
-    parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1234,
+        help="of the first weights and of the order of the samples",
+    )
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
+    parser.add_argument(
+        "--run-id",
+        default=run_id,
+        help="sub-folder of the checkpoints; a new name begins from the start",
+    )
     return parser.parse_args()
 
 
 def learning_rate_factor(step: int, steps: int) -> float:
     """Warm up, then fall along half a cosine to a tenth."""
-    return min(1.0, (step + 1) / 100) * (0.1 + 0.9 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2)
+    return min(1.0, (step + 1) / 100) * (
+        0.1 + 0.9 * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2
+    )
 
 
 def join_group() -> torch.device:
@@ -54,7 +82,8 @@ def join_group() -> torch.device:
         dist.init_process_group("gloo")
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    # Before anything else uses CUDA: NCCL takes the current device, and so would each process the first.
+    # Before anything else uses CUDA: NCCL takes the current device, and so would each process the
+    # first.
     torch.cuda.set_device(device)
     dist.init_process_group("nccl")
     return device
@@ -74,7 +103,9 @@ def validate(model: nn.Module, samples: Samples, device: torch.device) -> float:
     total = torch.zeros(2, device=device)
     for windows in share.split(64):
         loss = loss_of(model, windows[:, :-1], windows[:, 1:], device)
-        total += torch.stack([loss * len(windows), torch.tensor(float(len(windows)), device=device)])
+        total += torch.stack(
+            [loss * len(windows), torch.tensor(float(len(windows)), device=device)]
+        )
     dist.all_reduce(total)
     return (total[0] / total[1]).item()
 
@@ -87,10 +118,16 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     text, held_out_text, vocabulary = load_text(options.text)
     samples = Samples(text, options.context, stride=options.context // 2)
-    model = CharLM(vocabulary, options.context, width=options.width, layers=options.layers).to(device)
-    optimizer = AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0.1)
+    model = CharLM(vocabulary, options.context, width=options.width, layers=options.layers).to(
+        device
+    )
+    optimizer = AdamW(
+        model.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0.1
+    )
     scheduler = LambdaLR(optimizer, lambda step: learning_rate_factor(step, options.steps))
-    sampler = elastic.ElasticSampler(samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed)
+    sampler = elastic.ElasticSampler(
+        samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed
+    )
     state = elastic.State(
         f"{options.checkpoint_dir}/{options.run_id}",
         model=model,
@@ -103,9 +140,16 @@ def main() -> None:
     rank, workers = dist.get_rank(), dist.get_world_size()
     if rank == 0:
         print(f"start at step {state.step}/{options.steps}  workers {workers}", flush=True)
-    workers_of_loader = {"num_workers": options.loader_workers, "persistent_workers": options.loader_workers > 0}
-    loader = DataLoader(samples, batch_sampler=sampler, pin_memory=device.type == "cuda", **workers_of_loader)
-    parallel_model = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+    workers_of_loader = {
+        "num_workers": options.loader_workers,
+        "persistent_workers": options.loader_workers > 0,
+    }
+    loader = DataLoader(
+        samples, batch_sampler=sampler, pin_memory=device.type == "cuda", **workers_of_loader
+    )
+    parallel_model = DistributedDataParallel(
+        model, device_ids=[device] if device.type == "cuda" else None
+    )
 
     for step in elastic.steps(state, loader, parallel_model, max_steps=options.steps):
         optimizer.zero_grad()
@@ -117,12 +161,20 @@ def main() -> None:
         scheduler.step()
         if rank == 0 and (step.number == options.steps or step.number % options.log_every == 0):
             pace = 1000 * (time.perf_counter() - printed_at) / (step.number - printed_step)
-            print(f"step {step.number}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step", flush=True)
+            print(
+                f"step {step.number}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step",
+                flush=True,
+            )
             printed_step, printed_at = step.number, time.perf_counter()
 
-    validation_loss = validate(model, Samples(held_out_text, options.context, stride=options.context), device)
+    validation_loss = validate(
+        model, Samples(held_out_text, options.context, stride=options.context), device
+    )
     if rank == 0:
-        print(f"done at step {state.step}/{options.steps}  validation loss {validation_loss:.3f}", flush=True)
+        print(
+            f"done at step {state.step}/{options.steps}  validation loss {validation_loss:.3f}",
+            flush=True,
+        )
     dist.destroy_process_group()
 
 

@@ -25,8 +25,12 @@ class Windows(Dataset[tuple[Tensor, Tensor]]):
     """Windows of the texts of a folder, each with the same window one character on: what the model is to predict."""
 
     def __init__(self, folder: Path) -> None:
-        files = sorted(file for file in folder.iterdir() if file.is_file() and not file.is_symlink())
-        text = torch.frombuffer(bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8)
+        files = sorted(
+            file for file in folder.iterdir() if file.is_file() and not file.is_symlink()
+        )
+        text = torch.frombuffer(
+            bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8
+        )
         self.windows = text.long().unfold(0, CONTEXT + 1, CONTEXT)
 
     def __len__(self) -> int:
@@ -42,38 +46,66 @@ class Model(nn.Module):
         super().__init__()
         self.characters = nn.Embedding(256, WIDTH)
         self.places = nn.Embedding(CONTEXT, WIDTH)
-        layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            WIDTH, 4, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True
+        )
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.head = nn.Linear(WIDTH, 256)
 
     def forward(self, characters: Tensor) -> Tensor:
         places = self.places(torch.arange(characters.shape[1], device=characters.device))
-        mask = nn.Transformer.generate_square_subsequent_mask(characters.shape[1], device=characters.device)
-        return self.head(self.layers(self.characters(characters) + places, mask=mask, is_causal=True))
+        mask = nn.Transformer.generate_square_subsequent_mask(
+            characters.shape[1], device=characters.device
+        )
+        return self.head(
+            self.layers(self.characters(characters) + places, mask=mask, is_causal=True)
+        )
 
 
 @record
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--epochs", type=int, default=2, help="times that each sample is seen")
-    parser.add_argument("--batch-size", type=int, default=48, help="samples per step, of all workers together")
-    parser.add_argument("--micro-batch-size", type=int, default=8, help="samples that a worker computes at once")
-    parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
-    parser.add_argument("--config", default=str(Path(__file__).parent / "ds_config.json"), help="DeepSpeed's configuration")
-    parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
-    parser.add_argument("--checkpoint-every", type=int, default=20, help="steps between checkpoints")
+    parser.add_argument(
+        "--batch-size", type=int, default=48, help="samples per step, of all workers together"
+    )
+    parser.add_argument(
+        "--micro-batch-size", type=int, default=8, help="samples that a worker computes at once"
+    )
+    parser.add_argument(
+        "--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts"
+    )
+    parser.add_argument(
+        "--config",
+        default=str(Path(__file__).parent / "ds_config.json"),
+        help="DeepSpeed's configuration",
+    )
+    parser.add_argument(
+        "--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share"
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=int, default=20, help="steps between checkpoints"
+    )
     options = parser.parse_args()
 
     torch.manual_seed(1)
     samples = Windows(options.text)
     model = Model()
     deepspeed.init_distributed()
-    sampler = elastic.ElasticSampler(samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=1)
-    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=options.config)
+    sampler = elastic.ElasticSampler(
+        samples, options.batch_size, micro_batch_size=options.micro_batch_size, seed=1
+    )
+    engine, _, _, _ = deepspeed.initialize(
+        model=model, model_parameters=model.parameters(), config=options.config
+    )
     state = DeepSpeedState(
         options.checkpoint_dir / os.environ.get("TORCHELASTIC_RUN_ID", "default"),
         engine,
-        DeepSpeedState.Options(every=options.checkpoint_every, total_steps=options.epochs * sampler.batches_per_epoch),
+        DeepSpeedState.Options(
+            every=options.checkpoint_every, total_steps=options.epochs * sampler.batches_per_epoch
+        ),
         sampler=sampler,
     )
     state.restore()
@@ -85,13 +117,18 @@ def main() -> None:
         for inputs, targets in loader:
             with sampler.part() as part:
                 engine.set_gradient_accumulation_boundary(part.last)
-                loss = functional.cross_entropy(engine(inputs.to(device)).flatten(0, 1), targets.to(device).flatten())
+                loss = functional.cross_entropy(
+                    engine(inputs.to(device)).flatten(0, 1), targets.to(device).flatten()
+                )
                 engine.backward(part.weight * loss, scale_wrt_gas=False)
             engine.step()
             if part.last:
                 state.commit(loss=loss)
                 if dist.get_rank() == 0 and state.step % 10 == 0:
-                    print(f"step {state.step}  loss {loss:.3f}  workers {dist.get_world_size()}", flush=True)
+                    print(
+                        f"step {state.step}  loss {loss:.3f}  workers {dist.get_world_size()}",
+                        flush=True,
+                    )
     if dist.get_rank() == 0:
         print(f"done at step {state.step}", flush=True)
     dist.destroy_process_group()

@@ -1,4 +1,7 @@
-"""A small convolutional network: what the example trains. Nothing in it knows about processes or groups."""
+"""A small convolutional network: what the example trains.
+
+Nothing in it knows about processes or groups.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +10,8 @@ from torch import Tensor, nn
 class DigitReader(nn.Module):
     """Gives each of the ten digits a score, for images of 8 x 8 pixels.
 
-    Its norms are over the channels of one image. A batch norm would make what it learns depend on how the batch was shared out.
+    Its norms are over the channels of one image. A batch norm would make what it learns depend on
+    how the batch was shared out.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
 """Learns to read handwritten digits, in mixed precision: bfloat16 on a CPU, float16 with a gradient scaler on a GPU.
 
-Every batch is cut into micro-batches that do not depend on the number of workers, so a group of any size learns the same.
+Every batch is cut into micro-batches that do not depend on the number of workers, so a group of any
+size learns the same.
 """
 
 import argparse
@@ -22,15 +23,31 @@ from torch.utils.data import DataLoader
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--epochs", type=int, default=8, help="how often to see each image")
-    parser.add_argument("--batch-size", type=int, default=64, help="images per step, of all workers together")
-    parser.add_argument("--micro-batch-size", type=int, default=16, help="images that a worker computes at once")
+    parser.add_argument(
+        "--batch-size", type=int, default=64, help="images per step, of all workers together"
+    )
+    parser.add_argument(
+        "--micro-batch-size", type=int, default=16, help="images that a worker computes at once"
+    )
     parser.add_argument("--learning-rate", type=float, default=1e-2, help="its peak")
-    parser.add_argument("--checkpoint-dir", type=Path, help="folder all workers share; without it, peers alone have the state")
-    parser.add_argument("--seed", type=int, default=1, help="of the first weights and of the order of the images")
+    parser.add_argument(
+        "--checkpoint-dir",
+        type=Path,
+        help="folder all workers share; without it, peers alone have the state",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the first weights and of the order of the images"
+    )
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
+    parser.add_argument(
+        "--run-id",
+        default=run_id,
+        help="sub-folder of the checkpoints; a new name begins from the start",
+    )
     return parser.parse_args()
 
 
@@ -42,11 +59,15 @@ class Training:
         self.device = torch.device("cpu")
         if torch.cuda.is_available():
             self.device = torch.device("cuda", local_rank)
-            torch.cuda.set_device(self.device)  # NCCL uses the current device, and without this all ranks would share one
+            # NCCL uses the current device, and without this all ranks would share one.
+            torch.cuda.set_device(self.device)
         self.precision = torch.float16 if self.device.type == "cuda" else torch.bfloat16
         self.data = Digits(held_out=False)
         self.sampler = elastic.ElasticSampler(
-            self.data, options.batch_size, micro_batch_size=options.micro_batch_size, seed=options.seed
+            self.data,
+            options.batch_size,
+            micro_batch_size=options.micro_batch_size,
+            seed=options.seed,
         )
         self.epochs = options.epochs
         steps = options.epochs * self.sampler.batches_per_epoch
@@ -74,7 +95,10 @@ def train(training: Training) -> float:
     state.restore()
     rank, workers = dist.get_rank(), dist.get_world_size()
     if rank == 0:
-        print(f"start at step {state.step}  epoch {training.sampler.epoch}  workers {workers}", flush=True)
+        print(
+            f"start at step {state.step}  epoch {training.sampler.epoch}  workers {workers}",
+            flush=True,
+        )
     model = DistributedDataParallel(training.model)
     loader = DataLoader(training.data, batch_sampler=training.sampler)
 
@@ -83,7 +107,10 @@ def train(training: Training) -> float:
             optimizer.zero_grad()
             for images, labels in step.parts:
                 with torch.autocast(training.device.type, training.precision):
-                    loss = cross_entropy(model(moved_a_little(images.to(training.device))), labels.to(training.device))
+                    loss = cross_entropy(
+                        model(moved_a_little(images.to(training.device))),
+                        labels.to(training.device),
+                    )
                 step.backward(scaler.scale(loss))
             scaler.step(optimizer)
             scaler.update()
@@ -113,7 +140,10 @@ def main() -> None:
     accuracy = train(training)
     if dist.get_rank() == 0:
         best = max(accuracy, training.state.best_accuracy)
-        print(f"done at step {training.state.step}  accuracy {accuracy:.3f}  best {best:.3f}", flush=True)
+        print(
+            f"done at step {training.state.step}  accuracy {accuracy:.3f}  best {best:.3f}",
+            flush=True,
+        )
     dist.destroy_process_group()
 
 

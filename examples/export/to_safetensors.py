@@ -1,8 +1,8 @@
 """Writes the weights of a checkpoint to a safetensors file, on one process, without a group.
 
-    python examples/export/to_safetensors.py /checkpoints/run model.safetensors
-    python examples/export/to_safetensors.py s3://bucket/run model.safetensors --entry ema
-    python examples/export/to_safetensors.py /checkpoints/run adapter.safetensors --entry model/trained
+    python examples/export/to_safetensors.py /checkpoints/run model.safetensors python
+    examples/export/to_safetensors.py s3://bucket/run model.safetensors --entry ema python
+    examples/export/to_safetensors.py /checkpoints/run adapter.safetensors --entry model/trained
 
 The first argument is the folder or the URL that State was given, or one checkpoint in it.
 """
@@ -26,7 +26,9 @@ def entry_of(checkpoint: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found: Any = checkpoint
     for part in name.split("/"):
         if not isinstance(found, Mapping) or part not in found:
-            there = ", ".join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
+            there = (
+                ", ".join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
+            )
             raise SystemExit(f"the checkpoint has no {name}: {part} is not among {there}")
         found = found[part]
     if not isinstance(found, Mapping):
@@ -41,7 +43,9 @@ def weights_of(entry: Mapping[str, Any], name: str) -> dict[str, torch.Tensor]:
         SystemExit: there are parts that are dicts themselves, or no tensors.
     """
     if parts := [key for key, value in entry.items() if isinstance(value, Mapping) and value]:
-        raise SystemExit(f"{name} has parts, of which one file holds one: choose --entry {name}/{parts[0]}, for example")
+        raise SystemExit(
+            f"{name} has parts, of which one file holds one: choose --entry {name}/{parts[0]}, for example"
+        )
     tensors: dict[str, torch.Tensor] = {}
     for key, value in entry.items():
         if isinstance(value, torch.Tensor):
@@ -55,9 +59,15 @@ def weights_of(entry: Mapping[str, Any], name: str) -> dict[str, torch.Tensor]:
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("checkpoint", help="a folder of checkpoints, one checkpoint, or the URL of either")
+    parser.add_argument(
+        "checkpoint", help="a folder of checkpoints, one checkpoint, or the URL of either"
+    )
     parser.add_argument("target", type=Path)
-    parser.add_argument("--entry", default="model", help="the name under which the model was registered (default: model)")
+    parser.add_argument(
+        "--entry",
+        default="model",
+        help="the name under which the model was registered (default: model)",
+    )
     options = parser.parse_args(words)
     checkpoint = elastic.load(options.checkpoint)
     tensors = weights_of(entry_of(checkpoint, options.entry), options.entry)

@@ -28,7 +28,9 @@ def load_text(
 ) -> tuple[Dataset[tuple[Tensor, Tensor]], Dataset[tuple[Tensor, Tensor]], int]:
     """Return what to train on, what to validate with, and the number of different characters."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.is_symlink())
-    characters = torch.frombuffer(bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8)
+    characters = torch.frombuffer(
+        bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8
+    )
     vocabulary, text = torch.unique(characters, return_inverse=True)
     held_out = len(text) // 10
     return Text(text[:-held_out]), Subset(Text(text[-held_out:]), range(256)), len(vocabulary)

@@ -1,6 +1,7 @@
 """A check of a node before its worker starts: matrix products with a known result on each GPU, or on the CPU.
 
-It runs in an init container, and exit code 1 ends the pod. Replace it by what finds your faults, such as `dcgmi diag --run 1`.
+It runs in an init container, and exit code 1 ends the pod. Replace it by what finds your faults,
+such as `dcgmi diag --run 1`.
 """
 
 import sys
@@ -27,7 +28,9 @@ def main() -> int:
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     devices = [torch.device("cuda", number) for number in range(gpus)] or [torch.device("cpu")]
     faults = [f"{device}: {fault}" for device in devices if (fault := fault_of(device))]
-    print("\n".join(faults) or f"checked: {', '.join(str(device) for device in devices)}", flush=True)
+    print(
+        "\n".join(faults) or f"checked: {', '.join(str(device) for device in devices)}", flush=True
+    )
     return 1 if faults else 0
 
 

@@ -2,7 +2,8 @@
 
     python examples/python-client/train_and_wait.py examples/char-lm/job.yaml --workers 4
 
-Exit code 0: it is complete. 1: it has failed; its root cause and its worker's last lines are on stderr.
+Exit code 0: it is complete. 1: it has failed; its root cause and its worker's last lines are on
+stderr.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Fits a small network to a curve, in the shortest script that does everything an elastic script should.
 
-It is plain torchrun code, which reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. The package elastic_pytorch is not needed.
+It is plain torchrun code, which reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. The package
+elastic_pytorch is not needed.
 """
 
 import argparse
@@ -23,11 +24,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     options = parser.parse_args()
 
-    # 1. Where an earlier group has got to. The run id is the job's identity: a job that is created again trains from the beginning.
+    # 1. Where an earlier group has got to. The run id is the job's identity: a job that is created
+    #    again trains from the beginning.
     checkpoint = options.checkpoint_dir / f"curve-{os.environ['TORCHELASTIC_RUN_ID']}.pt"
     found = [torch.load(checkpoint) if checkpoint.exists() else None]
 
-    # 2. The group. Its size and this worker's rank are as of now: the next group may differ in both.
+    # 2. The group. Its size and this worker's rank are as of now: the next group may differ in
+    #    both.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     rank, world = dist.get_rank(), dist.get_world_size()
     print(f"rank {rank} of {world}, local rank {os.environ['LOCAL_RANK']}", flush=True)
@@ -61,9 +64,19 @@ def main() -> None:
             optimizer.step()
         if rank == 0:
             new = checkpoint.with_suffix(".new")
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}, new)
+            torch.save(
+                {
+                    "model": model.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "epoch": epoch + 1,
+                },
+                new,
+            )
             new.replace(checkpoint)  # whole, or not at all
-            print(f"epoch {epoch + 1} of {options.epochs}, workers {world}, loss {loss.item():.4f}", flush=True)
+            print(
+                f"epoch {epoch + 1} of {options.epochs}, workers {world}, loss {loss.item():.4f}",
+                flush=True,
+            )
     dist.barrier()
     dist.destroy_process_group()
 

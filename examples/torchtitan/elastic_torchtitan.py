@@ -3,9 +3,10 @@
     config.dataloader = ElasticDataLoader.Config(samples=my_samples)
     config.checkpoint = ElasticCheckpointManager.Config(enable=True, interval=100)
 
-torchtitan's own data loaders continue only with the same data-parallel degree, while its checkpoints fit any degree. Copy this file
-and framework_state.py beside your script. They fit the release of torchtitan that the Dockerfile names, and the release of
-elastic-pytorch that they come with.
+torchtitan's own data loaders continue only with the same data-parallel degree, while its
+checkpoints fit any degree. Copy this file and framework_state.py beside your script. They fit the
+release of torchtitan that the Dockerfile names, and the release of elastic-pytorch that they come
+with.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,8 +28,9 @@ Sample = tuple[dict[str, torch.Tensor], torch.Tensor]
 class ElasticDataLoader(BaseDataLoader):
     """The batches of a training whose data-parallel degree may change: each sample comes exactly once in an epoch.
 
-    The order depends only on seed and epoch. The position is the number of samples that the whole group has taken, so any degree goes on
-    from it. With `training.global_batch_size`, a step takes the same samples whatever the degree. A batch may reach into the next epoch.
+    The order depends only on seed and epoch. The position is the number of samples that the whole
+    group has taken, so any degree goes on from it. With `training.global_batch_size`, a step takes
+    the same samples whatever the degree. A batch may reach into the next epoch.
 
     Args:
         config: see Config.
@@ -48,8 +50,9 @@ class ElasticDataLoader(BaseDataLoader):
         """Where the samples come from.
 
         Attributes:
-            samples: called with the tokenizer and the sequence length; returns a dataset with a length. Each of its samples is
-                `({"input": tokens, …}, labels)`, tensors of the sequence length.
+            samples: called with the tokenizer and the sequence length; returns a dataset with a
+                length. Each of its samples is `({"input": tokens, …}, labels)`, tensors of the
+                sequence length.
             shuffle: whether each epoch has its own order.
             seed: of the orders.
             num_workers: processes that load samples; 0: none.
@@ -73,13 +76,23 @@ class ElasticDataLoader(BaseDataLoader):
     ) -> None:
         del other
         if config.samples is None:
-            raise ValueError("ElasticDataLoader.Config needs samples: a function of tokenizer and sequence length")
+            raise ValueError(
+                "ElasticDataLoader.Config needs samples: a function of tokenizer and sequence length"
+            )
         self._samples = config.samples(tokenizer, seq_len)
         self._length = len(self._samples)
         if self._length < 1:
             raise ValueError("the dataset is empty")
-        self._shuffle, self._seed, self._num_workers = config.shuffle, config.seed, config.num_workers
-        self._rank, self._world_size, self._local_batch_size = dp_rank, dp_world_size, local_batch_size
+        self._shuffle, self._seed, self._num_workers = (
+            config.shuffle,
+            config.seed,
+            config.num_workers,
+        )
+        self._rank, self._world_size, self._local_batch_size = (
+            dp_rank,
+            dp_world_size,
+            local_batch_size,
+        )
         self._taken = 0  # samples, of all ranks together
         self._order = EpochOrder(self._length, shuffle=config.shuffle, seed=config.seed)
 
@@ -107,7 +120,9 @@ class ElasticDataLoader(BaseDataLoader):
 
     def __iter__(self) -> Iterator[Sample]:
         """Yields the micro-batches of this rank from the position on, without end."""
-        for batch in DataLoader(self._samples, batch_sampler=self._batches(self._taken), num_workers=self._num_workers):
+        for batch in DataLoader(
+            self._samples, batch_sampler=self._batches(self._taken), num_workers=self._num_workers
+        ):
             self._taken += self._world_size * self._local_batch_size
             yield batch
 
@@ -126,9 +141,10 @@ class ElasticDataLoader(BaseDataLoader):
 class ElasticCheckpointManager(CheckpointManager):
     """torchtitan's checkpoints, and from one to the next the training in the memory of the pods.
 
-    All ranks agree on the step at which the group stops in order to change, so a change on purpose costs no step. The loss of a worker
-    costs the steps since the last commit to memory, and the loss of several pods at once those since the last checkpoint. The Trainer's
-    `dump_folder` must be on a volume that all pods share. With a `load_step`, each group begins with that checkpoint.
+    All ranks agree on the step at which the group stops in order to change, so a change on purpose
+    costs no step. The loss of a worker costs the steps since the last commit to memory, and the
+    loss of several pods at once those since the last checkpoint. The Trainer's `dump_folder` must
+    be on a volume that all pods share. With a `load_step`, each group begins with that checkpoint.
     """
 
     @dataclass(kw_only=True, slots=True)
@@ -136,8 +152,10 @@ class ElasticCheckpointManager(CheckpointManager):
         """That of torchtitan's CheckpointManager, and what is committed to memory.
 
         Attributes:
-            memory: whether anything is. It takes four times the rank's part of the model and the optimizers.
-            commit_every: steps from one commit to the next; None: as often as possible within a hundredth of the steps' time.
+            memory: whether anything is. It takes four times the rank's part of the model and the
+                optimizers.
+            commit_every: steps from one commit to the next; None: as often as possible within a
+                hundredth of the steps' time.
         """
 
         memory: bool = True
@@ -154,7 +172,10 @@ class ElasticCheckpointManager(CheckpointManager):
             return bool(super()._load(step))
         kept = {name: each for name, each in self.states.items() if name not in (MODEL, OPTIMIZER)}
         kept |= {f"{MODEL}_{number}": part for number, part in enumerate(self.states[MODEL].model)}
-        kept |= {f"{OPTIMIZER}_{number}": each for number, each in enumerate(self.states[OPTIMIZER].optimizers)}
+        kept |= {
+            f"{OPTIMIZER}_{number}": each
+            for number, each in enumerate(self.states[OPTIMIZER].optimizers)
+        }
         self._elastic_folder.load_step = step
         self._elastic_state = FrameworkState(
             self._elastic_folder,
@@ -181,7 +202,9 @@ class ElasticCheckpointManager(CheckpointManager):
         return saved
 
     def _should_save(self, curr_step: int, last_step: bool = False) -> bool:
-        return self._elastic_folder.due == curr_step or bool(super()._should_save(curr_step, last_step))
+        return self._elastic_folder.due == curr_step or bool(
+            super()._should_save(curr_step, last_step)
+        )
 
 
 class Folder:
@@ -193,7 +216,8 @@ class Folder:
     Attributes:
         load_step: the step of the one to load; -1: the newest.
         saved: the step of the newest that this process has written, or is writing; -1: none.
-        due: the step at which another one is written beside those that the manager's own rules ask for; -1: none.
+        due: the step at which another one is written beside those that the manager's own rules ask
+            for; -1: none.
     """
 
     def __init__(self, manager: CheckpointManager) -> None:

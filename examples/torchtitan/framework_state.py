@@ -12,7 +12,8 @@ from elastic_pytorch.state_format.state_version import StateVersion
 class FrameworkCheckpoints(Protocol):
     """The checkpoints that a framework writes and reads by itself, in a folder that all pods share.
 
-    What a method raises ends the training; all ranks but one may then wait for each other until that one has ended.
+    What a method raises ends the training; all ranks but one may then wait for each other until
+    that one has ended.
     """
 
     def newest(self) -> int:
@@ -30,17 +31,24 @@ class FrameworkCheckpoints(Protocol):
         """
 
     def save(self, step: int) -> None:
-        """Has a checkpoint of a step when it returns, as nothing else has that step. Called on all ranks."""
+        """Has a checkpoint of a step when it returns, as nothing else has that step.
+
+        Called on all ranks.
+        """
 
     def settle(self) -> None:
-        """Waits for a checkpoint that is being written, as the processes may end next. Called on all ranks."""
+        """Waits for a checkpoint that is being written, as the processes may end next.
+
+        Called on all ranks.
+        """
 
 
 class FrameworkState(ShardedState):
     """A `ShardedState` without a folder, for a framework that writes its own checkpoints.
 
-    `restore` loads what the pods' memory holds, unless the framework has a newer checkpoint. A stop at a boundary has a checkpoint written
-    only if no pod that stays has the state. The framework writes all others, when it likes.
+    `restore` loads what the pods' memory holds, unless the framework has a newer checkpoint. A stop
+    at a boundary has a checkpoint written only if no pod that stays has the state. The framework
+    writes all others, when it likes.
 
     Args:
         checkpoints: of the framework.
@@ -61,7 +69,9 @@ class FrameworkState(ShardedState):
         super().__init__(None, options, **registered)
         self._checkpoints = checkpoints
 
-    def _read(self, in_memory: StateVersion, on_disk: StateVersion, generation: int) -> tuple[StateVersion, str]:
+    def _read(
+        self, in_memory: StateVersion, on_disk: StateVersion, generation: int
+    ) -> tuple[StateVersion, str]:
         newest = first_does(self._checkpoints.newest, self._group)
         if in_memory != NONE and in_memory.step >= newest:
             return super()._read(in_memory, on_disk, generation)

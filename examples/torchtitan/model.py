@@ -34,15 +34,20 @@ def tiny_llama(vocabulary: int) -> ModelSpec:
             n_heads=HEADS,
             wqkv_param_init=linear,
             wo_param_init=linear,
-            inner_attention=ScaledDotProductAttention.Config(),  # torchtitan's other kinds need a GPU for the backward pass
+            # torchtitan's other kinds need a GPU for the backward pass
+            inner_attention=ScaledDotProductAttention.Config(),
             rope=rope,
         ),
-        feed_forward=make_ffn_config(dim=WIDTH, hidden_dim=4 * WIDTH, w1_param_init=linear, w2w3_param_init=linear),
+        feed_forward=make_ffn_config(
+            dim=WIDTH, hidden_dim=4 * WIDTH, w1_param_init=linear, w2w3_param_init=linear
+        ),
     )
     model = Llama3Model.Config(
         dim=WIDTH,
         vocab_size=vocabulary,
-        tok_embeddings=Embedding.Config(num_embeddings=vocabulary, embedding_dim=WIDTH, param_init={"weight": nn.init.normal_}),
+        tok_embeddings=Embedding.Config(
+            num_embeddings=vocabulary, embedding_dim=WIDTH, param_init={"weight": nn.init.normal_}
+        ),
         norm=norm,
         lm_head=Linear.Config(in_features=WIDTH, out_features=vocabulary, param_init=linear),
         layers=[block] * LAYERS,

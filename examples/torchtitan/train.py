@@ -1,6 +1,7 @@
 """Trains a tiny Llama with torchtitan's own Trainer, character by character, on the licence texts that every Debian system carries.
 
-Two lines of the configuration are not torchtitan's, the data loader and the checkpoint manager. It uses NCCL on GPUs and gloo on CPUs.
+Two lines of the configuration are not torchtitan's, the data loader and the checkpoint manager. It
+uses NCCL on GPUs and gloo on CPUs.
 """
 
 import argparse
@@ -62,7 +63,12 @@ class Windows(Dataset[tuple[dict[str, torch.Tensor], torch.Tensor]]):
 
 
 def configure(
-    folder: Path, steps: int, batch_size: int, micro_batch_size: int, every: int, tensor_parallel: int
+    folder: Path,
+    steps: int,
+    batch_size: int,
+    micro_batch_size: int,
+    every: int,
+    tensor_parallel: int,
 ) -> Trainer.Config:
     return Trainer.Config(
         model_spec=tiny_llama(CHARACTERS),
@@ -79,26 +85,44 @@ def configure(
             mixed_precision_param="bfloat16" if cpu.ACCELERATOR else "float32",
             disable_cuda_graphs=True,
         ),
-        parallelism=ParallelismConfig(data_parallel_shard_degree=-1, tensor_parallel_degree=tensor_parallel),
+        parallelism=ParallelismConfig(
+            data_parallel_shard_degree=-1, tensor_parallel_degree=tensor_parallel
+        ),
         metrics=MetricsProcessor.Config(log_freq=1),
         dataloader=ElasticDataLoader.Config(samples=Windows, seed=1),
-        checkpoint=ElasticCheckpointManager.Config(enable=True, interval=every, keep_latest_k=2, last_save_model_only=False),
+        checkpoint=ElasticCheckpointManager.Config(
+            enable=True, interval=every, keep_latest_k=2, last_save_model_only=False
+        ),
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=200, help="optimizer steps in all")
-    parser.add_argument("--batch-size", type=int, default=24, help="samples per step, of all workers together")
-    parser.add_argument("--micro-batch-size", type=int, default=2, help="samples that a worker computes at once")
-    parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
-    parser.add_argument("--checkpoint-every", type=int, default=20, help="steps between checkpoints")
-    parser.add_argument("--tensor-parallel", type=int, default=1, help="ranks that compute a sample together")
+    parser.add_argument(
+        "--batch-size", type=int, default=24, help="samples per step, of all workers together"
+    )
+    parser.add_argument(
+        "--micro-batch-size", type=int, default=2, help="samples that a worker computes at once"
+    )
+    parser.add_argument(
+        "--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share"
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=int, default=20, help="steps between checkpoints"
+    )
+    parser.add_argument(
+        "--tensor-parallel", type=int, default=1, help="ranks that compute a sample together"
+    )
     options = parser.parse_args()
     init_logger()
     folder = options.checkpoint_dir / os.environ.get("TORCHELASTIC_RUN_ID", "default")
     sizes = options.batch_size, options.micro_batch_size
-    trainer = configure(folder, options.steps, *sizes, options.checkpoint_every, options.tensor_parallel).build()
+    trainer = configure(
+        folder, options.steps, *sizes, options.checkpoint_every, options.tensor_parallel
+    ).build()
     try:
         trainer.train()
     finally:

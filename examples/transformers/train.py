@@ -27,7 +27,9 @@ class Windows(Dataset):
 def load_text(folder: Path) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Read a folder's texts as numbers: what to train on, what to hold out, and how many characters there are."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.is_symlink())
-    text = torch.frombuffer(bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8)
+    text = torch.frombuffer(
+        bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8
+    )
     vocabulary, numbers = torch.unique(text, return_inverse=True)
     held_out = len(numbers) // 10
     return numbers[:-held_out], numbers[-held_out:], len(vocabulary)
@@ -38,7 +40,9 @@ def main() -> None:
     parser.add_argument("--output-dir", default="output")
     parser.add_argument("--texts", type=Path, default=TEXTS)
     parser.add_argument("--context", type=int, default=64)
-    parser.add_argument("--batch-size", type=int, default=48, help="samples of a step, of all workers together")
+    parser.add_argument(
+        "--batch-size", type=int, default=48, help="samples of a step, of all workers together"
+    )
     parser.add_argument("--max-steps", type=int, default=400)
     options = parser.parse_args()
 

@@ -1,7 +1,8 @@
 """Trains a model that is split by tensors over the pods of a unit, on the licence texts that every Debian system has.
 
-Each unit is a replica of the model, and computes a share of every batch. Each rank keeps its part of the model in its pod's memory, from
-which a group of any number of units continues. The script uses NCCL on GPUs and gloo on CPUs.
+Each unit is a replica of the model, and computes a share of every batch. Each rank keeps its part
+of the model in its pod's memory, from which a group of any number of units continues. The script
+uses NCCL on GPUs and gloo on CPUs.
 """
 
 import argparse
@@ -21,24 +22,56 @@ from torch.optim import AdamW
 from torch.utils.data import DataLoader, Dataset
 
 CONTEXT = 16  # characters from which the next one is guessed
-# The first layer of each pair is cut by its outputs, the second one by its inputs: a unit adds up once for each pair.
-PLAN = {"0": ColwiseParallel(), "2": RowwiseParallel(), "4": ColwiseParallel(), "6": RowwiseParallel()}
+# The first layer of each pair is cut by its outputs, the second one by its inputs: a unit adds up
+# once for each pair.
+PLAN = {
+    "0": ColwiseParallel(),
+    "2": RowwiseParallel(),
+    "4": ColwiseParallel(),
+    "6": RowwiseParallel(),
+}
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=1000, help="optimizer steps in all")
-    parser.add_argument("--batch-size", type=int, default=96, help="samples per step, shared out among the units")
+    parser.add_argument(
+        "--batch-size", type=int, default=96, help="samples per step, shared out among the units"
+    )
     parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--width", type=int, default=256, help="of the layers that are cut; a multiple of a unit's processes")
-    parser.add_argument("--unit", type=int, default=2, help="processes of a unit; in a job, spec.unitReplicas")
-    parser.add_argument("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
-    parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
-    parser.add_argument("--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints on disk")
+    parser.add_argument(
+        "--width",
+        type=int,
+        default=256,
+        help="of the layers that are cut; a multiple of a unit's processes",
+    )
+    parser.add_argument(
+        "--unit", type=int, default=2, help="processes of a unit; in a job, spec.unitReplicas"
+    )
+    parser.add_argument(
+        "--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts"
+    )
+    parser.add_argument(
+        "--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share"
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints on disk"
+    )
     parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
-    parser.add_argument("--seed", type=int, default=1234, help="of the first weights and of the order of the samples")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1234,
+        help="of the first weights and of the order of the samples",
+    )
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins from the start")
+    parser.add_argument(
+        "--run-id",
+        default=run_id,
+        help="sub-folder of the checkpoints; a new name begins from the start",
+    )
     return parser.parse_args()
 
 
@@ -46,8 +79,12 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
     """Windows of a text, each with the character that comes next."""
 
     def __init__(self, folder: Path) -> None:
-        files = sorted(file for file in folder.iterdir() if file.is_file() and not file.is_symlink())
-        text = torch.frombuffer(bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8)
+        files = sorted(
+            file for file in folder.iterdir() if file.is_file() and not file.is_symlink()
+        )
+        text = torch.frombuffer(
+            bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8
+        )
         characters, numbers = torch.unique(text, return_inverse=True)
         self.vocabulary = len(characters)
         self.windows = numbers.unfold(0, CONTEXT + 1, 1)
@@ -62,7 +99,12 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
 
 def new_model(vocabulary: int, width: int) -> nn.Sequential:
     return nn.Sequential(
-        *(nn.Linear(CONTEXT * vocabulary, width), nn.GELU(), nn.Linear(width, width // 2), nn.GELU()),
+        *(
+            nn.Linear(CONTEXT * vocabulary, width),
+            nn.GELU(),
+            nn.Linear(width, width // 2),
+            nn.GELU(),
+        ),
         *(nn.Linear(width // 2, width), nn.GELU(), nn.Linear(width, vocabulary)),
     )
 
@@ -93,13 +135,19 @@ def main() -> None:
     replicas = mesh.get_group("replicate")
 
     samples = Samples(options.text)
-    model = parallelize_module(new_model(samples.vocabulary, options.width).to(device), mesh["tp"], PLAN)
+    model = parallelize_module(
+        new_model(samples.vocabulary, options.width).to(device), mesh["tp"], PLAN
+    )
     optimizer = AdamW(model.parameters(), lr=options.learning_rate)
-    sampler = elastic.ElasticSampler(samples, options.batch_size, seed=options.seed, mesh=mesh["replicate"])
+    sampler = elastic.ElasticSampler(
+        samples, options.batch_size, seed=options.seed, mesh=mesh["replicate"]
+    )
     folder = options.checkpoint_dir / options.run_id
     kept = {"model": model, "optimizer": optimizer, "sampler": sampler}
     state = elastic.State(
-        folder, elastic.State.Options(flush_seconds=options.checkpoint_every, total_steps=options.steps), **kept
+        folder,
+        elastic.State.Options(flush_seconds=options.checkpoint_every, total_steps=options.steps),
+        **kept,
     )
     started_step = state.restore()
     groups = f"units {mesh['replicate'].size()} of {mesh['tp'].size()}"
@@ -110,14 +158,18 @@ def main() -> None:
     while state.step < options.steps:
         for inputs, targets in loader:
             with sampler.part() as part:
-                loss = part.weight * functional.cross_entropy(model(inputs.to(device)), targets.to(device))
+                loss = part.weight * functional.cross_entropy(
+                    model(inputs.to(device)), targets.to(device)
+                )
                 loss.backward()
             average_gradients(model.parameters(), replicas)
             optimizer.step()
             optimizer.zero_grad()
             mean = average(loss.detach(), replicas)  # over the whole batch
             done = state.step + 1
-            if dist.get_rank() == 0 and (done in (started_step + 1, options.steps) or done % options.log_every == 0):
+            if dist.get_rank() == 0 and (
+                done in (started_step + 1, options.steps) or done % options.log_every == 0
+            ):
                 print(f"step {done}/{options.steps}  loss {mean:.3f}  {groups}", flush=True)
             state.commit(loss=mean)
             if state.step == options.steps:

@@ -1,8 +1,10 @@
 """Measures on a running cluster how long the operator's promises take: faults are made to a job, again and again.
 
-It needs a cluster with the operator on it (`make bench` makes both). The job is examples/all-reduce, plain torchrun code with steps
-of 0.1 s, in a namespace of its own that is removed at the end; with --library a script that uses the training library. The kinds whose
-names end in -handler are made to the same script with a handler of SIGTERM, which the one of the training library has no need of.
+It needs a cluster with the operator on it (`make bench` makes both). The job is
+examples/all-reduce, plain torchrun code with steps of 0.1 s, in a namespace of its own that is
+removed at the end; with --library a script that uses the training library. The kinds whose names
+end in -handler are made to the same script with a handler of SIGTERM, which the one of the training
+library has no need of.
 """
 
 import argparse
@@ -28,18 +30,34 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = new_parser("bench", __doc__)
     parser.add_argument("--trials", type=int, default=5, help="of each kind (default: %(default)s)")
     kinds = f"of {', '.join(SCENARIOS)}"
-    parser.add_argument("--only", metavar="a,b", type=names_of(SCENARIOS, "kind"), default=list(SCENARIOS), help=kinds)
     parser.add_argument(
-        "--library", action="store_true", help="of a script that uses the training library, and keeps its processes"
+        "--only",
+        metavar="a,b",
+        type=names_of(SCENARIOS, "kind"),
+        default=list(SCENARIOS),
+        help=kinds,
     )
     parser.add_argument(
-        "--set-up-seconds", type=float, default=0.0, help="with --library: what the script takes until it can train"
+        "--library",
+        action="store_true",
+        help="of a script that uses the training library, and keeps its processes",
     )
     parser.add_argument(
-        "--prepare", action="store_true", help="with --library: workers do that before they join (spec.prepare)"
+        "--set-up-seconds",
+        type=float,
+        default=0.0,
+        help="with --library: what the script takes until it can train",
     )
     parser.add_argument(
-        "--spares", type=int, default=0, help="with --library: workers that wait, ready, for a loss (spec.spares)"
+        "--prepare",
+        action="store_true",
+        help="with --library: workers do that before they join (spec.prepare)",
+    )
+    parser.add_argument(
+        "--spares",
+        type=int,
+        default=0,
+        help="with --library: workers that wait, ready, for a loss (spec.spares)",
     )
     options = parser.parse_args(arguments)
     if not options.library and (options.set_up_seconds or options.prepare or options.spares):
@@ -53,7 +71,9 @@ def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
     """Returns all trials: kind by kind, but scaling up and down in turns, as one undoes the other; those with a handler last."""
     names = sorted(names, key=lambda name: name not in PLAIN)
     kinds = groupby(names, key=lambda name: name.removesuffix("-up").removesuffix("-down"))
-    return [(SCENARIOS[name], turn) for _, kind in kinds for turn, name in product(range(turns), kind)]
+    return [
+        (SCENARIOS[name], turn) for _, kind in kinds for turn, name in product(range(turns), kind)
+    ]
 
 
 async def measure(options: argparse.Namespace) -> int:
@@ -65,7 +85,9 @@ async def measure(options: argparse.Namespace) -> int:
             watcher = Watcher(made.driver, name)
             async with background(watcher.run()):
                 stage = BenchStage(made.driver, watcher, manifest, set_up)
-                await trials.run(stage, name, in_order(options.only, options.trials), found.append, say)
+                await trials.run(
+                    stage, name, in_order(options.only, options.trials), found.append, say
+                )
     finally:
         status = show(found)
     return status

@@ -8,8 +8,17 @@ from measure import markdown
 from bench.scenarios import AGAIN, SCENARIOS
 from bench.trials import Trial, values
 
-HEAD = ("fault", "trains again", "longest pause", "at size", "steps repeated", "another pod made", "trials")
-HANDLER_SECONDS = 0.5  # how much later a script with a handler of SIGTERM may train again than one without
+HEAD = (
+    "fault",
+    "trains again",
+    "longest pause",
+    "at size",
+    "steps repeated",
+    "another pod made",
+    "trials",
+)
+# How much later a script with a handler of SIGTERM may train again than one without.
+HANDLER_SECONDS = 0.5
 
 
 def table(trials: Sequence[Trial]) -> str:
@@ -17,8 +26,13 @@ def table(trials: Sequence[Trial]) -> str:
     rows = []
     for name in SCENARIOS:
         if found := of_scenario(trials, name):
-            again, pause, whole, made = (markdown.spread(values(found, of)) for of in (AGAIN, "pause", "whole", "replaced"))
-            repeated, count = markdown.spread(values(found, "repeated"), digits=0), len(values(found, "rounds"))
+            again, pause, whole, made = (
+                markdown.spread(values(found, of)) for of in (AGAIN, "pause", "whole", "replaced")
+            )
+            repeated, count = (
+                markdown.spread(values(found, "repeated"), digits=0),
+                len(values(found, "rounds")),
+            )
             rows.append([name, again, pause, whole, repeated, made, f"{count}/{len(found)}"])
     return markdown.table(HEAD, rows)
 
@@ -34,10 +48,14 @@ def complaints(trials: Sequence[Trial]) -> list[str]:
         said += [f"{name}: {trial.error}" for trial in found if trial.error]
         measured, replaced = values(found, scenario.target), values(found, "replaced")
         if measured and median(measured) > scenario.seconds:
-            said.append(f"{name}: the median is {median(measured):.2f} s, the target {scenario.seconds:.1f} s")
+            said.append(
+                f"{name}: the median is {median(measured):.2f} s, the target {scenario.seconds:.1f} s"
+            )
         plain = values(of_scenario(trials, scenario.like), scenario.target)
         if measured and plain and median(measured) > median(plain) + HANDLER_SECONDS:
-            said.append(f"{name}: the median is {median(measured):.2f} s, without a handler {median(plain):.2f} s")
+            said.append(
+                f"{name}: the median is {median(measured):.2f} s, without a handler {median(plain):.2f} s"
+            )
         if scenario.replaced_seconds and replaced and median(replaced) > scenario.replaced_seconds:
             after, target = median(replaced), scenario.replaced_seconds
             said.append(f"{name}: replaced after {after:.2f} s, the target is {target:.1f} s")

@@ -12,7 +12,8 @@ from measure.cluster import ClusterDriver
 from bench.stage import BenchStage
 
 LOG_SECONDS = 15.0  # the status may be faster than the log
-UNNOTICED_SECONDS = 10.0  # how long the training is looked at after the operator is back: longer than any of its timeouts
+# How long the training is looked at after the operator is back: longer than any of its timeouts.
+UNNOTICED_SECONDS = 10.0
 
 Choose = Callable[[BenchStage, int], Awaitable[Target]]
 ToNode = Callable[[ClusterDriver, str], Awaitable[None]]
@@ -28,20 +29,25 @@ class Scenario:
     replicas: int = 3  # how many workers the job has before
     after: int = 0  # and after; 0: as many
     replaced_seconds: float | None = None  # the target for the making of another pod
-    like: str = ""  # the same fault, to a script without a handler of SIGTERM; empty: this one's has none
+    # The same fault, to a script without a handler of SIGTERM; empty: this one's has none.
+    like: str = ""
 
 
 async def kill_process(stage: BenchStage, turn: int) -> Target:
     members = stage.members()
     pod = members[turn % len(members)]
     what = f"the log of {pod} to tell its process"
-    [pid] = await stage.watcher.until(lambda: stage.watcher.log.pids.get(pod), seconds=LOG_SECONDS, what=what)
+    [pid] = await stage.watcher.until(
+        lambda: stage.watcher.log.pids.get(pod), seconds=LOG_SECONDS, what=what
+    )
     return engine.kill_process(stage.driver, stage.watcher.pods[pod], pid, stage.watcher.name)
 
 
 async def kill_container(stage: BenchStage, turn: int) -> Target:
     members = stage.members()
-    return engine.kill_pod(stage.driver, stage.watcher.pods[members[turn % len(members)]], stage.watcher.name)
+    return engine.kill_pod(
+        stage.driver, stage.watcher.pods[members[turn % len(members)]], stage.watcher.name
+    )
 
 
 async def lose_pod(stage: BenchStage, turn: int, *, rank_0: bool = False) -> Target:
@@ -69,7 +75,13 @@ def of_node(text: str, make: ToNode, undo: ToNode, *, leader: bool | None = Fals
     async def choose(stage: BenchStage, _: int) -> Target:
         pod = await stage.lone_victim(leader=leader)
         node, driver = stage.node_of(pod), stage.driver
-        return Target(text, partial(make, driver, node), partial(undo, driver, node), pods=frozenset({pod}), node=node)
+        return Target(
+            text,
+            partial(make, driver, node),
+            partial(undo, driver, node),
+            pods=frozenset({pod}),
+            node=node,
+        )
 
     return choose
 
@@ -78,7 +90,9 @@ AGAIN = "again"
 Cluster = ClusterDriver
 drain = of_node("kubectl drain of a node", Cluster.drain_node, Cluster.uncordon_node, leader=None)
 lose_node = of_node("docker kill of a node", Cluster.kill_node, Cluster.start_node)
-lose_leader = of_node("docker kill of the leader's node", Cluster.kill_node, Cluster.start_node, leader=True)
+lose_leader = of_node(
+    "docker kill of the leader's node", Cluster.kill_node, Cluster.start_node, leader=True
+)
 cut_node = of_node("node drops all packets", Cluster.cut_node, Cluster.mend_node)
 ROWS = (
     Scenario("kill-process", kill_process, AGAIN, 0.8, rounds=1),

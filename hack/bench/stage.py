@@ -23,7 +23,9 @@ START_SECONDS = 120.0
 OPERATOR_SECONDS = 60.0
 OPERATOR_LOOK_SECONDS = 0.3
 TRIES = 6  # to find a victim
-QUIET_STEPS = 25  # between two faults: more than a checkpoint's interval, and enough for the failure budget to start again
+# Between two faults: more than a checkpoint's interval, and enough for the failure budget to start
+# again.
+QUIET_STEPS = 25
 
 
 class SetUp(NamedTuple):
@@ -38,7 +40,9 @@ NO_SET_UP = SetUp()
 
 
 class BenchStage:
-    def __init__(self, driver: ClusterDriver, watcher: Watcher, file: Path, set_up: SetUp = NO_SET_UP) -> None:
+    def __init__(
+        self, driver: ClusterDriver, watcher: Watcher, file: Path, set_up: SetUp = NO_SET_UP
+    ) -> None:
         self.driver, self.watcher, self._file, self._set_up = driver, watcher, file, set_up
         self._handler = False
         self._moved: set[str] = set()
@@ -75,8 +79,16 @@ class BenchStage:
             self._before = {pod: now.get(pod, 0) for pod in self.members()}
             return 0, None
         spared = {*target.pods, *self._moved}
-        restarts = sum(now.get(pod, count + 1) - count for pod, count in self._before.items() if pod not in spared)
-        made = [came - at for pod, came in self.watcher.came.items() if pod in self.watcher.pods and came > at]
+        restarts = sum(
+            now.get(pod, count + 1) - count
+            for pod, count in self._before.items()
+            if pod not in spared
+        )
+        made = [
+            came - at
+            for pod, came in self.watcher.came.items()
+            if pod in self.watcher.pods and came > at
+        ]
         return restarts, round(min(made), 3) if made else None
 
     async def explain(self, trial: str) -> None:
@@ -91,9 +103,17 @@ class BenchStage:
                 raise RuntimeError("the job has failed")
             quiet = trains_quietly(watcher.log.steps(since)[1:], world, QUIET_STEPS)
             pods = sum(map(is_alive, watcher.pods.values()))
-            return quiet and len(self.members()) == world == pods - spares and watcher.job.ready_spares == spares
+            return (
+                quiet
+                and len(self.members()) == world == pods - spares
+                and watcher.job.ready_spares == spares
+            )
 
-        await watcher.until(found, seconds=START_SECONDS + 2 * self._set_up.seconds, what=f"{world} workers to train")
+        await watcher.until(
+            found,
+            seconds=START_SECONDS + 2 * self._set_up.seconds,
+            what=f"{world} workers to train",
+        )
 
     def members(self) -> list[str]:
         """Returns the pods of the current round, in rank order."""
@@ -105,14 +125,17 @@ class BenchStage:
     async def lone_victim(self, *, leader: bool | None = None) -> str:
         """Returns a member that is not rank 0 and has its node for itself; members that share a node are moved until there is one.
 
-        With `leader`, the operator that leads is on that node, while another stands by; None: it may be.
+        With `leader`, the operator that leads is on that node, while another stands by; None: it
+        may be.
         """
         for _ in range(TRIES):
             leads = await self._leaders_node(stands_by=bool(leader))
             ranked = self.members()
             node_of = {pod: self.node_of(pod) for pod in ranked}
             lone = alone(node_of)
-            victims = [pod for pod in ranked[1:] if pod in lone and leader in (None, node_of[pod] == leads)]
+            victims = [
+                pod for pod in ranked[1:] if pod in lone and leader in (None, node_of[pod] == leads)
+            ]
             if victims:
                 return victims[-1]
             if crowded := [pod for pod in ranked if pod not in lone]:
@@ -126,7 +149,9 @@ class BenchStage:
             await self.whole(len(ranked))
         if leader:
             raise RuntimeError("no operator leads on a node with one worker other than rank 0")
-        raise RuntimeError("no worker other than rank 0 is alone on a node (that the operator is not on)")
+        raise RuntimeError(
+            "no worker other than rank 0 is alone on a node (that the operator is not on)"
+        )
 
     async def end_leader(self, *, force: bool) -> float:
         """Deletes the operator's pod that leads, and waits for another to lead; returns when it was deleted."""
@@ -143,7 +168,9 @@ class BenchStage:
         async with asyncio.timeout(OPERATOR_SECONDS):
             while True:
                 leader, *_ = operators = await self.driver.operators()
-                ready = {pod["spec"]["nodeName"] for pod in operators if is_ready(pod) and is_alive(pod)}
+                ready = {
+                    pod["spec"]["nodeName"] for pod in operators if is_ready(pod) and is_alive(pod)
+                }
                 if not stands_by or len(ready) >= 2:
                     return str(leader["spec"]["nodeName"])
                 await asyncio.sleep(OPERATOR_LOOK_SECONDS)
@@ -151,8 +178,13 @@ class BenchStage:
 
 def restarts_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """How often the kubelet has started a container of each pod again."""
-    states = {pod["metadata"]["name"]: pod.get("status", {}).get("containerStatuses") or () for pod in pods}
-    return {name: sum(state.get("restartCount", 0) for state in found) for name, found in states.items()}
+    states = {
+        pod["metadata"]["name"]: pod.get("status", {}).get("containerStatuses") or ()
+        for pod in pods
+    }
+    return {
+        name: sum(state.get("restartCount", 0) for state in found) for name, found in states.items()
+    }
 
 
 def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[str, Any]:

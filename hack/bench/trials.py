@@ -17,7 +17,8 @@ from elastic_pytorch_local.faults.watcher import Waited
 
 K_contra = TypeVar("K_contra", bound="Named", contravariant=True)
 
-# Later with each turn, within a second: faults come at all points of heartbeats and checkpoints, which take a second.
+# Later with each turn, within a second: faults come at all points of heartbeats and checkpoints,
+# which take a second.
 PHASE_SECONDS = 0.3
 LOG_SECONDS = 1.0  # what is still on its way when the status already tells that the job is whole
 TROUBLE = (RuntimeError, ValueError, *engine.TROUBLE)
@@ -61,8 +62,10 @@ class Trial:
     Attributes:
         job: what it was made to.
         cost: None: it failed.
-        restarts: container restarts, and disappearances, of pods that had nothing to do with the fault.
-        replaced: seconds from the fault to the operator's making of another pod; None: it made none.
+        restarts: container restarts, and disappearances, of pods that had nothing to do with the
+            fault.
+        replaced: seconds from the fault to the operator's making of another pod; None: it made
+            none.
         error: why it failed; empty: it did not.
     """
 
@@ -104,7 +107,13 @@ async def run(
 
 
 async def _trial(
-    stage: Stage[K_contra], job: str, kind: K_contra, turn: int, say: Callable[[str], None], *, again: bool
+    stage: Stage[K_contra],
+    job: str,
+    kind: K_contra,
+    turn: int,
+    say: Callable[[str], None],
+    *,
+    again: bool,
 ) -> Trial:
     trial = Trial(job, kind.name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     try:
@@ -130,8 +139,17 @@ def describe(trial: Trial) -> str:
     cost = trial.cost
     if cost is None:
         return f"FAILED: {trial.error}"
-    times = {"trains again": cost.again, "pause": cost.pause, "stands still": cost.stopped, "at size": cost.whole}
-    told = [f"{label} {value:.2f} s" for label, value in (times | {"pod made": trial.replaced}).items() if value is not None]
+    times = {
+        "trains again": cost.again,
+        "pause": cost.pause,
+        "stands still": cost.stopped,
+        "at size": cost.whole,
+    }
+    told = [
+        f"{label} {value:.2f} s"
+        for label, value in (times | {"pod made": trial.replaced}).items()
+        if value is not None
+    ]
     counts = {"steps repeated": cost.repeated, "rounds": cost.rounds}
     counts |= {"healthy pods restarted": trial.restarts, "failures counted": cost.failures}
     told += [f"{label}: {count}" for label, count in counts.items() if count]
@@ -140,5 +158,9 @@ def describe(trial: Trial) -> str:
 
 def values(trials: Iterable[Trial], name: str) -> list[float]:
     """Returns one figure, of a trial or of its cost, of all trials that have it."""
-    found = (getattr(trial if hasattr(trial, name) else trial.cost, name) for trial in trials if trial.cost)
+    found = (
+        getattr(trial if hasattr(trial, name) else trial.cost, name)
+        for trial in trials
+        if trial.cost
+    )
     return [value for value in found if value is not None]

@@ -1,7 +1,8 @@
 """Shows what the operator is for: trains an example, or a job of your own, on the cluster, and does to it what clusters do to jobs.
 
-A rank is killed, a pod is lost, and the job is scaled up and down. It exits with 0 if each was recovered from, and no step
-was repeated at a change that was announced; `make try` does the same without a cluster.
+A rank is killed, a pod is lost, and the job is scaled up and down. It exits with 0 if each was
+recovered from, and no step was repeated at a change that was announced; `make try` does the same
+without a cluster.
 """
 
 import argparse
@@ -44,8 +45,17 @@ WHERE_TO_LOOK = """The job is left as it is (the next demo removes it). Where to
 def parse_manifest(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser = new_parser("demo", __doc__)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--example", choices=EXAMPLES, default="library", help="what to train (default: %(default)s)")
-    what.add_argument("--job", type=own_job, help="a manifest to train instead; a job of its name is deleted first")
+    what.add_argument(
+        "--example",
+        choices=EXAMPLES,
+        default="library",
+        help="what to train (default: %(default)s)",
+    )
+    what.add_argument(
+        "--job",
+        type=own_job,
+        help="a manifest to train instead; a job of its name is deleted first",
+    )
     options = parser.parse_args(arguments)
     return options.job or example(EXAMPLES[options.example], steps=STEPS)
 
@@ -54,7 +64,9 @@ def own_job(file: str) -> dict[str, Any]:
     try:
         return read_example(Path(file))
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        raise argparse.ArgumentTypeError(f"{file} does not hold one ElasticPyTorchJob, and nothing else: {error!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"{file} does not hold one ElasticPyTorchJob, and nothing else: {error!r}"
+        ) from None
 
 
 async def show(driver: Driver, manifest: dict[str, Any]) -> int:
@@ -102,7 +114,9 @@ async def _progress(watcher: Watcher, tell: Callable[[str], None]) -> None:
 
 async def play(manifest: dict[str, Any]) -> int:
     async with Api.connect(KUBECONFIG) as api:
-        return await show(ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace), manifest)
+        return await show(
+            ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace), manifest
+        )
 
 
 def main() -> int:

@@ -1,12 +1,15 @@
 """Measures what a change of the group costs on one CUDA card that all ranks share, in eight minutes. The table comes last.
 
-Ranks of NCCL count as ranks of several hosts, and talk over sockets of the loopback interface (tests/worker_image/one_gpu.py). The agents
-are real; the rounds are declared as soon as a change is known, so that what a cluster needs to notice a loss is not in the figures. A pause
-is that of a member: from the begin of its last step in the old group to that of its first one in the new group.
+Ranks of NCCL count as ranks of several hosts, and talk over sockets of the loopback interface
+(tests/worker_image/one_gpu.py). The agents are real; the rounds are declared as soon as a change is
+known, so that what a cluster needs to notice a loss is not in the figures. A pause is that of a
+member: from the begin of its last step in the old group to that of its first one in the new group.
 
-hack/gpu/pack.py makes a folder with all that this needs, and run.sh in it starts this. docs/use/gpu.md says more.
+hack/gpu/pack.py makes a folder with all that this needs, and run.sh in it starts this.
+docs/use/gpu.md says more.
 
-    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu --device cpu   # a tiny model, over gloo
+    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu --device cpu   # a tiny
+    model, over gloo
 
 """
 
@@ -30,13 +33,20 @@ SMALL, LARGE, TINY = "120M", "1B", "tiny"
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument(
-        "--only", metavar="a,b", default=",".join(FIT), help=f"of {', '.join(MEASUREMENTS)} (default: %(default)s)"
+        "--only",
+        metavar="a,b",
+        default=",".join(FIT),
+        help=f"of {', '.join(MEASUREMENTS)} (default: %(default)s)",
     )
     parser.add_argument(
-        "--measure", choices=MEASUREMENTS, help="make only this one, in this process, and print its rows as JSON"
+        "--measure",
+        choices=MEASUREMENTS,
+        help="make only this one, in this process, and print its rows as JSON",
     )
     options = parser.parse_args(arguments)
     options.only = options.only.split(",")
@@ -74,13 +84,25 @@ def machine(device: str) -> str:
     if commit.exists():
         words.append(f"commit {commit.read_text().strip()}")
     if device == "cuda":
-        command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+        command = [
+            "nvidia-smi",
+            "--query-gpu=name,driver_version,memory.total",
+            "--format=csv,noheader",
+        ]
         try:
-            words.append(subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip())
+            words.append(
+                subprocess.run(
+                    command, capture_output=True, text=True, check=True, timeout=20
+                ).stdout.strip()
+            )
         except (OSError, subprocess.SubprocessError):
             words.append(torch.cuda.get_device_name())
         words.append(f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}")  # type: ignore[no-untyped-call]
-    words += [f"torch {torch.__version__}", f"Python {platform.python_version()}", f"{os.cpu_count()} cores"]
+    words += [
+        f"torch {torch.__version__}",
+        f"Python {platform.python_version()}",
+        f"{os.cpu_count()} cores",
+    ]
     return "; ".join(words)
 
 

@@ -23,16 +23,24 @@ def allot(wanted: float, left: float) -> float:
     return may if may >= LEAST_SECONDS else 0.0
 
 
-def run_within(command: list[str], seconds: float, environment: dict[str, str]) -> tuple[str, str, int]:
+def run_within(
+    command: list[str], seconds: float, environment: dict[str, str]
+) -> tuple[str, str, int]:
     """Runs a command, and ends it with all that it has started when its time is over.
 
     Returns:
-        Its standard output, its standard error, and its exit status; -SIGTERM or -SIGKILL if its time was over.
+        Its standard output, its standard error, and its exit status; -SIGTERM or -SIGKILL if its
+        time was over.
     """
     mark = f"{MARK}={uuid.uuid4().hex}"
     marked = environment | dict([mark.split("=")])
     with subprocess.Popen(
-        command, env=marked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env=marked,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             out, err = process.communicate(timeout=seconds)
@@ -40,7 +48,8 @@ def run_within(command: list[str], seconds: float, environment: dict[str, str]) 
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_SECONDS)
-            while left := carriers(mark):  # a process may start another one until it is killed itself
+            # A process may start another one until it is killed itself.
+            while left := carriers(mark):
                 for pid in left:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)

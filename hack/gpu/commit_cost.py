@@ -19,7 +19,8 @@ TENSORS = 300  # of a state
 MEGABYTES = (10, 100, 1000, 10_000)
 STEP_SECONDS = 0.1
 STEPS = 40
-MOST_MEGABYTES = 1000  # of a state whose interval is tried: that of larger ones is longer than the steps that are taken
+# Of a state whose interval is tried: that of larger ones is longer than the steps that are taken.
+MOST_MEGABYTES = 1000
 
 
 class Commits(NamedTuple):
@@ -36,7 +37,9 @@ class Commits(NamedTuple):
 
 def measure(size: int, *, overlap: bool) -> Commits:
     """Commits a model with AdamW, of a given size in bytes, in steps of a tenth of a second that never wait for the GPU."""
-    model = nn.ParameterList(torch.randn(size // (4 * TENSORS), device="cuda") for _ in range(TENSORS // 3))
+    model = nn.ParameterList(
+        torch.randn(size // (4 * TENSORS), device="cuda") for _ in range(TENSORS // 3)
+    )
     optimizer = torch.optim.AdamW(model.parameters())
     for parameter in model:
         parameter.grad = torch.randn_like(parameter)
@@ -65,7 +68,9 @@ def measure(size: int, *, overlap: bool) -> Commits:
         return do
 
     alone = timed(20, step)
-    each = elastic.State(None, elastic.State.Options(every=1, overlap=overlap), model=model, optimizer=optimizer)
+    each = elastic.State(
+        None, elastic.State.Options(every=1, overlap=overlap), model=model, optimizer=optimizer
+    )
     begun = time.perf_counter()
     each.restore()
     first = time.perf_counter() - begun
@@ -74,11 +79,17 @@ def measure(size: int, *, overlap: bool) -> Commits:
     cost = statistics.median(each._interval._commits)
     assert each._snapshot is not None
     memory = os.fstat(each._snapshot.fd).st_blocks * 512 / size
-    assert all(mapping.tensors[0].is_pinned() for mapping in each._snapshot._mappings if mapping is not None)
+    assert all(
+        mapping.tensors[0].is_pinned()
+        for mapping in each._snapshot._mappings
+        if mapping is not None
+    )
     each.close()
     interval, share = next_interval(1, cost, alone), float("nan")
     if size <= MOST_MEGABYTES * 10**6:
-        chosen = elastic.State(None, elastic.State.Options(overlap=overlap), model=model, optimizer=optimizer)
+        chosen = elastic.State(
+            None, elastic.State.Options(overlap=overlap), model=model, optimizer=optimizer
+        )
         chosen.restore()
         timed(20, committing(chosen))
         share = timed(STEPS, committing(chosen)) / timed(20, step) - 1
@@ -106,12 +117,19 @@ def main() -> None:
     for megabytes in MEGABYTES:
         for overlap in (False, True):
             found = measure(megabytes * 10**6, overlap=overlap)
-            times = (f"{1e3 * seconds:.1f} ms" for seconds in (found.first, found.library, found.loss, found.step))
+            times = (
+                f"{1e3 * seconds:.1f} ms"
+                for seconds in (found.first, found.library, found.loss, found.step)
+            )
             shares = (f"{found.interval} steps", f"{found.share:.2%}", f"{found.memory:.2f}")
             rows.append((f"{megabytes} MB", "yes" if overlap else "no", *times, *shares))
             torch.cuda.empty_cache()
     server.close()
-    print(f"Commits from {torch.cuda.get_device_name()}, torch {torch.__version__}", align(head, rows), sep="\n")
+    print(
+        f"Commits from {torch.cuda.get_device_name()}, torch {torch.__version__}",
+        align(head, rows),
+        sep="\n",
+    )
 
 
 if __name__ == "__main__":

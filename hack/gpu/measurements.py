@@ -8,7 +8,16 @@ from pathlib import Path
 
 from gpu.pauses import Pause
 from gpu.table import Row
-from gpu.trainings import LIMIT_SECONDS, Options, Rounds, Stock, closing, group_of, kill_process, measure
+from gpu.trainings import (
+    LIMIT_SECONDS,
+    Options,
+    Rounds,
+    Stock,
+    closing,
+    group_of,
+    kill_process,
+    measure,
+)
 
 LOSSES = 4  # of the measurement that loses a process again and again
 GROWN, KILLED, LOST = "grown by a new pod", "a process is killed", "a pod is lost"
@@ -18,7 +27,14 @@ TORCHRUN = "stock torchrun"
 def _row(what: str, options: Options, how: str, pause: Pause, remark: str = "") -> Row:
     kept = "kept" if pause.kept else "started again"
     return Row(
-        what, options.parameters, how, f"{pause.seconds:.2f}", f"{pause.step_seconds:.2f}", str(pause.again), kept, remark
+        what,
+        options.parameters,
+        how,
+        f"{pause.seconds:.2f}",
+        f"{pause.step_seconds:.2f}",
+        str(pause.again),
+        kept,
+        remark,
     )
 
 
@@ -29,10 +45,18 @@ def stock(options: Options, folder: Path) -> Iterator[Row]:
         job.begin("w0", "w1")
         before = group_of(job, "w1")
         job.add("w2")
-        yield _row(GROWN, options, TORCHRUN, measure(job, "w1", before, 3), "from 2 nodes to 3; they wait for its set-up")
+        yield _row(
+            GROWN,
+            options,
+            TORCHRUN,
+            measure(job, "w1", before, 3),
+            "from 2 nodes to 3; they wait for its set-up",
+        )
         before = group_of(job, "w1")
         kill_process(job, "w2")
-        yield _row(KILLED, options, TORCHRUN, measure(job, "w1", before, 3), "all start again, three go on")
+        yield _row(
+            KILLED, options, TORCHRUN, measure(job, "w1", before, 3), "all start again, three go on"
+        )
         before = group_of(job, "w1")
         job.kill("w2")
         yield _row(LOST, options, TORCHRUN, measure(job, "w1", before, 2), "two go on")
@@ -56,7 +80,9 @@ def started_again(options: Options, folder: Path, how: str) -> Iterator[Row]:
 def prepared(options: Options, folder: Path) -> Iterator[Row]:
     """A new pod, a lost pod with a spare and a killed process, where scripts set themselves up before (`spec.prepare`)."""
     how = "in_process, prepare"
-    job = Rounds(folder, options.arguments("in_process", folder), ELASTIC_PYTORCH_PREPARE_SECONDS=300)
+    job = Rounds(
+        folder, options.arguments("in_process", folder), ELASTIC_PYTORCH_PREPARE_SECONDS=300
+    )
     with closing(job):
         job.begin("w0", "w1")
         job.add("w2")
@@ -65,10 +91,22 @@ def prepared(options: Options, folder: Path) -> Iterator[Row]:
         job.add("w3")
         job.ready("w3")
         job.kill("w2")
-        yield _row(LOST, options, how, job.change("w0", "w1", "w3", orderly=False), "a spare takes its place: three go on")
+        yield _row(
+            LOST,
+            options,
+            how,
+            job.change("w0", "w1", "w3", orderly=False),
+            "a spare takes its place: three go on",
+        )
         kill_process(job, "w3")
         job.operator.wait_for("failed", "w3", seconds=LIMIT_SECONDS)
-        yield _row(KILLED, options, how, job.change("w0", "w1", orderly=False), "two go on, it prepares again")
+        yield _row(
+            KILLED,
+            options,
+            how,
+            job.change("w0", "w1", orderly=False),
+            "two go on, it prepares again",
+        )
         job.ready("w3")
         yield _row("it comes back", options, how, job.change("w0", "w1", "w3"), "from 2 pods to 3")
 
@@ -84,7 +122,13 @@ def repaired(options: Options, folder: Path) -> Iterator[Row]:
             job.operator.wait_for("failed", "w2", seconds=LIMIT_SECONDS)
             job.operator.declare("w0", "w1")
             for worker, group in zip(("w0", "w1"), before, strict=True):
-                yield _row(KILLED, options, "in_process", measure(job, worker, group, 2), f"loss {loss}: {worker}")
+                yield _row(
+                    KILLED,
+                    options,
+                    "in_process",
+                    measure(job, worker, group, 2),
+                    f"loss {loss}: {worker}",
+                )
             if loss < LOSSES:
                 job.ready("w2")
                 job.change("w0", "w1", "w2")
@@ -101,13 +145,18 @@ class Measurement:
     rows: Callable[[Options, Path], Iterator[Row]]
 
 
-# Each with what it took on one H100 and 16 cores, or more. What matters most is first: the last ones are left out when time is over.
+# Each with what it took on one H100 and 16 cores, or more. What matters most is first: the last
+# ones are left out when time is over.
 MEASUREMENTS = {
     "prepared": Measurement("growth and losses", "in_process, prepare", False, 110, prepared),
-    "in_process": Measurement("growth and losses", "in_process", False, 75, partial(started_again, how="in_process")),
+    "in_process": Measurement(
+        "growth and losses", "in_process", False, 75, partial(started_again, how="in_process")
+    ),
     "stock": Measurement("growth and losses", TORCHRUN, False, 120, stock),
     "repaired": Measurement(f"{KILLED}, again and again", "in_process", False, 110, repaired),
-    "plain": Measurement("growth and losses", "plain", False, 100, partial(started_again, how="plain")),
+    "plain": Measurement(
+        "growth and losses", "plain", False, 100, partial(started_again, how="plain")
+    ),
     "prepared-1B": Measurement("growth and losses", "in_process, prepare", True, 250, prepared),
 }
 FIT = tuple(MEASUREMENTS)[:4]  # into one run of RUN_SECONDS

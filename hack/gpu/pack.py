@@ -14,7 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACK = ROOT / ".cluster" / "gpu-pack"
 PACKAGE = ROOT / "worker_image" / "elastic_pytorch"
-ADAPTERS = ("deepspeed", "lightning", "transformers")  # parts of the package that import a framework, for scripts that use it
+# Parts of the package that import a framework, for scripts that use it.
+ADAPTERS = ("deepspeed", "lightning", "transformers")
 EXTRAS = {"obstore"}  # imported only where a script keeps its checkpoints in object storage
 OURS = {"elastic_pytorch", "gpu", "tests"}
 
@@ -44,7 +45,11 @@ def packed_files() -> set[Path]:
 
 def package_files() -> list[Path]:
     """The modules of the worker's package, without the adapters of frameworks."""
-    return [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0].removesuffix(".py") not in ADAPTERS]
+    return [
+        path
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0].removesuffix(".py") not in ADAPTERS
+    ]
 
 
 def lacking(files: Iterable[Path]) -> set[str]:
@@ -57,21 +62,42 @@ def pack(folder: Path) -> None:
     """Writes the folder, in place of one that is there."""
     files = packed_files()
     if missing := lacking([*(ROOT / path for path in files), *package_files()]):
-        raise SystemExit(f"no wheels are packed of {', '.join(sorted(missing))}: import them only where they are there")
+        raise SystemExit(
+            f"no wheels are packed of {', '.join(sorted(missing))}: import them only where they are there"
+        )
     shutil.rmtree(folder, ignore_errors=True)
     for path in files:
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, target)
-    for tests in ("tests", "tests/worker_image"):  # before a package of that name which a machine may have
+    # Before a package of that name which a machine may have.
+    for tests in ("tests", "tests/worker_image"):
         (folder / tests / "__init__.py").touch()
     shutil.copy(Path(__file__).with_name("run.sh"), folder)
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True)
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     (folder / "COMMIT").write_text(commit.stdout)
     with tempfile.TemporaryDirectory() as copy:  # a build leaves files beside its sources
         source = Path(copy, "worker_image")
-        shutil.copytree(ROOT / "worker_image", source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-        build = ("build", "--quiet", "--wheel", "--offline", "--no-build-isolation", "--python", sys.executable)
+        shutil.copytree(
+            ROOT / "worker_image",
+            source,
+            ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"),
+        )
+        build = (
+            "build",
+            "--quiet",
+            "--wheel",
+            "--offline",
+            "--no-build-isolation",
+            "--python",
+            sys.executable,
+        )
         uv = Path(sys.executable).with_name("uv")
         subprocess.run([uv, *build, "--out-dir", folder / "wheels", source], check=True)
 

@@ -13,7 +13,8 @@ class Pause:
     """What a change has cost a member.
 
     Attributes:
-        seconds: from the begin of its last step in the old group to that of its first one in the new group.
+        seconds: from the begin of its last step in the old group to that of its first one in the
+            new group.
         step_seconds: that a step in the old group took, the median. A pause includes a step.
     """
 
@@ -23,7 +24,9 @@ class Pause:
     step_seconds: float
 
 
-def steps_after(steps: Sequence[Mapping[str, Any]], before: str, world: int) -> Sequence[Mapping[str, Any]]:
+def steps_after(
+    steps: Sequence[Mapping[str, Any]], before: str, world: int
+) -> Sequence[Mapping[str, Any]]:
     """Those that a member has taken since a group, from the first one in a group of a size on."""
     names = [step["group"] for step in steps]
     later = steps[len(names) - names[::-1].index(before) if before in names else 0 :]
@@ -35,8 +38,10 @@ def pause_of(steps: Sequence[Mapping[str, Any]], before: str, world: int) -> Pau
     """The pause of a member.
 
     Args:
-        steps: its steps, in their order: `at`, `pid`, `step`, `group` (a name of the group in that process) and `world`.
-        world: ranks of the group that is waited for; groups of other sizes that come between are a part of the pause.
+        steps: its steps, in their order: `at`, `pid`, `step`, `group` (a name of the group in that
+            process) and `world`.
+        world: ranks of the group that is waited for; groups of other sizes that come between are a
+            part of the pause.
 
     Returns:
         None: it has not taken a step in such a group yet.
@@ -47,5 +52,14 @@ def pause_of(steps: Sequence[Mapping[str, Any]], before: str, world: int) -> Pau
         return None
     new = later[0]
     done = max(step["step"] for step in old) - 1  # the last one that it began need not have ended
-    step_seconds = median(second["at"] - first["at"] for first, second in pairwise(old)) if len(old) > 1 else nan
-    return Pause(new["at"] - old[-1]["at"], max(0, done - new["step"] + 1), new["pid"] == old[-1]["pid"], step_seconds)
+    step_seconds = (
+        median(second["at"] - first["at"] for first, second in pairwise(old))
+        if len(old) > 1
+        else nan
+    )
+    return Pause(
+        new["at"] - old[-1]["at"],
+        max(0, done - new["step"] + 1),
+        new["pid"] == old[-1]["pid"],
+        step_seconds,
+    )

@@ -1,4 +1,7 @@
-"""The table that a run ends with: one row for each figure, or for each measurement that failed. Pure."""
+"""The table that a run ends with: one row for each figure, or for each measurement that failed.
+
+Pure.
+"""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +24,16 @@ class Row:
     remark: str = ""
 
 
-HEADINGS = ("what happens", "model", "how", "seconds", "a step", "steps again", "processes", "remark")
+HEADINGS = (
+    "what happens",
+    "model",
+    "how",
+    "seconds",
+    "a step",
+    "steps again",
+    "processes",
+    "remark",
+)
 
 
 def to_line(row: Row) -> str:
@@ -47,12 +59,20 @@ def failed(what: str, parameters: str, how: str, why: str) -> Row:
 
 def lay_out(rows: Sequence[Row]) -> str:
     """The rows as a table of Markdown, with columns that are as wide as their cells."""
-    return align(HEADINGS, [[str(getattr(row, f.name)).replace("|", "/") for f in fields(Row)] for row in rows])
+    return align(
+        HEADINGS,
+        [[str(getattr(row, f.name)).replace("|", "/") for f in fields(Row)] for row in rows],
+    )
 
 
 def align(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [headings, *rows]
     widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells]
+    lines = [
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in cells
+    ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)

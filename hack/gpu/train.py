@@ -1,4 +1,7 @@
-"""Trains a GPT on random tokens until it is killed, and tells when each step begins. Agents and stock torchrun start it."""
+"""Trains a GPT on random tokens until it is killed, and tells when each step begins.
+
+Agents and stock torchrun start it.
+"""
 
 import argparse
 import json
@@ -20,7 +23,9 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--mode", choices=[STOCK, PLAIN, IN_PROCESS], required=True)
 parser.add_argument("--parameters", choices=SIZES, required=True)
 parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
-parser.add_argument("--set-up-seconds", type=float, required=True, help="of what a real script does besides")
+parser.add_argument(
+    "--set-up-seconds", type=float, required=True, help="of what a real script does besides"
+)
 parser.add_argument("--checkpoint", type=Path, required=True)
 options = parser.parse_args()
 
@@ -87,7 +92,10 @@ def train_with_checkpoints() -> None:
         optimizer.zero_grad()
         if step % CHECKPOINT_STEPS == 0 and dist.get_rank() == 0:
             new = options.checkpoint.with_suffix(f".{os.getpid()}")
-            torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, new)
+            torch.save(
+                {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()},
+                new,
+            )
             new.replace(options.checkpoint)
 
 

@@ -21,9 +21,11 @@ STEPS = 5  # between two changes
 SET_UP_SECONDS = 5.0  # that the script sleeps in its set-up, beside what it really does there
 LIMIT_SECONDS = 120.0  # for whatever is waited for
 ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
-# Without the variable, torch 2.15 hangs when a node joins: the first one, which keeps its rank, does not tell its address again.
+# Without the variable, torch 2.15 hangs when a node joins: the first one, which keeps its rank,
+# does not tell its address again.
 STOCK = ENVIRONMENT | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": 1}
-RENDEZVOUS = "join_timeout=120,last_call_timeout=1,keep_alive_interval=2,keep_alive_max_attempt=3"  # at 1 s, torch sends none
+# At 1 s, torch sends none.
+RENDEZVOUS = "join_timeout=120,last_call_timeout=1,keep_alive_interval=2,keep_alive_max_attempt=3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,14 @@ class Options:
 
     def arguments(self, mode: str, folder: Path) -> tuple[Any, ...]:
         what = ("--mode", mode, "--parameters", self.parameters, "--device", self.device)
-        return (SCRIPT, *what, "--set-up-seconds", SET_UP_SECONDS, "--checkpoint", folder / "checkpoint")
+        return (
+            SCRIPT,
+            *what,
+            "--set-up-seconds",
+            SET_UP_SECONDS,
+            "--checkpoint",
+            folder / "checkpoint",
+        )
 
 
 class Job:
@@ -63,7 +72,9 @@ def wait_for_steps(job: Job, worker: str, world: int, before: str = "") -> None:
     deadline = time.monotonic() + LIMIT_SECONDS
     while len(steps_after(steps_of(job, worker), before, world)) < STEPS:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{worker} took no {STEPS} steps in a group of {world} within {LIMIT_SECONDS:.0f} s")
+            raise TimeoutError(
+                f"{worker} took no {STEPS} steps in a group of {world} within {LIMIT_SECONDS:.0f} s"
+            )
         time.sleep(0.05)
 
 
@@ -93,7 +104,9 @@ class Rounds(Job):
 
     def add(self, worker: str) -> None:
         """Starts a pod; it is ready later."""
-        self.agents[worker] = Agent(worker, self.operator.url, self._folder, *self._arguments, **self._environment)
+        self.agents[worker] = Agent(
+            worker, self.operator.url, self._folder, *self._arguments, **self._environment
+        )
 
     def ready(self, *workers: str) -> None:
         self.operator.wait_for("ready", *workers, seconds=LIMIT_SECONDS)
@@ -126,10 +139,36 @@ class Stock(Job):
 
     def add(self, worker: str) -> None:
         """Starts a node, which joins by itself. The first one serves the store."""
-        host = ("--rdzv-backend", "c10d", "--rdzv-endpoint", self._endpoint, "--local-addr", "127.0.0.1")
-        size = ("--nnodes", "2:3", "--nproc-per-node", "1", "--rdzv-id", "job", "--rdzv-conf", RENDEZVOUS)
-        command = [sys.executable, "-m", "torch.distributed.run", "--monitor-interval", "0.1", "--max-restarts", "99"]
-        self.agents[worker] = Agent(worker, "", self._folder, *host, *size, *self._arguments, command=command, **STOCK)
+        host = (
+            "--rdzv-backend",
+            "c10d",
+            "--rdzv-endpoint",
+            self._endpoint,
+            "--local-addr",
+            "127.0.0.1",
+        )
+        size = (
+            "--nnodes",
+            "2:3",
+            "--nproc-per-node",
+            "1",
+            "--rdzv-id",
+            "job",
+            "--rdzv-conf",
+            RENDEZVOUS,
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--monitor-interval",
+            "0.1",
+            "--max-restarts",
+            "99",
+        ]
+        self.agents[worker] = Agent(
+            worker, "", self._folder, *host, *size, *self._arguments, command=command, **STOCK
+        )
 
     def begin(self, *workers: str) -> None:
         for worker in workers:

@@ -1,8 +1,9 @@
 """Puts an image onto nodes of the kind cluster, and sends only what they lack.
 
-An image here is its `-base` with one layer of code on top (see the Dockerfiles' stages). The base is large: it is sent once, to all nodes
-that lack it in one pass. After that a change of code sends an OCI archive in which only the code's layer, the manifest and the
-configuration are present; containerd has the other layers already.
+An image here is its `-base` with one layer of code on top (see the Dockerfiles' stages). The base
+is large: it is sent once, to all nodes that lack it in one pass. After that a change of code sends
+an OCI archive in which only the code's layer, the manifest and the configuration are present;
+containerd has the other layers already.
 """
 
 import argparse
@@ -27,7 +28,9 @@ SHARED_ON_NODE = "/shared"  # where kind.yaml mounts the folder that $SHARED nam
 
 
 def docker(*arguments: str) -> bytes:
-    return subprocess.run(["docker", *arguments], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
+    return subprocess.run(
+        ["docker", *arguments], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ).stdout
 
 
 def ctr(node: str, *arguments: str) -> list[str]:
@@ -57,16 +60,24 @@ def missing(image: str, nodes: Sequence[str]) -> list[str]:
 
 def send(image: str, nodes: Sequence[str], write_archive: Callable[[IO[bytes]], None]) -> None:
     """Imports an archive of an image on nodes, from the folder that all of them see: the pipes of `docker exec` are slow."""
-    with tempfile.NamedTemporaryFile(dir=os.environ["SHARED"], prefix="image-", suffix=".tar") as file:
+    with tempfile.NamedTemporaryFile(
+        dir=os.environ["SHARED"], prefix="image-", suffix=".tar"
+    ) as file:
         write_archive(file)
         file.flush()
         import_archive = (*IMPORT, f"{SHARED_ON_NODE}/{Path(file.name).name}")
 
         def import_on(node: str) -> int:
-            return subprocess.run(["docker", *ctr(node, *import_archive)], stdin=subprocess.DEVNULL, check=False).returncode
+            return subprocess.run(
+                ["docker", *ctr(node, *import_archive)], stdin=subprocess.DEVNULL, check=False
+            ).returncode
 
         with ThreadPoolExecutor() as pool:
-            failed = [node for node, status in zip(nodes, pool.map(import_on, nodes), strict=True) if status]
+            failed = [
+                node
+                for node, status in zip(nodes, pool.map(import_on, nodes), strict=True)
+                if status
+            ]
     if failed:
         sys.exit(f"{image} could not be sent to {', '.join(failed)}.")
     label = f"{LABEL}={inspect(image)['Id']}"
@@ -87,14 +98,18 @@ def layers_on_node(node: str, image: str) -> list[dict[str, Any]]:
     digest = listed(node, image).splitlines()[1].split()[2]
     content = json.loads(docker(*ctr(node, "content", "get", digest)))
     if "manifests" in content:
-        content = json.loads(docker(*ctr(node, "content", "get", content["manifests"][0]["digest"])))
+        content = json.loads(
+            docker(*ctr(node, "content", "get", content["manifests"][0]["digest"]))
+        )
     layers: list[dict[str, Any]] = content["layers"]
     return layers
 
 
 def saved_layers(image: str) -> list[bytes]:
     with tarfile.open(fileobj=io.BytesIO(docker("save", image))) as archive:
-        files = {entry.name: archive.extractfile(entry).read() for entry in archive if entry.isfile()}  # type: ignore[union-attr]
+        files = {
+            entry.name: archive.extractfile(entry).read() for entry in archive if entry.isfile()
+        }  # type: ignore[union-attr]
     return [files[path] for path in json.loads(files["manifest.json"])[0]["Layers"]]
 
 
@@ -103,18 +118,28 @@ def write_thin_archive(image: str, base_layers: Sequence[dict[str, Any]], file: 
     final, code = inspect(image), saved_layers(sibling(image, "code"))
     diff_ids = [*inspect(sibling(image, "base"))["RootFS"]["Layers"], *map(digest_of, code)]
     if len(final["RootFS"]["Layers"]) != len(diff_ids):
-        sys.exit(f"{image} is more than its base and its code: its last stage may only lay one on the other.")
+        sys.exit(
+            f"{image} is more than its base and its code: its last stage may only lay one on the other."
+        )
     kept = {name.lower(): final[name] for name in ("Architecture", "Os", "Created", "Config")}
     config = as_json(kept | {"rootfs": {"type": "layers", "diff_ids": diff_ids}})
     layers = [*base_layers, *(descriptor(f"{OCI}.layer.v1.tar", layer) for layer in code)]
     manifest_type, version = f"{OCI}.manifest.v1+json", {"schemaVersion": 2}
     described = descriptor(f"{OCI}.config.v1+json", config)
-    manifest = as_json({**version, "mediaType": manifest_type, "config": described, "layers": layers})
-    named = descriptor(manifest_type, manifest) | {"annotations": {"io.containerd.image.name": REGISTRY + image}}
+    manifest = as_json(
+        {**version, "mediaType": manifest_type, "config": described, "layers": layers}
+    )
+    named = descriptor(manifest_type, manifest) | {
+        "annotations": {"io.containerd.image.name": REGISTRY + image}
+    }
     files = {
         "oci-layout": as_json({"imageLayoutVersion": "1.0.0"}),
-        **{f"blobs/{digest_of(blob).replace(':', '/')}": blob for blob in (config, manifest, *code)},
-        "index.json": as_json({**version, "mediaType": f"{OCI}.index.v1+json", "manifests": [named]}),
+        **{
+            f"blobs/{digest_of(blob).replace(':', '/')}": blob for blob in (config, manifest, *code)
+        },
+        "index.json": as_json(
+            {**version, "mediaType": f"{OCI}.index.v1+json", "manifests": [named]}
+        ),
     }
     with tarfile.open(fileobj=file, mode="w") as archive:
         for name, content in files.items():
@@ -137,8 +162,12 @@ def descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--list-missing", action="store_true", help="only print the nodes that lack the image")
-    parser.add_argument("--whole", action="store_true", help="for an image without a base of its own")
+    parser.add_argument(
+        "--list-missing", action="store_true", help="only print the nodes that lack the image"
+    )
+    parser.add_argument(
+        "--whole", action="store_true", help="for an image without a base of its own"
+    )
     parser.add_argument("image")
     parser.add_argument("nodes", nargs="+")
     options = parser.parse_args()
@@ -154,7 +183,11 @@ def main() -> None:
         send_whole(base, without_base)
     print(f"sending the code of {options.image} to {', '.join(options.nodes)}", flush=True)
     base_layers = layers_on_node(options.nodes[0], base)
-    send(options.image, options.nodes, lambda file: write_thin_archive(options.image, base_layers, file))
+    send(
+        options.image,
+        options.nodes,
+        lambda file: write_thin_archive(options.image, base_layers, file),
+    )
 
 
 if __name__ == "__main__":

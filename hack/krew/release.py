@@ -1,6 +1,7 @@
 """Makes what krew installs: an archive of the plugin, and the manifest that names it.
 
-    .venv/bin/python hack/krew/release.py --uri https://…/kubectl-epj.tar.gz --homepage https://… --output dist
+    .venv/bin/python hack/krew/release.py --uri https://…/kubectl-epj.tar.gz --homepage https://…
+    --output dist
 
 The same sources make the same archive, to the byte but for the wheel's own build.
 """
@@ -21,7 +22,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-PIP_WHEEL = ("-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation")
+PIP_WHEEL = (
+    "-m",
+    "pip",
+    "wheel",
+    "--quiet",
+    "--disable-pip-version-check",
+    "--no-deps",
+    "--no-build-isolation",
+)
 BUILT_AT = "315532800"  # 1980, the first year that a wheel can tell
 
 
@@ -37,7 +46,11 @@ def main() -> None:
     archive.write_bytes(pack(version))
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
     template = string.Template((HERE / "epj.yaml.template").read_text())
-    manifest.write_text(template.substitute(version=version, homepage=options.homepage, uri=options.uri, sha256=sha256))
+    manifest.write_text(
+        template.substitute(
+            version=version, homepage=options.homepage, uri=options.uri, sha256=sha256
+        )
+    )
     print(f"{archive}\n{manifest}")
 
 
@@ -54,9 +67,16 @@ def build_wheel() -> tuple[str, bytes]:
 
 def pack(version: str) -> bytes:
     launcher = (HERE / "kubectl-epj").read_text().replace("@VERSION@", version).encode()
-    files = {"kubectl-epj": launcher, **dict([build_wheel()]), "LICENSE": (ROOT / "LICENSE").read_bytes()}
+    files = {
+        "kubectl-epj": launcher,
+        **dict([build_wheel()]),
+        "LICENSE": (ROOT / "LICENSE").read_bytes(),
+    }
     packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w") as tar,
+    ):
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o755 if content is launcher else 0o644

@@ -1,8 +1,9 @@
 """Measures lost pods side by side, in jobs of this operator and in a tuned PyTorchJob of Kubeflow's training-operator.
 
-Each job runs the same script on the same kind cluster, one job after another, and loses the same pods in turns, or with --replay the nodes
-of these pods, at fixed times. hack/kubeflow.sh builds the training-operator and installs it; it is removed at the end.
-docs/evidence/benchmarks.md says what is set and what is measured.
+Each job runs the same script on the same kind cluster, one job after another, and loses the same
+pods in turns, or with --replay the nodes of these pods, at fixed times. hack/kubeflow.sh builds the
+training-operator and installs it; it is removed at the end. docs/evidence/benchmarks.md says what
+is set and what is measured.
 """
 
 import argparse
@@ -18,7 +19,16 @@ from bench.trials import TROUBLE, Trial
 from elastic_pytorch_local.faults.engine import NotUndone
 from measure.cluster import ELASTIC_PYTORCH_JOB, ClusterDriver
 from measure.kind_cluster import REPORTS, ROOT
-from measure.program import Session, commit_of_checkout, complain, names_of, new_parser, run, say, session
+from measure.program import (
+    Session,
+    commit_of_checkout,
+    complain,
+    names_of,
+    new_parser,
+    run,
+    say,
+    session,
+)
 
 from kubeflow import report
 from kubeflow.jobs import JOBS, PYTORCH_JOB, SCRIPTS, STEP_SECONDS
@@ -32,10 +42,18 @@ HOPELESS = 3  # trials in a row that have failed
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = new_parser("kubeflow", __doc__)
-    parser.add_argument("--trials", type=int, default=5, help="of each kind in each job (default: %(default)s)")
+    parser.add_argument(
+        "--trials", type=int, default=5, help="of each kind in each job (default: %(default)s)"
+    )
     kinds = f"of {', '.join(KINDS)} (default: the losses)"
-    parser.add_argument("--only", metavar="a,b", type=names_of(KINDS, "kind"), default=LOSSES, help=kinds)
-    parser.add_argument("--replay", action="store_true", help="lose the nodes with the pods, once each, while a job trains on")
+    parser.add_argument(
+        "--only", metavar="a,b", type=names_of(KINDS, "kind"), default=LOSSES, help=kinds
+    )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="lose the nodes with the pods, once each, while a job trains on",
+    )
     options = parser.parse_args(arguments)
     if options.replay and not set(options.only) <= set(LOSSES):
         parser.error("a replay has losses only")
@@ -43,7 +61,11 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def training_operator() -> str:
-    [version] = re.findall(r"^TRAINING_OPERATOR_VERSION=(\S+)", (ROOT / "hack" / "settings.sh").read_text(), re.MULTILINE)
+    [version] = re.findall(
+        r"^TRAINING_OPERATOR_VERSION=(\S+)",
+        (ROOT / "hack" / "settings.sh").read_text(),
+        re.MULTILINE,
+    )
     return str(version)
 
 
@@ -90,14 +112,20 @@ async def measure(options: argparse.Namespace) -> int:
 
 
 async def _measure_jobs(
-    options: argparse.Namespace, made: Session, found: list[Trial], shares: dict[str, Share], told: dict[str, str]
+    options: argparse.Namespace,
+    made: Session,
+    found: list[Trial],
+    shares: dict[str, Share],
+    told: dict[str, str],
 ) -> None:
     kinds = [KINDS[name] for name in options.only]
     for job in JOBS.values():
         say(f"{job.title}:")
         kind = PYTORCH_JOB if job.kubeflow else ELASTIC_PYTORCH_JOB
         stage = KubeflowStage(
-            ClusterDriver(made.driver.api, made.driver.commands, made.driver.namespace, kind), made.folder, job
+            ClusterDriver(made.driver.api, made.driver.commands, made.driver.namespace, kind),
+            made.folder,
+            job,
         )
         try:
             if options.replay:

@@ -19,8 +19,8 @@ GRACE_SECONDS = 5
 JOB_LABEL, INDEX_LABEL = "training.kubeflow.org/job-name", "training.kubeflow.org/replica-index"
 PYTORCH_JOB = ("kubeflow.org/v1", "pytorchjobs", JOB_LABEL)
 
-# What an expert sets: each of torchrun's waits as short as whole seconds allow. Its defaults are 30 s for a last call, and a heartbeat
-# each 5 s.
+# What an expert sets: each of torchrun's waits as short as whole seconds allow. Its defaults are 30
+# s for a last call, and a heartbeat each 5 s.
 RENDEZVOUS = {
     "join_timeout": 600,
     "last_call_timeout": 1,
@@ -31,7 +31,8 @@ RENDEZVOUS = {
 MAX_RESTARTS = 1000  # each loss of a peer uses one up
 ENVIRONMENT = {
     "PET_MONITOR_INTERVAL": "0.1",
-    # As the operator sets them for stock torchrun: with torch's defaults a newcomer, or the loss of rank 0, may end the job.
+    # As the operator sets them for stock torchrun: with torch's defaults a newcomer, or the loss of
+    # rank 0, may end the job.
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
 }
@@ -76,7 +77,15 @@ def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:
 
 
 def _arguments(job: Job, name: str) -> Iterator[str]:
-    yield from ("/scripts/train.py", "--how", job.how, "--size", str(SIZE), "--step-seconds", str(STEP_SECONDS))
+    yield from (
+        "/scripts/train.py",
+        "--how",
+        job.how,
+        "--size",
+        str(SIZE),
+        "--step-seconds",
+        str(STEP_SECONDS),
+    )
     yield from ("--folder", f"/checkpoints/{name}", "--checkpoint-every", str(CHECKPOINT_STEPS))
     yield from ("--group-timeout-seconds", str(GROUP_SECONDS))
 
@@ -86,8 +95,12 @@ def _pytorchjob(name: str, pod: dict[str, Any]) -> dict[str, Any]:
     pod["topologySpreadConstraints"][0]["labelSelector"] = {"matchLabels": {JOB_LABEL: name}}
     [container] = pod["containers"]
     container["command"] = ["python3", "/scripts/later_torchrun.py"]
-    container["env"] += [{"name": variable, "value": value} for variable, value in ENVIRONMENT.items()]
-    container["env"].append({"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    container["env"] += [
+        {"name": variable, "value": value} for variable, value in ENVIRONMENT.items()
+    ]
+    container["env"].append(
+        {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    )
     policy = {
         "minReplicas": SMALLEST,
         "maxReplicas": SIZE,
@@ -97,5 +110,14 @@ def _pytorchjob(name: str, pod: dict[str, Any]) -> dict[str, Any]:
         "rdzvConf": [{"key": key, "value": str(value)} for key, value in RENDEZVOUS.items()],
     }
     workers = {"replicas": SIZE, "restartPolicy": "OnFailure", "template": {"spec": pod}}
-    spec = {"nprocPerNode": "1", "elasticPolicy": policy, "pytorchReplicaSpecs": {"Worker": workers}}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}, "spec": spec}
+    spec = {
+        "nprocPerNode": "1",
+        "elasticPolicy": policy,
+        "pytorchReplicaSpecs": {"Worker": workers},
+    }
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": spec,
+    }

@@ -12,7 +12,8 @@ class Kind:
     """What is done to a job.
 
     Attributes:
-        first: the pod that is lost is worker 0 of a PyTorchJob, and rank 0 of a job of this operator; otherwise it is neither.
+        first: the pod that is lost is worker 0 of a PyTorchJob, and rank 0 of a job of this
+            operator; otherwise it is neither.
         grows: none is lost: the job grows by a worker.
     """
 
@@ -46,10 +47,14 @@ def victim(kind: Kind, job: Job, pods: Sequence[Mapping[str, Any]], rank_0: str)
         ValueError: there is none.
     """
     alive = [pod["metadata"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    hosts = [each["name"] for each in alive if job.kubeflow and each["labels"].get(INDEX_LABEL) == "0"]
+    hosts = [
+        each["name"] for each in alive if job.kubeflow and each["labels"].get(INDEX_LABEL) == "0"
+    ]
     first = hosts if job.kubeflow else [each["name"] for each in alive if each["name"] == rank_0]
     others = sorted(each["name"] for each in alive if each["name"] not in (rank_0, *hosts))
     found = first if kind.first else others
     if not found:
-        raise ValueError(f"no pod to lose among {', '.join(each['name'] for each in alive) or 'none'}")
+        raise ValueError(
+            f"no pod to lose among {', '.join(each['name'] for each in alive) or 'none'}"
+        )
     return str(found[0])

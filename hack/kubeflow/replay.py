@@ -54,12 +54,16 @@ def share(steps: Sequence[Step], times: Sequence[float]) -> Share:
         times: of the events and of the end, in seconds since the epoch.
 
     Raises:
-        ValueError: no group of the full size took two steps, or none took one before the first event.
+        ValueError: no group of the full size took two steps, or none took one before the first
+            event.
     """
     paces = [b.at - a.at for a, b in pairwise(steps) if a.group == b.group and b.world == SIZE]
     kept = [max((step.at, step.number) for step in steps if step.at <= at)[1] for at in times]
     if not paces:
         raise ValueError("no group of the full size took two steps")
     pace = statistics.median(paces)
-    costs = [end - begin - (b - a) * pace for (begin, end), (a, b) in zip(pairwise(times), pairwise(kept), strict=True)]
+    costs = [
+        end - begin - (b - a) * pace
+        for (begin, end), (a, b) in zip(pairwise(times), pairwise(kept), strict=True)
+    ]
     return Share(1 - sum(costs) / (times[-1] - times[0]), costs)

@@ -9,7 +9,15 @@ from kubeflow.jobs import JOBS
 from kubeflow.losses import KINDS
 from kubeflow.replay import Share
 
-HEAD = ("what happens", "job", "longest pause", "stands still in all", "until 3 train again", "steps repeated", "trials")
+HEAD = (
+    "what happens",
+    "job",
+    "longest pause",
+    "stands still in all",
+    "until 3 train again",
+    "steps repeated",
+    "trials",
+)
 SHARES_HEAD = ("job", "share of the time", "an event costs, s")
 
 
@@ -21,14 +29,22 @@ def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
     """
     rows = []
     for kind in KINDS.values():
-        tried = {name: [trial for trial in trials if (trial.kind, trial.job) == (kind.name, name)] for name in JOBS}
-        rows += [[kind.title, JOBS[name].title, *_cells(found)] for name, found in tried.items() if found]
+        tried = {
+            name: [trial for trial in trials if (trial.kind, trial.job) == (kind.name, name)]
+            for name in JOBS
+        }
+        rows += [
+            [kind.title, JOBS[name].title, *_cells(found)] for name, found in tried.items() if found
+        ]
     return _measured(HEAD, rows, about)
 
 
 def shares_table(shares: Mapping[str, Share], about: Mapping[str, str]) -> str:
     """A row for each job, by name, that nodes were lost of; costs are medians, with the worst in brackets."""
-    rows = [[JOBS[job].title, f"{each.ratio:.1%}", markdown.spread(each.costs)] for job, each in shares.items()]
+    rows = [
+        [JOBS[job].title, f"{each.ratio:.1%}", markdown.spread(each.costs)]
+        for job, each in shares.items()
+    ]
     return _measured(SHARES_HEAD, rows, about)
 
 
@@ -38,7 +54,11 @@ def _measured(head: Sequence[str], rows: Sequence[Sequence[str]], about: Mapping
 
 
 def complaints(trials: Sequence[Trial]) -> list[str]:
-    return [f"{trial.job}, {trial.kind}, at {trial.when}: {trial.error}" for trial in trials if trial.error]
+    return [
+        f"{trial.job}, {trial.kind}, at {trial.when}: {trial.error}"
+        for trial in trials
+        if trial.error
+    ]
 
 
 def _cells(trials: Sequence[Trial]) -> list[str]:

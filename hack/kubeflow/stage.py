@@ -22,7 +22,8 @@ from kubeflow.losses import Kind, victim
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0
 QUIET_STEPS = 30  # between two losses: more than a checkpoint's interval
-# GKE's, with 30 s of notice: a worker without a replacement leaves after half of that. The node goes earlier.
+# GKE's, with 30 s of notice: a worker without a replacement leaves after half of that. The node
+# goes earlier.
 NOTICE = "cloud.google.com/impending-node-termination"
 NOTICE_SECONDS = 12.0
 
@@ -43,8 +44,8 @@ class KubeflowStage:
     async def prepare(self, kind: Kind, *, again: bool) -> None:
         """Has the job train in the size that a trial begins with.
 
-        A job whose containers have been started again is made again: the kubelet would pause before it starts them the next time, which
-        does not happen to losses that are ten minutes apart.
+        A job whose containers have been started again is made again: the kubelet would pause before
+        it starts them the next time, which does not happen to losses that are ten minutes apart.
         """
         if not again or any(restarts_of(await self._driver.pods_of(self.name)).values()):
             await self.remove()
@@ -70,7 +71,10 @@ class KubeflowStage:
         return victim(kind, self.job, pods, steps[-1].pod if steps else "")
 
     async def end_node(self, kind: Kind) -> Target:
-        """The end of the node of the pod to lose: by force without notice. New pods can start there again after it is undone."""
+        """The end of the node of the pod to lose: by force without notice.
+
+        New pods can start there again after it is undone.
+        """
         driver = self._driver
         placed = [pod for pod in await driver.pods_of(self.name) if pod["spec"].get("nodeName")]
         pod = self._victim(kind, placed)
@@ -85,7 +89,9 @@ class KubeflowStage:
             if kind.force:
                 await driver.cordon_node(node)
             else:
-                await driver.commands.kubectl("taint", "node", node, f"{NOTICE}=:NoSchedule", "--overwrite")
+                await driver.commands.kubectl(
+                    "taint", "node", node, f"{NOTICE}=:NoSchedule", "--overwrite"
+                )
                 if self.job.kubeflow:  # as a termination handler does
                     await delete_pods(force=False)
                 await asyncio.sleep(NOTICE_SECONDS)
@@ -111,9 +117,13 @@ class KubeflowStage:
         def found() -> bool:
             steps = self.record.steps()
             last = next((step.group for step in reversed(steps) if step.at <= at), 0)
-            return any(step.group > last and step.world == SIZE for step in reversed(steps) if step.at > at)
+            return any(
+                step.group > last and step.world == SIZE for step in reversed(steps) if step.at > at
+            )
 
-        await until(found, seconds=RECOVERY_SECONDS, what=f"{SIZE} workers of {self.name} to train again")
+        await until(
+            found, seconds=RECOVERY_SECONDS, what=f"{SIZE} workers of {self.name} to train again"
+        )
 
     def steps(self, since: float) -> list[Step]:
         del since
@@ -135,4 +145,8 @@ class KubeflowStage:
 
     async def _train(self, size: int, seconds: float) -> None:
         what = f"{size} workers of {self.name} to train"
-        await until(lambda: trains_quietly(self.record.steps(), size, QUIET_STEPS), seconds=seconds, what=what)
+        await until(
+            lambda: trains_quietly(self.record.steps(), size, QUIET_STEPS),
+            seconds=seconds,
+            what=what,
+        )

@@ -1,13 +1,16 @@
 """Runs tests of the agent and of the training library on several releases of torch, and writes what works into a page and a log.
 
-Rows with a name (`lightning-oldest`) run the tests of an adapter on a release of its framework. Their table is in another page.
+Rows with a name (`lightning-oldest`) run the tests of an adapter on a release of its framework.
+Their table is in another page.
 
-All rows of a table are of one commit, the last one that changed more than pages. A run of all of a table's rows replaces it, and
-a row that runs alone is written only if the table is of the same commit. Without a commit (files differ from it, or change meanwhile), with
-another Python, or with arguments after `--`, which go to pytest in place of a row's own, the program only prints the result.
+All rows of a table are of one commit, the last one that changed more than pages. A run of all of a
+table's rows replaces it, and a row that runs alone is written only if the table is of the same
+commit. Without a commit (files differ from it, or change meanwhile), with another Python, or with
+arguments after `--`, which go to pytest in place of a row's own, the program only prints the
+result.
 
-Each row gets an environment of its own while the tests of the one before run. It is removed after its run: PyPI's torch takes 5 GB with its
-CUDA libraries.
+Each row gets an environment of its own while the tests of the one before run. It is removed after
+its run: PyPI's torch takes 5 GB with its CUDA libraries.
 """
 
 import argparse
@@ -23,13 +26,24 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from environment import CPU_INDEX, index_answers, make_environment, pinned, python_release, torch_release
+from environment import (
+    CPU_INDEX,
+    index_answers,
+    make_environment,
+    pinned,
+    python_release,
+    torch_release,
+)
 from rows import MatrixRow, framework_rows, torch_rows
 from table import FRAMEWORKS_HEAD, HEAD, Outcome, Row, Run, count, log_with_row, run_of, with_row
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elastic-pytorch-operator" / "matrix"
+CACHE = (
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    / "elastic-pytorch-operator"
+    / "matrix"
+)
 LOGS = ROOT / ".cluster" / "logs"
 
 
@@ -43,7 +57,10 @@ class Table(NamedTuple):
 
     def takes(self, run: Run, names: Sequence[str]) -> bool:
         """Whether all rows are of one commit once these are written."""
-        return set(self.rows) <= set(names) or run_of(self.page.read_text(), self.head).commit == run.commit
+        return (
+            set(self.rows) <= set(names)
+            or run_of(self.page.read_text(), self.head).commit == run.commit
+        )
 
     def write(self, run: Run, row: Row) -> None:
         log = self.log.read_text() if self.log.exists() else ""
@@ -54,14 +71,23 @@ class Table(NamedTuple):
 def tables(newest: str) -> tuple[Table, Table]:
     evidence = DOCS / "evidence"
     return (
-        Table(torch_rows(newest), HEAD, evidence / "compatibility.md", evidence / "compatibility.log"),
-        Table(framework_rows(newest), FRAMEWORKS_HEAD, DOCS / "use" / "frameworks.md", evidence / "frameworks.log"),
+        Table(
+            torch_rows(newest), HEAD, evidence / "compatibility.md", evidence / "compatibility.log"
+        ),
+        Table(
+            framework_rows(newest),
+            FRAMEWORKS_HEAD,
+            DOCS / "use" / "frameworks.md",
+            evidence / "frameworks.log",
+        ),
     )
 
 
 def parse_options(known: Mapping[str, MatrixRow], arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="hack/matrix", usage="%(prog)s [options] [ROW ...] [-- PYTEST ...]", description=__doc__
+        prog="hack/matrix",
+        usage="%(prog)s [options] [ROW ...] [-- PYTEST ...]",
+        description=__doc__,
     )
     short = {name.rpartition(".")[0] if name[0].isdigit() else name: name for name in known}
     parser.add_argument(
@@ -79,11 +105,20 @@ def parse_options(known: Mapping[str, MatrixRow], arguments: Sequence[str]) -> a
     return options
 
 
-def environments(rows: Mapping[str, MatrixRow], index: str | None) -> Iterator[tuple[str, Future[Path]]]:
+def environments(
+    rows: Mapping[str, MatrixRow], index: str | None
+) -> Iterator[tuple[str, Future[Path]]]:
     """Yields the interpreter of each row, and makes the next environment meanwhile; each is removed when the next is asked for."""
 
     def begin(name: str) -> Future[Path]:
-        return installer.submit(make_environment, CACHE / name, ROOT, rows[name], index, LOGS / f"matrix-{name}-install.log")
+        return installer.submit(
+            make_environment,
+            CACHE / name,
+            ROOT,
+            rows[name],
+            index,
+            LOGS / f"matrix-{name}-install.log",
+        )
 
     names = list(rows)
     try:
@@ -100,15 +135,29 @@ def environments(rows: Mapping[str, MatrixRow], index: str | None) -> Iterator[t
 
 
 def run_tests(python: Path, name: str, tests: Sequence[str]) -> Outcome:
-    """Returns the outcome of the tests, which are arguments for pytest, in an environment. Their output goes to a log file."""
+    """Returns the outcome of the tests, which are arguments for pytest, in an environment.
+
+    Their output goes to a log file.
+    """
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
-        options = ("-p", "no:cacheprovider", f"--basetemp={folder}/tests", f"--junitxml={report}", "--dist=worksteal")
+        options = (
+            "-p",
+            "no:cacheprovider",
+            f"--basetemp={folder}/tests",
+            f"--junitxml={report}",
+            "--dist=worksteal",
+        )
         command = [str(python), "-m", "pytest", "--numprocesses=3", *options, *tests]
-        # uv compiles nothing, and each of hundreds of processes would compile torch's modules again.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
+        # uv compiles nothing, and each of hundreds of processes would compile torch's modules
+        # again.
+        environment = {
+            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+        }
+        subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
+        )
         if not report.exists():
             raise RuntimeError(f"the tests have not run; see {log}")
         return count(report.read_text())
@@ -126,14 +175,18 @@ def run_now() -> Run | None:
     """Returns the run of today at the last commit that changed more than docs/ and pages, or None if other files differ from it."""
     beside = (".", ":(exclude)docs", ":(exclude)*.md")
     changes, commit = (
-        subprocess.run(["git", *command, "--", *beside], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            ["git", *command, "--", *beside], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
         for command in (("status", "--porcelain"), ("log", "-1", "--abbrev=8", "--format=%h"))
     )
     return None if changes else Run(str(datetime.date.today()), commit)
 
 
 def main() -> int:
-    newest = pinned((ROOT / "requirements-dev.lock").read_text(), ["torch"])[0].removeprefix("torch==")
+    newest = pinned((ROOT / "requirements-dev.lock").read_text(), ["torch"])[0].removeprefix(
+        "torch=="
+    )
     of_torch, of_frameworks = tables(newest)
     known = {**of_torch.rows, **of_frameworks.rows}
     options = parse_options(known, sys.argv[1:])
@@ -159,7 +212,13 @@ def main() -> int:
         table = of_frameworks if row.packages else of_torch
         as_named = row == table.rows.get(name) and not options.tests
         now = run_now()
-        if as_named and now and began and now.commit == began.commit and table.takes(now, options.rows):
+        if (
+            as_named
+            and now
+            and began
+            and now.commit == began.commit
+            and table.takes(now, options.rows)
+        ):
             table.write(now, result)
         else:
             print(f"{name}: not written, as this is no run of all rows at one commit", flush=True)

@@ -11,11 +11,21 @@ from rows import MatrixRow
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INDEX_SECONDS = 5.0
-# Beside torch and numpy, whose newest release depends on the Python: what the tests and the modules of the operator that they use import.
+# Beside torch and numpy, whose newest release depends on the Python: what the tests and the modules
+# of the operator that they use import.
 PACKAGES = (
-    *("aiohttp", "cryptography", "hypothesis", "prometheus-client", "pytest", "pytest-asyncio", "pytest-xdist"),
+    *(
+        "aiohttp",
+        "cryptography",
+        "hypothesis",
+        "prometheus-client",
+        "pytest",
+        "pytest-asyncio",
+        "pytest-xdist",
+    ),
     *("pyyaml", "setuptools"),
-    *("flask", "flask-cors", "moto", "obstore", "py-partiql-parser"),  # for object storage: moto's server, as moto[s3] has it
+    # For object storage: moto's server, as moto[s3] has it.
+    *("flask", "flask-cors", "moto", "obstore", "py-partiql-parser"),
 )
 UV = (sys.executable, "-m", "uv")
 # No cache: it would keep the 5 GB of each release.
@@ -24,7 +34,11 @@ INSTALL = (*UV, "pip", "install", "--no-cache", "--no-progress", "--python")
 
 def pinned(lock: str, names: Sequence[str]) -> list[str]:
     """Returns what a lock file says of packages, as requirements: `name==version`."""
-    found = dict(line.split(" ")[0].split("==") for line in lock.splitlines() if "==" in line and line[0] not in " #")
+    found = dict(
+        line.split(" ")[0].split("==")
+        for line in lock.splitlines()
+        if "==" in line and line[0] not in " #"
+    )
     return [f"{name}=={found[name]}" for name in names]
 
 
@@ -36,24 +50,39 @@ def index_answers(url: str) -> bool:
         return False
 
 
-def make_environment(folder: Path, root: Path, row: MatrixRow, index: str | None, log: Path) -> Path:
+def make_environment(
+    folder: Path, root: Path, row: MatrixRow, index: str | None, log: Path
+) -> Path:
     """Makes an environment in place of a folder with all that a row's tests need, and returns its interpreter.
 
-    torch comes from an index of its wheels for the CPU or from PyPI. uv's output goes to a log file.
+    torch comes from an index of its wheels for the CPU or from PyPI. uv's output goes to a log
+    file.
     """
     shutil.rmtree(folder, ignore_errors=True)
     python = folder / "bin" / "python"
     # The lock file is for the Pythons of the operator: for an older one, uv chooses.
-    packages = PACKAGES if row.python == "3.10" else pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
+    packages = (
+        PACKAGES
+        if row.python == "3.10"
+        else pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
+    )
     torch = f"torch=={row.torch}"
     commands = [
         (*UV, "venv", "--python", row.python, str(folder)),
         (*INSTALL, str(python), torch, *(("--index-url", index) if index else ())),
         (*INSTALL, str(python), torch, "numpy", *packages),
-        (*INSTALL, str(python), "--no-deps", "--no-build-isolation", "--editable", str(root / "worker_image")),
+        (
+            *INSTALL,
+            str(python),
+            "--no-deps",
+            "--no-build-isolation",
+            "--editable",
+            str(root / "worker_image"),
+        ),
     ]
     if row.packages:
-        # Without isolation: DeepSpeed is built where it is installed, and looks at the torch that is there.
+        # Without isolation: DeepSpeed is built where it is installed, and looks at the torch that
+        # is there.
         commands.append((*INSTALL, str(python), "--no-build-isolation", torch, *row.packages))
     with log.open("wb") as output:
         for command in commands:
@@ -73,4 +102,6 @@ def torch_release(python: Path) -> str:
 
 
 def ask(python: Path, code: str) -> str:
-    return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [str(python), "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()

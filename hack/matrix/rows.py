@@ -2,9 +2,18 @@
 
 from typing import NamedTuple
 
-# Of the tests in tests/worker_image, those in which torch's release takes part, and of these no variants of others. What is left out is
-# either without torch (links, parsing, storage, words of failures) or shows with the same calls what one of these shows.
-WHOLE_FOLDERS = ("agent", "group", "memory", "state/values", "state_format", "torch_fixes", "training")
+# Of the tests in tests/worker_image, those in which torch's release takes part, and of these no
+# variants of others. What is left out is either without torch (links, parsing, storage, words of
+# failures) or shows with the same calls what one of these shows.
+WHOLE_FOLDERS = (
+    "agent",
+    "group",
+    "memory",
+    "state/values",
+    "state_format",
+    "torch_fixes",
+    "training",
+)
 MODULES = {
     "processes": ("group_formation",),
     "state": ("read_checkpoint", "restore", "state", "state_memory", "step_boundary"),
@@ -26,7 +35,11 @@ MODULES = {
 AGENT_AND_LIBRARY = (
     *("-m", "not e2e and not gpu and not long"),
     *(f"tests/worker_image/{folder}" for folder in WHOLE_FOLDERS),
-    *(f"tests/worker_image/{folder}/test_{module}.py" for folder, modules in MODULES.items() for module in modules),
+    *(
+        f"tests/worker_image/{folder}/test_{module}.py"
+        for folder, modules in MODULES.items()
+        for module in modules
+    ),
     "--ignore=tests/worker_image/training/test_random_changes.py",  # of local mode
     "--ignore=tests/worker_image/training/streams",
 )
@@ -52,22 +65,33 @@ class MatrixRow(NamedTuple):
 
 
 def torch_rows(newest: str) -> dict[str, MatrixRow]:
-    return {release: MatrixRow(release, python=RELEASES.get(release, PYTHON)) for release in (*RELEASES, newest)}
+    return {
+        release: MatrixRow(release, python=RELEASES.get(release, PYTHON))
+        for release in (*RELEASES, newest)
+    }
 
 
 def framework_rows(newest: str) -> dict[str, MatrixRow]:
 
     def row(tests: str, torch: str, *packages: str) -> MatrixRow:
-        return MatrixRow(torch, ("-m", "not e2e and not gpu", f"tests/frameworks/{tests}"), packages)
+        return MatrixRow(
+            torch, ("-m", "not e2e and not gpu", f"tests/frameworks/{tests}"), packages
+        )
 
     return {
         "lightning-oldest": row("lightning", "2.5.1", "lightning==2.5.0"),
         "lightning-newest": row("lightning", newest, "lightning==2.6.6"),
-        # transformers 5.4 installs with Accelerate 1.1, but its Trainer passes arguments that 1.3 has first.
-        "transformers-oldest": row("transformers", "2.4.1", "transformers==5.4.0", "accelerate==1.3.0"),
-        "transformers-newest": row("transformers", newest, "transformers==5.23.0", "accelerate==1.15.0"),
+        # transformers 5.4 installs with Accelerate 1.1, but its Trainer passes arguments that 1.3
+        # has first.
+        "transformers-oldest": row(
+            "transformers", "2.4.1", "transformers==5.4.0", "accelerate==1.3.0"
+        ),
+        "transformers-newest": row(
+            "transformers", newest, "transformers==5.23.0", "accelerate==1.15.0"
+        ),
         "deepspeed-oldest": row("deepspeed", "2.8.0", "deepspeed==0.17.0"),
         "deepspeed-newest": row("deepspeed", newest, "deepspeed==0.19.8"),
-        # Releases before 0.3 have no loaders and checkpoint managers that a configuration could name.
+        # Releases before 0.3 have no loaders and checkpoint managers that a configuration could
+        # name.
         "torchtitan": row("torchtitan", newest, "torchtitan==0.3.0"),
     }

@@ -41,11 +41,19 @@ class Row(NamedTuple):
 
     def section(self) -> str:
         """Of the log: the line of the table, with the names of the tests below, and why some were left out."""
-        left_out = (f"left out: {test}: {why}" for why, tests in self.outcome.left_out.items() for test in tests)
-        return "\n".join([self.line(), *(f"failed: {test}" for test in self.outcome.failed), *left_out])
+        left_out = (
+            f"left out: {test}: {why}"
+            for why, tests in self.outcome.left_out.items()
+            for test in tests
+        )
+        return "\n".join(
+            [self.line(), *(f"failed: {test}" for test in self.outcome.failed), *left_out]
+        )
 
 
-AGENT = re.compile(r"tests\.worker_image\.(agent|failures|operator_link|processes|running_agent|stopping)\.")
+AGENT = re.compile(
+    r"tests\.worker_image\.(agent|failures|operator_link|processes|running_agent|stopping)\."
+)
 
 
 def count(report: str) -> Outcome:
@@ -64,12 +72,18 @@ def count(report: str) -> Outcome:
         else:
             passed[AGENT.match(test) is not None] += 1
     return Outcome(
-        passed[True], passed[False], sorted(set(failed)), {reason: sorted(left_out[reason]) for reason in sorted(left_out)}
+        passed[True],
+        passed[False],
+        sorted(set(failed)),
+        {reason: sorted(left_out[reason]) for reason in sorted(left_out)},
     )
 
 
 def _reason(left_out: ElementTree.Element) -> str:
-    """Why a test was left out. Of a whole module pytest gives it in the text: the representation of a tuple."""
+    """Why a test was left out.
+
+    Of a whole module pytest gives it in the text: the representation of a tuple.
+    """
     in_text = re.search(r"Skipped: (.*?)['\"]\)$", left_out.text or "")
     return in_text[1] if in_text else left_out.get("message", "")
 
@@ -81,7 +95,10 @@ def run_of(page: str, head: str) -> Run:
 
 
 def with_row(page: str, head: str, run: Run, row: Row) -> str:
-    """Returns the page with a row in its table, instead of the one of the same name. Rows of another commit go."""
+    """Returns the page with a row in its table, instead of the one of the same name.
+
+    Rows of another commit go.
+    """
     found = _table(page, head)
     kept = found["rows"].splitlines() if found["commit"] == run.commit else []
     table = [run.text(), "", head, "|---" * (head.count("|") - 1) + "|", *_with(kept, row.line())]
@@ -89,7 +106,10 @@ def with_row(page: str, head: str, run: Run, row: Row) -> str:
 
 
 def log_with_row(log: str, head: str, run: Run, row: Row) -> str:
-    """Returns the log with a section of a row, instead of the one of the same name. Sections of another commit go."""
+    """Returns the log with a section of a row, instead of the one of the same name.
+
+    Sections of another commit go.
+    """
     written, _, *sections = log.rstrip("\n").split("\n\n") if log else ("", "")
     kept = sections if written.endswith(f" {run.commit}:") else []
     return "\n\n".join([run.text(), head, *_with(kept, row.section())]) + "\n"
@@ -97,7 +117,9 @@ def log_with_row(log: str, head: str, run: Run, row: Row) -> str:
 
 def _table(page: str, head: str) -> re.Match[str]:
     found = re.search(
-        rf"^Run on (?P<date>\S+) at (?P<commit>\S+):\n\n{re.escape(head)}\n\|[-|]+\n(?P<rows>(?:\|.*\n)*)", page, re.M
+        rf"^Run on (?P<date>\S+) at (?P<commit>\S+):\n\n{re.escape(head)}\n\|[-|]+\n(?P<rows>(?:\|.*\n)*)",
+        page,
+        re.M,
     )
     if found is None:
         raise ValueError("the page has no such table")

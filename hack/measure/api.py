@@ -28,8 +28,13 @@ class Api:
     """Works on plain dicts, as the API has them; its namespace is that of the kubeconfig's context."""
 
     def __init__(self, connection: client.ApiClient, namespace: str) -> None:
-        self._connection, self._server, self.namespace = connection, connection.configuration.host, namespace
-        token = connection.configuration.api_key.get("BearerToken", "")  # none, if the kubeconfig has a client certificate
+        self._connection, self._server, self.namespace = (
+            connection,
+            connection.configuration.host,
+            namespace,
+        )
+        # none, if the kubeconfig has a client certificate
+        token = connection.configuration.api_key.get("BearerToken", "")
         self._headers = {"Authorization": token} if token else {}
 
     @classmethod
@@ -37,13 +42,22 @@ class Api:
     async def connect(cls, kubeconfig: Path) -> AsyncIterator["Api"]:
         _, current = config.list_kube_config_contexts(str(kubeconfig))  # type: ignore[no-untyped-call]
         async with await config.new_client_from_config(str(kubeconfig)) as connection:  # type: ignore[no-untyped-call]
-            connection.configuration.client_session_kwargs = {"trust_env": False}  # no proxy: the cluster is on this machine
+            # No proxy: the cluster is on this machine.
+            connection.configuration.client_session_kwargs = {"trust_env": False}
             yield cls(connection, current["context"].get("namespace") or "default")
 
-    async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def ask(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Returns the object that answers a request, or raises ApiError; a patch is a merge patch."""
-        headers = self._headers | {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
-        sent = await self._connection.call_api(method, self._server + path, headers, body, _request_timeout=REQUEST)
+        headers = self._headers | {
+            "Content-Type": "application/merge-patch+json"
+            if method == "PATCH"
+            else "application/json"
+        }
+        sent = await self._connection.call_api(
+            method, self._server + path, headers, body, _request_timeout=REQUEST
+        )
         answer: dict[str, Any] = await sent.response.json(content_type=None)
         if sent.status >= 400:
             raise ApiError(sent.status, answer.get("message", f"{method} {path}: {sent.status}"))
@@ -59,7 +73,9 @@ class Api:
 
     async def lines(self, path: str) -> AsyncIterator[str]:
         """Yields what the server sends, line by line; nothing if it refuses."""
-        sent = await self._connection.call_api("GET", self._server + path, self._headers, _request_timeout=STREAM)
+        sent = await self._connection.call_api(
+            "GET", self._server + path, self._headers, _request_timeout=STREAM
+        )
         async with sent.response as response:
             if response.status < 400:
                 lines = LineCutter()
@@ -89,4 +105,6 @@ def pods_path(namespace: str, pod: str = "") -> str:
 
 
 def jobs_path(namespace: str, job: str = "") -> str:
-    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}" + (f"/{job}" if job else "")
+    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}" + (
+        f"/{job}" if job else ""
+    )

@@ -23,7 +23,8 @@ LOOK_SECONDS = 0.5
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases"
 LEASE = "elastic-pytorch-operator"
 KILL = "import os, time; print(time.time(), flush=True); os.kill({pid}, 9)"
-# Docker can disconnect a network, too, but it takes the node's routes away, and cannot promise the same address later.
+# Docker can disconnect a network, too, but it takes the node's routes away, and cannot promise the
+# same address later.
 CUT = ("-t raw {} PREROUTING -i eth0 -j DROP", "-t mangle {} POSTROUTING -o eth0 -j DROP")
 
 
@@ -31,10 +32,17 @@ class ClusterDriver(Driver):
     """A namespace of the cluster, and the nodes.
 
     Args:
-        kind: of the jobs: their API version and plural, and the label by which their pods are found.
+        kind: of the jobs: their API version and plural, and the label by which their pods are
+            found.
     """
 
-    def __init__(self, api: Api, commands: Commands, namespace: str, kind: tuple[str, str, str] = ELASTIC_PYTORCH_JOB) -> None:
+    def __init__(
+        self,
+        api: Api,
+        commands: Commands,
+        namespace: str,
+        kind: tuple[str, str, str] = ELASTIC_PYTORCH_JOB,
+    ) -> None:
         self.api, self.commands, self.namespace = api, commands, namespace
         version, plural, self._label = kind
         self._jobs = f"/apis/{version}/namespaces/{namespace}/{plural}"
@@ -49,7 +57,11 @@ class ClusterDriver(Driver):
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def pods_of(self, job: str) -> list[Object]:
-        return list((await self.api.ask("GET", f"{pods_path(self.namespace)}?{self._selector(job)}"))["items"])
+        return list(
+            (await self.api.ask("GET", f"{pods_path(self.namespace)}?{self._selector(job)}"))[
+                "items"
+            ]
+        )
 
     async def scale_job(self, name: str, replicas: int) -> None:
         await self.api.ask("PATCH", f"{self._jobs}/{name}/scale", {"spec": {"replicas": replicas}})
@@ -58,12 +70,17 @@ class ClusterDriver(Driver):
         await self.api.ask("PATCH", f"{self._jobs}/{name}", {"spec": {"suspend": suspend}})
 
     async def delete_pod(self, name: str, *, force: bool) -> None:
-        await self._finds("DELETE", pods_path(self.namespace, name), {"gracePeriodSeconds": 0} if force else None)
+        await self._finds(
+            "DELETE", pods_path(self.namespace, name), {"gracePeriodSeconds": 0} if force else None
+        )
 
     async def kill_pod(self, pod: Mapping[str, Any]) -> None:
         states = pod["status"]["containerStatuses"]
         [status] = [s for s in states if s["name"] == names.TRAINING_CONTAINER or len(states) == 1]
-        task, container = "-n k8s.io task kill --all --signal SIGKILL", status["containerID"].partition("://")[2]
+        task, container = (
+            "-n k8s.io task kill --all --signal SIGKILL",
+            status["containerID"].partition("://")[2],
+        )
         await self.commands.docker("exec", pod["spec"]["nodeName"], "ctr", *task.split(), container)
 
     async def kill_process(self, pod: Mapping[str, Any], pid: int) -> float:
@@ -86,14 +103,26 @@ class ClusterDriver(Driver):
         return self.api.lines(f"{pods_path(self.namespace, pod)}/log?follow=true&timestamps=true")
 
     def _selector(self, job: str) -> str:
-        role = f",{names.LABEL_ROLE}%3D{names.ROLE_WORKER}" if self._label == names.LABEL_JOB_NAME else ""
+        role = (
+            f",{names.LABEL_ROLE}%3D{names.ROLE_WORKER}"
+            if self._label == names.LABEL_JOB_NAME
+            else ""
+        )
         return f"labelSelector={self._label}%3D{job}{role}"
 
     async def operators(self) -> list[Object]:
-        found = (await self.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"))["items"]
-        running = [pod for pod in found if any(s.get("containerID") for s in pod["status"].get("containerStatuses") or ())]
+        found = (
+            await self.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
+        )["items"]
+        running = [
+            pod
+            for pod in found
+            if any(s.get("containerID") for s in pod["status"].get("containerStatuses") or ())
+        ]
         leader = await leading_pod(self.api)
-        return sorted(running, key=lambda pod: (pod["metadata"]["name"] != leader, pod["metadata"]["name"]))
+        return sorted(
+            running, key=lambda pod: (pod["metadata"]["name"] != leader, pod["metadata"]["name"])
+        )
 
     async def in_control_plane(self, command: str) -> None:
         await self.commands.docker("exec", CONTROL_PLANE, "sh", "-c", command)
@@ -115,7 +144,9 @@ class ClusterDriver(Driver):
     async def drain_node(self, node: str) -> None:
         """Evicts the pods of the programs that measure; those of other jobs stay on the node."""
         pods = ",".join(f"{key}={value}" for key, value in TEMPLATE_LABEL.items())
-        await self.commands.kubectl("drain", node, f"--pod-selector={pods}", "--ignore-daemonsets", "--delete-emptydir-data")
+        await self.commands.kubectl(
+            "drain", node, f"--pod-selector={pods}", "--ignore-daemonsets", "--delete-emptydir-data"
+        )
 
     async def cordon_node(self, node: str) -> None:
         await self.commands.kubectl("cordon", node)
@@ -124,13 +155,18 @@ class ClusterDriver(Driver):
         await self.commands.kubectl("uncordon", node)
 
     async def cut_node(self, node: str) -> None:
-        """Drops every packet to and from the node. Its processes run on, and no connection is closed on either side."""
+        """Drops every packet to and from the node.
+
+        Its processes run on, and no connection is closed on either side.
+        """
         rules = "; ".join(f"iptables {rule.format('-I')}" for rule in CUT)
         await self.commands.docker("exec", node, "sh", "-ec", rules)
 
     async def mend_node(self, node: str) -> None:
         since = time.time()
-        rules = "; ".join(f"while iptables {rule.format('-D')} 2>/dev/null; do :; done" for rule in CUT)
+        rules = "; ".join(
+            f"while iptables {rule.format('-D')} 2>/dev/null; do :; done" for rule in CUT
+        )
         await self.commands.docker("exec", node, "sh", "-c", rules)
         await self._back(node, since, pods_since=0.0)
 
@@ -139,9 +175,13 @@ class ClusterDriver(Driver):
         end = time.monotonic() + BACK_SECONDS
         while time.monotonic() < end:
             with suppress(ApiError, aiohttp.ClientError, TimeoutError):
-                lease = await self.api.ask("GET", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}")
+                lease = await self.api.ask(
+                    "GET", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"
+                )
                 found = await self.api.ask("GET", f"/api/v1/nodes/{node}")
-                pods = await self.api.ask("GET", f"{pods_path('kube-system')}?fieldSelector=spec.nodeName%3D{node}")
+                pods = await self.api.ask(
+                    "GET", f"{pods_path('kube-system')}?fieldSelector=spec.nodeName%3D{node}"
+                )
                 running = all(_runs_since(pod, pods_since) for pod in pods["items"])
                 if seconds_of(lease["spec"]["renewTime"]) > since and is_ready(found) and running:
                     return
@@ -168,15 +208,26 @@ async def leading_pod(api: Api) -> str:
 def is_ready(manifest: Mapping[str, Any]) -> bool:
     """Returns whether the Ready condition of a pod or a node is true."""
     conditions = manifest.get("status", {}).get("conditions") or ()
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
 
 
 def is_alive(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is not being deleted, and a container of it runs or may run. The operator may keep an ended one for its log."""
-    return "deletionTimestamp" not in pod["metadata"] and pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")
+    """Whether a pod is not being deleted, and a container of it runs or may run.
+
+    The operator may keep an ended one for its log.
+    """
+    return "deletionTimestamp" not in pod["metadata"] and pod.get("status", {}).get(
+        "phase"
+    ) not in ("Failed", "Succeeded")
 
 
 def _runs_since(pod: Mapping[str, Any], since: float) -> bool:
     states = pod["status"].get("containerStatuses") or ()
-    running = [s["state"]["running"] for s in states if s.get("ready") and "running" in s.get("state", {})]
-    return 0 < len(states) == len(running) and all(seconds_of(state["startedAt"]) >= int(since) for state in running)
+    running = [
+        s["state"]["running"] for s in states if s.get("ready") and "running" in s.get("state", {})
+    ]
+    return 0 < len(states) == len(running) and all(
+        seconds_of(state["startedAt"]) >= int(since) for state in running
+    )

@@ -34,14 +34,25 @@ class Commands:
             await asyncio.wait([run])
             raise
         if returncode:
-            raise CommandFailed(f"{program.name} {' '.join(arguments)}: {error.strip() or output.strip()}")
+            raise CommandFailed(
+                f"{program.name} {' '.join(arguments)}: {error.strip() or output.strip()}"
+            )
         return output
 
-    async def _communicate(self, program: Path, arguments: tuple[str, ...], stdin: str) -> tuple[int | None, str, str]:
+    async def _communicate(
+        self, program: Path, arguments: tuple[str, ...], stdin: str
+    ) -> tuple[int | None, str, str]:
         pipe = asyncio.subprocess.PIPE
-        # A session of its own: Ctrl-C is for this program alone, which still has commands to finish.
+        # A session of its own: Ctrl-C is for this program alone, which still has commands to
+        # finish.
         process = await asyncio.create_subprocess_exec(
-            program, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment, start_new_session=True
+            program,
+            *arguments,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=self._environment,
+            start_new_session=True,
         )
         output, error = await process.communicate(stdin.encode())
         return process.returncode, output.decode(errors="replace"), error.decode(errors="replace")

@@ -24,7 +24,10 @@ def read_example(file: Path, folder: str = "") -> dict[str, Any]:
     names = [template["metadata"]["name"] for template in spec.pop("sharedVolumeClaims", ())]
     spec.pop("sharedVolumeClaimRetentionPolicy", None)
     pod, shared = spec["template"]["spec"], {"path": str(Path(SHARED, folder))}
-    pod["volumes"] = [*({"name": name, "hostPath": shared} for name in names), *pod.get("volumes", ())]
+    pod["volumes"] = [
+        *({"name": name, "hostPath": shared} for name in names),
+        *pod.get("volumes", ()),
+    ]
     return manifest
 
 
@@ -64,12 +67,18 @@ def report(namespace: str, name: str = "", since: str = "") -> str:
     found = {file: _kubectl(*command) for file, command in wanted.items()}
     for file, text in found.items():
         (folder / file).write_text(text)
-    here_are = [line for line in found["pods.txt"].splitlines() if line.startswith(("NAMESPACE ", f"{namespace} "))]
+    here_are = [
+        line
+        for line in found["pods.txt"].splitlines()
+        if line.startswith(("NAMESPACE ", f"{namespace} "))
+    ]
     last = [line[:WIDTH] for line in (*here_are, *found["events.txt"].splitlines()[-MOST_EVENTS:])]
     return "\n".join([f"what the cluster looked like is in {folder.relative_to(ROOT)}", *last])
 
 
 def _kubectl(*arguments: str) -> str:
     command = [str(KUBECTL), "--kubeconfig", str(KUBECONFIG), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=60, check=False
+    )
     return done.stdout + done.stderr

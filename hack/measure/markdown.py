@@ -15,7 +15,8 @@ def spread(values: Sequence[float], digits: int | None = None) -> str:
     """Returns the median, with the worst in brackets, or a dash if there are no values.
 
     Args:
-        digits: that both have after the point. None: two, one if the worst is 10 or more, none if it is 100 or more.
+        digits: that both have after the point. None: two, one if the worst is 10 or more, none if
+            it is 100 or more.
     """
     if not values:
         return NOTHING

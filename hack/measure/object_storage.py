@@ -1,9 +1,13 @@
-"""A server that speaks S3 (moto's) in the cluster, and jobs that keep their checkpoints there. It keeps objects in memory only."""
+"""A server that speaks S3 (moto's) in the cluster, and jobs that keep their checkpoints there.
+
+It keeps objects in memory only.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
-IMAGE = "elastic-pytorch-worker-object-storage:dev"  # hack/images/object-storage.sh: the workers', with obstore and moto
+# hack/images/object-storage.sh: the workers', with obstore and moto
+IMAGE = "elastic-pytorch-worker-object-storage:dev"
 SERVER, PORT, BUCKET = "objects", 5000, "bucket"
 COMMAND = ("python3", "-m", "moto.server", "-H", "0.0.0.0", "-p", str(PORT))
 
@@ -16,7 +20,8 @@ def server(command: Sequence[str] = COMMAND) -> tuple[dict[str, Any], dict[str, 
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": list(command),
-        "env": [{"name": "S3_IGNORE_SUBDOMAIN_BUCKETNAME", "value": "true"}],  # or the Service's name would be a bucket's
+        # Or the Service's name would be a bucket's.
+        "env": [{"name": "S3_IGNORE_SUBDOMAIN_BUCKETNAME", "value": "true"}],
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
         "securityContext": {
@@ -31,7 +36,8 @@ def server(command: Sequence[str] = COMMAND) -> tuple[dict[str, Any], dict[str, 
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": SERVER, "labels": labels},
-        "spec": {"containers": [container], "restartPolicy": "Never"},  # a second start would have no objects
+        # A second start would have no objects.
+        "spec": {"containers": [container], "restartPolicy": "Never"},
     }
     service = {
         "apiVersion": "v1",
@@ -52,4 +58,7 @@ def keep_in_bucket(pod: dict[str, Any]) -> None:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
     }
-    container["env"] = [*container.get("env", ()), *({"name": name, "value": value} for name, value in found.items())]
+    container["env"] = [
+        *container.get("env", ()),
+        *({"name": name, "value": value} for name, value in found.items()),
+    ]

@@ -43,7 +43,9 @@ def names_of(known: Collection[str], what: str = "name") -> Callable[[str], list
     def parse(text: str) -> list[str]:
         wanted = text.split(",")
         if unknown := [name for name in wanted if name not in known]:
-            raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}; there are {', '.join(known)}")
+            raise argparse.ArgumentTypeError(
+                f"no such {what}: {', '.join(unknown)}; there are {', '.join(known)}"
+            )
         return [name for name in known if name in wanted]
 
     return parse
@@ -52,7 +54,9 @@ def names_of(known: Collection[str], what: str = "name") -> Callable[[str], list
 def new_parser(program: str, about: str | None) -> argparse.ArgumentParser:
     """A parser whose help has the text of a module as it is."""
     formatter = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=f"hack/{program}", description=about, formatter_class=formatter)
+    return argparse.ArgumentParser(
+        prog=f"hack/{program}", description=about, formatter_class=formatter
+    )
 
 
 def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
@@ -77,11 +81,19 @@ def cancel_on_signals() -> None:
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
+        asyncio.get_running_loop().add_signal_handler(
+            number, lambda: None if task.cancelling() else task.cancel()
+        )
 
 
 def commit_of_checkout() -> str:
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.strip()
 
 
@@ -104,7 +116,9 @@ async def session(what: str, script_files: Iterable[str], say: Say) -> AsyncIter
     """A namespace of its own, with a folder, and scripts in a ConfigMap; all of it goes at the end."""
     namespace, commands = f"{what}-{int(time.time()) & 0xFFFFFF:06x}", Commands(KUBECTL, KUBECONFIG)
     async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
-        found = [node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]]
+        found = [
+            node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]
+        ]
         folder = await make_folder(commands, namespace)
         stack.push_async_callback(remove_folder, commands, namespace)
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})

@@ -78,8 +78,12 @@ def scripts(paths: Iterable[str]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": files}
 
 
-def recorded_job(name: str, folder: str, arguments: Sequence[str], *, stock: bool) -> dict[str, Any]:
-    """An example as a job that runs a script of the ConfigMap. It has /checkpoints for its own, and tells of itself in NAME.jsonl there.
+def recorded_job(
+    name: str, folder: str, arguments: Sequence[str], *, stock: bool
+) -> dict[str, Any]:
+    """An example as a job that runs a script of the ConfigMap.
+
+    It has /checkpoints for its own, and tells of itself in NAME.jsonl there.
 
     Args:
         folder: below /shared, see `make_folder`.
@@ -103,7 +107,9 @@ def recorded_job(name: str, folder: str, arguments: Sequence[str], *, stock: boo
 
 async def make_folder(commands: Commands, name: str) -> Path:
     """Makes a folder that every node has below /shared, and any user may write to; returns where this machine has it."""
-    folder = Path((await commands.docker("inspect", "--format", _MOUNTS, CONTROL_PLANE)).strip(), name)
+    folder = Path(
+        (await commands.docker("inspect", "--format", _MOUNTS, CONTROL_PLANE)).strip(), name
+    )
     open_to_all(folder)
     return folder
 

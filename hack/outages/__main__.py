@@ -1,7 +1,8 @@
 """Prints what share of its GPU hours a job trains through a year of recorded outages, and draws it.
 
-Without --trace, the outages are drawn from the seed by the facts of the trace, which hack/outages/recorded.py
-names. docs/evidence/benchmarks.md has what was found with the trace itself, and each assumption.
+Without --trace, the outages are drawn from the seed by the facts of the trace, which
+hack/outages/recorded.py names. docs/evidence/benchmarks.md has what was found with the trace
+itself, and each assumption.
 """
 
 import argparse
@@ -28,7 +29,16 @@ POLICIES = (
     Policy("all pods made again within 10 min", 600, repeats=True, saving=PLAIN_SAVING),
     Policy("HyperPod, checkpointless: 2 min", 120),
     Policy("TrainMover: 20 s", 20),
-    Policy("PyTorchJob, elastic and tuned", 8.42, 8.42, True, True, True, saving=PLAIN_SAVING, elastic=True),
+    Policy(
+        "PyTorchJob, elastic and tuned",
+        8.42,
+        8.42,
+        True,
+        True,
+        True,
+        saving=PLAIN_SAVING,
+        elastic=True,
+    ),
     Policy("here: plain script", 0.52, 0.42, True, True, True, saving=PLAIN_SAVING, elastic=True),
     Policy("here: library, fixed size", 0.57, 0.34, True, saving=LIBRARY_SAVING),
     Policy("here: library, `prepare`", 0.57, 0.34, True, saving=LIBRARY_SAVING, elastic=True),
@@ -41,12 +51,18 @@ def shares(nodes: int, spares: int, training: Training, options: argparse.Namesp
     chance, held = random.Random(f"{nodes} {spares} {options.seed}"), nodes + spares
     recorded = read(options.trace) if options.trace else None
     courses = [course(chance.sample(recorded or draw(chance), held)) for _ in range(options.draws)]
-    return [statistics.fmean(trained_share(nodes, held, times, policy, training) for times in courses) for policy in POLICIES]
+    return [
+        statistics.fmean(trained_share(nodes, held, times, policy, training) for times in courses)
+        for policy in POLICIES
+    ]
 
 
 def table(columns: Mapping[str, Sequence[float]], shown: Iterable[int]) -> str:
     """A row for each policy that is shown, and a column of the shares of all policies for each title."""
-    rows = [(POLICIES[number].title, *(percent(column[number]) for column in columns.values())) for number in shown]
+    rows = [
+        (POLICIES[number].title, *(percent(column[number]) for column in columns.values()))
+        for number in shown
+    ]
     return markdown.table(("policy", *columns), rows)
 
 
@@ -56,9 +72,13 @@ def of_spot(file: Path, training: Training) -> str:
     gap, counts = float(told["metadata"]["gap_seconds"]), [int(count) for count in told["data"]]
     times = [(number * gap, up) for number, up in enumerate([*counts, counts[-1]])]
     nodes = max(counts)
-    whole, none, there = (n / len(counts) for n in (counts.count(nodes), counts.count(0), sum(counts) / nodes))
+    whole, none, there = (
+        n / len(counts) for n in (counts.count(nodes), counts.count(0), sum(counts) / nodes)
+    )
     found = [trained_share(nodes, nodes, times, policy, training) / there for policy in POLICIES]
-    return f"{file.stem}: all {percent(whole)}, none {percent(none)}; {', '.join(map(percent, found))}"
+    return (
+        f"{file.stem}: all {percent(whole)}, none {percent(none)}; {', '.join(map(percent, found))}"
+    )
 
 
 def percent(share: float) -> str:
@@ -67,15 +87,29 @@ def percent(share: float) -> str:
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="hack/outages", description=__doc__, formatter_class=formatter)
+    parser = argparse.ArgumentParser(
+        prog="hack/outages", description=__doc__, formatter_class=formatter
+    )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="StepFun's fault_trace.json")
-    parser.add_argument("--spot", type=Path, nargs="+", default=[], metavar="FILE", help="traces of SkyPilot's spot-traces")
+    parser.add_argument(
+        "--spot",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="traces of SkyPilot's spot-traces",
+    )
     parser.add_argument("--picture", type=Path, metavar="FILE", help="the SVG to write")
     parser.add_argument("--seed", type=int, default=1, help="(default: %(default)s)")
-    parser.add_argument("--draws", type=int, default=300, help="of the servers of a job (default: %(default)s)")
+    parser.add_argument(
+        "--draws", type=int, default=300, help="of the servers of a job (default: %(default)s)"
+    )
     for field in fields(Training):
         parser.add_argument(
-            f"--{field.name.replace('_', '-')}", type=float, default=field.default, help="(default: %(default)s)"
+            f"--{field.name.replace('_', '-')}",
+            type=float,
+            default=field.default,
+            help="(default: %(default)s)",
         )
     return parser.parse_args(arguments)
 
@@ -83,12 +117,17 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse_options(arguments)
     training = Training(**{field.name: getattr(options, field.name) for field in fields(Training)})
-    by_spares = {f"{spares} spare{'' if spares == 1 else 's'}": shares(NODES, spares, training, options) for spares in SPARES}
+    by_spares = {
+        f"{spares} spare{'' if spares == 1 else 's'}": shares(NODES, spares, training, options)
+        for spares in SPARES
+    }
     by_size = {f"{nodes * GPUS} GPUs": shares(nodes, 0, training, options) for nodes in SIZES}
     spot = [of_spot(file, training) for file in options.spot]
     print(table(by_spares, range(len(POLICIES))), table(by_size, SHOWN), *spot, sep="\n")
     if options.picture:
-        lines = {POLICIES[number].title: [row[number] for row in by_spares.values()] for number in SHOWN}
+        lines = {
+            POLICIES[number].title: [row[number] for row in by_spares.values()] for number in SHOWN
+        }
         options.picture.write_text(picture(lines, SPARES))
     return 0
 

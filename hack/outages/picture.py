@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 380, 50, 270, 20, 50  # of the picture, and its margins
+# Of the picture, and its margins.
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 380, 50, 270, 20, 50
 COLORS = ("#888888", "#b35900", "#1f5fd0")
 LABEL_HEIGHT = 18
 
@@ -14,13 +15,24 @@ def picture(lines: Mapping[str, Sequence[float]], spares: Sequence[int]) -> str:
         lines: by their titles, a share from 0 to 1 for each number of spares.
     """
     drawn = [_text(LEFT - 8, _y(tick / 5) + 4, f"{20 * tick} %", "end") for tick in range(6)]
-    drawn += [f'<path d="M{LEFT} {_y(tick / 5):g}H{WIDTH - RIGHT}" stroke="#ddd"/>' for tick in range(6)]
-    drawn += [_text(_x(spare, spares), HEIGHT - BOTTOM + 20, str(spare), "middle") for spare in spares]
+    drawn += [
+        f'<path d="M{LEFT} {_y(tick / 5):g}H{WIDTH - RIGHT}" stroke="#ddd"/>' for tick in range(6)
+    ]
+    drawn += [
+        _text(_x(spare, spares), HEIGHT - BOTTOM + 20, str(spare), "middle") for spare in spares
+    ]
     middle = (LEFT + WIDTH - RIGHT) / 2
-    drawn.append(_text(middle, HEIGHT - 10, "spare nodes beside 64, whose hours count too", "middle"))
+    drawn.append(
+        _text(middle, HEIGHT - 10, "spare nodes beside 64, whose hours count too", "middle")
+    )
     lowest = 0.0
-    for color, (title, shares) in sorted(zip(COLORS, lines.items(), strict=True), key=lambda line: -line[1][1][-1]):
-        at = [f"{_x(spare, spares):g} {_y(share):.1f}" for spare, share in zip(spares, shares, strict=True)]
+    for color, (title, shares) in sorted(
+        zip(COLORS, lines.items(), strict=True), key=lambda line: -line[1][1][-1]
+    ):
+        at = [
+            f"{_x(spare, spares):g} {_y(share):.1f}"
+            for spare, share in zip(spares, shares, strict=True)
+        ]
         drawn.append(f'<path d="M{"L".join(at)}" fill="none" stroke="{color}" stroke-width="2.5"/>')
         lowest = max(_y(shares[-1]) + 4, lowest + LABEL_HEIGHT)  # no label on another one
         drawn.append(_text(WIDTH - RIGHT + 8, lowest, title.replace("`", ""), "start", color))

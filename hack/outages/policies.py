@@ -1,8 +1,8 @@
 """What a job makes of its nodes while they go and come back, under a policy. Pure.
 
 The course of a year is how many of the nodes that a job holds are up. The job trains on all that it
-wants, a fixed one only on all of them. At each change of its group it stands still, and after a loss it
-may repeat the steps since its last checkpoint.
+wants, a fixed one only on all of them. At each change of its group it stands still, and after a
+loss it may repeat the steps since its last checkpoint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,8 @@ from itertools import pairwise
 from outages.recorded import DAYS, Server
 
 DAY_SECONDS = 86_400
-Course = Sequence[tuple[float, int]]  # from which second on how many nodes are up; the last one ends it
+# From which second on how many nodes are up; the last one ends it.
+Course = Sequence[tuple[float, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Training:
         set_up_seconds: of the script, from its start to its first step: weights, compilation.
         checkpoint_seconds: between two checkpoints on disk.
         step_seconds: of one step.
-        connect_seconds: in which the GPUs of a new group connect, added to what was measured on CPUs.
+        connect_seconds: in which the GPUs of a new group connect, added to what was measured on
+            CPUs.
         smaller: the speed of a smaller group, as a share of that in proportion to its nodes.
         fewest: the smallest group, as a share of all nodes.
     """
@@ -73,10 +75,13 @@ def course(servers: Iterable[Server]) -> Course:
     return [*found, (DAYS * DAY_SECONDS, up)]
 
 
-def trained_share(nodes: int, held: int, times: Course, policy: Policy, training: Training) -> float:
+def trained_share(
+    nodes: int, held: int, times: Course, policy: Policy, training: Training
+) -> float:
     """The share of the hours of all nodes that a job holds in which it made progress.
 
-    Where more nodes are up than train, a loss counts with the chance that it hits one of those that do.
+    Where more nodes are up than train, a loss counts with the chance that it hits one of those that
+    do.
 
     Args:
         nodes: that the job wants to train on.
@@ -101,7 +106,11 @@ def trained_share(nodes: int, held: int, times: Course, policy: Policy, training
             since_start += trains
         hit = 1 - (1 - size(up) / up) ** (up - after) if up > after else 0.0
         if hit:
-            again = since_start % training.checkpoint_seconds if policy.repeats else training.step_seconds
+            again = (
+                since_start % training.checkpoint_seconds
+                if policy.repeats
+                else training.step_seconds
+            )
             progress -= hit * min(again, since_start) * speed(up)
             pause = max(pause, hit * (policy.loss_seconds + still))
             since_start *= 1 - hit

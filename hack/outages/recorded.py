@@ -1,8 +1,9 @@
 """When servers were down: read from StepFun's fault trace, or drawn from a seed by that trace's facts.
 
-The trace is fault_trace.json of github.com/stepfun-ai/InfiniteHBD-Trace (commit 7aacdc8, Apache License
-2.0, https://arxiv.org/abs/2502.03885): 584 faults of 400 GPU servers in 349 days. The facts below were
-counted in it. Each fault counts as an outage of its server, a failed stress test and a change too.
+The trace is fault_trace.json of github.com/stepfun-ai/InfiniteHBD-Trace (commit 7aacdc8, Apache
+License 2.0, https://arxiv.org/abs/2502.03885): 584 faults of 400 GPU servers in 349 days. The facts
+below were counted in it. Each fault counts as an outage of its server, a failed stress test and a
+change too.
 """
 
 import json
@@ -15,10 +16,11 @@ Outage = tuple[float, float]  # its begin and end, in days
 Server = Sequence[Outage]
 
 DAYS = 349.0
-SERVERS_BY_OUTAGES = (169, 96, 50, 31, 22, 10, 11, 5, 5, 0, 0, 0, 0, 0, 1)  # without any, with one, ...
+# Without any, with one, ...
+SERVERS_BY_OUTAGES = (169, 96, 50, 31, 22, 10, 11, 5, 5, 0, 0, 0, 0, 0, 1)
 AT = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-# Of the outages that began in each twelfth of the days: their number, and their hours at these quantiles.
-# Late ones are cut off by the end of the trace.
+# Of the outages that began in each twelfth of the days: their number, and their hours at these
+# quantiles. Late ones are cut off by the end of the trace.
 BEGUN = (
     (11, (2.8, 6.7, 32.6, 32.6, 531.5, 649.9, 1202.6, 1663.4, 2124.1)),
     (29, (0.0, 14.0, 40.7, 84.4, 125.6, 216.1, 941.8, 2005.3, 2041.9)),
@@ -47,7 +49,10 @@ def read(trace: Path) -> list[Server]:
         else:
             found.setdefault(server, []).append((open_since.pop(0), min(day, DAYS)))
     never_down = sum(SERVERS_BY_OUTAGES) - len(found)
-    return [*(list(merged(outages)) for outages in found.values()), *([] for _ in range(never_down))]
+    return [
+        *(list(merged(outages)) for outages in found.values()),
+        *([] for _ in range(never_down)),
+    ]
 
 
 def draw(chance: random.Random) -> list[Server]:

@@ -30,21 +30,39 @@ def pages() -> dict[Path, str]:
     templates = template_resources.resource(definition)
     return {
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
-        **{folder / template_resources.FILE: templates for folder in (ROOT / "crds", CHART / "files")},
+        **{
+            folder / template_resources.FILE: templates
+            for folder in (ROOT / "crds", CHART / "files")
+        },
         SCHEMA: custom_resource.operators_schema(definition),
         CHART / "README.md": chart_values.page(intro, about, values),
-        DOCS / "reference" / "api.md": custom_resource.page(definition) + field_table.section(definition),
+        DOCS / "reference" / "api.md": custom_resource.page(definition)
+        + field_table.section(definition),
         DOCS / "reference" / "python-api.md": python_api.page(),
-        **{DOCS / name: source_tables.page((DOCS / name).read_text(), blocks) for name, blocks in source_tables.BLOCKS.items()},
-        **{DOCS / "use" / "screens" / name: picture for name, picture in screens.draw_screens().items()},
+        **{
+            DOCS / name: source_tables.page((DOCS / name).read_text(), blocks)
+            for name, blocks in source_tables.BLOCKS.items()
+        },
+        **{
+            DOCS / "use" / "screens" / name: picture
+            for name, picture in screens.draw_screens().items()
+        },
     }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="hack/reference", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; the exit status says whether the pages are fresh")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; the exit status says whether the pages are fresh",
+    )
     only_check = parser.parse_args().check
-    stale = {path: text for path, text in pages().items() if not path.exists() or path.read_text() != text}
+    stale = {
+        path: text
+        for path, text in pages().items()
+        if not path.exists() or path.read_text() != text
+    }
     for path, text in stale.items():
         if only_check:
             print(f"{path.relative_to(ROOT)} is not what `make docs` writes", file=sys.stderr)

@@ -25,14 +25,21 @@ def page(intro: str, about: Mapping[str, Any], text: str) -> str:
     """Returns the README: the intro with the versions of Chart.yaml for its words VERSION and KUBERNETES, and the list of values."""
     kubernetes = about["kubeVersion"].lstrip(">=").removesuffix("-0")
     intro = intro.replace("VERSION", about["version"]).replace("KUBERNETES", kubernetes)
-    items = (f"- `{path}`{f' (`{default}`)' if default else ''}: {about}" for path, default, about in values_of(text))
+    items = (
+        f"- `{path}`{f' (`{default}`)' if default else ''}: {about}"
+        for path, default, about in values_of(text)
+    )
     return "\n".join([intro.rstrip(), "", *items, ""])
 
 
-def _values(node: Any, defaults: Mapping[str, Any], lines: Sequence[str], prefix: str) -> Iterator[Value]:
+def _values(
+    node: Any, defaults: Mapping[str, Any], lines: Sequence[str], prefix: str
+) -> Iterator[Value]:
     for key, child in node.value:
         path, default = f"{prefix}{key.value}", defaults[key.value]
-        above = takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines[: key.start_mark.line]))
+        above = takewhile(
+            lambda line: line.lstrip().startswith("#"), reversed(lines[: key.start_mark.line])
+        )
         has_parts = isinstance(child, yaml.MappingNode) and not child.flow_style
         if about := " ".join(line.strip(" #") for line in reversed(list(above))):
             yield Value(path, "" if has_parts else json.dumps(default), about)

@@ -29,7 +29,9 @@ def page(definition: Schema) -> str:
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     api, short = f"{spec['group']}/{version['name']}", ", ".join(spec["names"]["shortNames"])
-    parts = [HEAD.format(api=api, kind=spec["names"]["kind"], short=short, about=schema["description"])]
+    parts = [
+        HEAD.format(api=api, kind=spec["names"]["kind"], short=short, about=schema["description"])
+    ]
     for part in ("spec", "status"):
         found = list(_walk(part, schema["properties"][part]))
         parts.append(f"## {part}\n\n{found[0][1]['description']}\n")
@@ -46,12 +48,17 @@ def page(definition: Schema) -> str:
 def operators_schema(definition: Schema) -> str:
     """Returns the schema of a job by which the operator judges what it reads, as JSON.
 
-    It lacks what is for people or for the API server alone: texts, defaults, and rules that compare an object with what it was.
+    It lacks what is for people or for the API server alone: texts, defaults, and rules that compare
+    an object with what it was.
     """
     (version,) = definition["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    properties = {**schema["properties"], "metadata": {**schema["properties"]["metadata"], **free}, "status": free}
+    properties = {
+        **schema["properties"],
+        "metadata": {**schema["properties"]["metadata"], **free},
+        "status": free,
+    }
     return json.dumps(_judging({**schema, "properties": properties}), separators=(",", ":")) + "\n"
 
 
@@ -62,15 +69,23 @@ def _judging(schema: Schema) -> Schema:
             found[key] = _judging(found[key])
     if "properties" in found:
         found["properties"] = {name: _judging(child) for name, child in found["properties"].items()}
-    rules = [rule for rule in found.pop("x-kubernetes-validations", ()) if "oldSelf" not in rule["rule"]]
-    return {**found, "x-kubernetes-validations": [_words(rule) for rule in rules]} if rules else found
+    rules = [
+        rule for rule in found.pop("x-kubernetes-validations", ()) if "oldSelf" not in rule["rule"]
+    ]
+    return (
+        {**found, "x-kubernetes-validations": [_words(rule) for rule in rules]} if rules else found
+    )
 
 
 def _words(rule: Schema) -> Schema:
     """A rule with the words that it has for people, in which `%d` stands for each number."""
     expression = rule.get("messageExpression", "").partition("'")[2].rpartition("'.format(")[0]
     message = " ".join((rule.get("message") or expression).split())
-    return {"rule": " ".join(rule["rule"].split()), "fieldPath": rule.get("fieldPath", ""), "message": message}
+    return {
+        "rule": " ".join(rule["rule"].split()),
+        "fieldPath": rule.get("fieldPath", ""),
+        "message": message,
+    }
 
 
 def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
@@ -91,7 +106,9 @@ def _type_of(schema: Schema) -> str:
     if "enum" in schema:
         return ", ".join(f"`{word}`" for word in schema["enum"])
     low, high = schema.get("minimum"), schema.get("maximum", MAX_INT32)
-    bounds = "" if low is None else f" from {low}" if high == MAX_INT32 else f" from {low} to {high}"
+    bounds = (
+        "" if low is None else f" from {low}" if high == MAX_INT32 else f" from {low} to {high}"
+    )
     return f"{schema['type']}{bounds}"
 
 

@@ -41,7 +41,11 @@ def read(docstring: str) -> Docstring:
             section = ""
             prose.append(line)
     outcome = sections.pop("Returns", None) or sections.pop("Yields", None) or []
-    return Docstring(_fenced(prose), {name: _entries(lines) for name, lines in sections.items()}, _joined(outcome))
+    return Docstring(
+        _fenced(prose),
+        {name: _entries(lines) for name, lines in sections.items()},
+        _joined(outcome),
+    )
 
 
 def sentence(text: str) -> str:
@@ -65,7 +69,9 @@ def _joined(lines: list[str]) -> str:
 def _fenced(lines: list[str]) -> str:
     """Returns prose whose indented blocks are fenced, so that they are shown as Python."""
     parts = []
-    for is_code, block in groupby("\n".join(lines).strip().split("\n\n"), lambda each: each.startswith(INDENT)):
+    for is_code, block in groupby(
+        "\n".join(lines).strip().split("\n\n"), lambda each: each.startswith(INDENT)
+    ):
         text = "\n\n".join(block)
         parts.append(f"```python\n{dedent(text)}\n```" if is_code else text)
     return "\n\n".join(parts)

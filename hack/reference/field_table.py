@@ -1,4 +1,7 @@
-"""The level of stability of each field: the last section of docs/reference/api.md. And when a field may change in a job."""
+"""The level of stability of each field: the last section of docs/reference/api.md.
+
+And when a field may change in a job.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,17 +19,24 @@ NEVER, SUSPENDED, ALWAYS = "never", "while suspended", "at any time"
 # `kubectl scale`, autoscalers and `kubectl wait` read them; the subresource scale names the others.
 FIXED_BESIDES_SCALE = ("status.readyReplicas",)
 IN_WORDS = re.compile(r"\b[Ff]or people\b")
-NEVER_CHANGES, CHANGES_WHILE_SUSPENDED = "Immutable.", "Immutable unless the condition `Suspended` is True."
+NEVER_CHANGES, CHANGES_WHILE_SUSPENDED = (
+    "Immutable.",
+    "Immutable unless the condition `Suspended` is True.",
+)
 
 
 def section(definition: Schema) -> str:
     """Returns the section, whose table has the fields of another level than that of the field that holds them."""
     (version,) = definition["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
-    fixed = {path.lstrip(".") for path in version["subresources"]["scale"].values()} | set(FIXED_BESIDES_SCALE)
+    fixed = {path.lstrip(".") for path in version["subresources"]["scale"].values()} | set(
+        FIXED_BESIDES_SCALE
+    )
     found = (field for part in ("spec", "status") for field in fields(part, schema[part]))
     levels = {path: _level(path, child, fixed) for path, child, _ in found}
-    holders = {path: levels.get(path.rpartition(".")[0].removesuffix("[]"), BETA) for path in levels}
+    holders = {
+        path: levels.get(path.rpartition(".")[0].removesuffix("[]"), BETA) for path in levels
+    }
     rows = (f"| `{path}` | {level} |" for path, level in levels.items() if level != holders[path])
     return "\n".join([HEAD, "| field | level |", "|---|---|", *rows, ""])
 
@@ -34,12 +44,18 @@ def section(definition: Schema) -> str:
 def fields(path: str, schema: Schema, changes: str = ALWAYS) -> Iterator[tuple[str, Schema, str]]:
     """All fields below a schema: the path of each, its own schema, and when it may change in a job.
 
-    A field changes as the one does that holds it, unless its description says something else. What is below a field with Kubernetes' own
-    fields is left out.
+    A field changes as the one does that holds it, unless its description says something else. What
+    is below a field with Kubernetes' own fields is left out.
     """
     for name, child in schema.get("properties", {}).items():
         below, about = f"{path}.{name}", child.get("description", "")
-        rule = SUSPENDED if CHANGES_WHILE_SUSPENDED in about else NEVER if NEVER_CHANGES in about else changes
+        rule = (
+            SUSPENDED
+            if CHANGES_WHILE_SUSPENDED in about
+            else NEVER
+            if NEVER_CHANGES in about
+            else changes
+        )
         yield below, child, rule
         if not child.get("x-kubernetes-preserve-unknown-fields"):
             inside = child.get("items", child)
@@ -51,4 +67,8 @@ def _level(path: str, schema: Schema, fixed: set[str]) -> str:
         return FIXED
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return INTERNAL if path == "status.operatorState" else KUBERNETES
-    return PEOPLE if path.endswith(".message") or IN_WORDS.search(schema.get("description", "")) else BETA
+    return (
+        PEOPLE
+        if path.endswith(".message") or IN_WORDS.search(schema.get("description", ""))
+        else BETA
+    )

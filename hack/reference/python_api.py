@@ -37,15 +37,23 @@ SUBJECTS = (
     Subject("The training loop", LIBRARY, ("epochs", "steps", "scale_learning_rate")),
     Subject("A step of the loop", f"{LIBRARY}.training.training_loop", ("Step",)),
     Subject("A micro-batch in a loop of your own", f"{LIBRARY}.training.micro_batches", ("Part",)),
-    Subject("The work of a rank in a loop of your own", f"{LIBRARY}.training.work_timer", ("WorkTimer",)),
+    Subject(
+        "The work of a rank in a loop of your own", f"{LIBRARY}.training.work_timer", ("WorkTimer",)
+    ),
     Subject("Data", LIBRARY, ("ElasticSampler", "ElasticStream")),
     Subject("The loader of a stream", f"{LIBRARY}.training.streams.loader", ("StreamLoader",)),
     Subject("What is saved", LIBRARY, ("State", "Trained", "PerRank", "load")),
     Subject("The options of a State", f"{LIBRARY}.state.options", ("Options",)),
-    Subject("What is saved of a sharded model", f"{LIBRARY}.state.sharded.sharded_state", ("ShardedState",)),
+    Subject(
+        "What is saved of a sharded model",
+        f"{LIBRARY}.state.sharded.sharded_state",
+        ("ShardedState",),
+    ),
     Subject("The process group", LIBRARY, ("in_process", "unit_mesh")),
     Subject("Reports", LIBRARY, ("report",)),
-    Subject("Lightning", f"{LIBRARY}.lightning", ("options", "ElasticCallback", "ElasticEnvironment")),
+    Subject(
+        "Lightning", f"{LIBRARY}.lightning", ("options", "ElasticCallback", "ElasticEnvironment")
+    ),
     Subject("Transformers", f"{LIBRARY}.transformers", ("ElasticTrainer", "ElasticTrainerMixin")),
     Subject("DeepSpeed", f"{LIBRARY}.deepspeed", ("DeepSpeedState",)),
     Subject("Jobs", CLIENT, ("Job", "JobView", "Line")),
@@ -54,7 +62,16 @@ SUBJECTS = (
     Subject(
         "Errors",
         CLIENT,
-        ("EpjError", "JobFailed", "NoJobKind", "NoSuchJob", "NotAllowed", "Refused", "TimedOut", "Unreachable"),
+        (
+            "EpjError",
+            "JobFailed",
+            "NoJobKind",
+            "NoSuchJob",
+            "NotAllowed",
+            "Refused",
+            "TimedOut",
+            "Unreachable",
+        ),
     ),
 )
 
@@ -66,12 +83,26 @@ OF_A_CLUSTER = {
 INTERNAL = {
     "Cluster": OF_A_CLUSTER,
     "ElasticCallback": {
-        *("setup", "teardown", "on_fit_start", "on_train_start", "on_train_epoch_start", "on_train_batch_start"),
+        *(
+            "setup",
+            "teardown",
+            "on_fit_start",
+            "on_train_start",
+            "on_train_epoch_start",
+            "on_train_batch_start",
+        ),
         *("on_before_backward", "on_train_batch_end", "on_train_end"),
     },
     "ElasticEnvironment": {"validate_settings"},
     "ElasticSampler": {
-        *("trains", "has_micro_batches", "has_own_order", "counted_samples", "finished", "micro_batches_per_epoch"),
+        *(
+            "trains",
+            "has_micro_batches",
+            "has_own_order",
+            "counted_samples",
+            "finished",
+            "micro_batches_per_epoch",
+        ),
         *("state_dict", "load_state_dict"),
     },
     "ElasticStream": {"begin", "take", "give", "end_epoch", "worker_seed"},
@@ -87,7 +118,15 @@ INTERNAL = {
     "KubernetesCluster": OF_A_CLUSTER,
     "Part": {"use_weight"},
     "PerRank": {"state_dict", "load_state_dict", "exchange"},
-    "Trained": {"state_dict", "load_state_dict", "template", "distrust", "shards", "suspects", "take_checksums"},
+    "Trained": {
+        "state_dict",
+        "load_state_dict",
+        "template",
+        "distrust",
+        "shards",
+        "suspects",
+        "take_checksums",
+    },
 }
 # Classes whose methods another one's docstrings describe.
 DESCRIBED_BY = {"ElasticStream": "ElasticSampler", "ShardedState": "State"}
@@ -121,7 +160,9 @@ def definition(module: str, name: str) -> tuple[str, Public]:
         for node in ast.walk(_tree(module)):
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
                 return module, node
-            if isinstance(node, ast.ImportFrom) and name in (each.asname or each.name for each in node.names):
+            if isinstance(node, ast.ImportFrom) and name in (
+                each.asname or each.name for each in node.names
+            ):
                 return definition(node.module or "", name)
     raise LookupError(f"{module} does not offer {name}")
 
@@ -166,7 +207,9 @@ def _with_bases(module: str, name: str, listed: frozenset[str]) -> Iterator[ast.
 def _tree(module: str) -> ast.Module:
     first, *rest = module.split(".")
     path = FOLDERS[first].joinpath(first, *rest)
-    return ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
+    return ast.parse(
+        (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+    )
 
 
 def _entry(name: str, node: Public) -> Iterator[str]:
@@ -192,7 +235,11 @@ def _described(about: Docstring, its_attributes: Mapping[str, tuple[str, str]]) 
     yield f"{about.text}\n"
     yield from _list("Arguments", about.entries.get("Args", {}).items())
     yield from _list(
-        "Attributes", ((f"{name}: {kind}" if kind else name, text) for name, (kind, text) in its_attributes.items())
+        "Attributes",
+        (
+            (f"{name}: {kind}" if kind else name, text)
+            for name, (kind, text) in its_attributes.items()
+        ),
     )
     if about.outcome:
         yield f"**Returns:** {about.outcome}\n"
@@ -205,7 +252,11 @@ def _list(head: str, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
     items = []
     for is_clear, found in groupby(entries, key=lambda entry: not entry[1]):
         names = [(f"`{name}`", sentence(text)) for name, text in found]
-        items += [f"- {', '.join(name for name, _ in names)}"] if is_clear else [f"- {name}: {text}" for name, text in names]
+        items += (
+            [f"- {', '.join(name for name, _ in names)}"]
+            if is_clear
+            else [f"- {name}: {text}" for name, text in names]
+        )
     if items:
         yield "\n".join([f"**{head}:**\n", *items, ""])
 
@@ -216,13 +267,26 @@ def attributes(name: str) -> dict[str, tuple[str, str]]:
     types: dict[str, str] = {}
     for each in reversed(_family(name)):
         meanings |= read(ast.get_docstring(each) or "").entries.get("Attributes", {})
-        types |= {ast.unparse(node.target): _type(node.annotation) for node in each.body if isinstance(node, ast.AnnAssign)}
+        types |= {
+            ast.unparse(node.target): _type(node.annotation)
+            for node in each.body
+            if isinstance(node, ast.AnnAssign)
+        }
     is_dataclass = any("dataclass" in ast.unparse(mark) for mark in _family(name)[0].decorator_list)
-    names = [each for each in dict.fromkeys([*(types if is_dataclass else ()), *meanings]) if not each.startswith("_")]
+    names = [
+        each
+        for each in dict.fromkeys([*(types if is_dataclass else ()), *meanings])
+        if not each.startswith("_")
+    ]
     found = {each: (types.get(each, ""), meanings.get(each, "")) for each in names}
     properties = {method.name: method for method in members(name) if _is_property(method)}
-    texts = {each: " ".join((ast.get_docstring(method) or "").split()) for each, method in properties.items()}
-    return found | {each: (_type(method.returns), texts[each]) for each, method in properties.items()}
+    texts = {
+        each: " ".join((ast.get_docstring(method) or "").split())
+        for each, method in properties.items()
+    }
+    return found | {
+        each: (_type(method.returns), texts[each]) for each, method in properties.items()
+    }
 
 
 def _is_property(method: Function) -> bool:
@@ -231,9 +295,15 @@ def _is_property(method: Function) -> bool:
 
 def _initializer(name: str, about: Docstring) -> str:
     """Returns how a class is called; nothing if programs only get its objects."""
-    initializers = (node for each in _family(name) for node in each.body if isinstance(node, Function))
+    initializers = (
+        node for each in _family(name) for node in each.body if isinstance(node, Function)
+    )
     initializer = next((node for node in initializers if node.name == "__init__"), None)
-    return _signature(name, initializer, returns=False) if "Args" in about.entries and initializer is not None else ""
+    return (
+        _signature(name, initializer, returns=False)
+        if "Args" in about.entries and initializer is not None
+        else ""
+    )
 
 
 def _signature(name: str, node: Function, *, returns: bool = True) -> str:
@@ -246,7 +316,11 @@ def _signature(name: str, node: Function, *, returns: bool = True) -> str:
         outcome = outcome.replace("Iterator", "AbstractContextManager")
     end = f" -> {outcome}" if returns else ""
     line = f"{name}({', '.join(arguments)}){end}"
-    return line if len(line) <= MAX_SIGNATURE else "\n".join([f"{name}(", *(f"    {each}," for each in arguments), f"){end}"])
+    return (
+        line
+        if len(line) <= MAX_SIGNATURE
+        else "\n".join([f"{name}(", *(f"    {each}," for each in arguments), f"){end}"])
+    )
 
 
 def _arguments(given: ast.arguments) -> list[str]:
@@ -257,7 +331,10 @@ def _arguments(given: ast.arguments) -> list[str]:
         found.append("*" + _argument(given.vararg, None))
     elif given.kwonlyargs:
         found.append("*")
-    found += [_argument(each, default) for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    found += [
+        _argument(each, default)
+        for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    ]
     return [*found, "**" + _argument(given.kwarg, None)] if given.kwarg else found
 
 
@@ -265,7 +342,9 @@ def _argument(given: ast.arg, default: ast.expr | None) -> str:
     text = f"{given.arg}: {_type(given.annotation)}" if given.annotation else given.arg
     if default is None:
         return text
-    return f"{text} = {ast.unparse(default)}" if given.annotation else f"{text}={ast.unparse(default)}"
+    return (
+        f"{text} = {ast.unparse(default)}" if given.annotation else f"{text}={ast.unparse(default)}"
+    )
 
 
 def _type(annotation: ast.expr | None) -> str:

@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.nodes.objections import TABLE as CAUSES
 from elastic_pytorch_operator.planning.nodes.objections import Cause, Weight
-from elastic_pytorch_operator.planning.workers.silence import ARRIVALS, CROWD, LATE, NEW_LEADER, TABLE, Delay, Wait
+from elastic_pytorch_operator.planning.workers.silence import (
+    ARRIVALS,
+    CROWD,
+    LATE,
+    NEW_LEADER,
+    TABLE,
+    Delay,
+    Wait,
+)
 from measure import markdown
 
 NEW_PODS = {
@@ -28,7 +36,9 @@ def silence() -> str:
 
 def objections() -> str:
     """The table of what speaks against a node."""
-    head = "| what speaks against a node | for at most | ends before when | new pods | workers there |"
+    head = (
+        "| what speaks against a node | for at most | ends before when | new pods | workers there |"
+    )
     return "\n".join([head, "|---|---|---|---|---|", *map(objection, CAUSES)])
 
 
@@ -37,11 +47,14 @@ def metrics() -> str:
     items = []
     for family in Metrics().families:
         labels = ", ".join(f"`{label}`" for label in family.labels)
-        items.append(f"- `{family.name}` ({family.kind}{f' by {labels}' if labels else ''}): {family.text}")
+        items.append(
+            f"- `{family.name}` ({family.kind}{f' by {labels}' if labels else ''}): {family.text}"
+        )
     return "\n".join(items)
 
 
-BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {  # of each page below docs, by the name in their markers
+# Of each page below docs, by the name in their markers.
+BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "internals/architecture.md": {"silence": silence},
     "internals/rounds.md": {"objections": objections},
     "reference/metrics.md": {"metrics": metrics},
@@ -57,7 +70,11 @@ def page(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
 
 
 def objection(row: Cause) -> str:
-    most = f"{seconds(row.at_most_seconds)} from {row.since}" if row.since else seconds(row.at_most_seconds)
+    most = (
+        f"{seconds(row.at_most_seconds)} from {row.since}"
+        if row.since
+        else seconds(row.at_most_seconds)
+    )
     return f"| {row.known} | {most} | {row.ends or '-'} | {NEW_PODS[row.weight]} | {row.workers} |"
 
 

@@ -1,7 +1,8 @@
 """The resource definition of templates, made from that of jobs: the same fields, without what is each job's own.
 
-A template and a job are judged by the same types and bounds. What a job's rules say about several fields holds for the two together:
-the operator checks it when it reads the template. Descriptions stand in the definition of jobs alone.
+A template and a job are judged by the same types and bounds. What a job's rules say about several
+fields holds for the two together: the operator checks it when it reads the template. Descriptions
+stand in the definition of jobs alone.
 """
 
 from collections.abc import Mapping
@@ -19,13 +20,20 @@ PLURAL = f"{KIND.lower()}s"
 FILE = f"{PLURAL}.yaml"
 ABOUT = "A template for the ElasticPyTorchJobs of all namespaces, which name it in `spec.templateRef`. Its spec never changes."
 SPEC = "What jobs have that say nothing else themselves; `kubectl explain epj.spec` describes the fields."
-IMMUTABLE = {"rule": "self == oldSelf", "message": "field is immutable: make a template of another name"}
+IMMUTABLE = {
+    "rule": "self == oldSelf",
+    "message": "field is immutable: make a template of another name",
+}
 NAMED = {
     "rule": "self.exists(container, container.name == 'pytorch')",
     "message": "must contain one that is named pytorch: a job's own container of that name is merged with it",
 }
 COLUMNS = [
-    {"name": "Image", "type": "string", "jsonPath": ".spec.template.spec.containers[?(@.name=='pytorch')].image"},
+    {
+        "name": "Image",
+        "type": "string",
+        "jsonPath": ".spec.template.spec.containers[?(@.name=='pytorch')].image",
+    },
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 ]
 # Together with the job's own a pod may be whole, as this one is not.
@@ -36,7 +44,9 @@ LEFT_OUT = ("description", "default")
 def resource(definition: Schema) -> str:
     (version,) = definition["spec"]["versions"]
     spec = _part(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
-    spec["properties"] = {name: child for name, child in spec["properties"].items() if name not in NOT_OF_TEMPLATES}
+    spec["properties"] = {
+        name: child for name, child in spec["properties"].items() if name not in NOT_OF_TEMPLATES
+    }
     containers = spec["properties"]["template"]["properties"]["spec"]["properties"]["containers"]
     containers["x-kubernetes-validations"] = [
         NAMED, *(rule for rule in containers["x-kubernetes-validations"] if "size() <= 1" not in rule["rule"])
@@ -52,7 +62,12 @@ def resource(definition: Schema) -> str:
             "spec": {"description": SPEC, **spec, "x-kubernetes-validations": [IMMUTABLE]},
         },
     }
-    served = {"name": version["name"], "served": True, "storage": True, "additionalPrinterColumns": COLUMNS}
+    served = {
+        "name": version["name"],
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": COLUMNS,
+    }
     found = {
         "apiVersion": definition["apiVersion"],
         "kind": definition["kind"],
@@ -77,9 +92,15 @@ class _Plain(yaml.SafeDumper):
 def _part(schema: Schema, *, in_list: bool = False) -> dict[str, Any]:
     """A schema for a part of what it is for: an item of a list is whole, and an object may lack what the job has."""
     whole = in_list or "properties" not in schema
-    found = {key: value for key, value in schema.items() if key not in LEFT_OUT and (whole or key not in INCOMPLETE)}
+    found = {
+        key: value
+        for key, value in schema.items()
+        if key not in LEFT_OUT and (whole or key not in INCOMPLETE)
+    }
     if "properties" in schema:
-        found["properties"] = {name: _part(child, in_list=in_list) for name, child in schema["properties"].items()}
+        found["properties"] = {
+            name: _part(child, in_list=in_list) for name, child in schema["properties"].items()
+        }
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), Mapping):
             found[key] = _part(schema[key], in_list=True)

@@ -1,9 +1,11 @@
 """Says what the files and images of a release were made from: an in-toto statement with SLSA's provenance, on the standard output.
 
-    .venv/bin/python hack/release/provenance.py DIST --version 0.3.0 --registry registry.example.com --commit SHA --inputs FILE
+    .venv/bin/python hack/release/provenance.py DIST --version 0.3.0 --registry registry.example.com
+    --commit SHA --inputs FILE
 
-The subjects are all files in DIST, and the images of DIST/images.txt. FILE has a base image and its digest in each line.
-https://slsa.dev/spec/v1.0/provenance describes the statement. The one who runs `make release` is the builder: that is level 1, no more.
+The subjects are all files in DIST, and the images of DIST/images.txt. FILE has a base image and its
+digest in each line. https://slsa.dev/spec/v1.0/provenance describes the statement. The one who runs
+`make release` is the builder: that is level 1, no more.
 """
 
 import argparse
@@ -19,14 +21,23 @@ BUILDER = "urn:elastic-pytorch-operator:make-release"
 
 
 def statement(
-    subjects: Mapping[str, str], parameters: Mapping[str, str], commit: str, inputs: Iterable[tuple[str, str]]
+    subjects: Mapping[str, str],
+    parameters: Mapping[str, str],
+    commit: str,
+    inputs: Iterable[tuple[str, str]],
 ) -> dict[str, Any]:
     """Returns the statement about subjects with their SHA-256; each input is a name with its digest (sha256:...)."""
     source = {"uri": "git+file:.", "digest": {"gitCommit": commit}}
-    bases = [{"name": name, "digest": {"sha256": digest.removeprefix("sha256:")}} for name, digest in sorted(set(inputs))]
+    bases = [
+        {"name": name, "digest": {"sha256": digest.removeprefix("sha256:")}}
+        for name, digest in sorted(set(inputs))
+    ]
     return {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(subjects.items())],
+        "subject": [
+            {"name": name, "digest": {"sha256": digest}}
+            for name, digest in sorted(subjects.items())
+        ],
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {
@@ -54,8 +65,14 @@ def main() -> None:
     parser.add_argument("--inputs", required=True, type=Path)
     options = parser.parse_args()
     parameters = {"VERSION": options.version, "REGISTRY": options.registry}
-    inputs = [(name, digest) for name, digest in map(str.split, options.inputs.read_text().splitlines())]
-    json.dump(statement(subjects_of(options.dist), parameters, options.commit, inputs), sys.stdout, indent=1)
+    inputs = [
+        (name, digest) for name, digest in map(str.split, options.inputs.read_text().splitlines())
+    ]
+    json.dump(
+        statement(subjects_of(options.dist), parameters, options.commit, inputs),
+        sys.stdout,
+        indent=1,
+    )
 
 
 if __name__ == "__main__":

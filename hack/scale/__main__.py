@@ -1,7 +1,8 @@
 """Measures what many jobs and workers cost the operator, on the kind cluster with the operator on it (`make scale` makes both).
 
-Fake nodes run the pods, and a load generator in the cluster speaks for their agents. A run creates jobs, waits until all train, is quiet
-for a while, loses pods one by one, and kills the leader while more pods are lost. docs/evidence/scale.md says more.
+Fake nodes run the pods, and a load generator in the cluster speaks for their agents. A run creates
+jobs, waits until all train, is quiet for a while, loses pods one by one, and kills the leader while
+more pods are lost. docs/evidence/scale.md says more.
 """
 
 import argparse
@@ -24,7 +25,11 @@ from scale.fake_nodes import PODS_PER_NODE, fake_nodes
 from scale.results import Result
 from scale.stage import Stage
 
-FOLDER, PAGE, KEPT = FILES / "scale", ROOT / "docs" / "evidence" / "scale.md", ROOT / "docs" / "evidence" / "scale"
+FOLDER, PAGE, KEPT = (
+    FILES / "scale",
+    ROOT / "docs" / "evidence" / "scale.md",
+    ROOT / "docs" / "evidence" / "scale",
+)
 CURVE = ((1, 10), (10, 10), (100, 10), (1000, 10), (1, 100), (1, 1000), (1, 2000), (1, 4000))
 TROUBLE = (RuntimeError, *engine.TROUBLE)
 
@@ -32,9 +37,18 @@ TROUBLE = (RuntimeError, *engine.TROUBLE)
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = new_parser("scale", __doc__)
     parser.add_argument("--jobs", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=10, help="of each job (default: %(default)s)")
-    parser.add_argument("--curve", action="store_true", help=f"all of {', '.join(f'{j}x{w}' for j, w in CURVE)}")
-    parser.add_argument("--values", default="", metavar="FILE", help="of the operator's chart, meanwhile (default: as it is)")
+    parser.add_argument(
+        "--workers", type=int, default=10, help="of each job (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--curve", action="store_true", help=f"all of {', '.join(f'{j}x{w}' for j, w in CURVE)}"
+    )
+    parser.add_argument(
+        "--values",
+        default="",
+        metavar="FILE",
+        help="of the operator's chart, meanwhile (default: as it is)",
+    )
     parser.add_argument(
         "--docs",
         action="store_true",
@@ -52,12 +66,17 @@ async def measure(options: argparse.Namespace) -> int:
             say(f"{jobs} jobs of {workers} workers, on {os.cpu_count()} cores:")
             stage = Stage(api, Commands(KUBECTL, KUBECONFIG), jobs, workers)
             try:
-                async with fake_nodes(api, -(-jobs * workers // PODS_PER_NODE) + 1), stage.values(options.values):
+                async with (
+                    fake_nodes(api, -(-jobs * workers // PODS_PER_NODE) + 1),
+                    stage.values(options.values),
+                ):
                     result.operator = await stage.operator_settings()
                     try:
                         await run(stage, result, FOLDER, say)
                     except* TROUBLE as errors:
-                        result.error = "; ".join(f"{type(error).__name__}: {error}" for error in errors.exceptions)
+                        result.error = "; ".join(
+                            f"{type(error).__name__}: {error}" for error in errors.exceptions
+                        )
                         say(f"  FAILED: {result.error}")
             finally:
                 say(str(results.write(FOLDER, result).relative_to(ROOT)))

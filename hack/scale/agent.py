@@ -1,4 +1,7 @@
-"""A simulated agent for one pod. It speaks docs/internals/protocol.md, as elastic_pytorch/operator_link/stream_link.py does."""
+"""A simulated agent for one pod.
+
+It speaks docs/internals/protocol.md, as elastic_pytorch/operator_link/stream_link.py does.
+"""
 
 import asyncio
 import secrets
@@ -138,7 +141,11 @@ class Agent:
             try:
                 await self._converse(retry)
             except (OSError, ValueError, KeyError) as error:
-                if isinstance(error, ConnectionError) and not retry.failing and time.monotonic() > began + SHORT_SECONDS:
+                if (
+                    isinstance(error, ConnectionError)
+                    and not retry.failing
+                    and time.monotonic() > began + SHORT_SECONDS
+                ):
                     continue  # the operator has ended: another may lead
                 self.observer.heard(self, 0.0, _word_of(error))
                 await asyncio.sleep(retry.fail(error, self.link.patience))
@@ -178,7 +185,10 @@ class Agent:
             for kind, fields in line.items():
                 if kind == "round":
                     self._hear(parse_round(fields))
-                elif kind == "refused" and (refusal := refusal_of(fields)).status != HTTPStatus.TOO_MANY_REQUESTS:
+                elif (
+                    kind == "refused"
+                    and (refusal := refusal_of(fields)).status != HTTPStatus.TOO_MANY_REQUESTS
+                ):
                     raise refusal
                 if kind in ("heartbeat", "refused"):
                     answers.append((kind, fields))
@@ -191,7 +201,9 @@ class Agent:
         self.newest = found if newer else replace(self.newest, nudge=found.nudge)
         if newer:
             self.observer.told(self, found)
-        if self.round < self.newest.number and (self._carrying_out is None or self._carrying_out.done()):
+        if self.round < self.newest.number and (
+            self._carrying_out is None or self._carrying_out.done()
+        ):
             self._carrying_out = asyncio.create_task(self._carry_out())
 
     async def _carry_out(self) -> None:
@@ -214,7 +226,9 @@ class Agent:
 
     def _step(self) -> int | None:
         training = self.job.training
-        return training.step(time.monotonic()) if self.round == training.round and self.round else None
+        return (
+            training.step(time.monotonic()) if self.round == training.round and self.round else None
+        )
 
     def _describe(self) -> dict[str, Any]:
         step = self._step()
@@ -251,7 +265,9 @@ class Operators:
         if (url, authorities) not in self._known:
             place = urlsplit(url)
             host, port = place.hostname or "", place.port or 443
-            tls = ssl.create_default_context(cadata=authorities) if place.scheme == "https" else None
+            tls = (
+                ssl.create_default_context(cadata=authorities) if place.scheme == "https" else None
+            )
             self._known[url, authorities] = Server(host, socket.gethostbyname(host), port, tls)
         return self._known[url, authorities]
 
@@ -259,5 +275,7 @@ class Operators:
 def _word_of(error: Exception) -> str:
     """A status, what is wrong with a certificate, or the kind of an error."""
     return (
-        str(error.status) if isinstance(error, RefusedError) else getattr(error, "verify_message", "") or type(error).__name__
+        str(error.status)
+        if isinstance(error, RefusedError)
+        else getattr(error, "verify_message", "") or type(error).__name__
     )

@@ -1,7 +1,8 @@
 """The agent's stream to the operator, for ten thousand agents in one process.
 
-The stream is the worker image's own, elastic_pytorch/operator_link/stream.py. How it is opened is written again, as its program waits in a
-thread: asyncio's streams take 256 KiB for each TLS connection, and several times the processor time.
+The stream is the worker image's own, elastic_pytorch/operator_link/stream.py. How it is opened is
+written again, as its program waits in a thread: asyncio's streams take 256 KiB for each TLS
+connection, and several times the processor time.
 """
 
 import asyncio
@@ -34,8 +35,9 @@ class Server:
 async def in_time(seconds: float) -> AsyncIterator[None]:
     """Raises TimeoutError if what is done within the context takes longer.
 
-    What has arrived in time counts, also if this process has not read it yet. It is ten thousand agents, and may be late by seconds: each
-    real agent has a process of its own, and is not. So when the time is over, all that can be read is read first.
+    What has arrived in time counts, also if this process has not read it yet. It is ten thousand
+    agents, and may be late by seconds: each real agent has a process of its own, and is not. So
+    when the time is over, all that can be read is read first.
     """
     loop, over = asyncio.get_running_loop(), False
     async with asyncio.timeout(None) as limit:
@@ -77,7 +79,9 @@ class Connection:
         """
         self.close()
         self._socket = await self._connect()
-        self._stream = OperatorStream(self._socket, f"{self._server.host}:{self._server.port}", path, token)
+        self._stream = OperatorStream(
+            self._socket, f"{self._server.host}:{self._server.port}", path, token
+        )
 
     def send(self, fields: Any, token: str) -> None:
         """Sends a line, so small that the kernel takes it whole.
@@ -142,7 +146,9 @@ class Connection:
         if self._server.tls is None:
             return opened
         try:
-            wrapped = self._server.tls.wrap_socket(opened, server_hostname=self._server.host, do_handshake_on_connect=False)
+            wrapped = self._server.tls.wrap_socket(
+                opened, server_hostname=self._server.host, do_handshake_on_connect=False
+            )
             self._socket = opened = wrapped
             try:
                 async with in_time(HANDSHAKE_TIMEOUT_SECONDS * self.patience):

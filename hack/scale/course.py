@@ -25,7 +25,8 @@ LOSS_PAUSE_SECONDS = 0.5
 TAKEOVER_SECONDS = 300.0
 SETTLE_SECONDS = 300.0  # at most
 SETTLE_LOOK_SECONDS = 10.0
-SETTLED_CORES = 0.1  # by which the machine is less busy from one look to the next, until it has settled
+# By which the machine is less busy from one look to the next, until it has settled.
+SETTLED_CORES = 0.1
 SILENT_SECONDS = 40.0  # after a takeover: whatever is declared lost falsely is declared by then
 
 
@@ -41,7 +42,9 @@ async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], N
                 await stage.create_jobs()
                 say(f"  all jobs are created after {time.time() - begin:.1f} s")
                 await until(
-                    stage.whole, seconds=60.0 + pods / CREATED_A_SECOND, what="all jobs to train with all of their workers"
+                    stage.whole,
+                    seconds=60.0 + pods / CREATED_A_SECOND,
+                    what="all jobs to train with all of their workers",
                 )
         finally:
             await stage.save_logs(folder)
@@ -70,7 +73,9 @@ async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], N
             killed_at = await stage.kill_leader()
             lost = await lose_workers(stage, min(LOSSES, len(stage.jobs)), whole=False)
             await until(
-                lambda: observed.heard.keys() >= set(stage.jobs), seconds=TAKEOVER_SECONDS, what="agents to be answered again"
+                lambda: observed.heard.keys() >= set(stage.jobs),
+                seconds=TAKEOVER_SECONDS,
+                what="agents to be answered again",
             )
             result.spreads["takeover"] = spread(at - killed_at for at in observed.heard.values())
             result.spreads["takeover_loss"] = spread(lost)
@@ -78,10 +83,16 @@ async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], N
         await stage.save_logs(folder)
         await stage.save_losses(folder)
         if observed.broken:
-            raise RuntimeError(f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}")
+            raise RuntimeError(
+                f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}"
+            )
         result.falsely_lost = observed.count("deleted") - stage.deleted
-        say(f"  takeover: {result.spreads['takeover']}, {result.spreads['takeover_loss']}, falsely lost: {result.falsely_lost}")
-        await until(stage.whole, seconds=LOSS_SECONDS, what="the jobs to be whole after the takeover")
+        say(
+            f"  takeover: {result.spreads['takeover']}, {result.spreads['takeover_loss']}, falsely lost: {result.falsely_lost}"
+        )
+        await until(
+            stage.whole, seconds=LOSS_SECONDS, what="the jobs to be whole after the takeover"
+        )
 
 
 async def settle(say: Callable[[str], None]) -> None:
@@ -94,7 +105,9 @@ async def settle(say: Callable[[str], None]) -> None:
         if used > earlier - SETTLED_CORES:
             break
         before = after
-    say(f"  the machine has {'settled' if left > 0 else 'not settled'} after {time.monotonic() - began:.0f} s")
+    say(
+        f"  the machine has {'settled' if left > 0 else 'not settled'} after {time.monotonic() - began:.0f} s"
+    )
 
 
 def busy_seconds() -> float:
@@ -113,16 +126,24 @@ async def lose_workers(stage: Stage, count: int, *, whole: bool) -> list[float]:
 
     async def rounds() -> None:
         await until(
-            lambda: all(observed.first(job, after=at) for job, at in deleted.items()), seconds=TAKEOVER_SECONDS, what="rounds"
+            lambda: all(observed.first(job, after=at) for job, at in deleted.items()),
+            seconds=TAKEOVER_SECONDS,
+            what="rounds",
         )
         lost.extend((observed.first(job, after=at) or at) - at for job, at in deleted.items())
         deleted.clear()
 
-    for turn, job in zip(range(count), cycle(random.sample(stage.jobs, len(stage.jobs))), strict=False):
+    for turn, job in zip(
+        range(count), cycle(random.sample(stage.jobs, len(stage.jobs))), strict=False
+    ):
         if job in deleted:
             await rounds()
         if whole:
-            await until(partial(observed.whole, job, stage.workers), seconds=LOSS_SECONDS, what=f"{job} to be whole")
+            await until(
+                partial(observed.whole, job, stage.workers),
+                seconds=LOSS_SECONDS,
+                what=f"{job} to be whole",
+            )
         deleted[job] = await stage.lose_worker(job, turn)
         await asyncio.sleep(LOSS_PAUSE_SECONDS)
     await rounds()

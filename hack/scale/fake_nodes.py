@@ -1,4 +1,7 @@
-"""Nodes without machines: kwok stands in for their kubelets. Their pods are said to run, but no agent speaks in them."""
+"""Nodes without machines: kwok stands in for their kubelets.
+
+Their pods are said to run, but no agent speaks in them.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,11 +12,17 @@ from measure.api import Api, ApiError, pods_path
 from measure.cluster import is_ready
 from measure.kind_cluster import FILES, KUBECONFIG
 
-KWOK, STAGES, LOG = FILES / "bin" / "kwok", FILES / "kwok-stages.yaml", FILES / "logs" / "fake-nodes.log"
+KWOK, STAGES, LOG = (
+    FILES / "bin" / "kwok",
+    FILES / "kwok-stages.yaml",
+    FILES / "logs" / "fake-nodes.log",
+)
 LABEL = "elasticpytorch.dev/fake-node"  # hack/kind/health.sh knows it, too
 NODES = "/api/v1/nodes"
 FAKE = f"labelSelector={LABEL}%3Dtrue"
-PODS_PER_NODE = 120  # of the 254 addresses of a /24: kwok takes more than one for some pods, and then those of the next range
+# Of the 254 addresses of a /24: kwok takes more than one for some pods, and then those of the next
+# range.
+PODS_PER_NODE = 120
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 LOOK_SECONDS = 0.5
@@ -57,12 +66,19 @@ async def fake_nodes(api: Api, count: int) -> AsyncIterator[None]:
 
 
 def node(name: str) -> dict[str, Any]:
-    """A node that keeps other pods away. It has no address, so that the pod network lays no route to its pods."""
+    """A node that keeps other pods away.
+
+    It has no address, so that the pod network lays no route to its pods.
+    """
     room = {"cpu": "1k", "memory": "1Ti", "pods": str(PODS_PER_NODE)}
     return {
         "metadata": {"name": name, "labels": {LABEL: "true", "kubernetes.io/hostname": name}},
         "spec": {"taints": [{"key": LABEL, "value": "true", "effect": "NoSchedule"}]},
-        "status": {"addresses": [{"type": "Hostname", "address": name}], "capacity": room, "allocatable": room},
+        "status": {
+            "addresses": [{"type": "Hostname", "address": name}],
+            "capacity": room,
+            "allocatable": room,
+        },
     }
 
 

@@ -1,8 +1,8 @@
 """The load generator, as it runs in a pod of the cluster: one simulated agent for each worker pod that runs on a fake node.
 
-Each agent speaks from its own pod's address, with a token of its own pod's, to the operator that its pod is told of. What happens is
-printed as JSON, a line each: see `scale.observations`. It imports the standard library, aiohttp, and modules of the worker image that need
-no others.
+Each agent speaks from its own pod's address, with a token of its own pod's, to the operator that
+its pod is told of. What happens is printed as JSON, a line each: see `scale.observations`. It
+imports the standard library, aiohttp, and modules of the worker image that need no others.
 """
 
 import asyncio
@@ -73,7 +73,8 @@ class Group:
     size: int = 0
     cause: str = ""
     pending: set[str] = field(default_factory=set)
-    unheard: set[str] = field(default_factory=set)  # whose heartbeats were not answered since that was last asked for
+    # Whose heartbeats were not answered since that was last asked for.
+    unheard: set[str] = field(default_factory=set)
 
 
 class Watched:
@@ -128,7 +129,13 @@ class Watched:
         if agent.name in group.pending:
             group.pending.discard(agent.name)
             if not group.pending:
-                say(event="told", job=agent.job_name, round=group.round, size=group.size, cause=group.cause[:80])
+                say(
+                    event="told",
+                    job=agent.job_name,
+                    round=group.round,
+                    size=group.size,
+                    cause=group.cause[:80],
+                )
 
 
 class Generator:
@@ -137,7 +144,8 @@ class Generator:
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
         self._watched, self._operators = Watched(), Operators()
-        self._seen: dict[str, set[str]] = {what: set() for what in ("created", "bound", "running")}  # names are not used again
+        # Names are not used again.
+        self._seen: dict[str, set[str]] = {what: set() for what in ("created", "bound", "running")}
         self._present: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._asking = asyncio.Semaphore(TOKEN_REQUESTS)
@@ -167,7 +175,9 @@ class Generator:
         for pod in listed["items"]:
             self._observe(session, "ADDED", pod)
         version = listed["metadata"]["resourceVersion"]
-        async with session.get(f"{path}&watch=1&resourceVersion={version}", **ask, raise_for_status=True) as answer:
+        async with session.get(
+            f"{path}&watch=1&resourceVersion={version}", **ask, raise_for_status=True
+        ) as answer:
             async for line in answer.content:
                 event = json.loads(line)
                 self._observe(session, event["type"], event["object"])
@@ -199,7 +209,11 @@ class Generator:
             return
         self._present.add(name)
         runs = pod["status"].get("podIP") and not pod["metadata"].get("deletionTimestamp")
-        for what, reached in (("created", True), ("bound", pod["spec"].get("nodeName")), ("running", runs)):
+        for what, reached in (
+            ("created", True),
+            ("bound", pod["spec"].get("nodeName")),
+            ("running", runs),
+        ):
             if reached and name not in self._seen[what]:
                 self._seen[what].add(name)
                 self._watched.counts[what] += 1
@@ -230,12 +244,31 @@ class Generator:
 class Token:
     """A pod's token: bound to it, and renewed as the kubelet does."""
 
-    def __init__(self, api: Api, session: aiohttp.ClientSession, asking: asyncio.Semaphore, pod: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        session: aiohttp.ClientSession,
+        asking: asyncio.Semaphore,
+        pod: dict[str, Any],
+    ) -> None:
         self._api, self._session, self._asking = api, session, asking
         metadata, account = pod["metadata"], pod["spec"].get("serviceAccountName", "default")
-        self._url = f"{api.url}/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
-        self._body = {"spec": {"audiences": [AUDIENCE], "expirationSeconds": TOKEN_SECONDS, "boundObjectRef": bound}}
+        self._url = (
+            f"{api.url}/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
+        )
+        bound = {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
+        self._body = {
+            "spec": {
+                "audiences": [AUDIENCE],
+                "expirationSeconds": TOKEN_SECONDS,
+                "boundObjectRef": bound,
+            }
+        }
         self._token, self._renew_at = "", 0.0
         self._lock = asyncio.Lock()
 
@@ -271,7 +304,8 @@ def _report_end(task: asyncio.Task[None]) -> None:
 async def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # As the operator does: by default ten thousand agents would wait for the garbage collector for seconds.
+    # As the operator does: by default ten thousand agents would wait for the garbage collector for
+    # seconds.
     gc.set_threshold(50_000)
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))

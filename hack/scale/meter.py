@@ -59,12 +59,18 @@ class Meter:
                 texts = (before.operators.get(pod), after.operators.get(pod))
                 if not all(texts):
                     return None
-                begin, end = (samples(text or "", "process_cpu_seconds_total").get("", 0.0) for text in texts)
+                begin, end = (
+                    samples(text or "", "process_cpu_seconds_total").get("", 0.0) for text in texts
+                )
                 return round((end - begin) / seconds, 3)
 
             def requests(sample: Sample) -> dict[str, float]:
                 both = before.operators.keys() & after.operators.keys()
-                return samples("\n".join(sample.operators[pod] for pod in both), "rest_client_requests_total", "method")
+                return samples(
+                    "\n".join(sample.operators[pod] for pod in both),
+                    "rest_client_requests_total",
+                    "method",
+                )
 
             self.phases[name] = Phase(
                 seconds=round(seconds, 1),
@@ -117,7 +123,15 @@ def samples(text: str, name: str, label: str = "") -> dict[str, float]:
     return found
 
 
-def rates(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> dict[str, float]:
+def rates(
+    before: Mapping[str, float], after: Mapping[str, float], seconds: float
+) -> dict[str, float]:
     """Returns how fast each counter grew, a second, the fastest first; those that stood still are left out."""
-    grown = {name: round((value - before.get(name, 0.0)) / seconds, 1) for name, value in after.items()}
-    return {name: value for name, value in sorted(grown.items(), key=lambda entry: -entry[1]) if value > 0}
+    grown = {
+        name: round((value - before.get(name, 0.0)) / seconds, 1) for name, value in after.items()
+    }
+    return {
+        name: value
+        for name, value in sorted(grown.items(), key=lambda entry: -entry[1])
+        if value > 0
+    }

@@ -1,4 +1,7 @@
-"""What the load generator has printed, as figures. Pure: lines in, moments in seconds since 1970 and spreads out."""
+"""What the load generator has printed, as figures.
+
+Pure: lines in, moments in seconds since 1970 and spreads out.
+"""
 
 import json
 from collections import defaultdict
@@ -50,7 +53,10 @@ class Observations:
         self._lines = 0
 
     def read(self, line: str) -> None:
-        """Takes in a line, once: a log that is followed again begins again. What is no JSON object is left out."""
+        """Takes in a line, once: a log that is followed again begins again.
+
+        What is no JSON object is left out.
+        """
         try:
             said = json.loads(line)
             number = said["line"]
@@ -62,7 +68,14 @@ class Observations:
         match said:
             case {"event": "tick"}:
                 self.ticks.append(said)
-            case {"event": "told", "at": at, "job": job, "round": number, "size": size, "cause": cause}:
+            case {
+                "event": "told",
+                "at": at,
+                "job": job,
+                "round": number,
+                "size": size,
+                "cause": cause,
+            }:
                 self.told[job].append(Told(at, number, size, cause))
             case {"event": "listen"}:
                 self.heard.clear()
@@ -80,7 +93,10 @@ class Observations:
 
     def first(self, job: str, *, after: float = 0.0, size: int = 0) -> float | None:
         """Returns when a job was first told of a round, of at least a size, after a moment; None: not yet."""
-        return next((told.at for told in self.told.get(job, ()) if told.at > after and told.size >= size), None)
+        return next(
+            (told.at for told in self.told.get(job, ()) if told.at > after and told.size >= size),
+            None,
+        )
 
     def whole(self, job: str, size: int) -> bool:
         return job in self.told and self.told[job][-1].size == size
@@ -94,10 +110,16 @@ class Observations:
         first, last = ticks[0], ticks[-1]
         waits = [tick["waits"] for tick in ticks if tick["waits"]]
         return {
-            "heartbeats_per_second": round((last.get("heartbeats", 0) - first.get("heartbeats", 0)) / seconds, 1),
+            "heartbeats_per_second": round(
+                (last.get("heartbeats", 0) - first.get("heartbeats", 0)) / seconds, 1
+            ),
             "heartbeats_failed": last.get("failed", 0) - first.get("failed", 0),
-            "errors": {name: count - first["errors"].get(name, 0) for name, count in last["errors"].items()},
-            "heartbeat_seconds_median": sorted(wait["median"] for wait in waits)[len(waits) // 2] if waits else 0.0,
+            "errors": {
+                name: count - first["errors"].get(name, 0) for name, count in last["errors"].items()
+            },
+            "heartbeat_seconds_median": sorted(wait["median"] for wait in waits)[len(waits) // 2]
+            if waits
+            else 0.0,
             "heartbeat_seconds_worst": max((wait["worst"] for wait in waits), default=0.0),
             "generator_late_seconds_worst": max(tick["late"] for tick in ticks),
         }

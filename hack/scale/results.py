@@ -35,9 +35,11 @@ class Result:
 
     Attributes:
         times: from the first job's creation until all pods were created, bound, running.
-        spreads: `first_round` and `whole` since the first job's creation, `loss` since a pod's deletion, `takeover` until all agents
-            of a job were answered after the leader's end, `takeover_loss` of pods that were lost meanwhile.
-        operator_ends: how often the operator's containers had ended before the bench killed one: out of memory, for example.
+        spreads: `first_round` and `whole` since the first job's creation, `loss` since a pod's
+            deletion, `takeover` until all agents of a job were answered after the leader's end,
+            `takeover_loss` of pods that were lost meanwhile.
+        operator_ends: how often the operator's containers had ended before the bench killed one:
+            out of memory, for example.
         falsely_lost: pods that were deleted and that the bench did not delete.
     """
 
@@ -62,7 +64,9 @@ def write(folder: Path, result: Result) -> Path:
 
 def read(text: str) -> Result:
     entry: dict[str, Any] = json.loads(text)
-    return Result(**entry | {"phases": {name: Phase(**phase) for name, phase in entry["phases"].items()}})
+    return Result(
+        **entry | {"phases": {name: Phase(**phase) for name, phase in entry["phases"].items()}}
+    )
 
 
 def read_all(folder: Path) -> list[Result]:
@@ -75,7 +79,9 @@ def tables(results: Sequence[Result]) -> str:
     if not results:
         return ""
     figures: Mapping[str, Callable[[Result], str]] = {
-        "operator's memory limit": lambda r: str(r.operator.get("resources", {}).get("limits", {}).get("memory", NOTHING)),
+        "operator's memory limit": lambda r: str(
+            r.operator.get("resources", {}).get("limits", {}).get("memory", NOTHING)
+        ),
         "its Lease, deadline and pause, s": lambda r: (
             ", ".join(a.partition("=")[2] for a in r.operator.get("leases", ())) or NOTHING
         ),
@@ -87,7 +93,9 @@ def tables(results: Sequence[Result]) -> str:
         "lost pod to round, s": lambda r: _spread(r, "loss"),
         "leader killed until all agents are answered, s": lambda r: _spread(r, "takeover"),
         "pod lost meanwhile to round, s": lambda r: _spread(r, "takeover_loss"),
-        "operator's containers ended": lambda r: NOTHING if r.operator_ends is None else str(r.operator_ends),
+        "operator's containers ended": lambda r: (
+            NOTHING if r.operator_ends is None else str(r.operator_ends)
+        ),
         "falsely lost": lambda r: NOTHING if r.falsely_lost is None else str(r.falsely_lost),
         "leader, create: cores": lambda r: _number(_phase(r, "create").leader_cores, digits=2),
         "leader, create: MiB": lambda r: _number(_phase(r, "create").leader_mib, digits=0),
@@ -95,8 +103,12 @@ def tables(results: Sequence[Result]) -> str:
         "leader, quiet: MiB": lambda r: _number(_phase(r, "quiet").leader_mib, digits=0),
         "standby, quiet: cores": lambda r: _number(_phase(r, "quiet").standby_cores, digits=2),
         "standby, quiet: MiB": lambda r: _number(_phase(r, "quiet").standby_mib, digits=0),
-        "the operator's requests, quiet, 1/s": lambda r: _rates(_phase(r, "quiet").operator_requests),
-        "heartbeats, 1/s": lambda r: _number(_phase(r, "quiet").agents.get("heartbeats_per_second"), digits=0),
+        "the operator's requests, quiet, 1/s": lambda r: _rates(
+            _phase(r, "quiet").operator_requests
+        ),
+        "heartbeats, 1/s": lambda r: _number(
+            _phase(r, "quiet").agents.get("heartbeats_per_second"), digits=0
+        ),
         "heartbeat's answer, median and worst, s": lambda r: _waits(_phase(r, "quiet")),
     }
     head = [f"{result.jobs} x {result.workers}" for result in results]
@@ -127,4 +139,8 @@ def _rates(rates: Mapping[str, float]) -> str:
 
 def _waits(phase: Phase) -> str:
     wait = phase.agents
-    return f"{wait['heartbeat_seconds_median']:.3f}, {wait['heartbeat_seconds_worst']:.2f}" if wait else NOTHING
+    return (
+        f"{wait['heartbeat_seconds_median']:.3f}, {wait['heartbeat_seconds_worst']:.2f}"
+        if wait
+        else NOTHING
+    )

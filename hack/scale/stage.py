@@ -24,8 +24,14 @@ CHART = ROOT / "charts" / "elastic-pytorch-operator"
 GENERATOR = "load-generator"
 LINK = ("first_connection", "http_connection", "retry", "rounds", "stream")
 CODE = {  # of the load generator, by the path below its folder
-    **{f"scale/{name}.py": ROOT / "hack" for name in ("__init__", "agent", "connection", "generator")},
-    **{f"elastic_pytorch/{name}.py": ROOT / "worker_image" for name in ("log", *(f"operator_link/{name}" for name in LINK))},
+    **{
+        f"scale/{name}.py": ROOT / "hack"
+        for name in ("__init__", "agent", "connection", "generator")
+    },
+    **{
+        f"elastic_pytorch/{name}.py": ROOT / "worker_image"
+        for name in ("log", *(f"operator_link/{name}" for name in LINK))
+    },
 }
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 OPERATOR = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/elastic-pytorch-operator"
@@ -58,7 +64,8 @@ def generator_pod(image: str, pull_policy: str, node: str) -> dict[str, Any]:
         "image": image,
         "imagePullPolicy": pull_policy,
         "command": ["python3", "-m", "scale.generator"],
-        # Without a request it would get no time at all while the machine is busy, and its agents would give up handshakes.
+        # Without a request it would get no time at all while the machine is busy, and its agents
+        # would give up handshakes.
         "resources": {"requests": {"cpu": "500m"}},
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "volumeMounts": [{"name": "code", "mountPath": "/load"}],
@@ -78,7 +85,9 @@ def generator_pod(image: str, pull_policy: str, node: str) -> dict[str, Any]:
     return {"metadata": {"name": GENERATOR}, "spec": spec}
 
 
-def routes(ranges: Sequence[str], node: str, address: str, *, at: str, verb: str = "replace") -> str:
+def routes(
+    ranges: Sequence[str], node: str, address: str, *, at: str, verb: str = "replace"
+) -> str:
     """Returns the commands by which a node reaches the fake pods at the node of the load generator, where they are local."""
     way = "local {} dev lo" if at == node else f"{{}} via {address}"
     return "; ".join(f"ip route {verb} {way.format(addresses)}" for addresses in ranges)
@@ -94,29 +103,46 @@ class Stage:
     async def set(self) -> AsyncIterator[None]:
         """The load generator, and the routes to its agents, until the end; the fake nodes are there.
 
-        Meanwhile the operator's nodes have as large a share of the processors as the control plane's, where the load generator is, too.
-        Otherwise that would take the operator's time away, as no agent of a real cluster does.
+        Meanwhile the operator's nodes have as large a share of the processors as the control
+        plane's, where the load generator is, too. Otherwise that would take the operator's time
+        away, as no agent of a real cluster does.
         """
-        await remove_namespace(self.api, NAMESPACE, REMOVAL_SECONDS)  # an earlier run that was killed may have left it
+        # An earlier run that was killed may have left it.
+        await remove_namespace(self.api, NAMESPACE, REMOVAL_SECONDS)
         real, ranges = await self._find_nodes()
-        place = next(name for name, node in real.items() if CONTROL_PLANE in node["metadata"]["labels"])
-        address = next(a["address"] for a in real[place]["status"]["addresses"] if a["type"] == "InternalIP")
+        place = next(
+            name for name, node in real.items() if CONTROL_PLANE in node["metadata"]["labels"]
+        )
+        address = next(
+            a["address"] for a in real[place]["status"]["addresses"] if a["type"] == "InternalIP"
+        )
         follower = asyncio.create_task(self._follow())
         try:
             for node in real:
                 await self.commands.docker("update", "--cpu-shares", CONTROL_PLANE_SHARES, node)
-                await self.commands.docker("exec", node, "sh", "-ec", routes(ranges, place, address, at=node))
+                await self.commands.docker(
+                    "exec", node, "sh", "-ec", routes(ranges, place, address, at=node)
+                )
             await self._start_generator(place)
-            await until(lambda: self.observed.ticks, seconds=READY_SECONDS, what="the load generator to start")
+            await until(
+                lambda: self.observed.ticks,
+                seconds=READY_SECONDS,
+                what="the load generator to start",
+            )
             yield
         finally:
             follower.cancel()
             await self._remove_load()
             for node in real:
                 await self.commands.docker(
-                    "update", "--cpu-shares", CONTROL_PLANE_SHARES if node == place else OTHER_SHARES, node
+                    "update",
+                    "--cpu-shares",
+                    CONTROL_PLANE_SHARES if node == place else OTHER_SHARES,
+                    node,
                 )
-                await self.commands.docker("exec", node, "sh", "-c", routes(ranges, place, address, at=node, verb="del"))
+                await self.commands.docker(
+                    "exec", node, "sh", "-c", routes(ranges, place, address, at=node, verb="del")
+                )
 
     async def create_jobs(self) -> None:
         waiting = iter(self.jobs)
@@ -134,7 +160,10 @@ class Stage:
 
     async def lose_worker(self, job: str, turn: int) -> float:
         selector = f"labelSelector={names.LABEL_JOB_NAME}%3D{job},{names.LABEL_ROLE}%3D{names.ROLE_WORKER}&limit=10"
-        pods = [pod["metadata"] for pod in (await self.api.ask("GET", f"{pods_path(NAMESPACE)}?{selector}"))["items"]]
+        pods = [
+            pod["metadata"]
+            for pod in (await self.api.ask("GET", f"{pods_path(NAMESPACE)}?{selector}"))["items"]
+        ]
         victim = pods[turn % len(pods)]["name"]
         at = time.time()
         await self.api.ask("DELETE", pods_path(NAMESPACE, victim), {"gracePeriodSeconds": 0})
@@ -142,8 +171,14 @@ class Stage:
         return at
 
     async def operators(self) -> dict[str, dict[str, Any]]:
-        found = await self.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
-        return {pod["metadata"]["name"]: pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]}
+        found = await self.api.ask(
+            "GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
+        )
+        return {
+            pod["metadata"]["name"]: pod
+            for pod in found["items"]
+            if "deletionTimestamp" not in pod["metadata"]
+        }
 
     async def leader(self) -> str:
         """Waits until one operator leads and all are ready; returns its name."""
@@ -152,13 +187,19 @@ class Stage:
                 deployment, pods = await self.api.ask("GET", OPERATOR), await self.operators()
                 leader = await leading_pod(self.api)
                 wanted = deployment["spec"]["replicas"]
-                if leader in pods and deployment["status"].get("readyReplicas") == wanted == len(pods):
+                if leader in pods and deployment["status"].get("readyReplicas") == wanted == len(
+                    pods
+                ):
                     return leader
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def operator_ends(self) -> int:
         """Returns how often containers of the operator's present pods have ended."""
-        states = [s for pod in (await self.operators()).values() for s in pod["status"].get("containerStatuses") or ()]
+        states = [
+            s
+            for pod in (await self.operators()).values()
+            for s in pod["status"].get("containerStatuses") or ()
+        ]
         return sum(state["restartCount"] for state in states)
 
     async def save_logs(self, folder: Path) -> None:
@@ -166,9 +207,16 @@ class Stage:
         for pod in await self.operators():
             for which, query in (("", ""), ("-before", "?previous=true")):
                 with suppress(aiohttp.ClientError, TimeoutError):
-                    lines = [line async for line in self.api.lines(f"{pods_path(OPERATOR_NAMESPACE, pod)}/log{query}")]
+                    lines = [
+                        line
+                        async for line in self.api.lines(
+                            f"{pods_path(OPERATOR_NAMESPACE, pod)}/log{query}"
+                        )
+                    ]
                     if lines:
-                        (folder / f"{len(self.jobs)}x{self.workers}-{pod}{which}.log").write_text("\n".join(lines))
+                        (folder / f"{len(self.jobs)}x{self.workers}-{pod}{which}.log").write_text(
+                            "\n".join(lines)
+                        )
 
     async def save_losses(self, folder: Path) -> None:
         """Keeps the events of lost workers: they say why the operator took each for lost."""
@@ -186,8 +234,12 @@ class Stage:
         pod = (await self.operators())[leader]
         at = time.time()
         await ClusterDriver(self.api, self.commands, OPERATOR_NAMESPACE).kill_pod(pod)
-        await self.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, leader), {"gracePeriodSeconds": 0})
-        await self.commands.kubectl("-n", NAMESPACE, "exec", GENERATOR, "--", "sh", "-c", "kill -USR1 1")
+        await self.api.ask(
+            "DELETE", pods_path(OPERATOR_NAMESPACE, leader), {"gracePeriodSeconds": 0}
+        )
+        await self.commands.kubectl(
+            "-n", NAMESPACE, "exec", GENERATOR, "--", "sh", "-c", "kill -USR1 1"
+        )
         return at
 
     @asynccontextmanager
@@ -196,34 +248,64 @@ class Stage:
         if not file:
             yield
             return
-        release = ("elastic-pytorch-operator", "--namespace", OPERATOR_NAMESPACE, "--wait", "--timeout=3m")
-        before = json.loads(await self.commands.helm("history", *release[:3], "--max=1", "--output=json"))[0]["revision"]
+        release = (
+            "elastic-pytorch-operator",
+            "--namespace",
+            OPERATOR_NAMESPACE,
+            "--wait",
+            "--timeout=3m",
+        )
+        before = json.loads(
+            await self.commands.helm("history", *release[:3], "--max=1", "--output=json")
+        )[0]["revision"]
         try:
-            await self.commands.helm("upgrade", release[0], str(CHART), *release[1:], "--reuse-values", f"--values={file}")
+            await self.commands.helm(
+                "upgrade",
+                release[0],
+                str(CHART),
+                *release[1:],
+                "--reuse-values",
+                f"--values={file}",
+            )
             yield
         finally:
             await self.commands.helm("rollback", release[0], str(before), *release[1:])
 
     async def operator_settings(self) -> dict[str, Any]:
         """Returns the arguments and resources of the operator's container."""
-        container = (await self.api.ask("GET", OPERATOR))["spec"]["template"]["spec"]["containers"][0]
-        return {"resources": container["resources"], "leases": [a for a in container["args"] if a.startswith(LEASE_OPTIONS)]}
+        container = (await self.api.ask("GET", OPERATOR))["spec"]["template"]["spec"]["containers"][
+            0
+        ]
+        return {
+            "resources": container["resources"],
+            "leases": [a for a in container["args"] if a.startswith(LEASE_OPTIONS)],
+        }
 
     async def _find_nodes(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Returns the real nodes by name, and the pods' addresses of the fake ones, once all have some."""
         async with asyncio.timeout(READY_SECONDS):
             while True:
                 nodes = (await self.api.ask("GET", "/api/v1/nodes"))["items"]
-                fake = [node["spec"].get("podCIDR") for node in nodes if LABEL in node["metadata"]["labels"]]
+                fake = [
+                    node["spec"].get("podCIDR")
+                    for node in nodes
+                    if LABEL in node["metadata"]["labels"]
+                ]
                 if all(fake):
-                    real = {node["metadata"]["name"]: node for node in nodes if LABEL not in node["metadata"]["labels"]}
+                    real = {
+                        node["metadata"]["name"]: node
+                        for node in nodes
+                        if LABEL not in node["metadata"]["labels"]
+                    }
                     return real, fake
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _start_generator(self, node: str) -> None:
         deployment = await self.api.ask("GET", OPERATOR)
         operator = deployment["spec"]["template"]["spec"]["containers"][0]
-        code = {path.replace("/", "."): (folder / path).read_text() for path, folder in CODE.items()}
+        code = {
+            path.replace("/", "."): (folder / path).read_text() for path, folder in CODE.items()
+        }
         rules = [
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
             {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
@@ -232,19 +314,26 @@ class Stage:
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": GENERATOR}
         subjects = [{"kind": "ServiceAccount", "name": GENERATOR, "namespace": NAMESPACE}]
         pod = generator_pod(operator["image"], operator["imagePullPolicy"], node)
-        core, roles = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
+        core, roles = (
+            f"/api/v1/namespaces/{NAMESPACE}",
+            f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}",
+        )
         await self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         await self.api.ask("POST", f"{core}/serviceaccounts", named)
         await self.api.ask("POST", f"{core}/configmaps", named | {"data": code})
         await self.api.ask("POST", f"{roles}/roles", named | {"rules": rules})
-        await self.api.ask("POST", f"{roles}/rolebindings", named | {"roleRef": role, "subjects": subjects})
+        await self.api.ask(
+            "POST", f"{roles}/rolebindings", named | {"roleRef": role, "subjects": subjects}
+        )
         await self.api.ask("POST", f"{core}/pods", pod)
 
     async def _follow(self) -> None:
         """Reads what the generator prints; from the beginning if the connection breaks, as `Observations` keeps no line twice."""
         while True:
             with suppress(aiohttp.ClientError, TimeoutError):
-                async for line in self.api.lines(f"{pods_path(NAMESPACE, GENERATOR)}/log?follow=true"):
+                async for line in self.api.lines(
+                    f"{pods_path(NAMESPACE, GENERATOR)}/log?follow=true"
+                ):
                     self.observed.read(line)
             await asyncio.sleep(LOOK_SECONDS)
 

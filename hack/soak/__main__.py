@@ -1,6 +1,7 @@
 """Makes faults at random to jobs of all sorts on the kind cluster, and checks all the time that the promises are kept.
 
-The exit status is 0 if all were. The seed and the length decide which faults come when; --replay makes those of an earlier run again.
+The exit status is 0 if all were. The seed and the length decide which faults come when; --replay
+makes those of an earlier run again.
 """
 
 import argparse
@@ -22,24 +23,45 @@ from soak.run import run
 from soak.verdict import violations
 
 SETTLED_ALIAS = "settled"
-COMPARE = (
-    f"the report of the same run without --hostile: fails if a job's pauses are more than {report.MOST_TIMES:g} times those"
-)
+COMPARE = f"the report of the same run without --hostile: fails if a job's pauses are more than {report.MOST_TIMES:g} times those"
 RESULTS = FILES / "soak"
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     """The options; those of an earlier run if it is to be made again."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="of faults (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of all that is random (default: the time)")
+    parser.add_argument(
+        "--minutes", type=float, default=10, help="of faults (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=int(time.time()),
+        help="of all that is random (default: the time)",
+    )
     jobs = f"of {', '.join(SORTS)} (default: {', '.join(USUAL)})"
-    parser.add_argument("--jobs", metavar="a,b", type=names_of(SORTS), default=list(USUAL), help=jobs)
+    parser.add_argument(
+        "--jobs", metavar="a,b", type=names_of(SORTS), default=list(USUAL), help=jobs
+    )
     kinds = f"of {', '.join(KINDS)}; {SETTLED_ALIAS}: those that leave the operator and the API server alone"
     parser.add_argument("--faults", metavar="a,b", type=_kinds, default=list(KINDS), help=kinds)
-    parser.add_argument("--longest", type=float, default=90, help="seconds that a fault lasts (default: %(default)s)")
-    parser.add_argument("--replay", metavar="FILE", type=argparse.FileType(), help="the report of the run to be made again")
-    parser.add_argument("--hostile", action="store_true", help="beside a tenant that does everything wrong in its namespaces")
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=90,
+        help="seconds that a fault lasts (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--replay",
+        metavar="FILE",
+        type=argparse.FileType(),
+        help="the report of the run to be made again",
+    )
+    parser.add_argument(
+        "--hostile",
+        action="store_true",
+        help="beside a tenant that does everything wrong in its namespaces",
+    )
     parser.add_argument("--compare", metavar="FILE", type=argparse.FileType(), help=COMPARE)
     parser.add_argument("--dry-run", action="store_true", help="only print the faults")
     options = parser.parse_args(arguments)
@@ -50,7 +72,11 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     options.acts = plan.draw(options.seed, 60 * options.minutes, made, options.longest)
     if options.replay:
         earlier = json.load(options.replay)
-        options.seed, options.minutes, options.jobs = earlier["seed"], earlier["minutes"], earlier["jobs"]
+        options.seed, options.minutes, options.jobs = (
+            earlier["seed"],
+            earlier["minutes"],
+            earlier["jobs"],
+        )
         options.acts = plan.from_json(earlier["acts"])
     options.earlier = json.load(options.compare) if options.compare else None
     if options.earlier and not report.same_run(options.earlier, options.jobs, options.acts):
@@ -71,17 +97,32 @@ async def soak(options: argparse.Namespace) -> int:
 
     try:
         seen = await run(
-            options.acts, [SORTS[name] for name in options.jobs], 60 * options.minutes, tell, hostile=options.hostile
+            options.acts,
+            [SORTS[name] for name in options.jobs],
+            60 * options.minutes,
+            tell,
+            hostile=options.hostile,
         )
     except Waited as waited:
         tell(f"{waited}. What the cluster looks like is in .cluster/logs/e2e.")
         return 2
     found = violations(seen)
-    file = RESULTS / f"seed-{options.seed}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(began))}.json"
+    file = (
+        RESULTS / f"seed-{options.seed}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(began))}.json"
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
-    entry = {"seed": options.seed, "minutes": options.minutes, "jobs": options.jobs, "acts": plan.to_json(options.acts)}
+    entry = {
+        "seed": options.seed,
+        "minutes": options.minutes,
+        "jobs": options.jobs,
+        "acts": plan.to_json(options.acts),
+    }
     file.write_text(json.dumps(entry | report.to_json(seen, found), indent=1) + "\n")
-    compared = report.compare(report.pauses_by_job(seen), options.earlier["pauses"]) if options.earlier else []
+    compared = (
+        report.compare(report.pauses_by_job(seen), options.earlier["pauses"])
+        if options.earlier
+        else []
+    )
     report.show(seen, found, compared)
     say(f"{file.relative_to(ROOT)}  (--replay makes the same faults again)")
     return 1 if found or any(row.too_long for row in compared) else 0

@@ -1,6 +1,7 @@
 """Ends the kubelets' back-off, which doubles from one end of a container to the next, up to five minutes.
 
-Without it, most of a long run would be the wait for a scheduler, an API server or an operator that nothing starts.
+Without it, most of a long run would be the wait for a scheduler, an API server or an operator that
+nothing starts.
 """
 
 import asyncio
@@ -34,7 +35,9 @@ async def end_back_off(stage: Stage) -> None:
 
 async def replace_waiting_operators(stage: Stage) -> None:
     """Deletes the operators' pods whose container is in back-off: the Deployment makes others, which start at once."""
-    operators = await stage.driver.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
+    operators = await stage.driver.api.ask(
+        "GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
+    )
     for pod in filter(_in_back_off, operators["items"]):
         await stage.driver.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"]))
 

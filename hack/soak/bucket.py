@@ -14,7 +14,8 @@ from measure.recorded_job import Told
 from soak.stage import Stage
 from soak.timeline import Stored, read_stored
 
-NOTES_FILE = "bucket.objects"  # of the run's folder: what scripts/object_server.py has stored, and could read
+# Of the run's folder: what scripts/object_server.py has stored, and could read.
+NOTES_FILE = "bucket.objects"
 START_SECONDS = 120.0
 BUILD = ROOT / "hack" / "images" / "object-storage.sh"
 
@@ -30,7 +31,9 @@ def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[st
         folder: below /shared, where it finds its faults and leaves its notes.
         node: the control plane's, which no fault ends.
     """
-    pod, service = server(("python3", "/scripts/object_server.py", "/notes", str(PORT), url_of(job)))
+    pod, service = server(
+        ("python3", "/scripts/object_server.py", "/notes", str(PORT), url_of(job))
+    )
     spec = pod["spec"]
     spec |= {"nodeName": node, "tolerations": [{"operator": "Exists"}]}
     spec["volumes"] = [
@@ -53,7 +56,9 @@ async def start_server(stage: Stage, job: str) -> None:
     """
     await asyncio.to_thread(subprocess.run, [BUILD], check=True)
     pod, service = manifests(job, stage.driver.namespace, CONTROL_PLANE)
-    await stage.driver.api.ask("POST", f"/api/v1/namespaces/{stage.driver.namespace}/services", service)
+    await stage.driver.api.ask(
+        "POST", f"/api/v1/namespaces/{stage.driver.namespace}/services", service
+    )
     await stage.driver.api.ask("POST", pods_path(stage.driver.namespace), pod)
     path = pods_path(stage.driver.namespace, pod["metadata"]["name"])
     async with asyncio.timeout(START_SECONDS):

@@ -64,6 +64,8 @@ async def suspend_and_resume(stage: Stage, job: str, hits: list[Hit]) -> None:
             await patch(True)
             await asyncio.sleep(SUSPENDED_SECONDS)
             await patch(False)
-            hits.append(Hit(at, time.time(), SUSPEND, f"{job} is suspended and resumed", frozenset({job})))
+            hits.append(
+                Hit(at, time.time(), SUSPEND, f"{job} is suspended and resumed", frozenset({job}))
+            )
     finally:
         await patch(False)

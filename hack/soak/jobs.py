@@ -22,16 +22,21 @@ SCRIPTS = (
 SAMPLES, BATCH = 500, 12
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 STEP_SECONDS = 0.2
-PAUSES_SECONDS = 0.05  # of each step: what it computes, and the pauses of the training shared out to all steps
-TRAINING = 0.5  # of the time, in a job that is suspended and resumed: its pods start again each time (0.3 to 0.6 were measured)
-# With 0.01, AdamW doubles a difference every 300 steps or so: the order of sums made 1e-10 after 5,000 steps, and 0.1 after 14,400. With
-# this, it made 3e-13 after 14,400, and a sample that was left out of step 100 made 0.025.
+# Of each step: what it computes, and the pauses of the training shared out to all steps.
+PAUSES_SECONDS = 0.05
+# Of the time, in a job that is suspended and resumed: its pods start again each time (0.3 to 0.6
+# were measured).
+TRAINING = 0.5
+# With 0.01, AdamW doubles a difference every 300 steps or so: the order of sums made 1e-10 after
+# 5,000 steps, and 0.1 after 14,400. With this, it made 3e-13 after 14,400, and a sample that was
+# left out of step 100 made 0.025.
 LEARNING_RATE = 0.001
 UNDISTURBED = "undisturbed-"
 PREPARE_SECONDS = 300  # that a set-up may take, on a machine that holds the whole cluster
 FLUSH_SECONDS = 1.0  # from one checkpoint in the bucket to the next, at least
 SAVED_STEPS = 10  # between two checkpoints of the script without the library
-COPIED_STEPS = 6  # that a loss may cost while copies of the shards are on their way: a second of steps
+# That a loss may cost while copies of the shards are on their way: a second of steps.
+COPIED_STEPS = 6
 SIDECAR = {
     "name": "sidecar",
     "image": "elastic-pytorch-worker:dev",
@@ -39,7 +44,11 @@ SIDECAR = {
     "command": ["sleep", "infinity"],
     "restartPolicy": "Always",
     "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
-    "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
 }
 
 
@@ -49,9 +58,11 @@ class Sort:
 
     Attributes:
         micro_batch_size: 0: no micro-batches, and no dropout, as that would depend on the group.
-        set_up_seconds: of its script; if there are any, workers run it before they join (`spec.prepare`).
+        set_up_seconds: of its script; if there are any, workers run it before they join
+            (`spec.prepare`).
         set_up_fails: how probably the set-up of a worker fails that comes when the job has trained.
-        bucket: whether its checkpoints are in a bucket. The records that the checks read are in the run's folder nevertheless.
+        bucket: whether its checkpoints are in a bucket. The records that the checks read are in the
+            run's folder nevertheless.
     """
 
     name: str
@@ -97,7 +108,8 @@ SORTS = {
         Sort("bucket", replicas=3, maximum=4, bucket=True),
     )
 }
-USUAL = tuple(sort.name for sort in SORTS.values() if not sort.bucket)  # a bucket needs another image
+# A bucket needs another image.
+USUAL = tuple(sort.name for sort in SORTS.values() if not sort.bucket)
 
 
 def undisturbed(sorts: list[Sort]) -> dict[str, Sort]:
@@ -106,26 +118,51 @@ def undisturbed(sorts: list[Sort]) -> dict[str, Sort]:
     for sort in sorts:
         if sort.library:
             name, micro_batch_size = UNDISTURBED + sort.name, sort.micro_batch_size
-            alone = Sort(name, replicas=1, maximum=1, micro_batch_size=micro_batch_size, suspended=sort.suspended)
+            alone = Sort(
+                name,
+                replicas=1,
+                maximum=1,
+                micro_batch_size=micro_batch_size,
+                suspended=sort.suspended,
+            )
             found.setdefault(sort.option, alone)
     return {sort.name: found[sort.option] for sort in sorts if sort.library}
 
 
 def epochs_of(sort: Sort, seconds: float) -> int:
     """As many as take about a time, with the pauses that faults cost."""
-    return max(1, round(seconds / (STEP_SECONDS + PAUSES_SECONDS) / STEPS_PER_EPOCH * (TRAINING if sort.suspended else 1)))
+    return max(
+        1,
+        round(
+            seconds
+            / (STEP_SECONDS + PAUSES_SECONDS)
+            / STEPS_PER_EPOCH
+            * (TRAINING if sort.suspended else 1)
+        ),
+    )
 
 
 def expected(sort: Sort, seconds: float) -> Expected:
     epochs = epochs_of(sort, seconds)
-    counted: dict[str, Any] = {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
+    counted: dict[str, Any] = (
+        {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
+    )
     counted |= {"bucket": True} if sort.bucket else {}
     if sort.sharded:
         counted |= {"copies": True, "repeated": COPIED_STEPS}
     elif not sort.library:
         counted["repeated"] = SAVED_STEPS + 1
     total = epochs * STEPS_PER_EPOCH
-    return Expected(sort.name, sort.minimum, sort.maximum, sort.processes, total, spares=sort.spares, unit=sort.unit, **counted)
+    return Expected(
+        sort.name,
+        sort.minimum,
+        sort.maximum,
+        sort.processes,
+        total,
+        spares=sort.spares,
+        unit=sort.unit,
+        **counted,
+    )
 
 
 def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
@@ -154,15 +191,40 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
 
 def arguments(sort: Sort, seconds: float) -> Iterator[str]:
     """The script and what it is told: an undisturbed one does not wait between its steps."""
-    epochs, wait = epochs_of(sort, seconds), 0 if sort.name.startswith(UNDISTURBED) else STEP_SECONDS
-    yield from (f"/scripts/{'stateful' if sort.library else 'plain'}.py", "--step-seconds", str(wait))
+    epochs, wait = (
+        epochs_of(sort, seconds),
+        0 if sort.name.startswith(UNDISTURBED) else STEP_SECONDS,
+    )
+    yield from (
+        f"/scripts/{'stateful' if sort.library else 'plain'}.py",
+        "--step-seconds",
+        str(wait),
+    )
     yield from ("--folder", url_of(sort.name) if sort.bucket else f"/checkpoints/{sort.name}")
     if sort.library:
-        yield from ("--epochs", str(epochs), "--samples", str(SAMPLES), "--batch-size", str(BATCH), "--double")
+        yield from (
+            "--epochs",
+            str(epochs),
+            "--samples",
+            str(SAMPLES),
+            "--batch-size",
+            str(BATCH),
+            "--double",
+        )
         yield from ("--in-process", *(["--sharded-weights"] if sort.sharded else []))
         yield from ("--flush-seconds", str(FLUSH_SECONDS)) if sort.bucket else ()
         yield from ("--learning-rate", str(LEARNING_RATE))
-        yield from ("--set-up-seconds", str(sort.set_up_seconds), "--set-up-fails", str(sort.set_up_fails))
-        yield from ("--micro-batch-size", str(sort.micro_batch_size), "--dropout", "0.1" if sort.micro_batch_size else "0")
+        yield from (
+            "--set-up-seconds",
+            str(sort.set_up_seconds),
+            "--set-up-fails",
+            str(sort.set_up_fails),
+        )
+        yield from (
+            "--micro-batch-size",
+            str(sort.micro_batch_size),
+            "--dropout",
+            "0.1" if sort.micro_batch_size else "0",
+        )
     else:
         yield from ("--steps", str(epochs * STEPS_PER_EPOCH))

@@ -28,7 +28,8 @@ RETRY_SECONDS = 0.5
 READ_SECONDS = 0.5
 CHECKPOINT_SECONDS = 5.0
 USAGE_SECONDS = 20.0
-# Our processes on a node, one a line: the first one of each container, whose process id in there is 1.
+# Our processes on a node, one a line: the first one of each container, whose process id in there is
+# 1.
 PROCESSES = """
 for p in $(grep -lsE 'elastic_pytorch(\\.agent|_operator)' /proc/[0-9]*/cmdline); do
   p=${p%/cmdline}
@@ -47,7 +48,8 @@ class Observer:
         self._folder, self._nodes = folder, nodes
         self.jobs: dict[str, JobView] = {}
         self.pods: dict[str, dict[str, Any]] = {}  # of workers, by name
-        self.lines: dict[str, list[dict[str, Any]]] = defaultdict(list)  # the trainings' records, by job
+        # The trainings' records, by job.
+        self.lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.statuses: dict[str, list[StatusSeen]] = defaultdict(list)
         self.ends: list[PodSeen] = []
         self.killed: set[str] = set()  # pods whose grace period was over before they had ended
@@ -56,7 +58,9 @@ class Observer:
         self.violations: list[Violation] = []
 
     def quiet_seconds(self) -> float:
-        return time.time() - max((lines[-1]["at"] for lines in self.lines.values() if lines), default=0.0)
+        return time.time() - max(
+            (lines[-1]["at"] for lines in self.lines.values() if lines), default=0.0
+        )
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -96,7 +100,10 @@ class Observer:
                         self.killed.add(name)
                     if name not in ended and (how := end_of(change, pod)):
                         ended.add(name)
-                        job, node = pod["metadata"]["labels"][names.LABEL_JOB_NAME], pod["spec"].get("nodeName", "")
+                        job, node = (
+                            pod["metadata"]["labels"][names.LABEL_JOB_NAME],
+                            pod["spec"].get("nodeName", ""),
+                        )
                         self.ends.append(PodSeen(time.time(), job, name, node, how))
             for name in known:  # gone while no watch was open
                 self.pods.pop(name, None)
@@ -106,7 +113,9 @@ class Observer:
         known, began = set[str](), time.time()
         while True:
             with suppress(*BROKEN):
-                async for _, pod in self._api.watch(pods_path(OPERATOR_NAMESPACE), f"labelSelector={OPERATORS}"):
+                async for _, pod in self._api.watch(
+                    pods_path(OPERATOR_NAMESPACE), f"labelSelector={OPERATORS}"
+                ):
                     self.restarts += restarts_of(pod, known, began)
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -127,7 +136,11 @@ class Observer:
                 else:
                     whole = await asyncio.to_thread(_has_whole_checkpoint, folder)
                 if folder.name in kept and not whole:
-                    self.violations.append(Violation("a checkpoint can be loaded", folder.name, time.time(), "none can"))
+                    self.violations.append(
+                        Violation(
+                            "a checkpoint can be loaded", folder.name, time.time(), "none can"
+                        )
+                    )
                 if whole:
                     kept.add(folder.name)
             await asyncio.sleep(CHECKPOINT_SECONDS)
@@ -155,7 +168,9 @@ def end_of(change: str, pod: dict[str, Any]) -> str:
     if change == "DELETED" or "deletionTimestamp" in pod["metadata"]:
         return "deleted"
     for status in pod["status"].get("containerStatuses") or ():
-        if status["name"] == names.TRAINING_CONTAINER and (ended := status.get("state", {}).get("terminated")):
+        if status["name"] == names.TRAINING_CONTAINER and (
+            ended := status.get("state", {}).get("terminated")
+        ):
             return f"its container ended with {ended.get('exitCode')}"
         if status["name"] == names.TRAINING_CONTAINER and status.get("restartCount"):
             return "its container was started again"
@@ -164,13 +179,25 @@ def end_of(change: str, pod: dict[str, Any]) -> str:
 
 def outlasts_grace_period(pod: dict[str, Any]) -> bool:
     """Whether the training of a pod that is being deleted was ended by SIGKILL."""
-    statuses = pod["status"].get("containerStatuses") or () if "deletionTimestamp" in pod["metadata"] else ()
-    ended = (status.get("state", {}).get("terminated") for status in statuses if status["name"] == names.TRAINING_CONTAINER)
-    return any(state is not None and state.get("exitCode") == 128 + signal.SIGKILL for state in ended)
+    statuses = (
+        pod["status"].get("containerStatuses") or ()
+        if "deletionTimestamp" in pod["metadata"]
+        else ()
+    )
+    ended = (
+        status.get("state", {}).get("terminated")
+        for status in statuses
+        if status["name"] == names.TRAINING_CONTAINER
+    )
+    return any(
+        state is not None and state.get("exitCode") == 128 + signal.SIGKILL for state in ended
+    )
 
 
 def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Restart]:
-    """The containers of an operator that have ended, although its pod is not being deleted. A count of restarts would come minutes late.
+    """The containers of an operator that have ended, although its pod is not being deleted.
+
+    A count of restarts would come minutes late.
 
     Args:
         known: ids of the containers whose end was returned before; updated.
@@ -182,7 +209,11 @@ def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Rest
     for status in pod["status"].get("containerStatuses") or ():
         for state in (status.get("lastState"), status.get("state")):
             ended = (state or {}).get("terminated")
-            if ended and ended["containerID"] not in known and seconds_of(ended["finishedAt"]) >= since:
+            if (
+                ended
+                and ended["containerID"] not in known
+                and seconds_of(ended["finishedAt"]) >= since
+            ):
                 known.add(ended["containerID"])
                 how = f"its container ended with {ended.get('exitCode')} ({ended.get('reason', 'no reason')})"
                 name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
@@ -192,5 +223,12 @@ def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Rest
 
 def read_usage(at: float, node: str, lines: str) -> list[Usage]:
     """What PROCESSES has printed; processes that ended meanwhile are left out."""
-    rows = (re.fullmatch(r"(\d+@\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)", line) for line in lines.splitlines())
-    return [Usage(at, f"{node}/{r[1]}", r[2], int(r[3]), int(r[4]), int(r[5]), int(r[6]) / 1024) for r in rows if r]
+    rows = (
+        re.fullmatch(r"(\d+@\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)", line)
+        for line in lines.splitlines()
+    )
+    return [
+        Usage(at, f"{node}/{r[1]}", r[2], int(r[3]), int(r[4]), int(r[5]), int(r[6]) / 1024)
+        for r in rows
+        if r
+    ]

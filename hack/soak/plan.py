@@ -14,33 +14,90 @@ KINDS = {
         Kind("scale", "size", "a job is scaled"),
         Kind("drain", "node", "a node is drained", (5, 30)),
         Kind("cordon", "node", "a node is cordoned", (5, 30)),
-        Kind("kill-node", "node", "a node dies, and comes back", (5, 40), loses=True, unsettles=True),
-        Kind("pause-node", "node", "a node freezes, and goes on", (2, 40), loses=True, unsettles=True, isolates=True),
-        Kind("cut-node", "node", "a node is cut off, and reached again", (2, 40), loses=True, unsettles=True, isolates=True),
+        Kind(
+            "kill-node", "node", "a node dies, and comes back", (5, 40), loses=True, unsettles=True
+        ),
+        Kind(
+            "pause-node",
+            "node",
+            "a node freezes, and goes on",
+            (2, 40),
+            loses=True,
+            unsettles=True,
+            isolates=True,
+        ),
+        Kind(
+            "cut-node",
+            "node",
+            "a node is cut off, and reached again",
+            (2, 40),
+            loses=True,
+            unsettles=True,
+            isolates=True,
+        ),
         Kind("kill-leader", "operator", "the leading operator is killed", unsettles=True),
         Kind("kill-operators", "operator", "all operators are killed", unsettles=True),
-        Kind("roll-operator", "operator", "the operator's Deployment is rolled over", unsettles=True),
-        Kind("rotate-certificate", "operator", "the operator's certificate is made again", unsettles=True),
-        Kind("freeze-api", "control plane", "the API server does not answer", (5, 90), unsettles=True),
+        Kind(
+            "roll-operator", "operator", "the operator's Deployment is rolled over", unsettles=True
+        ),
+        Kind(
+            "rotate-certificate",
+            "operator",
+            "the operator's certificate is made again",
+            unsettles=True,
+        ),
+        Kind(
+            "freeze-api", "control plane", "the API server does not answer", (5, 90), unsettles=True
+        ),
         Kind("kill-api", "control plane", "the API server is killed", unsettles=True),
-        Kind("slow-etcd", "control plane", "etcd stops for half of each second", (10, 40), unsettles=True),
+        Kind(
+            "slow-etcd",
+            "control plane",
+            "etcd stops for half of each second",
+            (10, 40),
+            unsettles=True,
+        ),
         Kind("stop-dns", "control plane", "the cluster's DNS has no servers", (10, 40)),
         Kind("refuse-writes", "storage", "the checkpoint folder refuses writes", (5, 30)),
         Kind("remove-image", "image", "a node loses the workers' image", (5, 30)),
-        Kind("kill-job", "worker", "all containers of the job are killed at once", loses=True, job="bucket"),
-        Kind("refuse-requests", "storage", "the bucket's server answers 503", (5, 30), job="bucket"),
-        Kind("cut-connections", "storage", "the bucket's server cuts connections", (5, 30), job="bucket"),
-        Kind("pause-server", "storage", "the bucket's server freezes, and goes on", (5, 30), job="bucket"),
+        Kind(
+            "kill-job",
+            "worker",
+            "all containers of the job are killed at once",
+            loses=True,
+            job="bucket",
+        ),
+        Kind(
+            "refuse-requests", "storage", "the bucket's server answers 503", (5, 30), job="bucket"
+        ),
+        Kind(
+            "cut-connections",
+            "storage",
+            "the bucket's server cuts connections",
+            (5, 30),
+            job="bucket",
+        ),
+        Kind(
+            "pause-server",
+            "storage",
+            "the bucket's server freezes, and goes on",
+            (5, 30),
+            job="bucket",
+        ),
     )
 }
 
 # What is no part of a plan: it is done to a sort of job all the time.
 SUSPEND = Kind("suspend", "size", "a job is suspended and resumed")
 
-# Those that leave the operator and the API server alone: the operator has no reason to start again meanwhile.
+# Those that leave the operator and the API server alone: the operator has no reason to start again
+# meanwhile.
 SETTLED = tuple(kind.name for kind in KINDS.values() if not kind.unsettles)
 
 
 def made_to(jobs: Collection[str], kinds: Iterable[str] = KINDS) -> list[str]:
-    """The kinds that can be made to some jobs. Without the job `bucket`, they are those of before there was one, and so are the plans."""
+    """The kinds that can be made to some jobs.
+
+    Without the job `bucket`, they are those of before there was one, and so are the plans.
+    """
     return [kind for kind in kinds if not KINDS[kind].job or KINDS[kind].job in jobs]

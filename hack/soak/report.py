@@ -16,7 +16,8 @@ from soak.checks.cluster import spread
 from soak.timeline import Violation
 from soak.verdict import Seen, pauses, table
 
-MOST_TIMES = 2.0  # a hostile tenant may make the pauses of other jobs at most this many times as long
+# A hostile tenant may make the pauses of other jobs at most this many times as long.
+MOST_TIMES = 2.0
 FIGURES = ("median", "90 %", "longest")
 
 
@@ -34,33 +35,59 @@ class Compared:
     too_long: bool
 
 
-def compare(now: Mapping[str, Sequence[float]], earlier: Mapping[str, Sequence[float]]) -> list[Compared]:
-    """Each figure of each job, in seconds. A job that has no pauses in one of the runs has none to compare."""
+def compare(
+    now: Mapping[str, Sequence[float]], earlier: Mapping[str, Sequence[float]]
+) -> list[Compared]:
+    """Each figure of each job, in seconds.
+
+    A job that has no pauses in one of the runs has none to compare.
+    """
     found = list[Compared]()
     for job in (job for job in now if job in earlier):
         for figure, here, there in zip(FIGURES, now[job], earlier[job], strict=True):
             times = f"{here / there:.2f} times" if there else "not comparable with"
-            text = f"{job}, {figure} of the pauses: {here:.2f} s, {times} the {there:.2f} s of before"
+            text = (
+                f"{job}, {figure} of the pauses: {here:.2f} s, {times} the {there:.2f} s of before"
+            )
             too_long = here > MOST_TIMES * there
-            found.append(Compared(text + (f": more than {MOST_TIMES:g} times" if too_long else ""), too_long))
+            found.append(
+                Compared(text + (f": more than {MOST_TIMES:g} times" if too_long else ""), too_long)
+            )
     return found
 
 
 def same_run(earlier: Mapping[str, Any], jobs: Sequence[str], acts: Sequence[Act]) -> bool:
     """Whether an earlier run, by its report, had the same jobs and faults, and its pauses are known."""
-    return "pauses" in earlier and earlier["jobs"] == list(jobs) and from_json(earlier["acts"]) == tuple(acts)
+    return (
+        "pauses" in earlier
+        and earlier["jobs"] == list(jobs)
+        and from_json(earlier["acts"]) == tuple(acts)
+    )
 
 
 AROUND_SECONDS = 60.0  # of the timeline, around a violation
 PAUSE = ("longest pause, s: median", "90 %", "longest")
 KINDS_HEAD = ("what was done", "times", *PAUSE)
-JOBS_HEAD = ("job", "state", "groups", "steps", "done again", "set-ups failed", "goodput", "as seen", *PAUSE)
+JOBS_HEAD = (
+    "job",
+    "state",
+    "groups",
+    "steps",
+    "done again",
+    "set-ups failed",
+    "goodput",
+    "as seen",
+    *PAUSE,
+)
 
 
 def planned(acts: Sequence[Act]) -> str:
     lines = []
     for number, act in enumerate(acts, 1):
-        faults = " and ".join(f"{fault.kind}{f' for {fault.seconds:.0f} s' if fault.seconds else ''}" for fault in act.faults)
+        faults = " and ".join(
+            f"{fault.kind}{f' for {fault.seconds:.0f} s' if fault.seconds else ''}"
+            for fault in act.faults
+        )
         lines.append(f"{number:3}  after {act.pause_seconds:4.1f} s: {faults}")
     return "\n".join(lines)
 
@@ -68,26 +95,46 @@ def planned(acts: Sequence[Act]) -> str:
 def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
     """What is kept of a run: for --compare, and to understand a violation."""
     groups = {
-        job: [[g.number, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)] for g in groups_of(steps)]
+        job: [
+            [g.number, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)]
+            for g in groups_of(steps)
+        ]
         for job, steps in seen.steps.items()
     }
     return {
         "violations": [asdict(violation) for violation in found],
         "pauses": pauses_by_job(seen),
         "timeline": [
-            asdict(hit) | {"kind": hit.kind.name, "jobs": sorted(hit.jobs), "pods": sorted(hit.pods)} for hit in seen.hits
+            asdict(hit)
+            | {"kind": hit.kind.name, "jobs": sorted(hit.jobs), "pods": sorted(hit.pods)}
+            for hit in seen.hits
         ],
         "groups": groups,
-        "statuses": {job: [[round(s.at, 1), s.state, s.world] for s in seen.statuses[job]] for job in seen.steps},
+        "statuses": {
+            job: [[round(s.at, 1), s.state, s.world] for s in seen.statuses[job]]
+            for job in seen.steps
+        },
         "ends": [asdict(end) for end in seen.ends],
     }
 
 
 def show(seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = ()) -> None:
     """Prints the tables, and for each violation what was done around it."""
-    say(markdown.table(KINDS_HEAD, [[kind.title, str(count), *_pauses(longest, 1)] for kind, count, longest in table(seen)]))
+    say(
+        markdown.table(
+            KINDS_HEAD,
+            [
+                [kind.title, str(count), *_pauses(longest, 1)]
+                for kind, count, longest in table(seen)
+            ],
+        )
+    )
     by_job = pauses_by_job(seen)
-    say(markdown.table(JOBS_HEAD, [[*_job(seen, job), *_pauses(by_job.get(job), 2)] for job in seen.steps]))
+    say(
+        markdown.table(
+            JOBS_HEAD, [[*_job(seen, job), *_pauses(by_job.get(job), 2)] for job in seen.steps]
+        )
+    )
     if seen.hostile is not None:
         counts = ", ".join(f"{act} {count:,}" for act, count in seen.hostile.items())
         say(f"The hostile tenant's acts since the first fault: {counts}")
@@ -97,7 +144,9 @@ def show(seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = 
         say(f"NOT KEPT: {violation.rule}: {violation.job}: {violation.text}", style="red")
         for line in around(seen.hits, violation.at):
             say(f"    {line}")
-    say(f"{len(seen.hits)} faults, {len(found)} violations; restarts of operators: {len(seen.restarts)}")
+    say(
+        f"{len(seen.hits)} faults, {len(found)} violations; restarts of operators: {len(seen.restarts)}"
+    )
 
 
 def _job(seen: Seen, job: str) -> list[str]:

@@ -30,14 +30,20 @@ from soak.verdict import Seen
 
 T = TypeVar("T")
 START_SECONDS = 900.0  # until all jobs train and the undisturbed ones are done
-QUIET_SECONDS = 600.0  # after the last fault: so long no job has told of anything, although one has not ended
+# After the last fault: so long no job has told of anything, although one has not ended.
+QUIET_SECONDS = 600.0
 GONE_SECONDS = 180.0
 HOSTILE_SECONDS = 300.0  # until a hostile tenant has done each of its acts once
 LOOK_SECONDS = 1.0
 
 
 async def run(
-    acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None], *, hostile: bool = False
+    acts: Sequence[Act],
+    sorts: list[Sort],
+    seconds: float,
+    say: Callable[[str], None],
+    *,
+    hostile: bool = False,
 ) -> Seen:
     """Makes the jobs, the faults, and returns what was seen; what it has made is removed in the end.
 
@@ -71,7 +77,12 @@ async def _let_in(stage: Stage, stack: AsyncExitStack, say: Callable[[str], None
 
 
 async def _act(
-    stage: Stage, acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Callable[[str], None], tenant: Tenant | None
+    stage: Stage,
+    acts: Sequence[Act],
+    sorts: list[Sort],
+    seconds: float,
+    say: Callable[[str], None],
+    tenant: Tenant | None,
 ) -> Seen:
     hits: list[Hit] = []
     await _start(stage, sorts, seconds, say)
@@ -87,10 +98,14 @@ async def _act(
     say("no more faults: the jobs train to their ends")
     while stage.running_jobs():
         if stage.observer.quiet_seconds() > QUIET_SECONDS:
-            say(f"no job has told of anything for {QUIET_SECONDS:.0f} s: {', '.join(stage.running_jobs())} will not end")
+            say(
+                f"no job has told of anything for {QUIET_SECONDS:.0f} s: {', '.join(stage.running_jobs())} will not end"
+            )
             break
         await asyncio.sleep(LOOK_SECONDS)
-    hostile = {act: count - before[act] for act, count in tenant.counts().items()} if tenant else None
+    hostile = (
+        {act: count - before[act] for act, count in tenant.counts().items()} if tenant else None
+    )
     states = {name: job.state for name, job in stage.observer.jobs.items()}
     await asyncio.to_thread(report, stage.driver.namespace)
     left = await _delete_jobs(stage, say)
@@ -102,7 +117,11 @@ async def _act(
 async def _all_acts(tenant: Tenant, say: Callable[[str], None]) -> dict[str, int]:
     """Waits until each act of the tenant has been done, and returns how often: without one, the run would show less than it says."""
     try:
-        await until(lambda: not tenant.missing(), seconds=HOSTILE_SECONDS, what="all acts of the hostile tenant")
+        await until(
+            lambda: not tenant.missing(),
+            seconds=HOSTILE_SECONDS,
+            what="all acts of the hostile tenant",
+        )
     except Waited as waited:
         raise Waited(f"{waited}: {', '.join(tenant.missing())}") from None
     say("the hostile tenant has done all its acts")
@@ -113,7 +132,9 @@ def _say_of(say: Callable[[str], None], act: str, text: str) -> None:
     say(f"{act} {text}")
 
 
-async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[[str], None]) -> None:
+async def _start(
+    stage: Stage, sorts: list[Sort], seconds: float, say: Callable[[str], None]
+) -> None:
     path = jobs_path(stage.driver.namespace)
     for sort in sorts:
         if sort.bucket:
@@ -125,10 +146,14 @@ async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[
     def begun() -> bool:
         jobs, lines = stage.observer.jobs, stage.observer.lines
         done = all(name in jobs and jobs[name].complete for name in alone)
-        return done and all(any(line["what"] == "step" for line in lines[sort.name]) for sort in sorts)
+        return done and all(
+            any(line["what"] == "step" for line in lines[sort.name]) for sort in sorts
+        )
 
     try:
-        await until(begun, seconds=START_SECONDS, what="all jobs to train, and the undisturbed ones to end")
+        await until(
+            begun, seconds=START_SECONDS, what="all jobs to train, and the undisturbed ones to end"
+        )
     except Waited:
         await asyncio.to_thread(report, stage.driver.namespace)
         raise
@@ -137,7 +162,10 @@ async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Callable[
 
 async def _delete_jobs(stage: Stage, say: Callable[[str], None]) -> list[str]:
     await _insist(lambda: stage.driver.api.ask("DELETE", jobs_path(stage.driver.namespace)))
-    kinds = {"pods": pods_path(stage.driver.namespace), "services": f"/api/v1/namespaces/{stage.driver.namespace}/services"}
+    kinds = {
+        "pods": pods_path(stage.driver.namespace),
+        "services": f"/api/v1/namespaces/{stage.driver.namespace}/services",
+    }
     selector, left = f"labelSelector={names.LABEL_JOB_NAME}", ["?"]
     until = time.monotonic() + GONE_SECONDS
     while left and time.monotonic() < until:
@@ -151,10 +179,21 @@ async def _delete_jobs(stage: Stage, say: Callable[[str], None]) -> list[str]:
     return left
 
 
-def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], states: dict[str, str], left: list[str]) -> Seen:
+def _seen(
+    stage: Stage,
+    sorts: list[Sort],
+    seconds: float,
+    hits: list[Hit],
+    states: dict[str, str],
+    left: list[str],
+) -> Seen:
     observer = stage.observer
     read = {job: read_training(lines) for job, lines in observer.lines.items()}
-    alone = {job: read[sort.name][1][-1].parameters for job, sort in undisturbed(sorts).items() if read[sort.name][1]}
+    alone = {
+        job: read[sort.name][1][-1].parameters
+        for job, sort in undisturbed(sorts).items()
+        if read[sort.name][1]
+    }
     kept = {sort.name for sort in sorts}
     return Seen(
         expected={sort.name: expected(sort, seconds) for sort in sorts},
@@ -167,9 +206,14 @@ def _seen(stage: Stage, sorts: list[Sort], seconds: float, hits: list[Hit], stat
         usages=observer.usages,
         states=states,
         left=left,
-        violations=[*observer.violations, *(each for job in kept for each in read_refusals(job, observer.lines[job]))],
+        violations=[
+            *observer.violations,
+            *(each for job in kept for each in read_refusals(job, observer.lines[job])),
+        ],
         restarts=observer.restarts,
-        set_up_failures={job: found for job in kept if (found := read_set_up_failures(observer.lines[job]))},
+        set_up_failures={
+            job: found for job in kept if (found := read_set_up_failures(observer.lines[job]))
+        },
         killed=frozenset(observer.killed),
         goodput={job: observer.jobs[job].goodput for job in kept if job in observer.jobs},
         stock=frozenset(sort.name for sort in sorts if sort.stock),

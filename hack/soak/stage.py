@@ -24,7 +24,9 @@ class Stage:
 
     def library_jobs(self) -> set[str]:
         """The jobs whose steps have a generation: those of the training library."""
-        return {job for job, lines in self.observer.lines.items() if lines and "generation" in lines[0]}
+        return {
+            job for job, lines in self.observer.lines.items() if lines and "generation" in lines[0]
+        }
 
     def workers(self) -> list[dict[str, Any]]:
         told = {line["worker"] for lines in self.observer.lines.values() for line in lines}
@@ -37,11 +39,23 @@ class Stage:
             and "deletionTimestamp" not in pod["metadata"]
             and job_of(pod) in jobs
         ]
-        return sorted(found, key=lambda pod: (job_of(pod), int(pod["metadata"]["labels"][names.LABEL_WORKER_INDEX])))
+        return sorted(
+            found,
+            key=lambda pod: (job_of(pod), int(pod["metadata"]["labels"][names.LABEL_WORKER_INDEX])),
+        )
 
     def jobs_on(self, node: str) -> frozenset[str]:
         """The jobs that have a pod on a node; never empty, as that would be all."""
-        return frozenset({"", *(job_of(pod) for pod in self.observer.pods.values() if pod["spec"].get("nodeName") == node)})
+        return frozenset(
+            {
+                "",
+                *(
+                    job_of(pod)
+                    for pod in self.observer.pods.values()
+                    if pod["spec"].get("nodeName") == node
+                ),
+            }
+        )
 
 
 def job_of(pod: dict[str, Any]) -> str:

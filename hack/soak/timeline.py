@@ -13,7 +13,10 @@ INDEX = re.compile(r"-worker-(\d+)(?:-|$)")
 
 @dataclass(frozen=True, slots=True)
 class Step(steps.Step):
-    """A step, as one process of the training tells of it before the gradients are exchanged. Groups are in the order of generations."""
+    """A step, as one process of the training tells of it before the gradients are exchanged.
+
+    Groups are in the order of generations.
+    """
 
     rank: int = 0
     epoch: int = 0
@@ -91,7 +94,8 @@ class Stored:
     """A checkpoint in the bucket, as its server notes it.
 
     Attributes:
-        at: when it had been stored; or when the server began to look for the newest one, which it then read through.
+        at: when it had been stored; or when the server began to look for the newest one, which it
+            then read through.
         version: its generation and step; None: no checkpoint could be read.
     """
 
@@ -101,19 +105,26 @@ class Stored:
 
 
 def read_stored(lines: Iterable[Mapping[str, Any]]) -> list[Stored]:
-    return [Stored(line["at"], tuple(line["version"]) if line["version"] else None, line["what"] == "read") for line in lines]
+    return [
+        Stored(
+            line["at"], tuple(line["version"]) if line["version"] else None, line["what"] == "read"
+        )
+        for line in lines
+    ]
 
 
 def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[Done]]:
     """The steps and ends that the processes of one job tell of.
 
-    A group that can write nothing claims no generation, so that the one after its end may have the same. The restored ranks tell them
-    apart: each comes once in a group. In scripts without generations, each process of rank 0 has a group of its own.
+    A group that can write nothing claims no generation, so that the one after its end may have the
+    same. The restored ranks tell them apart: each comes once in a group. In scripts without
+    generations, each process of rank 0 has a group of its own.
     """
     done, told = list[Done](), list[tuple[tuple[int, int], Mapping[str, Any]]]()
     processes = dict[tuple[str, int], int]()
     ranks = defaultdict[int, list[set[int]]](list)  # of the groups of each generation
-    turns = dict[tuple[str, int, int], int]()  # the place of a process's group among those of its generation
+    # The place of a process's group among those of its generation.
+    turns = dict[tuple[str, int, int], int]()
     for line in lines:
         if line["what"] == "done":
             done.append(Done(line["at"], line["worker"], tuple(line["parameters"])))
@@ -127,27 +138,48 @@ def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[
             process = line["worker"], line["pid"]
             generation = line.get("generation") or processes.setdefault(process, len(processes) + 1)
             told.append(((generation, turns.get((*process, generation), 1)), line))
-    numbers = {group: number for number, group in enumerate(sorted({group for group, _ in told}), 1)}
+    numbers = {
+        group: number for number, group in enumerate(sorted({group for group, _ in told}), 1)
+    }
     return [_step(numbers[group], line) for group, line in told], done
 
 
 def read_set_up_failures(lines: Iterable[Mapping[str, Any]]) -> list[SetUpFailure]:
     """The failures before a group that the processes of one job tell of."""
-    return [SetUpFailure(line["at"], line["worker"], line["how"]) for line in lines if line["what"] == "set-up fails"]
+    return [
+        SetUpFailure(line["at"], line["worker"], line["how"])
+        for line in lines
+        if line["what"] == "set-up fails"
+    ]
 
 
 def read_refusals(job: str, lines: Iterable[Mapping[str, Any]]) -> list[Violation]:
     """Processes of one job that could not go on in the next group, although `in_process` is for that."""
     rule = "in_process goes on with a sharded model"
     return [
-        Violation(rule, job, line["at"], f"{line['worker']}: {line['error']}") for line in lines if line["what"] == "refused"
+        Violation(rule, job, line["at"], f"{line['worker']}: {line['error']}")
+        for line in lines
+        if line["what"] == "refused"
     ]
 
 
 def _step(group: int, line: Mapping[str, Any]) -> Step:
-    rank, world, samples = line.get("RANK", 0), line.get("WORLD_SIZE", 1), tuple(line.get("samples", ()))
+    rank, world, samples = (
+        line.get("RANK", 0),
+        line.get("WORLD_SIZE", 1),
+        tuple(line.get("samples", ())),
+    )
     epoch = line.get("epoch", 0)
-    return Step(line["at"], line["worker"], line["step"], world, group, rank=rank, epoch=epoch, samples=samples)
+    return Step(
+        line["at"],
+        line["worker"],
+        line["step"],
+        world,
+        group,
+        rank=rank,
+        epoch=epoch,
+        samples=samples,
+    )
 
 
 def last_of_each(usages: Sequence[Usage]) -> dict[str, list[Usage]]:

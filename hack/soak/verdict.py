@@ -12,9 +12,20 @@ from elastic_pytorch_local.faults.plan import Kind
 from soak.checks import bucket, cluster, goodput, preparation, training
 from soak.checks.training import Expected
 from soak.plan import KINDS, SUSPEND
-from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Stored, Usage, Violation
+from soak.timeline import (
+    Done,
+    PodSeen,
+    Restart,
+    SetUpFailure,
+    StatusSeen,
+    Step,
+    Stored,
+    Usage,
+    Violation,
+)
 
-# After a fault was undone: a pause of the training until then, or until the next fault, counts as its effect.
+# After a fault was undone: a pause of the training until then, or until the next fault, counts as
+# its effect.
 FELT_SECONDS = 30.0
 MEMORY_LIMIT_MIB = 512.0  # the chart's, of an operator
 
@@ -27,7 +38,8 @@ class Seen:
         undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
         set_up_failures: of each job's workers before they had a group, on purpose.
         killed: names of pods whose grace period was over before they had ended.
-        hostile: how often the hostile tenant has done each of its acts since the first fault; None: there was no such tenant.
+        hostile: how often the hostile tenant has done each of its acts since the first fault; None:
+            there was no such tenant.
     """
 
     expected: Mapping[str, Expected]
@@ -41,7 +53,8 @@ class Seen:
     states: Mapping[str, str]
     left: Sequence[str] = ()
     violations: Sequence[Violation] = ()  # that were seen at once
-    stock: frozenset[str] = field(default_factory=frozenset)  # jobs whose group stock torchrun forms
+    # Jobs whose group stock torchrun forms.
+    stock: frozenset[str] = field(default_factory=frozenset)
     restarts: Sequence[Restart] = ()  # of operators
     hostile: Mapping[str, int] | None = None
     set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
@@ -56,12 +69,20 @@ def violations(seen: Seen) -> list[Violation]:
     found += [Violation("nothing leaks", "", 0.0, f"{name} is left") for name in seen.left]
     found += cluster.check_operators(seen.restarts, seen.hits)
     never = [act for act, count in (seen.hostile or {}).items() if not count]
-    found += [Violation("the hostile tenant does all its acts", "", 0.0, f"{act} was never done") for act in never]
+    found += [
+        Violation("the hostile tenant does all its acts", "", 0.0, f"{act} was never done")
+        for act in never
+    ]
     for job in seen.expected:
         found += _of_job(seen, job)
     # Torch up to 2.7 may end a whole rendezvous; its pods are then made again.
-    trained = {job: {step.pod for step in steps} for job, steps in seen.steps.items() if job not in seen.stock}
-    for job, failures in seen.set_up_failures.items():  # a pod whose process was killed sets up another one
+    trained = {
+        job: {step.pod for step in steps}
+        for job, steps in seen.steps.items()
+        if job not in seen.stock
+    }
+    # A pod whose process was killed sets up another one.
+    for job, failures in seen.set_up_failures.items():
         trained[job] -= {failure.pod for failure in failures}
     ended = {job: min(end.at for end in done) for job, done in seen.done.items() if done}
     found += cluster.check_healthy_pods(seen.ends, seen.hits, trained, ended)
@@ -71,7 +92,9 @@ def violations(seen: Seen) -> list[Violation]:
 def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
     expected, steps, done = seen.expected[job], seen.steps.get(job, ()), seen.done.get(job, ())
     if seen.states.get(job) != "Complete":
-        yield Violation("every job ends Complete", job, 0.0, f"{job} is {seen.states.get(job, 'not there')}")
+        yield Violation(
+            "every job ends Complete", job, 0.0, f"{job} is {seen.states.get(job, 'not there')}"
+        )
     yield from training.check_groups(expected, steps)
     yield from training.check_units(expected, steps)
     yield from training.check_repeats(expected, steps, seen.hits, seen.killed)
@@ -80,11 +103,15 @@ def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
     if expected.epochs:
         yield from training.check_samples(expected, steps)
     statuses = seen.statuses.get(job, ())
-    yield from preparation.check_set_up_failures(expected, steps, seen.set_up_failures.get(job, ()), statuses, seen.hits)
+    yield from preparation.check_set_up_failures(
+        expected, steps, seen.set_up_failures.get(job, ()), statuses, seen.hits
+    )
     yield from preparation.check_spares(expected, steps, statuses, seen.hits)
     if job not in seen.stock:
         yield from cluster.check_status(job, statuses, steps, seen.hits)
-        yield from goodput.check_goodput(expected, seen.goodput.get(job, Goodput()), steps, statuses, seen.hits)
+        yield from goodput.check_goodput(
+            expected, seen.goodput.get(job, Goodput()), steps, statuses, seen.hits
+        )
 
 
 def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
@@ -92,14 +119,22 @@ def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
 
     A pause may be another fault's, if both came at once.
     """
-    toggled = {job for hit in seen.hits if hit.kind == SUSPEND for job in hit.jobs}  # their pauses are long anyway
+    # Their pauses are long anyway.
+    toggled = {job for hit in seen.hits if hit.kind == SUSPEND for job in hit.jobs}
     for hit in seen.hits:
         for job, steps in seen.steps.items():
             told = hit.touches(job) and steps and steps[0].at < hit.at < steps[-1].at
             if not told or (job in toggled and hit.kind != SUSPEND):
                 continue
-            until = min((other.at for other in seen.hits if other.at > hit.until), default=hit.until + FELT_SECONDS)
-            yield hit.kind, job, training.longest_pause(steps, hit.at, min(until, hit.until + FELT_SECONDS))
+            until = min(
+                (other.at for other in seen.hits if other.at > hit.until),
+                default=hit.until + FELT_SECONDS,
+            )
+            yield (
+                hit.kind,
+                job,
+                training.longest_pause(steps, hit.at, min(until, hit.until + FELT_SECONDS)),
+            )
 
 
 def table(seen: Seen) -> list[tuple[Kind, int, tuple[float, float, float] | None]]:
@@ -107,6 +142,9 @@ def table(seen: Seen) -> list[tuple[Kind, int, tuple[float, float, float] | None
     by_kind: dict[str, list[float]] = defaultdict(list)
     for kind, _, seconds in pauses(seen):
         by_kind[kind.name].append(seconds)
-    counts = [(kind, sum(hit.kind == kind for hit in seen.hits)) for kind in chain(KINDS.values(), (SUSPEND,))]
+    counts = [
+        (kind, sum(hit.kind == kind for hit in seen.hits))
+        for kind in chain(KINDS.values(), (SUSPEND,))
+    ]
     rows = ((kind, count, by_kind[kind.name]) for kind, count in counts if count)
     return [(kind, count, cluster.spread(found) if found else None) for kind, count, found in rows]

@@ -1,7 +1,8 @@
 """The pages as the site's generator takes them.
 
-On GitHub a link may lead to a folder, and docs/README.md is the index. The generator needs a page for each folder, and a table of contents.
-Nothing else of a page is changed, so what GitHub shows is what the site shows.
+On GitHub a link may lead to a folder, and docs/README.md is the index. The generator needs a page
+for each folder, and a table of contents. Nothing else of a page is changed, so what GitHub shows is
+what the site shows.
 """
 
 import os
@@ -41,7 +42,11 @@ def sections(index: str) -> dict[str, list[str]]:
 
 def local_links(text: str) -> Iterator[str]:
     """The targets of a page's links to files and folders, without anchors."""
-    return (target for target in LINK.findall(text) if "://" not in target and not target.startswith("mailto:"))
+    return (
+        target
+        for target in LINK.findall(text)
+        if "://" not in target and not target.startswith("mailto:")
+    )
 
 
 def copy_pages(root: Path, target: Path) -> None:
@@ -68,7 +73,9 @@ def _contents(root: Path) -> str:
     text = toctree("", [INDEX])
     for title, entries in sections((root / INDEX).read_text()).items():
         if entries:
-            text += toctree(title, [os.path.normpath(Path(INDEX).parent / entry) for entry in entries])
+            text += toctree(
+                title, [os.path.normpath(Path(INDEX).parent / entry) for entry in entries]
+            )
     return text
 
 
@@ -82,7 +89,8 @@ def _copy_linked(root: Path, target: Path, path: Path) -> None:
         files = sorted(each for each in (root / path.parent).iterdir() if each.is_file())
         _write(
             target / path,
-            f"---\norphan: true\n---\n\n# {path.parent}\n\n" + "".join(f"- [{file.name}]({file.name})\n" for file in files),
+            f"---\norphan: true\n---\n\n# {path.parent}\n\n"
+            + "".join(f"- [{file.name}]({file.name})\n" for file in files),
         )
         for file in files:
             shutil.copy(file, target / path.parent / file.name)

@@ -47,7 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="train.py | job.yaml",
         help="a script; or the job's manifest, and files of what it refers to",
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="how many (default: 3, or the manifest's replicas)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="how many (default: 3, or the manifest's replicas)"
+    )
     parser.add_argument("--page", action="store_true", help="serve the page of `kubectl epj ui`")
     parser.add_argument(
         "--faults",
@@ -63,10 +65,16 @@ def _parser() -> argparse.ArgumentParser:
         help="a ConfigMap of a file, or of the files of a folder",
     )
     parser.add_argument(
-        "--leave-out", action="store_true", help="run without what this machine cannot do, such as init containers"
+        "--leave-out",
+        action="store_true",
+        help="run without what this machine cannot do, such as init containers",
     )
-    parser.add_argument("--workdir", type=Path, default=None, help="where volumes go (default: a temporary folder)")
-    parser.add_argument("--log-level", default="WARNING", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    parser.add_argument(
+        "--workdir", type=Path, default=None, help="where volumes go (default: a temporary folder)"
+    )
+    parser.add_argument(
+        "--log-level", default="WARNING", choices=["DEBUG", "INFO", "WARNING", "ERROR"]
+    )
     parser.add_argument("--log-format", default="text", choices=["json", "text"])
     return parser
 
@@ -74,5 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 def _name_and_path(text: str) -> tuple[str, Path]:
     name, equals, path = text.partition("=")
     if not (name and equals and path):
-        raise argparse.ArgumentTypeError(f"must be NAME=PATH, such as settings=config.yaml, not {text}")
+        raise argparse.ArgumentTypeError(
+            f"must be NAME=PATH, such as settings=config.yaml, not {text}"
+        )
     return name, Path(path)

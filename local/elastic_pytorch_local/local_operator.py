@@ -46,9 +46,15 @@ async def local_operator(
     queue: WorkQueue[JobKey] = WorkQueue()
     api = AgentApi(cache, registry, TokenReviewer(cluster), queue.add)
     async with listening(api, "127.0.0.1", 0) as port:
-        controller = Controller(cluster, cache, registry, queue, AgentSettings(f"http://127.0.0.1:{port}"))
+        controller = Controller(
+            cluster, cache, registry, queue, AgentSettings(f"http://127.0.0.1:{port}")
+        )
         runner = LocalKubelet(cluster, workdir, paths, pythonpath, **kubelet)
-        cluster.watch(lambda kind, change, found: queue.add_all(cache.observe_change(kind, change, found, time.monotonic())))
+        cluster.watch(
+            lambda kind, change, found: queue.add_all(
+                cache.observe_change(kind, change, found, time.monotonic())
+            )
+        )
         await controller.prime()
         working = asyncio.create_task(controller.run())
         try:
@@ -65,5 +71,7 @@ def find_agent() -> str:
         return ""
     checkout = Path(__file__).resolve().parents[2] / "worker_image"
     if not (checkout / "elastic_pytorch").is_dir():
-        raise RuntimeError("the package elastic_pytorch, which holds the agent, is not installed: pip install ./worker_image")
+        raise RuntimeError(
+            "the package elastic_pytorch, which holds the agent, is not installed: pip install ./worker_image"
+        )
     return str(checkout)

@@ -33,7 +33,10 @@ class MemoryReader:
     namespace = "default"
 
     def __init__(
-        self, cluster: FakeCluster, logs: Mapping[str, Sequence[str]], now: Callable[[], datetime] = time_of_day
+        self,
+        cluster: FakeCluster,
+        logs: Mapping[str, Sequence[str]],
+        now: Callable[[], datetime] = time_of_day,
     ) -> None:
         self._events, self._logs, self._now = cluster.events, logs, now
         self._objects: dict[tuple[str, str, str], Object] = {}
@@ -60,7 +63,9 @@ class MemoryReader:
     def list_jobs(self, namespace: str | None) -> list[Object]:
         return self._all(names.KIND, namespace)
 
-    def watch_jobs(self, namespace: str | None, name: str | None = None, *, seconds: int = WATCH_SECONDS) -> Iterator[Change]:
+    def watch_jobs(
+        self, namespace: str | None, name: str | None = None, *, seconds: int = WATCH_SECONDS
+    ) -> Iterator[Change]:
         changes: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
         until = time.monotonic() + seconds
         with self._lock:
@@ -88,17 +93,29 @@ class MemoryReader:
         labels = [(pod, pod["metadata"].get("labels") or {}) for pod in self._all("Pod", namespace)]
         own = [(pod, each) for pod, each in labels if each.get(names.LABEL_JOB_NAME) == job]
         wanted = {str(index) for index in indexes}
-        return [pod for pod, each in own if not wanted or each.get(names.LABEL_WORKER_INDEX) in wanted]
+        return [
+            pod for pod, each in own if not wanted or each.get(names.LABEL_WORKER_INDEX) in wanted
+        ]
 
     def list_nodes(self) -> list[Object]:
         return self._all("Node", None)
 
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
         about = {"kind": kind, "namespace": namespace, "name": name}
-        return [dict(event) for event in list(self._events) if about.items() <= event["regarding"].items()]
+        return [
+            dict(event)
+            for event in list(self._events)
+            if about.items() <= event["regarding"].items()
+        ]
 
     def pod_log(
-        self, namespace: str, pod: str, *, follow: bool = False, tail_lines: int | None = None, since: str | None = None
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        since: str | None = None,
     ) -> Iterator[str]:
         """The lines of a pod's log that there are; it does not follow."""
         if pod not in self._logs:
@@ -117,7 +134,9 @@ class MemoryReader:
         metadata = found["metadata"]
         with self._lock:
             # The cluster in memory does without these times.
-            metadata["creationTimestamp"] = self._began.setdefault(metadata["uid"], write_time(self._now()))
+            metadata["creationTimestamp"] = self._began.setdefault(
+                metadata["uid"], write_time(self._now())
+            )
             key = (kind, metadata.get("namespace", ""), metadata["name"])
             if change == "DELETED":
                 self._objects.pop(key, None)
@@ -133,7 +152,9 @@ def serve_page(reader: MemoryReader, now: Callable[[], datetime] = time_of_day) 
     live = LiveJobs(reader, None)
     with PageServer(reader, live, now) as server:
         live.start()
-        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="page", daemon=True)
+        serving = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="page", daemon=True
+        )
         serving.start()
         try:
             yield server.url

@@ -1,4 +1,7 @@
-"""What local mode prints while a job trains: its steps, its size, each change, and a standstill. Pure."""
+"""What local mode prints while a job trains: its steps, its size, each change, and a standstill.
+
+Pure.
+"""
 
 from collections.abc import Sequence
 
@@ -18,7 +21,9 @@ def headline(job: JobView, progress: Progress, pace: float | None) -> str:
     step = "no step yet" if progress.step is None else f"step {progress.step}"
     parts = [f"{step}/{progress.total}" if progress.total else step]
     parts += [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
-    parts += [f"{job.size or job.ready} of {job.wanted} workers {'train' if job.size else 'are ready'}"]
+    parts += [
+        f"{job.size or job.ready} of {job.wanted} workers {'train' if job.size else 'are ready'}"
+    ]
     parts += [f"round {job.round}", *([f"{pace:.1f} steps/s"] if pace else [])]
     return f"{job.state}: {', '.join(parts)}"
 
@@ -26,7 +31,10 @@ def headline(job: JobView, progress: Progress, pace: float | None) -> str:
 def describe_change(entry: HistoryEntry) -> str:
     """What a change of the group has cost; of a script that reports no steps, only when its processes ran is known."""
     size = f"{entry.before} -> {entry.workers}" if entry.before else f"{entry.workers}"
-    text, took = f"round {entry.round}, {entry.cause}, {size} workers:", f"{entry.seconds or 0.0:.1f} s"
+    text, took = (
+        f"round {entry.round}, {entry.cause}, {size} workers:",
+        f"{entry.seconds or 0.0:.1f} s",
+    )
     if entry.steps_lost is None:
         return f"{text} the processes ran after {took}"
     return f"{text} training stood still {took}, {entry.steps_lost} step{'' if entry.steps_lost == 1 else 's'} repeated"
@@ -43,7 +51,9 @@ class ProgressLines:
         self._changed = 0  # the newest round whose cost has been told
         self._standstill_told = False
 
-    def due(self, job: JobView, progress: Progress, pace: float | None, pids: Sequence[int], now: float) -> list[str]:
+    def due(
+        self, job: JobView, progress: Progress, pace: float | None, pids: Sequence[int], now: float
+    ) -> list[str]:
         if not job.name:  # it is not seen yet
             return []
         news = [entry for entry in job.recent_interruptions if entry.round > self._changed]
@@ -56,8 +66,14 @@ class ProgressLines:
         if here != self._said or (stepped and now - self._said_at >= LINE_SECONDS):
             self._said, self._said_at = here, now
             lines.append(headline(job, progress, pace))
-        if job.state == RUNNING and now - self._stepped_at >= STANDSTILL_SECONDS and not self._standstill_told:
+        if (
+            job.state == RUNNING
+            and now - self._stepped_at >= STANDSTILL_SECONDS
+            and not self._standstill_told
+        ):
             self._standstill_told = True
             since = "" if progress.step is None else f" after step {progress.step}"
-            lines.append(f"No step for a minute{since}. {STANDSTILL.format(pid=pids[0] if pids else 'PID')}")
+            lines.append(
+                f"No step for a minute{since}. {STANDSTILL.format(pid=pids[0] if pids else 'PID')}"
+            )
         return lines

@@ -24,9 +24,18 @@ from elastic_pytorch_local.faults.local_driver import LocalDriver
 from elastic_pytorch_local.faults.steps import steps_per_second
 from elastic_pytorch_local.faults.watcher import Watcher, background
 from elastic_pytorch_local.manifests.admission import admit
-from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, Config, config_of_path, read_config
+from elastic_pytorch_local.manifests.config_objects import (
+    CONFIG_MAP,
+    Config,
+    config_of_path,
+    read_config,
+)
 from elastic_pytorch_local.manifests.documents import Documents, read_documents
-from elastic_pytorch_local.manifests.limits import check_references, fields_not_applied, find_obstacles
+from elastic_pytorch_local.manifests.limits import (
+    check_references,
+    fields_not_applied,
+    find_obstacles,
+)
 from elastic_pytorch_local.manifests.script_job import is_script, job_of_script
 from elastic_pytorch_local.pods.kubelet import print_line
 from elastic_pytorch_local.progress_lines import ProgressLines
@@ -100,30 +109,43 @@ async def run_local(
     if obstacles and not options.leave_out:
         print(*(f"{files[0]}: {obstacle}" for obstacle in obstacles), sep="\n", file=sys.stderr)
         return 2
-    unused = [*(obstacle.path for obstacle in obstacles), *fields_not_applied(manifest), *documents.others]
+    unused = [
+        *(obstacle.path for obstacle in obstacles),
+        *fields_not_applied(manifest),
+        *documents.others,
+    ]
     if unused and not is_script(files[0]):
         print(f"not applied on one machine: {', '.join(unused)}", file=sys.stderr)
-    (manifest["metadata"].get("labels") or {}).pop(kueue.LABEL_QUEUE, None)  # there is no queue on this machine
+    # There is no queue on this machine.
+    (manifest["metadata"].get("labels") or {}).pop(kueue.LABEL_QUEUE, None)
     interrupted = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
 
     def show(pod: str, line: str) -> None:
-        if not (options.faults or interrupted.is_set()):  # the table is to be seen, and a stop is one sentence
+        # The table is to be seen, and a stop is one sentence.
+        if not (options.faults or interrupted.is_set()):
             print_line(pod, line)
 
-    paths = {} if is_script(files[0]) else {"/examples": files[0].parent.parent}  # where the worker image has them
+    # Where the worker image has them.
+    paths = {} if is_script(files[0]) else {"/examples": files[0].parent.parent}
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as temporary:
         place, namespace = options.workdir or Path(temporary), manifest["metadata"]["namespace"]
-        async with LocalDriver.started(place, paths, namespace=namespace, config=config, show=show) as driver:
+        async with LocalDriver.started(
+            place, paths, namespace=namespace, config=config, show=show
+        ) as driver:
             with driver.page() if options.page else nullcontext("") as url:
                 if url:
                     say(f"the page of the job: {url}")
                 await driver.create_job(manifest)
-                return await _train(driver, manifest["metadata"]["name"], interrupted, faults=options.faults)
+                return await _train(
+                    driver, manifest["metadata"]["name"], interrupted, faults=options.faults
+                )
 
 
-async def _train(driver: LocalDriver, name: str, interrupted: asyncio.Event, *, faults: bool) -> int:
+async def _train(
+    driver: LocalDriver, name: str, interrupted: asyncio.Event, *, faults: bool
+) -> int:
     watcher = Watcher(driver, name)
     acts = Acts(driver, watcher, say)
     async with background(watcher.run(), _tell(watcher, ProgressLines(changes=not faults))):
@@ -142,7 +164,15 @@ async def _train(driver: LocalDriver, name: str, interrupted: asyncio.Event, *, 
         print(driver.last_words(), flush=True)
         say(failure)
     if faults:
-        return STOPPED if not over else FAILED if failure else REPEATED if repeated_on_purpose(acts.costs) else COMPLETE
+        return (
+            STOPPED
+            if not over
+            else FAILED
+            if failure
+            else REPEATED
+            if repeated_on_purpose(acts.costs)
+            else COMPLETE
+        )
     return _exit_code(job)
 
 
@@ -192,7 +222,8 @@ def _sizes_typed(driver: LocalDriver, watcher: Watcher) -> Iterator[None]:
     if sys.stdin is None or not sys.stdin.isatty():
         yield
         return
-    signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # in the background, another process has the terminal
+    # In the background, another process has the terminal.
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)
     say("type a number of workers and Enter to change the size of the job, Ctrl-C to stop it")
     read: Callable[[], str] = sys.stdin.readline
 
@@ -213,7 +244,9 @@ def _sizes_typed(driver: LocalDriver, watcher: Watcher) -> Iterator[None]:
 async def _scale(driver: LocalDriver, watcher: Watcher, typed: str) -> None:
     sizes = watcher.job.sizes
     if not (typed.isascii() and typed.isdigit() and int(typed) in sizes):
-        say(f"{typed or 'this'} is no size of this job: type a number from {min(sizes)} to {max(sizes)}")
+        say(
+            f"{typed or 'this'} is no size of this job: type a number from {min(sizes)} to {max(sizes)}"
+        )
         return
     await driver.scale_job(watcher.name, int(typed))
 

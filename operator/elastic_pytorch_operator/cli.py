@@ -11,9 +11,18 @@ from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
-from elastic_pytorch_operator.reconcile.write_slots import LEAST_MAX_WRITES, MAX_WRITES, MOST_MAX_WRITES
+from elastic_pytorch_operator.reconcile.write_slots import (
+    LEAST_MAX_WRITES,
+    MAX_WRITES,
+    MOST_MAX_WRITES,
+)
 from elastic_pytorch_operator.runtime.logs import configure_logging
-from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, CLEAN_POD_POLICIES, JobDefaults, parse_tolerations
+from elastic_pytorch_operator.spec.platform.job_defaults import (
+    API_DEFAULTS,
+    CLEAN_POD_POLICIES,
+    JobDefaults,
+    parse_tolerations,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if not LEAST_MAX_WRITES <= options.max_writes <= MOST_MAX_WRITES:
             raise ValueError(f"--max-writes must be from {LEAST_MAX_WRITES} to {MOST_MAX_WRITES}")
-        if options.metrics_port and not (os.environ.get("POD_NAMESPACE") and options.url.startswith("https://")):
-            raise ValueError("--metrics-port needs an https --url and POD_NAMESPACE: the certificate is in a Secret there")
+        if options.metrics_port and not (
+            os.environ.get("POD_NAMESPACE") and options.url.startswith("https://")
+        ):
+            raise ValueError(
+                "--metrics-port needs an https --url and POD_NAMESPACE: the certificate is in a Secret there"
+            )
         tolerations = parse_tolerations(options.default_tolerations)
-        options.defaults = JobDefaults(options.default_ttl, options.default_clean_pod_policy, tolerations)
+        options.defaults = JobDefaults(
+            options.default_ttl, options.default_clean_pod_policy, tolerations
+        )
     except ValueError as error:
         parser.error(str(error))
     asyncio.run(_run(options, timing))
@@ -52,16 +67,25 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
     from elastic_pytorch_operator.runtime.settings import ReplicaSettings  # noqa: PLC0415
 
     name = os.environ.get("AGENT_IMAGE", "")
-    pull_policy, pull_secrets = os.environ.get("AGENT_IMAGE_PULL_POLICY", ""), options.agent_image_pull_secrets
+    pull_policy, pull_secrets = (
+        os.environ.get("AGENT_IMAGE_PULL_POLICY", ""),
+        options.agent_image_pull_secrets,
+    )
     agent_image = AgentImage(name, pull_policy, pull_secrets) if name else None
     if agent_image is None:
-        logger.warning("AGENT_IMAGE is not set: no agent is injected, the images of all jobs must have one")
+        logger.warning(
+            "AGENT_IMAGE is not set: no agent is injected, the images of all jobs must have one"
+        )
     pod, namespace = os.environ.get("POD_NAME", ""), os.environ.get("POD_NAMESPACE", "")
     if not (pod and namespace):
-        logger.warning("POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other replica")
+        logger.warning(
+            "POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other replica"
+        )
     uid, address, node = (os.environ.get(name, "") for name in ("POD_UID", "POD_IP", "NODE_NAME"))
     if pod and namespace and not (uid and address):
-        logger.warning("POD_UID and POD_IP are not set: no Service is pointed at this replica when it leads")
+        logger.warning(
+            "POD_UID and POD_IP are not set: no Service is pointed at this replica when it leads"
+        )
     settings = ReplicaSettings(
         operator_url=options.url or f"http://{os.uname().nodename}:{options.port}",
         host="::",  # a pod's own address is not known in advance, nor is its family
@@ -93,11 +117,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run the operator, in a pod or with a kubeconfig")
-    run.add_argument("--url", default="", help="where agents find this operator (default: this host's name)")
-    run.add_argument("--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
-    run.add_argument("--namespaces", type=_split, default=(), help="whose jobs it reconciles, as a,b (default: all)")
     run.add_argument(
-        "--probe-port", type=int, default=DEFAULT_PROBE_PORT, help="where it answers probes and scrapes (default: %(default)s)"
+        "--url", default="", help="where agents find this operator (default: this host's name)"
+    )
+    run.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)"
+    )
+    run.add_argument(
+        "--namespaces",
+        type=_split,
+        default=(),
+        help="whose jobs it reconciles, as a,b (default: all)",
+    )
+    run.add_argument(
+        "--probe-port",
+        type=int,
+        default=DEFAULT_PROBE_PORT,
+        help="where it answers probes and scrapes (default: %(default)s)",
     )
     run.add_argument(
         "--metrics-port",
@@ -110,31 +146,62 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         help="of its namespace, with tls.crt, tls.key and ca.crt, which others keep (default: it makes its own certificate)",
     )
-    run.add_argument("--name", default=OPERATOR, help="of its Lease and of the agents' Service (default: %(default)s)")
+    run.add_argument(
+        "--name",
+        default=OPERATOR,
+        help="of its Lease and of the agents' Service (default: %(default)s)",
+    )
     run.add_argument(
         "--max-writes",
         type=int,
         default=MAX_WRITES,
         help="how many writes to the API server may be on their way at once (default: %(default)s)",
     )
-    run.add_argument("--metrics-per-job", action="store_true", help="give each job series of its own")
+    run.add_argument(
+        "--metrics-per-job", action="store_true", help="give each job series of its own"
+    )
     form = "further taints and labels, as key[=value][:effect],…"
     run.add_argument(
-        "--sure-ends", type=_split, default=(), help=f"{form}, by which a node announces that it ends in two minutes"
+        "--sure-ends",
+        type=_split,
+        default=(),
+        help=f"{form}, by which a node announces that it ends in two minutes",
     )
-    run.add_argument("--soft-ends", type=_split, default=(), help=f"{form}, by which a node announces that it may end")
+    run.add_argument(
+        "--soft-ends",
+        type=_split,
+        default=(),
+        help=f"{form}, by which a node announces that it may end",
+    )
     form = "further taints, labels and conditions, as key[=value][:effect],…"
-    run.add_argument("--sure-faults", type=_split, default=(), help=f"{form}, of nodes that workers are to leave")
-    run.add_argument("--soft-faults", type=_split, default=(), help=f"{form}, of nodes that new pods are to avoid")
-    run.add_argument("--kueue", action="store_true", help="ask Kueue for the quota of jobs that name a queue")
-    run.add_argument("--default-ttl", type=int, help="ttlSecondsAfterFinished of jobs that set none (default: they stay)")
+    run.add_argument(
+        "--sure-faults", type=_split, default=(), help=f"{form}, of nodes that workers are to leave"
+    )
+    run.add_argument(
+        "--soft-faults",
+        type=_split,
+        default=(),
+        help=f"{form}, of nodes that new pods are to avoid",
+    )
+    run.add_argument(
+        "--kueue", action="store_true", help="ask Kueue for the quota of jobs that name a queue"
+    )
+    run.add_argument(
+        "--default-ttl",
+        type=int,
+        help="ttlSecondsAfterFinished of jobs that set none (default: they stay)",
+    )
     run.add_argument(
         "--default-clean-pod-policy",
         choices=CLEAN_POD_POLICIES,
         default=API_DEFAULTS.clean_pod_policy,
         help="cleanPodPolicy of jobs that set none (default: %(default)s)",
     )
-    run.add_argument("--default-tolerations", default="[]", help="tolerations that all worker pods get, a JSON list")
+    run.add_argument(
+        "--default-tolerations",
+        default="[]",
+        help="tolerations that all worker pods get, a JSON list",
+    )
     run.add_argument(
         "--agent-image-pull-secrets",
         type=_split,

@@ -26,7 +26,9 @@ PLAIN_WIDTH = 140  # where there is no terminal to ask
 def _verb(module: ModuleType) -> Verb:
     """The verb that a module of its own has; `migrate` asks no cluster, and runs otherwise."""
     run = getattr(module, "run", lambda context, options: FAILED)
-    return Verb(module.NAME, module.HELP, module.add_arguments, run, changes=False, examples=module.EXAMPLES)
+    return Verb(
+        module.NAME, module.HELP, module.add_arguments, run, changes=False, examples=module.EXAMPLES
+    )
 
 
 VERBS: dict[str, Verb] = {
@@ -48,19 +50,25 @@ def main() -> None:
 
 
 def run(
-    words: Sequence[str], connect: Callable[[Access], Cluster], console: Console, make: Callable[..., Context] = Context
+    words: Sequence[str],
+    connect: Callable[[Access], Cluster],
+    console: Console,
+    make: Callable[..., Context] = Context,
 ) -> int:
     """Does what a command line says.
 
     Returns:
-        The exit code: 0, or 1 if it could not be done (with one line on stderr), 130 if it was interrupted; `why` has 3.
+        The exit code: 0, or 1 if it could not be done (with one line on stderr), 130 if it was
+        interrupted; `why` has 3.
     """
     options = parser().parse_args(list(words))
     verb = VERBS[options.verb]
     try:
         if options.verb == migrate.NAME:
             return migrate.run_offline(options, sys.stdout, sys.stderr)
-        cluster = connect(Access(**{name: getattr(options, name) for name in Access.__dataclass_fields__}))
+        cluster = connect(
+            Access(**{name: getattr(options, name) for name in Access.__dataclass_fields__})
+        )
         if verb.changes and cluster.context:
             print(f"context: {cluster.context}", file=sys.stderr)
         everywhere = getattr(options, "all_namespaces", False)
@@ -93,7 +101,9 @@ def parser() -> argparse.ArgumentParser:
     _add_access(outer, default="")
     verbs = outer.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():
-        examples = "\n".join(["examples:", *(f"  kubectl epj {name} {words}".rstrip() for words in verb.examples)])
+        examples = "\n".join(
+            ["examples:", *(f"  kubectl epj {name} {words}".rstrip() for words in verb.examples)]
+        )
         inner = verbs.add_parser(
             name,
             help=verb.help,
@@ -112,23 +122,41 @@ def actions_of(verb: str) -> list[argparse.Action]:
     outer = parser()
     if not verb:
         return outer._actions
-    chosen = next(action for action in outer._actions if isinstance(action, argparse._SubParsersAction))
+    chosen = next(
+        action for action in outer._actions if isinstance(action, argparse._SubParsersAction)
+    )
     actions: list[argparse.Action] = chosen.choices[verb]._actions
     return actions
 
 
 def _add_access(parser: argparse.ArgumentParser, default: str) -> None:
-    parser.add_argument("-n", "--namespace", default=default, help="of the job (default: the context's)")
-    parser.add_argument("--context", default=default, help="of the kubeconfig (default: its current one)")
-    parser.add_argument("--kubeconfig", default=default, metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
-    parser.add_argument("--cluster", default=default, help="of the kubeconfig (default: the context's)")
-    parser.add_argument("--user", default=default, help="of the kubeconfig (default: the context's)")
-    parser.add_argument("--as", dest="act_as", metavar="USER", default=default, help="act as another user")
+    parser.add_argument(
+        "-n", "--namespace", default=default, help="of the job (default: the context's)"
+    )
+    parser.add_argument(
+        "--context", default=default, help="of the kubeconfig (default: its current one)"
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        default=default,
+        metavar="FILE",
+        help="default: $KUBECONFIG or ~/.kube/config",
+    )
+    parser.add_argument(
+        "--cluster", default=default, help="of the kubeconfig (default: the context's)"
+    )
+    parser.add_argument(
+        "--user", default=default, help="of the kubeconfig (default: the context's)"
+    )
+    parser.add_argument(
+        "--as", dest="act_as", metavar="USER", default=default, help="act as another user"
+    )
 
 
 def _console() -> Console:
     if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kubectl epj logs … | head` ends as any Unix program does
+        # `kubectl epj logs … | head` ends as any Unix program does
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
     return Console(width=wide, highlight=False)
 

@@ -18,13 +18,19 @@ class _Typed:
 
     verb: str = ""
     names: int = 0  # words behind the verb that are neither options nor their values
-    options: dict[str, argparse.Action] = field(default_factory=dict)  # that may follow, in all spellings
+    # That may follow, in all spellings.
+    options: dict[str, argparse.Action] = field(default_factory=dict)
     pending: argparse.Action | None = None  # whose value the last word is
     access: dict[str, str] = field(default_factory=dict)
 
 
-def candidates(words: Sequence[str], job_names: Callable[[Access], Sequence[str]]) -> tuple[list[str], str]:
-    """What the last word could become, and the directive for the shell. The last word is unfinished, perhaps empty."""
+def candidates(
+    words: Sequence[str], job_names: Callable[[Access], Sequence[str]]
+) -> tuple[list[str], str]:
+    """What the last word could become, and the directive for the shell.
+
+    The last word is unfinished, perhaps empty.
+    """
     *before, unfinished = words or [""]
     typed = _read(before)
     if typed.pending is not None:
@@ -73,7 +79,9 @@ def _read(words: Sequence[str]) -> _Typed:
 
 
 def _options(verb: str) -> dict[str, argparse.Action]:
-    return {spelling: action for action in cli.actions_of(verb) for spelling in action.option_strings}
+    return {
+        spelling: action for action in cli.actions_of(verb) for spelling in action.option_strings
+    }
 
 
 def _note(typed: _Typed, action: argparse.Action, value: str) -> None:

@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-INVALID_VALUE = re.compile(r"^Invalid value: [^:]*: ")  # the API server puts it before the sentence of a rule
+# The API server puts it before the sentence of a rule.
+INVALID_VALUE = re.compile(r"^Invalid value: [^:]*: ")
 
 
 class EpjError(Exception):
@@ -72,7 +73,9 @@ def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> Ep
         case 404:
             return NotFound(message)
         case 401:
-            return NotAllowed("the API server does not accept your credentials: they may have expired")
+            return NotAllowed(
+                "the API server does not accept your credentials: they may have expired"
+            )
         case 403:
             return NotAllowed(one_line(message))
         case 422 if causes := details.get("causes"):
@@ -106,7 +109,9 @@ def one_line(error: object) -> str:
 
 def reason_of(error: BaseException) -> str:
     """The innermost reason of a connection error: the outer ones quote objects."""
-    while (inner := getattr(error, "reason", None)) is not None and isinstance(inner, BaseException):
+    while (inner := getattr(error, "reason", None)) is not None and isinstance(
+        inner, BaseException
+    ):
         error = inner
     text = one_line(error)
     return text.rpartition(": ")[2] if text.startswith(("<", "HTTP")) and ": " in text else text

@@ -1,4 +1,7 @@
-"""What a diagnosis is made of, read from the cluster: pods, nodes, events. What the user may not read is left out."""
+"""What a diagnosis is made of, read from the cluster: pods, nodes, events.
+
+What the user may not read is left out.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,7 +18,9 @@ from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 MAX_PODS = 10  # whose events are asked for
 
 
-def read_evidence(cluster: ClusterReader, job: JobView, nodes: Sequence[NodeView] | None, now: datetime) -> Evidence:
+def read_evidence(
+    cluster: ClusterReader, job: JobView, nodes: Sequence[NodeView] | None, now: datetime
+) -> Evidence:
     """What `diagnose` judges a job by.
 
     Raises:
@@ -28,7 +33,9 @@ def read_evidence(cluster: ClusterReader, job: JobView, nodes: Sequence[NodeView
 def read_job_events(cluster: ClusterReader, job: JobView) -> list[JobEvent]:
     """A job's events, oldest first; empty if the user may not read them."""
     try:
-        return read_events(cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name), job.uid)
+        return read_events(
+            cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name), job.uid
+        )
     except EpjError:
         return []
 
@@ -43,16 +50,26 @@ def read_nodes(cluster: ClusterReader) -> list[NodeView] | None:
 
 def _warnings(cluster: ClusterReader, pods: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     found: dict[str, str] = {}
-    waiting = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending" and pod["spec"].get("nodeName")]
+    waiting = [
+        pod
+        for pod in pods
+        if (pod.get("status") or {}).get("phase") == "Pending" and pod["spec"].get("nodeName")
+    ]
     for pod in waiting[:MAX_PODS]:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         try:
             events = cluster.list_events(namespace, "Pod", name)
         except EpjError:
             return found
-        warnings = [(parse_time(e.get("lastTimestamp") or e.get("eventTime")), e) for e in events if e.get("type") == "Warning"]
+        warnings = [
+            (parse_time(e.get("lastTimestamp") or e.get("eventTime")), e)
+            for e in events
+            if e.get("type") == "Warning"
+        ]
         dated = [(at, event) for at, event in warnings if at]
         if dated:
             newest = max(dated, key=lambda pair: pair[0])[1]
-            found[name] = f"{newest.get('reason')}: {' '.join(str(newest.get('message', '')).split())}"
+            found[name] = (
+                f"{newest.get('reason')}: {' '.join(str(newest.get('message', '')).split())}"
+            )
     return found

@@ -18,10 +18,13 @@ DELETE_SECONDS = 60.0
 class Job:
     """An ElasticPyTorchJob on a cluster.
 
-    `Job.create`, `Job.get` and `Job.list_all` return one. Every method may raise an EpjError, whose message is one line.
+    `Job.create`, `Job.get` and `Job.list_all` return one. Every method may raise an EpjError, whose
+    message is one line.
     """
 
-    def __init__(self, name: str, namespace: str, cluster: Cluster, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, name: str, namespace: str, cluster: Cluster, *, clock: Clock | None = None
+    ) -> None:
         self.name = name
         self.namespace = namespace
         self.cluster = cluster
@@ -42,7 +45,8 @@ class Job:
         """Creates a job.
 
         Args:
-            source: its manifest: a dict, YAML text, or the Path of a file. None: it is built from `wanted`.
+            source: its manifest: a dict, YAML text, or the Path of a file. None: it is built from
+                `wanted`.
             namespace: the namespace; None: the manifest's, or else the context's.
             cluster: the cluster; None: the one of the kubeconfig, or of the pod that this runs in.
             wanted: the arguments of `build_manifest`: `name`, `image`, `args`, `replicas`, …
@@ -57,7 +61,9 @@ class Job:
         return cls(str(made["metadata"]["name"]), place, cluster)
 
     @classmethod
-    def get(cls, name: str, *, namespace: str | None = None, cluster: Cluster | None = None) -> "Job":
+    def get(
+        cls, name: str, *, namespace: str | None = None, cluster: Cluster | None = None
+    ) -> "Job":
         """Returns an existing job.
 
         Raises:
@@ -69,11 +75,16 @@ class Job:
         return job
 
     @classmethod
-    def list_all(cls, *, namespace: str | None = None, cluster: Cluster | None = None) -> list["Job"]:
+    def list_all(
+        cls, *, namespace: str | None = None, cluster: Cluster | None = None
+    ) -> list["Job"]:
         """Returns the jobs of a namespace."""
         cluster = cluster or KubernetesCluster.connect()
         place = namespace or cluster.namespace
-        return [cls(str(found["metadata"]["name"]), place, cluster) for found in cluster.list_jobs(place)]
+        return [
+            cls(str(found["metadata"]["name"]), place, cluster)
+            for found in cluster.list_jobs(place)
+        ]
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -85,8 +96,13 @@ class Job:
         """The job's spec and status, parsed."""
         return view_job(self.manifest)
 
-    def scale(self, replicas: int, *, wait: bool = False, timeout_seconds: float | None = None) -> None:
-        """Changes the number of workers, to one from minReplicas to maxReplicas. With `wait`, waits until all of them train."""
+    def scale(
+        self, replicas: int, *, wait: bool = False, timeout_seconds: float | None = None
+    ) -> None:
+        """Changes the number of workers, to one from minReplicas to maxReplicas.
+
+        With `wait`, waits until all of them train.
+        """
         self.cluster.scale_job(self.namespace, self.name, replicas)
         if wait:
             self.wait_until_whole(timeout_seconds=timeout_seconds)
@@ -132,7 +148,9 @@ class Job:
         view = self._wait_for(lambda view: view.ended, "it had ended", timeout_seconds)
         failed = view.condition("Failed")
         if failed is not None and failed.true:
-            raise JobFailed(f"{self.name} has failed, {failed.reason}: {failed.message}", failed.reason)
+            raise JobFailed(
+                f"{self.name} has failed, {failed.reason}: {failed.message}", failed.reason
+            )
         return view
 
     def wait_until_whole(self, *, timeout_seconds: float | None = None) -> JobView:
@@ -142,7 +160,11 @@ class Job:
             JobFailed: the job has ended first.
             TimedOut: they do not train in time.
         """
-        return self._wait_for(lambda view: view.seen and view.at_wanted_size, "all its workers trained", timeout_seconds)
+        return self._wait_for(
+            lambda view: view.seen and view.at_wanted_size,
+            "all its workers trained",
+            timeout_seconds,
+        )
 
     def logs(self, *, rank: int | None = None, tail_lines: int | None = None) -> Iterator[Line]:
         """Yields the log lines of the workers whose pods still exist.
@@ -166,14 +188,32 @@ class Job:
     def timeline(self) -> list[JobEvent]:
         """Returns the job's events, oldest first, as far back as the cluster keeps them (an hour, usually).
 
-        Each has `at`, `reason`, `note` and `warning`, and what its annotations say: `round`, `workers`, `cause`, `seconds`, `steps_lost`.
+        Each has `at`, `reason`, `note` and `warning`, and what its annotations say: `round`,
+        `workers`, `cause`, `seconds`, `steps_lost`.
         """
-        return read_events(self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name), self.status.uid)
+        return read_events(
+            self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name),
+            self.status.uid,
+        )
 
     def _follow(self, timeout_seconds: float | None) -> Iterator[JobView]:
-        return follow_job(self.cluster, self.namespace, self.name, timeout_seconds=timeout_seconds, clock=self._clock)
+        return follow_job(
+            self.cluster,
+            self.namespace,
+            self.name,
+            timeout_seconds=timeout_seconds,
+            clock=self._clock,
+        )
 
-    def _wait_for(self, fulfilled: Callable[[JobView], bool], what: str, timeout_seconds: float | None) -> JobView:
+    def _wait_for(
+        self, fulfilled: Callable[[JobView], bool], what: str, timeout_seconds: float | None
+    ) -> JobView:
         return wait_for_job(
-            self.cluster, self.namespace, self.name, fulfilled, what, timeout_seconds=timeout_seconds, clock=self._clock
+            self.cluster,
+            self.namespace,
+            self.name,
+            fulfilled,
+            what,
+            timeout_seconds=timeout_seconds,
+            clock=self._clock,
         )

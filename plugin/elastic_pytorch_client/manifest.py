@@ -27,10 +27,11 @@ def build_manifest(
 ) -> dict[str, Any]:
     """Returns a job's manifest. An argument that is None leaves its field out.
 
-    `args` are the words that would follow `torchrun`, such as `["train.py", "--lr", "0.1"]`, and `image` has torch and the script.
-    `env` and `resources`, such as `{"limits": {"nvidia.com/gpu": "1"}}`, are those of the training container. `pod` and `spec` have
-    more fields of the pod's and the job's spec, as the API names them, such as `{"failurePolicy": {"maxFailures": 1}}`. A container
-    `pytorch` in `pod` keeps its other fields.
+    `args` are the words that would follow `torchrun`, such as `["train.py", "--lr", "0.1"]`, and
+    `image` has torch and the script. `env` and `resources`, such as `{"limits": {"nvidia.com/gpu":
+    "1"}}`, are those of the training container. `pod` and `spec` have more fields of the pod's and
+    the job's spec, as the API names them, such as `{"failurePolicy": {"maxFailures": 1}}`. A
+    container `pytorch` in `pod` keeps its other fields.
     """
     pod_spec: dict[str, Any] = dict(pod or {})
     containers = [dict(container) for container in pod_spec.get("containers") or ()]
@@ -40,10 +41,18 @@ def build_manifest(
         containers.insert(0, training)
     training |= {"image": image, "args": list(args)}
     if env:
-        training["env"] = [*training.get("env", ()), *({"name": key, "value": value} for key, value in env.items())]
+        training["env"] = [
+            *training.get("env", ()),
+            *({"name": key, "value": value} for key, value in env.items()),
+        ]
     if resources:
         training["resources"] = {kind: dict(amounts) for kind, amounts in resources.items()}
-    sizes = {"replicas": replicas, "minReplicas": min_replicas, "maxReplicas": max_replicas, "nprocPerNode": nproc_per_node}
+    sizes = {
+        "replicas": replicas,
+        "minReplicas": min_replicas,
+        "maxReplicas": max_replicas,
+        "nprocPerNode": nproc_per_node,
+    }
     metadata: dict[str, Any] = {"name": name, **({"labels": dict(labels)} if labels else {})}
     return {
         "apiVersion": names.API_VERSION,
@@ -70,7 +79,9 @@ def read_manifest(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
         documents = list(yaml.safe_load_all(text))
     except (OSError, yaml.YAMLError) as error:
         raise Refused(f"cannot read the manifest: {' '.join(str(error).split())}") from error
-    found = next((d for d in documents if isinstance(d, dict) and d.get("kind") == names.KIND), None)
+    found = next(
+        (d for d in documents if isinstance(d, dict) and d.get("kind") == names.KIND), None
+    )
     if found is None:
         raise Refused(f"the manifest holds no {names.KIND}")
     return found
@@ -78,4 +89,9 @@ def read_manifest(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
 
 def shown_manifest(job: Mapping[str, Any]) -> dict[str, Any]:
     """A job as kubectl prints it: without who has set which field."""
-    return {**job, "metadata": {name: value for name, value in job["metadata"].items() if name != "managedFields"}}
+    return {
+        **job,
+        "metadata": {
+            name: value for name, value in job["metadata"].items() if name != "managedFields"
+        },
+    }

@@ -36,10 +36,20 @@ def read_stacks(cluster: Cluster, job: JobView) -> list[ProcessStack]:
     Raises:
         NotAllowed: the user may not run commands in pods.
     """
-    pods = {str(pod["metadata"]["name"]): pod for pod in cluster.list_pods(job.namespace, job.name) if is_running(pod)}
-    workers = [worker for worker in Choice().of(find_workers(cluster, job, Choice())) if worker.name in pods]
+    pods = {
+        str(pod["metadata"]["name"]): pod
+        for pod in cluster.list_pods(job.namespace, job.name)
+        if is_running(pod)
+    }
+    workers = [
+        worker
+        for worker in Choice().of(find_workers(cluster, job, Choice()))
+        if worker.name in pods
+    ]
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        found = threads.map(lambda worker: _read(cluster, job.namespace, worker, pods[worker.name]), workers)
+        found = threads.map(
+            lambda worker: _read(cluster, job.namespace, worker, pods[worker.name]), workers
+        )
         return [stack for stacks in found for stack in stacks]
 
 
@@ -69,8 +79,13 @@ def waits_in_collective(stack: str) -> bool:
 
 def _read(cluster: Cluster, namespace: str, worker: Worker, pod: Object) -> list[ProcessStack]:
     try:
-        told = json.loads(cluster.run_in_pod(namespace, worker.name, training_container(pod), container_command()))
-        return [ProcessStack(worker, int(pid), stack, "" if stack else NO_STACK) for pid, stack in told.items()]
+        told = json.loads(
+            cluster.run_in_pod(namespace, worker.name, training_container(pod), container_command())
+        )
+        return [
+            ProcessStack(worker, int(pid), stack, "" if stack else NO_STACK)
+            for pid, stack in told.items()
+        ]
     except NotAllowed:
         raise
     except (EpjError, ValueError, AttributeError) as error:

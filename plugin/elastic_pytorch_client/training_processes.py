@@ -1,11 +1,12 @@
 """Writes where the main thread of each training process is, in the container that it runs in.
 
-`kubectl epj stacks` sends this file to the container's own Python as it is. So it needs nothing but the standard library, of
-Python 3.10 or newer.
+`kubectl epj stacks` sends this file to the container's own Python as it is. So it needs nothing but
+the standard library, of Python 3.10 or newer.
 
-A training process has a memory file open, by which the agent finds out whether the process can still run its handler
-(elastic_pytorch.stopping.answers). What a script forks itself has it, too, but so has its parent then. On a signal, it writes its main
-thread's Python stack there, wherever the thread is.
+A training process has a memory file open, by which the agent finds out whether the process can
+still run its handler (elastic_pytorch.stopping.answers). What a script forks itself has it, too,
+but so has its parent then. On a signal, it writes its main thread's Python stack there, wherever
+the thread is.
 """
 
 import contextlib
@@ -51,7 +52,9 @@ def read_processes() -> dict[int, Process]:
             continue
         try:
             # proc(5): `pid (name) state parent ...`, where the name may hold anything
-            state, parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            state, parent = (
+                (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            )
             marked = any(MEMORY_NAME in os.readlink(link) for link in (folder / "fd").iterdir())  # noqa: PTH115
         except (OSError, ValueError):  # it has ended
             continue
@@ -61,7 +64,10 @@ def read_processes() -> dict[int, Process]:
 
 
 def _is_of_this_worker(process: Path) -> bool:
-    """Whether a process is known to have this worker's environment. One that cannot be read is none of the worker's."""
+    """Whether a process is known to have this worker's environment.
+
+    One that cannot be read is none of the worker's.
+    """
     if not os.environ.get(WORKER):
         return False
     wanted = f"{WORKER}={os.environ[WORKER]}".encode()
@@ -84,9 +90,13 @@ def read_stacks(pids: Iterable[int]) -> dict[int, str]:
     while files and time.monotonic() < until:
         time.sleep(0.01)
         for pid, file in list(files.items()):
-            written = os.pread(file, os.fstat(file).st_size - before[pid], before[pid]).split(STACK_HEAD)
+            written = os.pread(file, os.fstat(file).st_size - before[pid], before[pid]).split(
+                STACK_HEAD
+            )
             if len(written) > 2:
-                stacks[pid] = written[1].partition(ANSWER_HEAD)[0].decode(errors="replace").strip("\n")
+                stacks[pid] = (
+                    written[1].partition(ANSWER_HEAD)[0].decode(errors="replace").strip("\n")
+                )
                 os.close(files.pop(pid))
     return stacks
 
@@ -106,7 +116,10 @@ def _memory_of(pid: int) -> int | None:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
         caught = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt:"))
         for link in Path(f"/proc/{pid}/fd").iterdir():
-            if MEMORY_NAME in os.readlink(link) and caught >> (signal.SIGRTMIN + STACK_SIGNAL - 1) & 1:  # noqa: PTH115
+            if (
+                MEMORY_NAME in os.readlink(link)
+                and caught >> (signal.SIGRTMIN + STACK_SIGNAL - 1) & 1
+            ):  # noqa: PTH115
                 return os.open(link, os.O_RDONLY)
     return None
 

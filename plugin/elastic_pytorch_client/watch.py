@@ -22,7 +22,12 @@ class Clock:
 
 
 def follow_job(
-    cluster: Cluster, namespace: str, name: str, *, timeout_seconds: float | None = None, clock: Clock | None = None
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    *,
+    timeout_seconds: float | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[JobView]:
     """A job as it is now, and again whenever it changes, until it is deleted or time is up.
 
@@ -92,7 +97,9 @@ def wait_for_job(
         raise JobFailed(f"{name} has been deleted before {what}") from None
     except EpjError:
         pass  # an API server that does not answer says nothing about the job
-    raise TimedOut(f"{timeout_seconds or 0:.0f} s have passed before {what}; `kubectl epj why {name}` says why")
+    raise TimedOut(
+        f"{timeout_seconds or 0:.0f} s have passed before {what}; `kubectl epj why {name}` says why"
+    )
 
 
 def _seconds_for_a_watch(until: float | None, clock: Clock) -> int:

@@ -26,7 +26,9 @@ class Choice:
     indexes: frozenset[int] = frozenset()
 
     def of(self, job: JobView) -> list[Worker]:
-        all_workers = sorted(job.workers, key=lambda w: (w.rank is None, w.rank or 0, w.index, w.name))
+        all_workers = sorted(
+            job.workers, key=lambda w: (w.rank is None, w.rank or 0, w.index, w.name)
+        )
         if not self.ranks and not self.indexes:
             return all_workers
         return [w for w in all_workers if w.rank in self.ranks or w.index in self.indexes]
@@ -56,7 +58,9 @@ class Line:
     text: str
 
 
-def read_logs(cluster: ClusterReader, job: JobView, choice: Choice, *, tail_lines: int | None = None) -> Iterator[Line]:
+def read_logs(
+    cluster: ClusterReader, job: JobView, choice: Choice, *, tail_lines: int | None = None
+) -> Iterator[Line]:
     """What there is of the chosen workers' logs, one worker after the other; those without a log yet are left out."""
     for worker in choice.of(find_workers(cluster, job, choice)):
         try:
@@ -67,7 +71,12 @@ def read_logs(cluster: ClusterReader, job: JobView, choice: Choice, *, tail_line
 
 
 def follow_logs(
-    cluster: ClusterReader, namespace: str, name: str, choice: Choice, *, tail_lines: int | None = None
+    cluster: ClusterReader,
+    namespace: str,
+    name: str,
+    choice: Choice,
+    *,
+    tail_lines: int | None = None,
 ) -> Iterator[Line]:
     """The chosen workers' lines as they come, of replacements too, until the job has ended or is deleted.
 
@@ -81,7 +90,9 @@ def follow_logs(
         while job is not None:
             job = find_workers(cluster, job, choice)
             readers.read(choice.of(job), job)
-            yield from readers.lines(FINAL_LINES_SECONDS if job.ended else REFRESH_SECONDS, until_silent=job.ended)
+            yield from readers.lines(
+                FINAL_LINES_SECONDS if job.ended else REFRESH_SECONDS, until_silent=job.ended
+            )
             if job.ended:
                 return
             try:
@@ -101,7 +112,9 @@ class _LogReaders:
     cluster: ClusterReader
     namespace: str
     tail_lines: int | None
-    _queue: "queue.Queue[tuple[str, str | NotAllowed]]" = field(default_factory=lambda: queue.Queue(MAX_WAITING_LINES))
+    _queue: "queue.Queue[tuple[str, str | NotAllowed]]" = field(
+        default_factory=lambda: queue.Queue(MAX_WAITING_LINES)
+    )
     _readers: dict[str, threading.Thread] = field(default_factory=dict)
     _last: dict[str, str] = field(default_factory=dict)  # the newest timestamp of each pod
     _chosen: dict[str, Worker] = field(default_factory=dict)
@@ -111,11 +124,13 @@ class _LogReaders:
     def read(self, chosen: list[Worker], job: JobView) -> None:
         """Reads the chosen workers that are not read yet, and again those whose connection has ended.
 
-        One that has left the group or the job is still listened to: its final lines are the most interesting. One that has
-        another rank now is not.
+        One that has left the group or the job is still listened to: its final lines are the most
+        interesting. One that has another rank now is not.
         """
         moved = {w.name for w in job.workers if w.rank is not None} - {w.name for w in chosen}
-        self._chosen = {name: w for name, w in self._chosen.items() if name not in moved} | {w.name: w for w in chosen}
+        self._chosen = {name: w for name, w in self._chosen.items() if name not in moved} | {
+            w.name: w for w in chosen
+        }
         for worker in chosen:
             if worker.name in self._seen and worker.name not in self._last:
                 # It had another rank until now: what it said then is not asked for.
@@ -136,7 +151,11 @@ class _LogReaders:
         """The lines of the next seconds; fewer if no pod is left that logs."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if until_silent and self._queue.empty() and not any(reader.is_alive() for reader in self._readers.values()):
+            if (
+                until_silent
+                and self._queue.empty()
+                and not any(reader.is_alive() for reader in self._readers.values())
+            ):
                 return
             try:
                 pod, text = self._queue.get(timeout=min(left, 0.1))
@@ -151,7 +170,9 @@ class _LogReaders:
         before = self._last.get(pod, "")
         since = _to_the_second(before) if before else None
         try:
-            for line in self.cluster.pod_log(self.namespace, pod, follow=True, tail_lines=tail_lines, since=since):
+            for line in self.cluster.pod_log(
+                self.namespace, pod, follow=True, tail_lines=tail_lines, since=since
+            ):
                 stamp, _ = _parts(line)
                 if before and stamp <= before:  # `since` is exact to the second only
                     continue

@@ -14,7 +14,9 @@ import yaml
 from tests.paths import ROOT
 
 CHART = ROOT / "charts" / "elastic-pytorch-operator"
-HELM = shutil.which("helm", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
+HELM = shutil.which(
+    "helm", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+)
 
 Object = dict[str, Any]
 Test = TypeVar("Test", bound=Callable[..., object])
@@ -32,7 +34,9 @@ def needs_helm(test: Test) -> Test:
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     assert HELM is not None
-    return subprocess.run([HELM, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [HELM, *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 @functools.cache
@@ -43,7 +47,13 @@ def template(
     options = [option for setting in settings for option in ("--set-json", setting)]
     files = [f"--values={values}"] if values else []
     return helm(
-        "template", "release", str(CHART), "--namespace=the-namespace", f"--kube-version={kubernetes}", *files, *options
+        "template",
+        "release",
+        str(CHART),
+        "--namespace=the-namespace",
+        f"--kube-version={kubernetes}",
+        *files,
+        *options,
     )
 
 

@@ -8,7 +8,16 @@ import yaml
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint, endpoint_slice
 from elastic_pytorch_operator.tls.secret import SECRET_NAME
 
-from tests.chart.chart_rendering import CHART, container_of, helm, needs_helm, only, pod_of, render, template
+from tests.chart.chart_rendering import (
+    CHART,
+    container_of,
+    helm,
+    needs_helm,
+    only,
+    pod_of,
+    render,
+    template,
+)
 from tests.paths import ROOT
 
 CRD_FILE = ROOT / "crds" / "elasticpytorchjobs.yaml"
@@ -25,7 +34,9 @@ def test_crd_of_the_chart_is_a_copy_of_the_one_source(file: Path) -> None:
 def test_artifact_hub_is_told_of_the_resource_by_a_valid_example() -> None:
     annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
     crd = yaml.safe_load(CRD_FILE.read_text())
-    told = {each["name"]: each["kind"] for each in yaml.safe_load(annotations["artifacthub.io/crds"])}
+    told = {
+        each["name"]: each["kind"] for each in yaml.safe_load(annotations["artifacthub.io/crds"])
+    }
     version = crd["spec"]["versions"][0]
     definitions = [yaml.safe_load(file.read_text()) for file in CRD_FILES]
     assert told == {each["metadata"]["name"]: each["spec"]["names"]["kind"] for each in definitions}
@@ -49,7 +60,9 @@ def test_values_satisfy_their_schema() -> None:
 @needs_helm
 def test_chart_lints() -> None:
     result = helm("lint", "--strict", str(CHART))
-    assert result.returncode == 0 and "Fail" not in result.stdout + result.stderr, result.stdout + result.stderr
+    assert result.returncode == 0 and "Fail" not in result.stdout + result.stderr, (
+        result.stdout + result.stderr
+    )
 
 
 @needs_helm
@@ -94,7 +107,11 @@ def test_rendered_crd_says_what_the_source_says(file: Path) -> None:
 
 @needs_helm
 def test_crd_goes_with_the_release_if_it_is_not_to_be_kept() -> None:
-    rendered = only(render("crds.keep=false"), "CustomResourceDefinition", "elasticpytorchjobs.elasticpytorch.dev")
+    rendered = only(
+        render("crds.keep=false"),
+        "CustomResourceDefinition",
+        "elasticpytorchjobs.elasticpytorch.dev",
+    )
     assert "annotations" not in rendered["metadata"]
 
 
@@ -107,7 +124,10 @@ def test_crd_can_be_left_out() -> None:
 def test_pod_satisfies_the_restricted_pod_security_standard() -> None:
     objects = render()
     pod, container = pod_of(objects)["spec"], container_of(objects)
-    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -115,7 +135,9 @@ def test_pod_satisfies_the_restricted_pod_security_standard() -> None:
     }
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
     (volume,) = pod["volumes"]
-    assert volume == {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, "no disk has the serving key"
+    assert volume == {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, (
+        "no disk has the serving key"
+    )
     assert container["volumeMounts"] == [{"name": "tmp", "mountPath": "/tmp"}]
     assert pod["enableServiceLinks"] is False
 
@@ -123,14 +145,25 @@ def test_pod_satisfies_the_restricted_pod_security_standard() -> None:
 @needs_helm
 def test_no_user_is_named_so_that_openshift_can_assign_one() -> None:
     rendered = template('watchNamespaces=["a"]', "networkPolicy.enabled=true").stdout
-    pods = [text for text in rendered.split("\n---\n") if "\nkind: CustomResourceDefinition" not in text]
-    for field in ("runAsUser", "runAsGroup", "fsGroup", "supplementalGroups", "hostPath", "hostNetwork"):
+    pods = [
+        text for text in rendered.split("\n---\n") if "\nkind: CustomResourceDefinition" not in text
+    ]
+    for field in (
+        "runAsUser",
+        "runAsGroup",
+        "fsGroup",
+        "supplementalGroups",
+        "hostPath",
+        "hostNetwork",
+    ):
         assert not [text for text in pods if field in text], field
 
 
 @needs_helm
 def test_security_contexts_may_be_changed_for_all_pods() -> None:
-    objects = render('podSecurityContext={"runAsUser":1234}', 'securityContext={"privileged":false}')
+    objects = render(
+        'podSecurityContext={"runAsUser":1234}', 'securityContext={"privileged":false}'
+    )
     tester = only(objects, "Pod", "elastic-pytorch-operator-test")["spec"]
     for pod in (pod_of(objects)["spec"], tester):
         assert pod["securityContext"]["runAsUser"] == 1234
@@ -144,7 +177,9 @@ def test_replicas_stand_on_different_nodes_and_one_at_a_time_may_be_drained() ->
     assert only(objects, "Deployment")["spec"]["replicas"] == 3
     (spread,) = pod_of(objects)["spec"]["topologySpreadConstraints"]
     assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
-    assert spread["matchLabelKeys"] == ["pod-template-hash"], "the last pod of a rollout does not join the first"
+    assert spread["matchLabelKeys"] == ["pod-template-hash"], (
+        "the last pod of a rollout does not join the first"
+    )
     budget = only(objects, "PodDisruptionBudget")["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["selector"]["matchLabels"].items() <= labels.items()
@@ -180,21 +215,29 @@ def test_agents_are_given_the_address_of_the_service() -> None:
 
 @needs_helm
 @pytest.mark.parametrize(("address", "family"), [("10.0.0.1", "IPv4"), ("fd00::1", "IPv6")])
-def test_leader_finds_the_slice_that_it_fills_empty_and_of_its_family(address: str, family: str) -> None:
+def test_leader_finds_the_slice_that_it_fills_empty_and_of_its_family(
+    address: str, family: str
+) -> None:
     wanted = endpoint_slice("the-namespace", Endpoint("pod", "uid", address, 8443))
     objects = render()
     found = only(objects, "EndpointSlice", wanted["metadata"]["name"])
     assert found["apiVersion"] == wanted["apiVersion"]
     assert found["addressType"] == wanted["addressType"] == family
     assert wanted["metadata"]["labels"].items() <= found["metadata"]["labels"].items()
-    assert wanted["metadata"]["labels"]["kubernetes.io/service-name"] == only(objects, "Service")["metadata"]["name"]
-    assert [port["name"] for port in wanted["ports"]] == [port["name"] for port in only(objects, "Service")["spec"]["ports"]]
+    assert (
+        wanted["metadata"]["labels"]["kubernetes.io/service-name"]
+        == only(objects, "Service")["metadata"]["name"]
+    )
+    assert [port["name"] for port in wanted["ports"]] == [
+        port["name"] for port in only(objects, "Service")["spec"]["ports"]
+    ]
 
 
 @needs_helm
 def test_upgrade_leaves_alone_what_the_operator_has_written_into_its_own_objects() -> None:
     objects = render()
-    # Helm's three-way merge changes only fields that a version of the chart renders: even an empty list would be one.
+    # Helm's three-way merge changes only fields that a version of the chart renders: even an empty
+    # list would be one.
     for kind, name, filled in (
         ("Lease", "elastic-pytorch-operator", {"spec"}),
         ("Secret", SECRET_NAME, {"data", "stringData"}),
@@ -202,12 +245,18 @@ def test_upgrade_leaves_alone_what_the_operator_has_written_into_its_own_objects
         ("EndpointSlice", "elastic-pytorch-operator-ipv6", {"endpoints", "ports"}),
     ):
         assert not filled & set(only(objects, kind, name)), kind
-    assert only(objects, "Secret", SECRET_NAME)["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert only(objects, "Secret", SECRET_NAME)["metadata"]["annotations"] == {
+        "helm.sh/resource-policy": "keep"
+    }
 
 
 @needs_helm
 def test_operator_is_told_where_its_pod_is() -> None:
-    fields = {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in container_of(render())["env"] if "valueFrom" in e}
+    fields = {
+        e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"]
+        for e in container_of(render())["env"]
+        if "valueFrom" in e
+    }
     assert fields == {
         "POD_NAME": "metadata.name",
         "POD_NAMESPACE": "metadata.namespace",
@@ -222,7 +271,11 @@ def test_probes_ask_a_port_that_no_agent_needs() -> None:
     for settings, port in (((), "probes"), (("metrics.secure=false",), "metrics")):
         container = container_of(render(*settings))
         assert {"name": port, "containerPort": 8781} in container["ports"]
-        for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        for probe, path in (
+            ("startupProbe", "/healthz"),
+            ("livenessProbe", "/healthz"),
+            ("readinessProbe", "/readyz"),
+        ):
             assert container[probe]["httpGet"] == {"path": path, "port": port}
 
 
@@ -240,13 +293,21 @@ def test_times_of_probes_the_strategy_and_the_budget_may_be_changed() -> None:
     container = container_of(objects)
     wanted = {"startupProbe": (1, 1, 300), "readinessProbe": (2, 5, 3), "livenessProbe": (10, 9, 3)}
     for probe, times in wanted.items():
-        assert tuple(container[probe][name] for name in ("periodSeconds", "timeoutSeconds", "failureThreshold")) == times
+        assert (
+            tuple(
+                container[probe][name]
+                for name in ("periodSeconds", "timeoutSeconds", "failureThreshold")
+            )
+            == times
+        )
     assert only(objects, "Deployment")["spec"]["strategy"] == {"rollingUpdate": {"maxSurge": 0}}
     assert only(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == "50%"
     assert "--max-writes=20" in container["args"]
     assert container["envFrom"] == [{"secretRef": {"name": "proxy"}}]
     assert "strategy" not in only(render(), "Deployment")["spec"], "Kubernetes' own"
-    assert not [o for o in render("podDisruptionBudget.enabled=false") if o["kind"] == "PodDisruptionBudget"]
+    assert not [
+        o for o in render("podDisruptionBudget.enabled=false") if o["kind"] == "PodDisruptionBudget"
+    ]
 
 
 @needs_helm
@@ -257,23 +318,33 @@ def test_further_objects_may_contain_templates() -> None:
 
 @needs_helm
 def test_dead_node_is_left_in_seconds() -> None:
-    tolerations = {t["key"]: t["tolerationSeconds"] for t in pod_of(render())["spec"]["tolerations"]}
+    tolerations = {
+        t["key"]: t["tolerationSeconds"] for t in pod_of(render())["spec"]["tolerations"]
+    }
     assert tolerations == {"node.kubernetes.io/unreachable": 10, "node.kubernetes.io/not-ready": 10}
 
 
 @needs_helm
 def test_common_labels_are_on_every_object_and_do_not_change_the_charts_own() -> None:
-    everything = ("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", 'watchNamespaces=["a"]')
+    everything = (
+        "metrics.serviceMonitor.enabled=true",
+        "metrics.prometheusRule.enabled=true",
+        'watchNamespaces=["a"]',
+    )
     objects = render('commonLabels={"team":"ml","app.kubernetes.io/name":"mine"}', *everything)
     for found in [*objects, pod_of(objects)]:
         assert found["metadata"]["labels"]["team"] == "ml", found["metadata"]
-        assert found["metadata"]["labels"]["app.kubernetes.io/name"].startswith("elastic-pytorch-operator")
+        assert found["metadata"]["labels"]["app.kubernetes.io/name"].startswith(
+            "elastic-pytorch-operator"
+        )
     assert "team" not in only(objects, "Deployment")["spec"]["selector"]["matchLabels"]
 
 
 @needs_helm
 def test_keys_that_announce_an_end_or_report_a_fault_arrive_at_the_operator() -> None:
-    objects = render('announcedEnds={"sure":["a.io/a","a.io/b=c:NoExecute"]}', 'nodeFaults={"soft":["Up=False"]}')
+    objects = render(
+        'announcedEnds={"sure":["a.io/a","a.io/b=c:NoExecute"]}', 'nodeFaults={"soft":["Up=False"]}'
+    )
     arguments = [a for a in container_of(objects)["args"] if "-ends=" in a or "-faults=" in a]
     assert arguments == ["--sure-ends=a.io/a,a.io/b=c:NoExecute", "--soft-faults=Up=False"]
 
@@ -297,11 +368,21 @@ def test_extras_arrive_in_the_pod_beside_the_charts_own() -> None:
 
 @needs_helm
 def test_pods_may_be_spread_over_zones_without_naming_their_labels() -> None:
-    zones = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    zones = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
     own = {**zones, "labelSelector": {"matchLabels": {"a": "b"}}}
     pod = pod_of(render(f"topologySpreadConstraints={json.dumps([zones, own])}"))
-    selector = {"app.kubernetes.io/name": "elastic-pytorch-operator", "app.kubernetes.io/instance": "release"}
-    assert pod["spec"]["topologySpreadConstraints"] == [{**zones, "labelSelector": {"matchLabels": selector}}, own]
+    selector = {
+        "app.kubernetes.io/name": "elastic-pytorch-operator",
+        "app.kubernetes.io/instance": "release",
+    }
+    assert pod["spec"]["topologySpreadConstraints"] == [
+        {**zones, "labelSelector": {"matchLabels": selector}},
+        own,
+    ]
 
 
 @needs_helm
@@ -326,13 +407,17 @@ def test_values_arrive_in_the_pod() -> None:
     assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
     assert pod["spec"]["nodeSelector"] == {"pool": "system"}
     assert pod["spec"]["tolerations"] == [{"operator": "Exists"}]
-    assert pod["spec"]["affinity"] == {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    assert pod["spec"]["affinity"] == {
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}
+    }
     assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
     assert pod["metadata"]["annotations"] == {"note": "1"}
     assert only(objects, "ServiceAccount")["metadata"]["annotations"] == {"role": "r"}
     labels = pod["metadata"]["labels"]
     assert labels["team"] == "ml"
-    assert labels["app.kubernetes.io/name"] == "elastic-pytorch-operator", "the Service would not find the pod"
+    assert labels["app.kubernetes.io/name"] == "elastic-pytorch-operator", (
+        "the Service would not find the pod"
+    )
 
 
 @needs_helm

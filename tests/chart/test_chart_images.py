@@ -1,14 +1,26 @@
 import pytest
 import yaml
 
-from tests.chart.chart_rendering import CHART, REGISTRY, Object, container_of, needs_helm, only, pod_of, render, template
+from tests.chart.chart_rendering import (
+    CHART,
+    REGISTRY,
+    Object,
+    container_of,
+    needs_helm,
+    only,
+    pod_of,
+    render,
+    template,
+)
 
 DIGEST = f"sha256:{'a' * 64}"
 
 
 def agent_image_of(objects: list[Object]) -> tuple[str, str]:
     """The image that brings the agent into worker pods, and its pull policy."""
-    environment = {variable["name"]: variable.get("value") for variable in container_of(objects)["env"]}
+    environment = {
+        variable["name"]: variable.get("value") for variable in container_of(objects)["env"]
+    }
     return environment["AGENT_IMAGE"], environment["AGENT_IMAGE_PULL_POLICY"]
 
 
@@ -18,24 +30,50 @@ def agent_image_of(objects: list[Object]) -> tuple[str, str]:
     [
         ((), "elastic-pytorch-operator:VERSION", "elastic-pytorch-agent:VERSION"),
         (('image.tag="dev"',), "elastic-pytorch-operator:dev", "elastic-pytorch-agent:dev"),
-        (('image.tag="dev"', 'agentImage.tag="1"'), "elastic-pytorch-operator:dev", "elastic-pytorch-agent:1"),
-        ((f'image.digest="{DIGEST}"',), f"elastic-pytorch-operator@{DIGEST}", "elastic-pytorch-agent:VERSION"),
-        ((f'agentImage.digest="{DIGEST}"',), "elastic-pytorch-operator:VERSION", f"elastic-pytorch-agent@{DIGEST}"),
-        (('image.repository="ml/operator"',), "ml/operator:VERSION", "elastic-pytorch-agent:VERSION"),
+        (
+            ('image.tag="dev"', 'agentImage.tag="1"'),
+            "elastic-pytorch-operator:dev",
+            "elastic-pytorch-agent:1",
+        ),
+        (
+            (f'image.digest="{DIGEST}"',),
+            f"elastic-pytorch-operator@{DIGEST}",
+            "elastic-pytorch-agent:VERSION",
+        ),
+        (
+            (f'agentImage.digest="{DIGEST}"',),
+            "elastic-pytorch-operator:VERSION",
+            f"elastic-pytorch-agent@{DIGEST}",
+        ),
+        (
+            ('image.repository="ml/operator"',),
+            "ml/operator:VERSION",
+            "elastic-pytorch-agent:VERSION",
+        ),
     ],
 )
-def test_images_are_named_by_registry_and_tag_or_digest(settings: tuple[str, ...], image: str, agent: str) -> None:
+def test_images_are_named_by_registry_and_tag_or_digest(
+    settings: tuple[str, ...], image: str, agent: str
+) -> None:
     objects = render(*settings)
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
     found = container_of(objects)["image"], agent_image_of(objects)[0]
-    assert found == tuple(f"{REGISTRY}/{name.replace('VERSION', version)}" for name in (image, agent))
-    assert only(objects, "Pod", "elastic-pytorch-operator-test")["spec"]["containers"][0]["image"] == found[0]
+    assert found == tuple(
+        f"{REGISTRY}/{name.replace('VERSION', version)}" for name in (image, agent)
+    )
+    assert (
+        only(objects, "Pod", "elastic-pytorch-operator-test")["spec"]["containers"][0]["image"]
+        == found[0]
+    )
 
 
 @needs_helm
 def test_agents_image_is_pulled_as_the_operators_unless_told() -> None:
     assert agent_image_of(render('image.pullPolicy="Always"'))[1] == "Always"
-    assert agent_image_of(render('image.pullPolicy="Always"', 'agentImage.pullPolicy="Never"'))[1] == "Never"
+    assert (
+        agent_image_of(render('image.pullPolicy="Always"', 'agentImage.pullPolicy="Never"'))[1]
+        == "Never"
+    )
 
 
 @needs_helm
@@ -48,11 +86,18 @@ def test_each_image_may_come_from_a_registry_of_its_own() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize(("settings", "value"), [((), "image"), (('image.registry="a.example.com"',), "agentImage")])
-def test_installation_without_a_registry_says_what_to_set(settings: tuple[str, ...], value: str) -> None:
+@pytest.mark.parametrize(
+    ("settings", "value"), [((), "image"), (('image.registry="a.example.com"',), "agentImage")]
+)
+def test_installation_without_a_registry_says_what_to_set(
+    settings: tuple[str, ...], value: str
+) -> None:
     result = template(*settings, registry="")
     assert result.returncode != 0
-    assert f"{value}.registry is not set, and no image is published: build and push both images" in result.stderr
+    assert (
+        f"{value}.registry is not set, and no image is published: build and push both images"
+        in result.stderr
+    )
     assert "then set global.imageRegistry to their registry" in result.stderr
 
 
@@ -60,13 +105,18 @@ def test_installation_without_a_registry_says_what_to_set(settings: tuple[str, .
 def test_registry_that_is_named_twice_is_refused() -> None:
     result = template('image.repository="registry.example.com/elastic-pytorch-operator"')
     assert result.returncode != 0
-    assert "image.repository is registry.example.com/elastic-pytorch-operator, which names a registry" in result.stderr
+    assert (
+        "image.repository is registry.example.com/elastic-pytorch-operator, which names a registry"
+        in result.stderr
+    )
     assert "leave the registry out of image.repository" in result.stderr
 
 
 @needs_helm
 def test_pull_secrets_of_the_whole_and_of_the_chart_are_used() -> None:
-    objects = render('global.imagePullSecrets=[{"name":"all"}]', 'imagePullSecrets=[{"name":"registry"}]')
+    objects = render(
+        'global.imagePullSecrets=[{"name":"all"}]', 'imagePullSecrets=[{"name":"registry"}]'
+    )
     tester = only(objects, "Pod", "elastic-pytorch-operator-test")["spec"]
     for pod in (pod_of(objects)["spec"], tester):
         assert pod["imagePullSecrets"] == [{"name": "all"}, {"name": "registry"}]

@@ -11,7 +11,11 @@ from tests.chart.chart_rendering import container_of, needs_helm, render, templa
 
 def arguments(**defaults: Any) -> list[str]:
     objects = render(*([f"jobDefaults={json.dumps(defaults)}"] if defaults else []))
-    return [argument for argument in container_of(objects)["args"] if "default" in argument or "secrets" in argument]
+    return [
+        argument
+        for argument in container_of(objects)["args"]
+        if "default" in argument or "secrets" in argument
+    ]
 
 
 @needs_helm
@@ -23,7 +27,11 @@ def test_defaults_of_jobs_arrive_at_the_operator() -> None:
         agentImagePullSecrets=[{"name": "one"}, {"name": "two"}],
         tolerations=[toleration],
     )
-    assert plain == ["--default-ttl=0", "--default-clean-pod-policy=All", "--agent-image-pull-secrets=one,two"]
+    assert plain == [
+        "--default-ttl=0",
+        "--default-clean-pod-policy=All",
+        "--agent-image-pull-secrets=one,two",
+    ]
     assert parse_tolerations(tolerations.removeprefix("--default-tolerations=")) == (toleration,)
     assert arguments() == []
 

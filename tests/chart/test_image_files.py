@@ -27,8 +27,12 @@ def test_nothing_is_for_one_architecture_only(file: str) -> None:
 
 
 def test_wheels_of_another_architecture_in_the_build_context_do_no_harm() -> None:
-    (install,) = [line for line in instructions("Dockerfile") if "/opt/venv/bin/pip install" in line]
-    assert "--no-index" not in install, "only on request: the package index has the wheels of every architecture"
+    (install,) = [
+        line for line in instructions("Dockerfile") if "/opt/venv/bin/pip install" in line
+    ]
+    assert "--no-index" not in install, (
+        "only on request: the package index has the wheels of every architecture"
+    )
     assert "$PIP_OPTIONS" in install
     assert 'ARG PIP_OPTIONS=""' in instructions("Dockerfile")
     assert "PIP_OPTIONS=--no-index" in (ROOT / "hack" / "images" / "build.sh").read_text()
@@ -37,12 +41,20 @@ def test_wheels_of_another_architecture_in_the_build_context_do_no_harm() -> Non
 def test_agents_image_copies_the_agent_to_the_folder_that_is_its_argument() -> None:
     *_, entry = instructions("worker_image/agent.Dockerfile")
     assert entry == 'ENTRYPOINT ["/bin/busybox", "cp", "-R", "/opt/elastic-pytorch/."]'
-    assert "FROM scratch AS base" in instructions("worker_image/agent.Dockerfile"), "nothing beside what copies"
+    assert "FROM scratch AS base" in instructions("worker_image/agent.Dockerfile"), (
+        "nothing beside what copies"
+    )
 
 
 @pytest.mark.parametrize("file", ["Dockerfile", "worker_image/agent.Dockerfile"])
 def test_image_says_which_version_it_is(file: str) -> None:
-    *before, _ = "\n".join(instructions(file)).partition("LABEL org.opencontainers.image.version=$VERSION ")
-    assert before[0].endswith("ARG VERSION=unknown\n"), "an argument holds only in the stage that declares it"
+    *before, _ = "\n".join(instructions(file)).partition(
+        "LABEL org.opencontainers.image.version=$VERSION "
+    )
+    assert before[0].endswith("ARG VERSION=unknown\n"), (
+        "an argument holds only in the stage that declares it"
+    )
     assert before[1]
-    assert '--build-arg "VERSION=$(<VERSION)"' in (ROOT / "hack" / "images" / "build.sh").read_text()
+    assert (
+        '--build-arg "VERSION=$(<VERSION)"' in (ROOT / "hack" / "images" / "build.sh").read_text()
+    )

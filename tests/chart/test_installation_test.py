@@ -24,7 +24,9 @@ SCRIPT = ROOT / "charts" / "elastic-pytorch-operator" / "files" / "installation_
 async def run_script(url: str, token: Path, authorities: Path) -> tuple[int | None, str]:
     script = SCRIPT.read_text().replace("GIVE_UP_SECONDS = 60.0", "GIVE_UP_SECONDS = 1.0")
     command = [sys.executable, "-c", script, url, str(token), str(authorities)]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
     told, _ = await process.communicate()
     return process.returncode, told.decode()
 
@@ -35,7 +37,8 @@ async def test_a_pod_that_is_no_worker_is_told_so(tmp_path: Path) -> None:
     await cluster.create(PODS, a_worker_pod(a_job(), 0))
     token = tmp_path / "token"
     token.write_text(cluster.issue_token("default", "lm-worker-0-x7k2p"))
-    cache.replace_all([], [], await cluster.list_all(NODES), 0.0)  # the operator knows of no such worker
+    # The operator knows of no such worker.
+    cache.replace_all([], [], await cluster.list_all(NODES), 0.0)
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     trust, tls = renew(Trust(), ["localhost"], time.time()), server_context()
     load_certificate(trust.shown, tls)

@@ -14,7 +14,10 @@ from tests.chart.chart_rendering import CHART, REGISTRY, helm, needs_helm
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("crds.keep=true", "kubectl rollout status deployment/elastic-pytorch-operator --namespace the-namespace"),
+        (
+            "crds.keep=true",
+            "kubectl rollout status deployment/elastic-pytorch-operator --namespace the-namespace",
+        ),
         ("crds.enabled=false", "apply crds/elasticpytorchjobs.yaml"),
         ("crds.keep=false", "deletes the CRD"),
         ("crds.keep=true", "registry.example.com/elastic-pytorch-agent:"),
@@ -22,7 +25,10 @@ from tests.chart.chart_rendering import CHART, REGISTRY, helm, needs_helm
         ("crds.keep=true", "pipx install ./plugin"),
         ("crds.keep=true", "elastic-pytorch-operator-metrics-reader to Prometheus"),
         ("metrics.secure=false", "http on port 8781, for every pod"),
-        ("crds.keep=true", "- Kueue: jobs with the label kueue.x-k8s.io/queue-name do not start (kueue.enabled)"),
+        (
+            "crds.keep=true",
+            "- Kueue: jobs with the label kueue.x-k8s.io/queue-name do not start (kueue.enabled)",
+        ),
         ("crds.keep=true", "- gang schedulers: the operator may create no PodGroup"),
         ("crds.keep=true", "- alerts (metrics.prometheusRule)"),
     ],
@@ -46,11 +52,14 @@ def test_notes_name_nothing_as_off_that_is_on(tmp_path: Path) -> None:
 
 
 def notes(tmp_path: Path, *settings: str) -> str:
-    # `helm template` leaves the notes out, and `helm install --dry-run` wants a cluster: so they are rendered as an object.
+    # `helm template` leaves the notes out, and `helm install --dry-run` wants a cluster: so they
+    # are rendered as an object.
     chart = shutil.copytree(CHART, tmp_path / CHART.name)
     text = (chart / "templates" / "NOTES.txt").read_text()
     definitions, end, words = text.rpartition("{{- end -}}\n")
-    (chart / "templates" / "notes.yaml").write_text(f"{definitions}{end}notes: |\n" + textwrap.indent(words, "  "))
+    (chart / "templates" / "notes.yaml").write_text(
+        f"{definitions}{end}notes: |\n" + textwrap.indent(words, "  ")
+    )
     result = helm(
         "template",
         "release",

@@ -10,7 +10,11 @@ NAME = "elastic-pytorch-operator"
 TEMPLATES = "clusterelasticpytorchjobtemplates"
 REQUEST = ('policies.imageRegistries.registries=["a.example.com","b.example.com/ml"]',)
 ON_REQUEST = {
-    "queue-required": ("kueue.enabled=true", "policies.queueChanges.enabled=false", "policies.queueRequired.enabled=true"),
+    "queue-required": (
+        "kueue.enabled=true",
+        "policies.queueChanges.enabled=false",
+        "policies.queueRequired.enabled=true",
+    ),
     "ttl-required": ("policies.ttlRequired.enabled=true",),
     "replica-limit": ("policies.replicaLimit.enabled=true",),
     "image-registries": REQUEST,
@@ -20,14 +24,22 @@ ON_REQUEST = {
 def policies(*settings: str) -> dict[str, dict[str, Any]]:
     """The specs of the policies, by the ends of their names; each has one binding."""
     objects = render(*settings)
-    found = {o["metadata"]["name"].removeprefix(f"{NAME}-"): o for o in objects if o["kind"] == "ValidatingAdmissionPolicy"}
-    bound = [o["spec"]["policyName"] for o in objects if o["kind"] == "ValidatingAdmissionPolicyBinding"]
+    found = {
+        o["metadata"]["name"].removeprefix(f"{NAME}-"): o
+        for o in objects
+        if o["kind"] == "ValidatingAdmissionPolicy"
+    }
+    bound = [
+        o["spec"]["policyName"] for o in objects if o["kind"] == "ValidatingAdmissionPolicyBinding"
+    ]
     assert sorted(bound) == sorted(policy["metadata"]["name"] for policy in found.values())
     return {name: policy["spec"] for name, policy in found.items()}
 
 
 def binding(policy: str, *settings: str) -> dict[str, Any]:
-    spec: dict[str, Any] = only(render(*settings), "ValidatingAdmissionPolicyBinding", f"{NAME}-{policy}")["spec"]
+    spec: dict[str, Any] = only(
+        render(*settings), "ValidatingAdmissionPolicyBinding", f"{NAME}-{policy}"
+    )["spec"]
     return spec
 
 
@@ -46,19 +58,32 @@ def test_other_policies_are_made_on_request(name: str) -> None:
     assert policy[1]["failurePolicy"] == "Fail"
     (rule,) = policy[1]["matchConstraints"]["resourceRules"]
     scaled = name == "replica-limit"  # kubectl scale and autoscalers change nothing else
-    templates = name in ("ttl-required", "image-registries")  # of which a job may leave to its template
+    # Of which a job may leave to its template.
+    templates = name in ("ttl-required", "image-registries")
     assert rule["resources"] == [
         "elasticpytorchjobs",
         *(["elasticpytorchjobs/scale"] if scaled else []),
         *([TEMPLATES] if templates else []),
     ]
-    assert binding(name, *ON_REQUEST[name]) == {"policyName": f"{NAME}-{name}", "validationActions": ["Deny"]}
+    assert binding(name, *ON_REQUEST[name]) == {
+        "policyName": f"{NAME}-{name}",
+        "validationActions": ["Deny"],
+    }
 
 
 @needs_helm
 def test_no_policy_is_about_what_the_operator_writes() -> None:
-    settings = [setting for group in ON_REQUEST.values() for setting in group if "queueChanges" not in setting]
-    rules = [rule for spec in policies(*settings).values() for rule in spec["matchConstraints"]["resourceRules"]]
+    settings = [
+        setting
+        for group in ON_REQUEST.values()
+        for setting in group
+        if "queueChanges" not in setting
+    ]
+    rules = [
+        rule
+        for spec in policies(*settings).values()
+        for rule in spec["matchConstraints"]["resourceRules"]
+    ]
     assert len(rules) == 1 + len(ON_REQUEST)
     resources = {resource for rule in rules for resource in rule["resources"]}
     assert resources == {"elasticpytorchjobs", "elasticpytorchjobs/scale", TEMPLATES}
@@ -68,17 +93,27 @@ def test_no_policy_is_about_what_the_operator_writes() -> None:
 @needs_helm
 def test_policies_hold_in_the_namespaces_that_the_values_name() -> None:
     on = "policies.ttlRequired.enabled=true"
-    watched = binding("ttl-required", on, 'watchNamespaces=["a","b"]')["matchResources"]["namespaceSelector"]
-    assert watched == {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}]}
+    watched = binding("ttl-required", on, 'watchNamespaces=["a","b"]')["matchResources"][
+        "namespaceSelector"
+    ]
+    assert watched == {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
+        ]
+    }
     selector = 'policies.namespaceSelector={"matchLabels":{"team":"ml"}}'
-    chosen = binding("ttl-required", on, 'watchNamespaces=["a","b"]', selector)["matchResources"]["namespaceSelector"]
+    chosen = binding("ttl-required", on, 'watchNamespaces=["a","b"]', selector)["matchResources"][
+        "namespaceSelector"
+    ]
     assert chosen == {"matchLabels": {"team": "ml"}}
 
 
 @needs_helm
 def test_violations_may_be_reported_instead_of_refused() -> None:
     on = "policies.ttlRequired.enabled=true"
-    reported = binding("ttl-required", on, 'policies.ttlRequired.validationActions=["Warn","Audit"]')
+    reported = binding(
+        "ttl-required", on, 'policies.ttlRequired.validationActions=["Warn","Audit"]'
+    )
     assert reported["validationActions"] == ["Warn", "Audit"]
 
 
@@ -92,12 +127,21 @@ def test_a_registry_is_no_beginning_of_another_ones_name() -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("policies.queueRequired.enabled=true", "policies.queueRequired.enabled is true and kueue.enabled is not"),
-        ('policies.ttlRequired.validationActions=["Deny","Warn"]', "policies.ttlRequired.validationActions"),
+        (
+            "policies.queueRequired.enabled=true",
+            "policies.queueRequired.enabled is true and kueue.enabled is not",
+        ),
+        (
+            'policies.ttlRequired.validationActions=["Deny","Warn"]',
+            "policies.ttlRequired.validationActions",
+        ),
         ("policies.ttlRequired.validationActions=[]", "policies.ttlRequired.validationActions"),
         ("policies.ttlRequired.maxSeconds=-1", "policies.ttlRequired.maxSeconds"),
         ("""policies.imageRegistries.registries=["a'b"]""", "policies.imageRegistries.registries"),
-        ('policies.imageRegistries.registries=["a.example.com/"]', "policies.imageRegistries.registries"),
+        (
+            'policies.imageRegistries.registries=["a.example.com/"]',
+            "policies.imageRegistries.registries",
+        ),
     ],
 )
 def test_values_that_make_no_policy_are_refused(setting: str, words: str) -> None:

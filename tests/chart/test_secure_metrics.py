@@ -22,7 +22,10 @@ def endpoint(kind: str, *settings: str) -> Object:
 @needs_helm
 def test_monitor_checks_the_operators_certificate_and_shows_a_token() -> None:
     url = next(a for a in container_of(render())["args"] if a.startswith("--url="))
-    tls = {"ca": {"secret": {"name": SECRET_NAME, "key": BUNDLE_KEY}}, "serverName": url.split("/")[2].partition(":")[0]}
+    tls = {
+        "ca": {"secret": {"name": SECRET_NAME, "key": BUNDLE_KEY}},
+        "serverName": url.split("/")[2].partition(":")[0],
+    }
     service = endpoint("ServiceMonitor")
     assert (service["scheme"], service["tlsConfig"]) == ("https", tls)
     assert service["bearerTokenFile"] == "/var/run/secrets/kubernetes.io/serviceaccount/token"
@@ -67,20 +70,33 @@ def test_service_leads_prometheus_to_the_port_of_the_metrics() -> None:
     for settings, port, protocol in (((), 8444, "https"), ((PLAIN,), 8781, "http")):
         objects = render("metrics.serviceMonitor.enabled=true", *settings)
         (found,) = only(objects, "Service", "elastic-pytorch-operator-metrics")["spec"]["ports"]
-        assert found == {"name": "metrics", "port": port, "targetPort": "metrics", "appProtocol": protocol}
+        assert found == {
+            "name": "metrics",
+            "port": port,
+            "targetPort": "metrics",
+            "appProtocol": protocol,
+        }
         assert {"name": "metrics", "containerPort": port} in container_of(objects)["ports"]
         assert (f"--metrics-port={port}" in container_of(objects)["args"]) == (port == 8444)
 
 
 @needs_helm
-def test_role_of_readers_allows_the_metrics_only_and_is_bound_to_those_whom_the_values_name() -> None:
+def test_role_of_readers_allows_the_metrics_only_and_is_bound_to_those_whom_the_values_name() -> (
+    None
+):
     objects = render('metrics.readers=[{"name":"prometheus","namespace":"monitoring"}]')
-    assert only(objects, "ClusterRole", READER)["rules"] == [{"nonResourceURLs": [PATH], "verbs": ["get"]}]
+    assert only(objects, "ClusterRole", READER)["rules"] == [
+        {"nonResourceURLs": [PATH], "verbs": ["get"]}
+    ]
     binding = only(objects, "ClusterRoleBinding", READER)
     assert binding["roleRef"]["name"] == READER
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}
+    ]
     assert READER not in {o["metadata"]["name"] for o in render(PLAIN)}
-    assert not [o for o in render() if o["kind"] == "ClusterRoleBinding" and o["metadata"]["name"] == READER]
+    assert not [
+        o for o in render() if o["kind"] == "ClusterRoleBinding" and o["metadata"]["name"] == READER
+    ]
 
 
 @needs_helm

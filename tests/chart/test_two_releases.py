@@ -11,12 +11,25 @@ import pytest
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint, endpoint_slice
 from elastic_pytorch_operator.tls.secret import secret_name
 
-from tests.chart.chart_rendering import CHART, REGISTRY, Object, container_of, helm, needs_helm, only, render
+from tests.chart.chart_rendering import (
+    CHART,
+    REGISTRY,
+    Object,
+    container_of,
+    helm,
+    needs_helm,
+    only,
+    render,
+)
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 NAME = "team-b-operator"
 SECOND = (f'fullnameOverride="{NAME}"', 'watchNamespaces=["team-b"]', "crds.enabled=false")
-ALL = ("metrics.serviceMonitor.enabled=true", "networkPolicy.enabled=true", "policies.ttlRequired.enabled=true")
+ALL = (
+    "metrics.serviceMonitor.enabled=true",
+    "networkPolicy.enabled=true",
+    "policies.ttlRequired.enabled=true",
+)
 
 
 def identities(objects: list[Object]) -> set[tuple[str, str, str]]:
@@ -39,12 +52,16 @@ def test_operator_with_a_name_of_its_own_finds_the_objects_of_its_release() -> N
     own = only(objects, "Role", f"{NAME}-leader")["rules"]
     wanted = endpoint_slice("the-namespace", Endpoint("pod", "uid", "10.0.0.1", 8443, service=NAME))
     assert own[0]["resourceNames"] == [only(objects, "Lease", NAME)["metadata"]["name"]]
-    assert own[1]["resourceNames"] == [only(objects, "Secret", secret_name(NAME))["metadata"]["name"]]
+    assert own[1]["resourceNames"] == [
+        only(objects, "Secret", secret_name(NAME))["metadata"]["name"]
+    ]
     assert wanted["metadata"]["name"] in own[2]["resourceNames"]
     found = only(objects, "EndpointSlice", wanted["metadata"]["name"])
     assert wanted["metadata"]["labels"].items() <= found["metadata"]["labels"].items()
     assert only(objects, "Service", NAME)
-    mounted = only(objects, "Pod", f"{NAME}-test")["spec"]["volumes"][0]["projected"]["sources"][1]["secret"]["name"]
+    mounted = only(objects, "Pod", f"{NAME}-test")["spec"]["volumes"][0]["projected"]["sources"][1][
+        "secret"
+    ]["name"]
     assert mounted == secret_name(NAME)
     assert not [a for a in container_of(render())["args"] if a.startswith("--name=")]
 
@@ -75,27 +92,49 @@ def role_of(release: str, watched: str) -> Object:
 
 @contextmanager
 def api_server(roles: list[Object]) -> Iterator[str]:
-    """The little of an API server that Helm asks while it renders: versions, and cluster roles. Yields its address."""
-    kinds = [{"name": "clusterroles", "kind": "ClusterRole", "namespaced": False, "verbs": ["get", "list"]}]
+    """The little of an API server that Helm asks while it renders: versions, and cluster roles.
+
+    Yields its address.
+    """
+    kinds = [
+        {
+            "name": "clusterroles",
+            "kind": "ClusterRole",
+            "namespaced": False,
+            "verbs": ["get", "list"],
+        }
+    ]
     group = {"groupVersion": "rbac.authorization.k8s.io/v1", "version": "v1"}
     answers = {
         "/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.0"},
         "/api": {"kind": "APIVersions", "versions": ["v1"]},
         "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": []},
-        "/apis": {"kind": "APIGroupList", "groups": [{"name": "rbac.authorization.k8s.io", "versions": [group]}]},
-        RBAC: {"kind": "APIResourceList", "groupVersion": "rbac.authorization.k8s.io/v1", "resources": kinds},
+        "/apis": {
+            "kind": "APIGroupList",
+            "groups": [{"name": "rbac.authorization.k8s.io", "versions": [group]}],
+        },
+        RBAC: {
+            "kind": "APIResourceList",
+            "groupVersion": "rbac.authorization.k8s.io/v1",
+            "resources": kinds,
+        },
         f"{RBAC}/clusterroles": {
             "kind": "ClusterRoleList",
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "metadata": {},
-            "items": [{"kind": "ClusterRole", "apiVersion": "rbac.authorization.k8s.io/v1", **role} for role in roles],
+            "items": [
+                {"kind": "ClusterRole", "apiVersion": "rbac.authorization.k8s.io/v1", **role}
+                for role in roles
+            ],
         },
     }
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer = answers.get(self.path.partition("?")[0])
-            body = json.dumps(answer or {"kind": "Status", "status": "Failure", "code": 404}).encode()
+            body = json.dumps(
+                answer or {"kind": "Status", "status": "Failure", "code": 404}
+            ).encode()
             self.send_response(200 if answer else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -123,8 +162,18 @@ def api_server(roles: list[Object]) -> Iterator[str]:
         ("first", "a,b", '["c"]', ""),
         ("release", "a", '["a"]', ""),
         ("first", "a,b", '["b","c"]', "the release system/first serves b already"),
-        ("first", "", '["c"]', "the release system/first serves all namespaces, and this one would serve c"),
-        ("first", "a,b", "[]", "the release system/first serves a, b, and this one would serve all namespaces"),
+        (
+            "first",
+            "",
+            '["c"]',
+            "the release system/first serves all namespaces, and this one would serve c",
+        ),
+        (
+            "first",
+            "a,b",
+            "[]",
+            "the release system/first serves a, b, and this one would serve all namespaces",
+        ),
     ],
 )
 def test_second_release_that_would_serve_the_same_jobs_is_refused(
@@ -135,7 +184,16 @@ def test_second_release_that_would_serve_the_same_jobs_is_refused(
     with api_server([stranger, role_of(release, theirs)]) as address:
         clusters = [{"name": "c", "cluster": {"server": address}}]
         context = {"name": "c", "context": {"cluster": "c", "user": ""}}
-        config.write_text(json.dumps({"kind": "Config", "clusters": clusters, "contexts": [context], "current-context": "c"}))
+        config.write_text(
+            json.dumps(
+                {
+                    "kind": "Config",
+                    "clusters": clusters,
+                    "contexts": [context],
+                    "current-context": "c",
+                }
+            )
+        )
         result = helm(
             "template",
             "release",

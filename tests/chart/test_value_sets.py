@@ -42,11 +42,23 @@ def test_there_are_sets_for_all_values() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda o: o["spec"].update(replica=2), "Deployment.spec.replica: Extra inputs are not permitted"),
-        (lambda o: o["spec"].update(replicas="2"), "Deployment.spec.replicas: Input should be a valid integer"),
-        (lambda o: o["metadata"]["labels"].update(a=1), "Deployment.metadata.labels.a: Input should be a valid string"),
+        (
+            lambda o: o["spec"].update(replica=2),
+            "Deployment.spec.replica: Extra inputs are not permitted",
+        ),
+        (
+            lambda o: o["spec"].update(replicas="2"),
+            "Deployment.spec.replicas: Input should be a valid integer",
+        ),
+        (
+            lambda o: o["metadata"]["labels"].update(a=1),
+            "Deployment.metadata.labels.a: Input should be a valid string",
+        ),
         (lambda o: o["spec"].pop("selector"), "Deployment.spec.selector: Field required"),
-        (lambda o: o["spec"]["template"]["spec"]["containers"][0].pop("name"), "containers.0.name: Field required"),
+        (
+            lambda o: o["spec"]["template"]["spec"]["containers"][0].pop("name"),
+            "containers.0.name: Field required",
+        ),
     ],
 )
 @needs_helm
@@ -60,12 +72,20 @@ def test_shapes_tell_wrong_objects(change: Callable[[Object], object], words: st
 def test_network_policy_lets_in_agents_and_whom_the_values_name() -> None:
     objects = render(values=values("closed-network"))
     policy = only(objects, "NetworkPolicy")["spec"]
-    assert policy["podSelector"]["matchLabels"].items() <= pod_of(objects)["metadata"]["labels"].items()
+    assert (
+        policy["podSelector"]["matchLabels"].items()
+        <= pod_of(objects)["metadata"]["labels"].items()
+    )
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     agents, prometheus = policy["ingress"]
-    assert agents["from"][0]["podSelector"] == {"matchExpressions": [{"key": LABEL_ROLE, "operator": "Exists"}]}
+    assert agents["from"][0]["podSelector"] == {
+        "matchExpressions": [{"key": LABEL_ROLE, "operator": "Exists"}]
+    }
     tester = only(objects, "Pod", "elastic-pytorch-operator-test")
-    assert agents["from"][1]["podSelector"]["matchLabels"].items() <= tester["metadata"]["labels"].items()
+    assert (
+        agents["from"][1]["podSelector"]["matchLabels"].items()
+        <= tester["metadata"]["labels"].items()
+    )
     assert "prometheus" in str(prometheus["from"])
     assert not [o for o in render() if o["kind"] == "NetworkPolicy"], "only on request"
 

@@ -49,7 +49,11 @@ def test_schema_and_values_know_the_same_names() -> None:
 
 
 def test_every_object_of_the_schema_refuses_what_it_does_not_know() -> None:
-    assert_none(path for path, schema in objects_of_schema(SCHEMA) if schema.get("additionalProperties") is not False)
+    assert_none(
+        path
+        for path, schema in objects_of_schema(SCHEMA)
+        if schema.get("additionalProperties") is not False
+    )
 
 
 def test_every_value_has_a_comment() -> None:
@@ -129,7 +133,8 @@ def is_refused(setting: str, told: str) -> bool:
     above, _, name = place.rpartition("/")
     complaints = re.findall(r"- at '(.*?)': (.*)", told)
     return any(
-        f"{at}/".startswith(f"{place}/") or (at == above and f"'{name}'" in words and "additional properties" in words)
+        f"{at}/".startswith(f"{place}/")
+        or (at == above and f"'{name}'" in words and "additional properties" in words)
         for at, words in complaints
     )
 
@@ -138,5 +143,13 @@ def is_refused(setting: str, told: str) -> bool:
 def test_values_that_the_chart_does_not_know_are_refused() -> None:
     results = [(group, template(*group)) for group in at_once(UNKNOWN)]
     assert all(result.returncode for _, result in results)
-    assert all("values don't meet the specifications of the schema" in result.stderr for _, result in results)
-    assert_none(setting for group, result in results for setting in group if not is_refused(setting, result.stderr))
+    assert all(
+        "values don't meet the specifications of the schema" in result.stderr
+        for _, result in results
+    )
+    assert_none(
+        setting
+        for group, result in results
+        for setting in group
+        if not is_refused(setting, result.stderr)
+    )

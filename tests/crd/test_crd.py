@@ -61,17 +61,23 @@ def test_crd_fits_the_annotation_of_kubectl_apply() -> None:
 
 
 def test_every_property_is_described() -> None:
-    # The API server describes metadata itself and allows no description there. An item of a list of numbers or words, or a value of a
-    # map, is what the list or the map says.
+    # The API server describes metadata itself and allows no description there. An item of a list of
+    # numbers or words, or a value of a map, is what the list or the map says.
     paths = [path for path in PROPERTIES if path.partition(".")[0] != "metadata"]
-    paths = [path for path in paths if not path.endswith("[]") or PROPERTIES[path]["type"] == "object"]
+    paths = [
+        path for path in paths if not path.endswith("[]") or PROPERTIES[path]["type"] == "object"
+    ]
     bare = [path for path in paths if not PROPERTIES[path].get("description")]
     assert not bare
     assert SCHEMA["description"]
 
 
 def test_descriptions_are_sentences() -> None:
-    described = {path: schema["description"] for path, schema in PROPERTIES.items() if schema.get("description")}
+    described = {
+        path: schema["description"]
+        for path, schema in PROPERTIES.items()
+        if schema.get("description")
+    }
     assert_none(
         f"{path}: {text}"
         for path, text in described.items()
@@ -95,7 +101,8 @@ def test_numbers_have_the_bounds_and_defaults_of_the_contract() -> None:
         ("spec.scheduling.scheduleTimeoutSeconds", 1, 2**31 - 1, None),
         ("spec.rendezvous.port", 1024, 65435, 29500),
     ]
-    # A default that the API server writes would win over a template's value: descriptions tell those of the operator.
+    # A default that the API server writes would win over a template's value: descriptions tell
+    # those of the operator.
     assert_none(
         f"{path}: {bounds(path)}, {PROPERTIES[path]['description']}"
         for path, minimum, maximum, default in contract
@@ -107,20 +114,35 @@ def test_numbers_have_the_bounds_and_defaults_of_the_contract() -> None:
 
 def test_words_have_the_defaults_of_the_contract() -> None:
     assert PROPERTIES["spec.rendezvous.backend"]["enum"] == ["operator", "c10d", "etcd-v2"]
-    assert "default" not in PROPERTIES["spec.rendezvous.backend"], "a job without one has its template's"
+    assert "default" not in PROPERTIES["spec.rendezvous.backend"], (
+        "a job without one has its template's"
+    )
     assert PROPERTIES["spec.cleanPodPolicy"]["enum"] == ["None", "Running", "All"]
-    assert "default" not in PROPERTIES["spec.cleanPodPolicy"], "a job without one has the operator's"
+    assert "default" not in PROPERTIES["spec.cleanPodPolicy"], (
+        "a job without one has the operator's"
+    )
     assert PROPERTIES["spec.nprocPerNode"]["x-kubernetes-int-or-string"] is True
     assert "default" not in PROPERTIES["spec.nprocPerNode"]
     assert "default" not in PROPERTIES["spec.managedBy"]
     assert PROPERTIES["spec.scheduling.gangScheduler"]["enum"] == list(GANG_SCHEDULERS)
-    assert PROPERTIES["spec.failurePolicy.rules[].action"]["enum"] == ["Count", "Ignore", "FailJob", "RestartGroup"]
+    assert PROPERTIES["spec.failurePolicy.rules[].action"]["enum"] == [
+        "Count",
+        "Ignore",
+        "FailJob",
+        "RestartGroup",
+    ]
     assert PROPERTIES["spec.sharedVolumeClaimRetentionPolicy.whenDeleted"]["default"] == "Retain"
 
 
 def test_operator_has_the_defaults_that_the_api_server_does_not_write() -> None:
     job = parse_job(a_manifest(minimum=None, maximum=None, prepare={}))
-    assert (job.spares, job.unit_replicas, job.max_failures, job.on_pod_loss, job.inject_agent) == (0, 1, 3, "Replace", True)
+    assert (job.spares, job.unit_replicas, job.max_failures, job.on_pod_loss, job.inject_agent) == (
+        0,
+        1,
+        3,
+        "Replace",
+        True,
+    )
     assert (job.settle_seconds, job.growth_seconds, job.checkpoint_wait_seconds) == (1.0, 0.0, 0.0)
     assert (job.backend, job.store_port, job.prepare_seconds) == ("operator", 29500, 1800)
     unit = {"unitReplicas": 2, "scheduling": {"unitTopology": {"topologyKey": "zone"}}}
@@ -141,18 +163,34 @@ def test_defaults_inside_an_object_apply_without_it() -> None:
 
 def test_list_says_how_it_merges_and_how_long_it_may_get() -> None:
     lists = {path: schema for path, schema in PROPERTIES.items() if schema.get("type") == "array"}
-    assert not [path for path, schema in lists.items() if "x-kubernetes-list-type" not in schema or "maxItems" not in schema]
+    assert not [
+        path
+        for path, schema in lists.items()
+        if "x-kubernetes-list-type" not in schema or "maxItems" not in schema
+    ]
 
 
 def test_time_has_its_unit_in_its_name() -> None:
-    times = [path for path, schema in PROPERTIES.items() if ", in seconds," in schema.get("description", "")]
+    times = [
+        path
+        for path, schema in PROPERTIES.items()
+        if ", in seconds," in schema.get("description", "")
+    ]
     assert times
     assert not [path for path in times if "seconds" not in path.lower()]
-    assert not [path for path, schema in PROPERTIES.items() if ", in milliseconds," in schema.get("description", "")]
+    assert not [
+        path
+        for path, schema in PROPERTIES.items()
+        if ", in milliseconds," in schema.get("description", "")
+    ]
 
 
 def test_every_rule_says_what_is_wrong() -> None:
-    found = [rule for schema in (SCHEMA, *PROPERTIES.values()) for rule in schema.get("x-kubernetes-validations", [])]
+    found = [
+        rule
+        for schema in (SCHEMA, *PROPERTIES.values())
+        for rule in schema.get("x-kubernetes-validations", [])
+    ]
     assert found
     assert all(rule.get("message") or rule["messageExpression"] for rule in found)
     assert all(rule.get("reason", INVALID) for rule in found)
@@ -160,7 +198,11 @@ def test_every_rule_says_what_is_wrong() -> None:
 
 
 def test_refusal_of_one_value_is_not_called_forbidden() -> None:
-    found = [rule for schema in (SCHEMA, *PROPERTIES.values()) for rule in schema.get("x-kubernetes-validations", [])]
+    found = [
+        rule
+        for schema in (SCHEMA, *PROPERTIES.values())
+        for rule in schema.get("x-kubernetes-validations", [])
+    ]
     forbidden = [rule["message"] for rule in found if rule.get("reason") == "FieldValueForbidden"]
     assert all(message.startswith(("may not be set", "must not contain")) for message in forbidden)
 
@@ -171,7 +213,9 @@ def test_what_the_operator_writes_on_its_pods_is_refused_in_the_template(field: 
     [rule] = rules(path)
     assert "'elasticpytorch.dev/'" in rule
     assert "app.kubernetes.io/" not in rule, "those are the user's"
-    assert PROPERTIES[path]["maxProperties"], "the API server estimates what a rule over all keys may cost"
+    assert PROPERTIES[path]["maxProperties"], (
+        "the API server estimates what a rule over all keys may cost"
+    )
 
 
 def test_template_keeps_what_the_schema_does_not_know() -> None:
@@ -180,7 +224,8 @@ def test_template_keeps_what_the_schema_does_not_know() -> None:
     elsewhere = [
         path
         for path, schema in PROPERTIES.items()
-        if schema.get("x-kubernetes-preserve-unknown-fields") and not path.startswith("spec.template")
+        if schema.get("x-kubernetes-preserve-unknown-fields")
+        and not path.startswith("spec.template")
     ]
     assert elsewhere == [
         "spec.sharedVolumeClaims[].spec",
@@ -228,9 +273,25 @@ def test_status_holds_what_the_operator_writes() -> None:
         "checkpointStep",
     }
     assert set(PROPERTIES["status.history[]"]["properties"]) == {
-        *("time", "round", "replicas", "cause", "seconds", "phaseSeconds", "stepsLost", "count", "loss", "stepsPerSecond"),
+        *(
+            "time",
+            "round",
+            "replicas",
+            "cause",
+            "seconds",
+            "phaseSeconds",
+            "stepsLost",
+            "count",
+            "loss",
+            "stepsPerSecond",
+        ),
     }
-    assert set(PROPERTIES["status.goodput"]["properties"]) == {"activity", "time", "seconds", "processSeconds"}
+    assert set(PROPERTIES["status.goodput"]["properties"]) == {
+        "activity",
+        "time",
+        "seconds",
+        "processSeconds",
+    }
     assert set(PROPERTIES["status.rootCause"]["properties"]) == {
         *("worker", "node", "rank", "pid", "time", "exitCode", "signal", "message"),
     }
@@ -251,7 +312,9 @@ def test_causes_of_changes_are_the_reasons_of_rounds() -> None:
 
 
 def test_activities_are_those_that_the_operator_knows() -> None:
-    assert PROPERTIES["status.goodput.activity"]["enum"] == [activity.value for activity in Activity]
+    assert PROPERTIES["status.goodput.activity"]["enum"] == [
+        activity.value for activity in Activity
+    ]
 
 
 def test_no_number_is_a_float() -> None:
@@ -270,9 +333,12 @@ def test_subresources_serve_status_and_scale() -> None:
 
 
 def test_columns_show_properties_of_their_types() -> None:
-    known = {path: schema.get("type") for path, schema in PROPERTIES.items()} | {"metadata.creationTimestamp": "date"}
+    known = {path: schema.get("type") for path, schema in PROPERTIES.items()} | {
+        "metadata.creationTimestamp": "date"
+    }
     assert_none(
         column["name"]
         for column in VERSION["additionalPrinterColumns"]
-        if known.get(re.sub(r"\[.*]", "[]", column["jsonPath"].lstrip("."))) != column["type"] or not column["description"]
+        if known.get(re.sub(r"\[.*]", "[]", column["jsonPath"].lstrip("."))) != column["type"]
+        or not column["description"]
     )

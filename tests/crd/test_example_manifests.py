@@ -50,7 +50,9 @@ BEYOND_JSON_SCHEMA = (
 @cache
 def read(path: Path) -> dict[str, Any]:
     """A manifest, by libyaml, where PyYAML has it: a tenth of the time. Not to be changed."""
-    manifest: dict[str, Any] = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    manifest: dict[str, Any] = yaml.load(
+        path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
     return manifest
 
 
@@ -67,7 +69,11 @@ def test_manifests_are_jobs() -> None:
 def test_good_manifests_and_those_that_fail_only_later_are_valid() -> None:
     assert GOOD
     assert FAILING
-    assert_none(f"{path.name}: {fault.message}" for path in (*GOOD, *FAILING) for fault in VALIDATOR.iter_errors(read(path)))
+    assert_none(
+        f"{path.name}: {fault.message}"
+        for path in (*GOOD, *FAILING)
+        for fault in VALIDATOR.iter_errors(read(path))
+    )
 
 
 def faults_of(path: Path) -> Iterator[str]:
@@ -76,9 +82,13 @@ def faults_of(path: Path) -> Iterator[str]:
     expected = first.removeprefix(EXPECT)
     if not first.startswith(EXPECT) or len(expected) <= 10:
         yield f"its first line does not begin with {EXPECT}and words of the refusal"
-    if expected.startswith("unknown field"):  # of which the schema alone knows nothing, whatever else is wrong
+    # Of which the schema alone knows nothing, whatever else is wrong.
+    if expected.startswith("unknown field"):
         return
-    places = {error.json_path.removeprefix("$").removeprefix(".") for error in VALIDATOR.iter_errors(read(path))}
+    places = {
+        error.json_path.removeprefix("$").removeprefix(".")
+        for error in VALIDATOR.iter_errors(read(path))
+    }
     if any(words in expected for words in BEYOND_JSON_SCHEMA):
         if places:
             yield f"the schema refuses {places}, not the rule: {expected}"
@@ -98,19 +108,27 @@ def check_example(path: Path) -> None:
     VALIDATOR.validate(manifest)
     spec, pod = manifest["spec"], manifest["spec"]["template"]["spec"]
     assert not any("hostPath" in volume for volume in pod["volumes"])
-    claims = {template["metadata"]["name"]: template["spec"] for template in spec["sharedVolumeClaims"]}
+    claims = {
+        template["metadata"]["name"]: template["spec"] for template in spec["sharedVolumeClaims"]
+    }
     [container] = pod["containers"]
-    assert {mount["name"] for mount in container["volumeMounts"]} == {*claims, *(volume["name"] for volume in pod["volumes"])}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {
+        *claims,
+        *(volume["name"] for volume in pod["volumes"]),
+    }
     modes = [mode for claim in claims.values() for mode in claim["accessModes"]]
     assert modes == ["ReadWriteMany" if spec["replicas"] > 1 else "ReadWriteOnce"]
     assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
     assert re.search(
-        r"(^|/)elastic-pytorch-(worker|worker-lightning|deepspeed|torchtitan|megatron):(dev|gpu)$", container["image"]
+        r"(^|/)elastic-pytorch-(worker|worker-lightning|deepspeed|torchtitan|megatron):(dev|gpu)$",
+        container["image"],
     )
 
 
 def test_examples_are_valid_and_ask_for_nothing_that_a_cluster_need_not_have() -> None:
-    assert_none(f"{path}: {fault}" for path in EXAMPLE_JOBS for fault in fault_of(check_example, path))
+    assert_none(
+        f"{path}: {fault}" for path in EXAMPLE_JOBS for fault in fault_of(check_example, path)
+    )
 
 
 def check_example_for_gpus(path: Path) -> None:
@@ -121,16 +139,25 @@ def check_example_for_gpus(path: Path) -> None:
     pod = a_worker_pod(job, 0)
     [training] = pod["spec"]["containers"]
     assert "/dev/shm" in [mount["mountPath"] for mount in training["volumeMounts"]]
-    assert "has run on one GPU in local mode (docs/use/gpu.md); this manifest has not been run on a cluster" in path.read_text()
+    assert (
+        "has run on one GPU in local mode (docs/use/gpu.md); this manifest has not been run on a cluster"
+        in path.read_text()
+    )
     script = (ROOT / training["args"][0].removeprefix("/")).read_text()
     assert "torch.cuda.is_available()" in script
     assert "torch.cuda.set_device(" in script
     assert '"nccl"' in script
 
 
-def test_examples_for_gpus_leave_processes_and_shared_memory_to_the_operator_and_say_that_they_were_not_run() -> None:
+def test_examples_for_gpus_leave_processes_and_shared_memory_to_the_operator_and_say_that_they_were_not_run() -> (
+    None
+):
     assert GPU_EXAMPLES
-    assert_none(f"{path}: {fault}" for path in GPU_EXAMPLES for fault in fault_of(check_example_for_gpus, path))
+    assert_none(
+        f"{path}: {fault}"
+        for path in GPU_EXAMPLES
+        for fault in fault_of(check_example_for_gpus, path)
+    )
 
 
 def test_bad_manifests_have_names_of_their_own() -> None:

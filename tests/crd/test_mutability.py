@@ -16,13 +16,17 @@ from tests.job_schema import SCHEMA
 from tests.operator.builders import a_manifest, a_worker_pod
 from tests.paths import ROOT
 
-FIELDS = {path.removeprefix("spec."): (schema, rule) for path, schema, rule in fields("spec", SCHEMA["properties"]["spec"])}
+FIELDS = {
+    path.removeprefix("spec."): (schema, rule)
+    for path, schema, rule in fields("spec", SCHEMA["properties"]["spec"])
+}
 FULL = yaml.safe_load((ROOT / "tests" / "manifests" / "good" / "full.yaml").read_text())
 SUSPENDED_SINCE = (
     "oldSelf.spec.suspend && (!has(oldSelf.status) || !has(oldSelf.status.conditions) || "
     "oldSelf.status.conditions.exists(c, c.type == 'Suspended' && c.status == 'True'))"
 )
-# A pod has these from its start, but the operator acts on the job's own: docs/reference/api-versions.md names them.
+# A pod has these from its start, but the operator acts on the job's own:
+# docs/reference/api-versions.md names them.
 ALSO_IN_PODS = {
     "minReplicas",
     "maxReplicas",
@@ -80,17 +84,32 @@ NOT_WITH_STOCK_TORCHRUN = (*OWN, "resizePolicy.checkpointWaitSeconds", "scheduli
 def rules_of(name: str) -> set[str]:
     """When the schema's rules let a field change: its own, those of the spec, and those of the job; none: they say nothing about it."""
     schema = FIELDS[name][0]
-    own = [rule["rule"] for rule in schema.get("x-kubernetes-validations", ()) if "oldSelf" in rule["rule"]]
-    spec = [r for r in SCHEMA["properties"]["spec"]["x-kubernetes-validations"] if r.get("fieldPath") == f".{name}"]
+    own = [
+        rule["rule"]
+        for rule in schema.get("x-kubernetes-validations", ())
+        if "oldSelf" in rule["rule"]
+    ]
+    spec = [
+        r
+        for r in SCHEMA["properties"]["spec"]["x-kubernetes-validations"]
+        if r.get("fieldPath") == f".{name}"
+    ]
     root = [r for r in SCHEMA["x-kubernetes-validations"] if r.get("fieldPath") == f".spec.{name}"]
     same = f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
-    found = {NEVER for rule in own if rule == "self == oldSelf"} | {NEVER for rule in spec if rule["rule"] == same}
+    found = {NEVER for rule in own if rule == "self == oldSelf"} | {
+        NEVER for rule in spec if rule["rule"] == same
+    }
     for rule in root:
         now, before = f"self.spec.{name}", f"oldSelf.spec.{name}"
         always_there = f"{now} == {before}"
         optional = f"has({now}) == has({before}) && (!has({now}) || {always_there})"
-        assert rule["rule"] == f"{always_there if 'default' in schema else optional} || {SUSPENDED_SINCE}"
-        assert rule["message"].startswith("field is immutable unless the condition Suspended is True: ")
+        assert (
+            rule["rule"]
+            == f"{always_there if 'default' in schema else optional} || {SUSPENDED_SINCE}"
+        )
+        assert rule["message"].startswith(
+            "field is immutable unless the condition Suspended is True: "
+        )
         found.add(SUSPENDED)
     return found
 
@@ -105,14 +124,24 @@ def test_schema_enforces_what_it_says() -> None:
 
 
 def test_no_other_rule_of_a_field_compares_it_with_what_it_was() -> None:
-    rules = [(name, rule["rule"]) for name in FIELDS for rule in FIELDS[name][0].get("x-kubernetes-validations", ())]
-    assert_none(f"{name}: {rule}" for name, rule in rules if "oldSelf" in rule and rule != "self == oldSelf")
+    rules = [
+        (name, rule["rule"])
+        for name in FIELDS
+        for rule in FIELDS[name][0].get("x-kubernetes-validations", ())
+    ]
+    assert_none(
+        f"{name}: {rule}" for name, rule in rules if "oldSelf" in rule and rule != "self == oldSelf"
+    )
 
 
 def test_table_has_another_value_for_each_field() -> None:
     known = {holder for name in FIELDS for holder in _holders(name) if holder in OTHER_VALUES}
     assert known == set(OTHER_VALUES)
-    missing = [name for name in FIELDS if not set(_holders(name)) & known and not any(k.startswith(f"{name}.") for k in known)]
+    missing = [
+        name
+        for name in FIELDS
+        if not set(_holders(name)) & known and not any(k.startswith(f"{name}.") for k in known)
+    ]
     assert not missing
 
 
@@ -146,11 +175,18 @@ def made_from(manifest: dict[str, Any]) -> list[Any]:
     for container in own["spec"]["template"]["spec"]["containers"]:
         container["command"] = ["torchrun"]
     claims = [volume_claim(job, claim) for claim in job.claims]
-    return [*(pod for each in (job, parse_job(own, templates=TEMPLATES)) for pod in pods_of(each)), *claims]
+    return [
+        *(pod for each in (job, parse_job(own, templates=TEMPLATES)) for pod in pods_of(each)),
+        *claims,
+    ]
 
 
 def pods_of(job: Job) -> list[Any]:
-    return [stock_worker_pod(job, 0, "x", 1), store_pod(job, "x", 1)] if job.stock else [a_worker_pod(job, 0, (), AGENT)]
+    return (
+        [stock_worker_pod(job, 0, "x", 1), store_pod(job, "x", 1)]
+        if job.stock
+        else [a_worker_pod(job, 0, (), AGENT)]
+    )
 
 
 def changed(manifest: dict[str, Any], name: str) -> dict[str, Any]:

@@ -24,7 +24,11 @@ SPEC: dict[str, Any] = SCHEMA["properties"]["spec"]
 def test_names_are_those_of_the_contract() -> None:
     spec = CRD["spec"]
     assert CRD["metadata"]["name"] == f"{TEMPLATE_KIND.lower()}s.elasticpytorch.dev"
-    assert (spec["group"], spec["names"]["kind"], spec["scope"]) == ("elasticpytorch.dev", TEMPLATE_KIND, "Cluster")
+    assert (spec["group"], spec["names"]["kind"], spec["scope"]) == (
+        "elasticpytorch.dev",
+        TEMPLATE_KIND,
+        "Cluster",
+    )
 
 
 def test_template_has_the_fields_of_jobs_but_what_is_each_jobs_own() -> None:
@@ -34,7 +38,10 @@ def test_template_has_the_fields_of_jobs_but_what_is_each_jobs_own() -> None:
 
 def test_spec_is_immutable() -> None:
     (rule,) = SPEC["x-kubernetes-validations"]
-    assert (rule["rule"], rule["message"]) == ("self == oldSelf", "field is immutable: make a template of another name")
+    assert (rule["rule"], rule["message"]) == (
+        "self == oldSelf",
+        "field is immutable: make a template of another name",
+    )
 
 
 def test_nothing_is_filled_in() -> None:
@@ -65,7 +72,11 @@ def test_values_that_no_job_could_have_are_refused() -> None:
 
 
 def test_template_need_not_be_whole() -> None:
-    parts: list[dict[str, Any]] = [{}, {"scheduling": {"extraWorkers": {}}}, {"template": {"spec": {"tolerations": []}}}]
+    parts: list[dict[str, Any]] = [
+        {},
+        {"scheduling": {"extraWorkers": {}}},
+        {"template": {"spec": {"tolerations": []}}},
+    ]
     assert_none(str(spec) for spec in parts if not admits(spec))
 
 
@@ -85,7 +96,9 @@ def check_example(file: Path) -> None:
 
 
 def test_examples_make_jobs_of_a_few_lines() -> None:
-    assert_none(f"{file.name}: {fault}" for file in TEMPLATES for fault in fault_of(check_example, file))
+    assert_none(
+        f"{file.name}: {fault}" for file in TEMPLATES for fault in fault_of(check_example, file)
+    )
 
 
 def test_there_is_an_example_for_each_sort_of_nodes() -> None:

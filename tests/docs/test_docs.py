@@ -14,13 +14,24 @@ from tests.faults import assert_none, fault_of
 from tests.job_schema import SCHEMA, VALIDATOR
 from tests.paths import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
-PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
+PAGES += [
+    ROOT / "charts" / "elastic-pytorch-operator" / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FIELD = re.compile(r"`((?:spec|status)\.[A-Za-z.]+?)[:`]")
 INSTALLED = re.compile(r"(pip|pipx) install ['\"]?elastic-pytorch")
 # Modules of the operator whose names look like fields of a job.
-SPEC_MODULES = {f"spec.{path.stem}" for path in (ROOT / "operator" / "elastic_pytorch_operator" / "spec").glob("*.py")}
+SPEC_MODULES = {
+    f"spec.{path.stem}"
+    for path in (ROOT / "operator" / "elastic_pytorch_operator" / "spec").glob("*.py")
+}
 
 # tests/e2e/client/test_docs_commands.py runs the `sh` blocks of these, in their order.
 RUN_ON_THE_CLUSTER = {"README.md", "docs/use/getting-started.md", "docs/operate/operations.md"}
@@ -74,7 +85,11 @@ def anchors(page: Path) -> set[str]:
 
 def test_links_lead_to_files_and_headings_that_are_there() -> None:
     links = found_in(PAGES, LINK)
-    assert_none(f"{place}: {link[1]} is not there" for page, place, link in links if not is_there(page, link[1]))
+    assert_none(
+        f"{place}: {link[1]} is not there"
+        for page, place, link in links
+        if not is_there(page, link[1])
+    )
 
 
 def test_every_command_is_run_by_a_test() -> None:
@@ -98,7 +113,11 @@ def test_jobs_in_the_text_are_valid() -> None:
         VALIDATOR.validate(job)
         admit(job)  # which knows of unknown fields
 
-    assert_none(f"{place}: {fault}" for _, place, block in blocks_of("yaml") for fault in fault_of(check, block.text))
+    assert_none(
+        f"{place}: {fault}"
+        for _, place, block in blocks_of("yaml")
+        for fault in fault_of(check, block.text)
+    )
 
 
 def fields(schema: dict[str, Any], path: str) -> set[str]:
@@ -109,12 +128,18 @@ def fields(schema: dict[str, Any], path: str) -> set[str]:
 
 
 def test_fields_in_the_text_exist() -> None:
-    known = fields(SCHEMA["properties"]["spec"], "spec") | fields(SCHEMA["properties"]["status"], "status") | SPEC_MODULES
+    known = (
+        fields(SCHEMA["properties"]["spec"], "spec")
+        | fields(SCHEMA["properties"]["status"], "status")
+        | SPEC_MODULES
+    )
     assert_none(
         f"{place}: there is no {field[1]}"
         for _, place, field in found_in(PAGES, FIELD)
         # What is below the template is Kubernetes' own.
-        if field[1] not in known and not field[1].startswith("spec.template.") and not field[1].endswith(".py")
+        if field[1] not in known
+        and not field[1].startswith("spec.template.")
+        and not field[1].endswith(".py")
     )
 
 
@@ -122,12 +147,24 @@ def test_python_in_the_text_compiles() -> None:
     pages = [ROOT / "docs" / "use" / name for name in ("getting-started.md", "pipelines.md")]
     found = blocks_of("python", pages)
     assert {page for page, _, _ in found} == {*pages}
-    assert_none(f"{place}: {fault}" for _, place, block in found for fault in fault_of(compile, block.text, place, "exec"))
+    assert_none(
+        f"{place}: {fault}"
+        for _, place, block in found
+        for fault in fault_of(compile, block.text, place, "exec")
+    )
 
 
 def test_every_column_of_a_table_has_a_heading() -> None:
-    lines = [(page, number, pair) for page in PAGES for number, pair in enumerate(pairwise(page.read_text().splitlines()), 1)]
-    heads = [(page, number, head) for page, number, (head, below) in lines if re.fullmatch(r"\|( ?-+ ?\|)+", below)]
+    lines = [
+        (page, number, pair)
+        for page in PAGES
+        for number, pair in enumerate(pairwise(page.read_text().splitlines()), 1)
+    ]
+    heads = [
+        (page, number, head)
+        for page, number, (head, below) in lines
+        if re.fullmatch(r"\|( ?-+ ?\|)+", below)
+    ]
     assert_none(
         f"{name_of(page)}:{number}: {head}"
         for page, number, head in heads
@@ -137,8 +174,14 @@ def test_every_column_of_a_table_has_a_heading() -> None:
 
 def test_pages_begin_with_a_paragraph_that_says_for_whom_they_are_and_what_these_get() -> None:
     begins = re.compile(r"# .+\n+[^#|>\s-].{20,}")
-    assert_none(name_of(page) for page in sorted((ROOT / "docs").glob("*/*.md")) if not begins.match(page.read_text()))
+    assert_none(
+        name_of(page)
+        for page in sorted((ROOT / "docs").glob("*/*.md"))
+        if not begins.match(page.read_text())
+    )
 
 
 def test_no_page_installs_a_name_that_this_project_has_not_published() -> None:
-    assert_none(f"{place}: install it from a file or a folder" for _, place, _ in found_in(PAGES, INSTALLED))
+    assert_none(
+        f"{place}: install it from a file or a folder" for _, place, _ in found_in(PAGES, INSTALLED)
+    )

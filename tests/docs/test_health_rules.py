@@ -19,7 +19,10 @@ def rule() -> str:
 
 
 def a_job(generation: int | None, **conditions: str) -> dict[str, Any]:
-    found = [{"type": type_, "status": status, "message": f"{type_} {status}"} for type_, status in conditions.items()]
+    found = [
+        {"type": type_, "status": status, "message": f"{type_} {status}"}
+        for type_, status in conditions.items()
+    ]
     status = {} if generation is None else {"observedGeneration": generation, "conditions": found}
     return {"metadata": {"generation": 2}, "status": status}
 
@@ -27,9 +30,17 @@ def a_job(generation: int | None, **conditions: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("job", "health", "message"),
     [
-        ({"metadata": {"generation": 1}}, "Progressing", "the operator has not seen this version of the job yet"),
+        (
+            {"metadata": {"generation": 1}},
+            "Progressing",
+            "the operator has not seen this version of the job yet",
+        ),
         (a_job(None), "Progressing", "the operator has not seen this version of the job yet"),
-        (a_job(1, Running="True"), "Progressing", "the operator has not seen this version of the job yet"),
+        (
+            a_job(1, Running="True"),
+            "Progressing",
+            "the operator has not seen this version of the job yet",
+        ),
         (a_job(2), "Progressing", None),
         (a_job(2, Running="False", Failed="False"), "Progressing", "Running False"),
         (a_job(2, Running="Unknown"), "Progressing", "Running Unknown"),

@@ -9,7 +9,9 @@ from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "use" / "troubleshooting.md"
 HEADING = "## The API server refuses it\n"
-ROW = re.compile(r"^\| (?P<wrote>.+) \(\[file\]\((?P<file>\S+)\)\) \| `(?P<words>[^`]+)` \| (?P<instead>.+) \|$")
+ROW = re.compile(
+    r"^\| (?P<wrote>.+) \(\[file\]\((?P<file>\S+)\)\) \| `(?P<words>[^`]+)` \| (?P<instead>.+) \|$"
+)
 COUNT = 6
 
 

@@ -9,7 +9,10 @@ from tests.documentation import found_in
 from tests.faults import assert_none
 from tests.paths import ROOT
 
-PAGES = [ROOT / "README.md", *(ROOT / name for name in ("CONTRIBUTING.md",) if (ROOT / name).exists())]
+PAGES = [
+    ROOT / "README.md",
+    *(ROOT / name for name in ("CONTRIBUTING.md",) if (ROOT / name).exists()),
+]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 PACKAGES = [
     ROOT / "operator" / "elastic_pytorch_operator",
@@ -43,15 +46,25 @@ def is_known(name: str) -> bool:
 
 def is_file(name: str) -> bool:
     """Whether a name is the path of a file, or a script of users; a module without its path is not."""
-    return any((folder / name).is_file() for folder in (ROOT, *PACKAGES)) if "/" in name else name in SCRIPTS_OF_USERS
+    return (
+        any((folder / name).is_file() for folder in (ROOT, *PACKAGES))
+        if "/" in name
+        else name in SCRIPTS_OF_USERS
+    )
 
 
 def test_files_are_there_and_named_by_their_paths() -> None:
-    assert_none(f"{place}: {file[1]}" for _, place, file in found_in(PAGES, FILE) if not is_file(file[1]))
+    assert_none(
+        f"{place}: {file[1]}" for _, place, file in found_in(PAGES, FILE) if not is_file(file[1])
+    )
 
 
 def test_modules_are_there() -> None:
-    assert_none(f"{place}: {module[1]}" for _, place, module in found_in(PAGES, MODULE) if not is_known(module[1]))
+    assert_none(
+        f"{place}: {module[1]}"
+        for _, place, module in found_in(PAGES, MODULE)
+        if not is_known(module[1])
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,20 @@ from tests.chart.chart_rendering import needs_helm, render
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "operate" / "security.md"
-EVERYTHING = ("kueue.enabled=true", 'gangSchedulers=["Coscheduling","Kubernetes"]', 'watchNamespaces=["a"]')
+EVERYTHING = (
+    "kueue.enabled=true",
+    'gangSchedulers=["Coscheduling","Kubernetes"]',
+    'watchNamespaces=["a"]',
+)
 BY_KUBERNETES = "system:service-account-issuer-discovery"
 
 Permission = tuple[str, str, str, str]  # where, API group, resource, verb
 
 
 def rows() -> list[list[str]]:
-    (table,) = re.findall(r"^\| where \| API group .*\n\|---.*\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
+    (table,) = re.findall(
+        r"^\| where \| API group .*\n\|---.*\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE
+    )
     return [[cell.strip() for cell in row.strip("|\n").split("|")] for row in table.splitlines()]
 
 
@@ -30,9 +36,16 @@ def granted() -> set[Permission]:
     """What the operator's account may do, by the roles that are bound to it."""
     objects = render(*EVERYTHING)
     bindings = [o for o in objects if o["kind"].endswith("RoleBinding")]
-    bound = {(b["roleRef"]["kind"], b["metadata"].get("namespace"), b["roleRef"]["name"]) for b in bindings}
+    bound = {
+        (b["roleRef"]["kind"], b["metadata"].get("namespace"), b["roleRef"]["name"])
+        for b in bindings
+    }
     places = {None: "cluster", "the-namespace": "own", "a": "jobs"}
-    roles = [o for o in objects if (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) in bound]
+    roles = [
+        o
+        for o in objects
+        if (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) in bound
+    ]
     return {
         (places[role["metadata"].get("namespace")], group, resource, verb)
         for role in roles
@@ -56,6 +69,14 @@ def test_every_permission_has_a_reason_and_a_way_without() -> None:
 
 @needs_helm
 def test_what_a_value_switches_off_is_not_granted() -> None:
-    by_default = str([o["rules"] for o in render("metrics.secure=false") if o["kind"].endswith("Role")])
-    for resource in ("podgroups", "workloads", "subjectaccessreviews", "resourceflavors", "priorityclasses"):
+    by_default = str(
+        [o["rules"] for o in render("metrics.secure=false") if o["kind"].endswith("Role")]
+    )
+    for resource in (
+        "podgroups",
+        "workloads",
+        "subjectaccessreviews",
+        "resourceflavors",
+        "priorityclasses",
+    ):
         assert resource not in by_default

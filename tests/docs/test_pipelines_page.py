@@ -12,11 +12,16 @@ from tests.job_schema import VALIDATOR
 from tests.paths import ROOT
 
 WORKFLOW = next(
-    yaml.safe_load(block.text) for block in blocks(ROOT / "docs" / "use" / "pipelines.md") if "kind: Workflow" in block.text
+    yaml.safe_load(block.text)
+    for block in blocks(ROOT / "docs" / "use" / "pipelines.md")
+    if "kind: Workflow" in block.text
 )
 RESOURCE = WORKFLOW["spec"]["templates"][0]["resource"]
 # In the order in which planning/reporting/status.py puts them before those of an end.
-LIVING = [Condition(type_, False, "Any", "any") for type_ in ("Running", "Resizing", "Degraded", "Suspended")]
+LIVING = [
+    Condition(type_, False, "Any", "any")
+    for type_ in ("Running", "Resizing", "Degraded", "Suspended")
+]
 
 
 def holds(condition: str, job: Any) -> bool:
@@ -40,8 +45,16 @@ def holds(condition: str, job: Any) -> bool:
     ],
     ids=["complete", "failed", "not ended", "not seen"],
 )
-def test_conditions_of_the_workflow(conditions: list[Condition], succeeds: bool, fails: bool) -> None:
-    job = {"status": {"conditions": merge_conditions({}, conditions, generation=1, time="2026-11-28T00:00:00Z")}}
+def test_conditions_of_the_workflow(
+    conditions: list[Condition], succeeds: bool, fails: bool
+) -> None:
+    job = {
+        "status": {
+            "conditions": merge_conditions(
+                {}, conditions, generation=1, time="2026-11-28T00:00:00Z"
+            )
+        }
+    }
     assert holds(RESOURCE["successCondition"], job) is succeeds
     assert holds(RESOURCE["failureCondition"], job) is fails
 

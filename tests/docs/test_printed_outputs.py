@@ -17,8 +17,13 @@ from tests.operator.builders import NOW, a_job, a_round, a_target, observed
 from tests.paths import ROOT
 
 DOCS = ROOT / "docs"
-EVENT = re.compile(r"^ +(?P<type>Normal|Warning) +(?P<reason>\w+) +\S+ +(?:\S+/operator +)?(?P<note>.+)$", re.MULTILINE)
-ROUND = re.compile(r"Round (?P<number>\d+), (?:(?P<before>\d+) -> )?(?P<size>\d+) workers: (?P<cause>.+)")
+EVENT = re.compile(
+    r"^ +(?P<type>Normal|Warning) +(?P<reason>\w+) +\S+ +(?:\S+/operator +)?(?P<note>.+)$",
+    re.MULTILINE,
+)
+ROUND = re.compile(
+    r"Round (?P<number>\d+), (?:(?P<before>\d+) -> )?(?P<size>\d+) workers: (?P<cause>.+)"
+)
 RESUMED = re.compile(
     r"Training resumed with (?P<size>\d+) workers (?P<seconds>[\d.]+) s after (?P<cause>\w+)(?:; (?P<lost>\d+) steps? repeated)?"
 )
@@ -34,7 +39,12 @@ def news_in(event: re.Match[str]) -> tuple[int, News] | None:
     if found := RESUMED.fullmatch(event["note"]):
         lost = int(found["lost"] or 0)
         resumed = Interruption(
-            2, found["cause"], NOW, seconds=float(found["seconds"]), steps_lost=lost, size=int(found["size"])
+            2,
+            found["cause"],
+            NOW,
+            seconds=float(found["seconds"]),
+            steps_lost=lost,
+            size=int(found["size"]),
         )
         return int(found["size"]), News(resumed=resumed)
     return None
@@ -48,18 +58,26 @@ def is_recorded(event: re.Match[str]) -> bool:
     before, news = found
     group = a_round(*range(before)) if before else None
     (made,) = record_events(a_job(), a_target(a_job()), observed(round=group), news)
-    return ("Warning" if made.warning else "Normal", made.reason, made.note) == (event["type"], event["reason"], event["note"])
+    return ("Warning" if made.warning else "Normal", made.reason, made.note) == (
+        event["type"],
+        event["reason"],
+        event["note"],
+    )
 
 
 def test_events_are_what_the_operator_records() -> None:
     events = list(found_in(sorted(DOCS.rglob("*.md")), EVENT))
     assert len(events) >= 5
-    assert_none(f"{place}: {event[0].strip()}" for _, place, event in events if not is_recorded(event))
+    assert_none(
+        f"{place}: {event[0].strip()}" for _, place, event in events if not is_recorded(event)
+    )
 
 
 def where_the_ranks_stand() -> str:
     waits = Place(PlaceKind.COLLECTIVE, "all_reduce")
-    return find_culprits({0: waits, 1: waits, 2: Place(PlaceKind.DATA_LOADER, frame="train.py:41 load")}).text
+    return find_culprits(
+        {0: waits, 1: waits, 2: Place(PlaceKind.DATA_LOADER, frame="train.py:41 load")}
+    ).text
 
 
 @pytest.mark.parametrize(
@@ -67,7 +85,9 @@ def where_the_ranks_stand() -> str:
     [
         (
             "use/observability.md",
-            describe_goodput(Goodput({"Training": 974, "Starting": 16, "Recovering": 7, "Repeating": 3})),
+            describe_goodput(
+                Goodput({"Training": 974, "Starting": 16, "Recovering": 7, "Repeating": 3})
+            ),
         ),
         ("internals/rounds.md", where_the_ranks_stand()),
     ],

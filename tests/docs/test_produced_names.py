@@ -26,7 +26,9 @@ SPANS = rf"{SPAN}(?:(?:,|,? and|,? or) {SPAN})*"
 NOUN = r"\b(?:[Cc]ondition|[Rr]eason|[Ee]vent)s?\b"
 IN_TEXT = re.compile(rf"{NOUN} (?P<after>{SPANS})|(?P<before>{SPANS}) {NOUN}")
 # `--for=condition=Complete`, `type == 'Failed'`, `reason=~"Evicted|PodLost"`
-IN_EXPRESSION = re.compile(rf"\b(?:condition=|(?:reason|cause|type) ?(?:=~|==|=) ?[\"'])({NAME}(?:\|{NAME})*)")
+IN_EXPRESSION = re.compile(
+    rf"\b(?:condition=|(?:reason|cause|type) ?(?:=~|==|=) ?[\"'])({NAME}(?:\|{NAME})*)"
+)
 IN_EVENTS = re.compile(r"^ *(?:Normal|Warning) +([A-Z]\w+)", re.MULTILINE)
 TABLE = re.compile(r"^ +(NAME(?: +[A-Z]+)+)\n((?: +\S.*\n)+)", re.MULTILINE)  # as kubectl prints it
 ROW = re.compile(r"^\| ([^|]+) \|", re.MULTILINE)
@@ -34,7 +36,11 @@ REASON_TABLE = re.compile(r"^\| reason \|.*\n\|[- |]+\n((?:\|.*\n)+)", re.MULTIL
 FIELD = re.compile(r"[`{]\.?status\.([A-Za-z.\[\]]+)[`}]")
 TWO_WORDS = re.compile(r"(?<![\w./-])(?:[A-Z][a-z0-9]+){2,}(?![\w-])")
 
-OWN = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str) and value.isalpha()}
+OWN = {
+    value
+    for name, value in vars(names).items()
+    if name.isupper() and isinstance(value, str) and value.isalpha()
+}
 # Conditions, events and reasons of others.
 OF_OTHERS = {
     "Kubernetes": {"DisruptionTarget", "Ready"},
@@ -53,12 +59,22 @@ OTHER_THINGS = {
             "DistributedType",
             "ModuleNotFoundError",
         ),
-        *("ParallelAwareDataloader", "StatefulDataLoader", "StochasticWeightAveraging", "StreamingDataset", "TrainerState"),
+        *(
+            "ParallelAwareDataloader",
+            "StatefulDataLoader",
+            "StochasticWeightAveraging",
+            "StreamingDataset",
+            "TrainerState",
+        ),
     },
 }
 KNOWN = OWN.union(WAIT_REASONS, FAILURE_REASONS, (mark.key for mark in MARKS), *OF_OTHERS.values())
 # The word of the job's state is one of those that the CRD describes.
-STATES = set(re.findall(r"`([A-Z]\w+)`", SCHEMA["properties"]["status"]["properties"]["state"]["description"]))
+STATES = set(
+    re.findall(
+        r"`([A-Z]\w+)`", SCHEMA["properties"]["status"]["properties"]["state"]["description"]
+    )
+)
 COLUMNS = {column["name"].upper() for column in VERSION["additionalPrinterColumns"]} | {"NAME"}
 COLUMNS_OF_PODS = {"NAME", "READY", "STATUS", "RESTARTS", "AGE", "UNIT"}
 
@@ -78,9 +94,16 @@ def said(text: str) -> Iterator[str]:
 def words_of_the_product() -> set[str]:
     """All words of two capitals in the sources, manifests and examples."""
     files = [
-        file for folder in PRODUCT for file in (ROOT / folder).rglob("*") if file.suffix in {".py", ".yaml", ".tpl", ".json"}
+        file
+        for folder in PRODUCT
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in {".py", ".yaml", ".tpl", ".json"}
     ]
-    return set().union(*(TWO_WORDS.findall(file.read_text()) for file in files)).union(*OTHER_THINGS.values(), KNOWN)
+    return (
+        set()
+        .union(*(TWO_WORDS.findall(file.read_text()) for file in files))
+        .union(*OTHER_THINGS.values(), KNOWN)
+    )
 
 
 def status_fields(schema: dict[str, Any], path: str = "") -> Iterator[str]:
@@ -104,13 +127,21 @@ def faults_of(head: str, rows: str) -> Iterator[str]:
         yield f"kubectl has no such columns: {head}"
     for row in rows.splitlines() if set(columns) <= COLUMNS and "STATE" in columns else ():
         cells = dict(zip(columns, row.split(), strict=False))
-        if not (len(row.split()) == len(columns) and cells["STATE"] in STATES and cells["REASON"] in OWN):
+        if not (
+            len(row.split()) == len(columns) and cells["STATE"] in STATES and cells["REASON"] in OWN
+        ):
             yield f"kubectl prints no such row: {row.strip()}"
 
 
 def test_conditions_reasons_and_events_are_those_of_the_operator() -> None:
-    unknown = [(page, name) for page in PAGES for name in sorted(set(said(page.read_text())) - KNOWN)]
-    assert_none(f"{place}: {name}" for page, name in unknown for _, place, _ in found_in([page], re.compile(re.escape(name))))
+    unknown = [
+        (page, name) for page in PAGES for name in sorted(set(said(page.read_text())) - KNOWN)
+    ]
+    assert_none(
+        f"{place}: {name}"
+        for page, name in unknown
+        for _, place, _ in found_in([page], re.compile(re.escape(name)))
+    )
 
 
 def test_names_in_code_are_in_the_product() -> None:
@@ -121,21 +152,36 @@ def test_names_in_code_are_in_the_product() -> None:
 
 def test_tables_of_kubectl_have_its_columns_states_and_reasons() -> None:
     tables = found_in(PAGES, TABLE)
-    assert_none(f"{place}: {fault}" for _, place, table in tables for fault in faults_of(table[1], table[2]))
+    assert_none(
+        f"{place}: {fault}" for _, place, table in tables for fault in faults_of(table[1], table[2])
+    )
 
 
 def test_fields_of_the_status_exist() -> None:
-    assert_none(f"{place}: {field[1]}" for _, place, field in found_in(PAGES, FIELD) if field[1] not in STATUS_FIELDS)
+    assert_none(
+        f"{place}: {field[1]}"
+        for _, place, field in found_in(PAGES, FIELD)
+        if field[1] not in STATUS_FIELDS
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("the event `WorkerGone` and the reasons `One`, `Two` or `Three`.", ["WorkerGone", "One", "Two", "Three"]),
+        (
+            "the event `WorkerGone` and the reasons `One`, `Two` or `Three`.",
+            ["WorkerGone", "One", "Two", "Three"],
+        ),
         ("a `WorkerGone` event; the `spec.suspend` condition", ["WorkerGone"]),
-        ("`--for=condition=Ended`, type == 'Done', reason=~\"One|Two\", type=Path", ["Ended", "Done", "One", "Two"]),
+        (
+            "`--for=condition=Ended`, type == 'Done', reason=~\"One|Two\", type=Path",
+            ["Ended", "Done", "One", "Two"],
+        ),
         ("    Warning  WorkerGone   36s   Round 4\n", ["WorkerGone"]),
-        ("| reason | meaning |\n| --- | --- |\n| `WorkerGone`, One | it is away |\n", ["WorkerGone", "One"]),
+        (
+            "| reason | meaning |\n| --- | --- |\n| `WorkerGone`, One | it is away |\n",
+            ["WorkerGone", "One"],
+        ),
     ],
 )
 def test_names_are_found(text: str, found: list[str]) -> None:

@@ -27,7 +27,10 @@ INDEX = "docs/README.md"
 
 def linked(page: Path) -> set[Path]:
     """The pages that a page links to, as paths below the root; a folder stands for its README.md."""
-    found = {Path(os.path.normpath(page.parent / link)) for link in local_links((ROOT / page).read_text())}
+    found = {
+        Path(os.path.normpath(page.parent / link))
+        for link in local_links((ROOT / page).read_text())
+    }
     return {link / "README.md" if (ROOT / link / "README.md").is_file() else link for link in found}
 
 
@@ -48,4 +51,8 @@ def test_every_page_of_docs_is_reached() -> None:
 
 def test_table_of_tasks_leads_to_the_page_of_each_task() -> None:
     table = (ROOT / INDEX).read_text().partition("\n## ")[0]
-    assert_none(f"{task}: {page}" for task, page in TASKS.items() if f"({os.path.relpath(page, 'docs')}" not in table)
+    assert_none(
+        f"{task}: {page}"
+        for task, page in TASKS.items()
+        if f"({os.path.relpath(page, 'docs')}" not in table
+    )

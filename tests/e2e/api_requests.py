@@ -60,7 +60,9 @@ class Resource:
         items: list[dict[str, Any]] = answer.body["items"]
         return items
 
-    def patch(self, name: str, change: dict[str, Any], subresource: str = "", *, dry_run: bool = False) -> Answer:
+    def patch(
+        self, name: str, change: dict[str, Any], subresource: str = "", *, dry_run: bool = False
+    ) -> Answer:
         query = {"dryRun": "All"} if dry_run else None
         return self._request("PATCH", f"/{name}/{subresource}".rstrip("/"), change, query)
 
@@ -69,15 +71,27 @@ class Resource:
         return self._request("DELETE", f"/{name}", {"propagationPolicy": "Background"})
 
     def _request(
-        self, method: str, path: str, body: dict[str, Any] | None = None, query: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        query: dict[str, str] | None = None,
     ) -> Answer:
-        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
-        target = f"{root}/namespaces/{self.namespace}/{self.plural}{path}" + (f"?{urlencode(query)}" if query else "")
+        root = (
+            f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        )
+        target = f"{root}/namespaces/{self.namespace}/{self.plural}{path}" + (
+            f"?{urlencode(query)}" if query else ""
+        )
         status, headers, content = _exchange(method, target, body)
         if status == 404 and not content.startswith(b"{"):  # the API server does not serve the kind
             return Answer(status, {}, content.decode())
         found = json.loads(content)
-        return Answer(status, found, str(found.get("message", "")) if status >= 300 else headers.get("Warning", ""))
+        return Answer(
+            status,
+            found,
+            str(found.get("message", "")) if status >= 300 else headers.get("Warning", ""),
+        )
 
 
 def read_log(namespace: str, pod: str) -> str | None:
@@ -86,7 +100,9 @@ def read_log(namespace: str, pod: str) -> str | None:
     return content.decode(errors="replace") if status < 300 else None
 
 
-def _exchange(method: str, target: str, body: dict[str, Any] | None = None) -> tuple[int, Mapping[str, str], bytes]:
+def _exchange(
+    method: str, target: str, body: dict[str, Any] | None = None
+) -> tuple[int, Mapping[str, str], bytes]:
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
     client = _client()
     _, url, headers, _, _ = client.param_serialize(

@@ -18,7 +18,8 @@ class Request:
 
     Attributes:
         group: of the resource; empty for the core group.
-        resource: with its subresource, as roles write it; or the path of a URL that is no resource's.
+        resource: with its subresource, as roles write it; or the path of a URL that is no
+            resource's.
         verb: as roles write it.
         pod: which asked.
         allowed: whether the API server let it.

@@ -51,7 +51,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keeps the story of a test that fails, or whose fixtures do, while its namespaces are still there."""
     told = yield
     if told.failed:
@@ -138,7 +140,8 @@ def starter(namespace: str) -> StartJob:
             change_pod(manifest["spec"]["template"]["spec"])
         manifest["metadata"]["name"] = name or manifest["metadata"]["name"]
         manifest["spec"] |= spec
-        # On a busy machine one pod may start seconds after the others: the first round is to have them all nonetheless.
+        # On a busy machine one pod may start seconds after the others: the first round is to have
+        # them all nonetheless.
         manifest["spec"].setdefault("resizePolicy", {}).setdefault("settleSeconds", SETTLE_SECONDS)
         run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
         return JobUnderTest(manifest["metadata"]["name"], namespace)
@@ -148,7 +151,12 @@ def starter(namespace: str) -> StartJob:
 
 def mount_script(namespace: str, pod: dict[str, Any], script: str) -> None:
     """Puts a training script into a ConfigMap, and that into a pod's training container at /scripts/train.py."""
-    files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": {"train.py": script}}
+    files = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "scripts"},
+        "data": {"train.py": script},
+    }
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(files))
     pod["volumes"].append({"name": "scripts", "configMap": {"name": "scripts"}})
     pod["containers"][0]["volumeMounts"].append({"name": "scripts", "mountPath": "/scripts"})

@@ -12,7 +12,11 @@ from tests.paths import ROOT
 def start(namespace: str, name: str, **fields: Any) -> JobUnderTest:
     """A job with these fields of a spec and few others, whose pods get their agent from the operator that is installed."""
     manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
-    spec = {"template": manifest["spec"]["template"], "resizePolicy": {"settleSeconds": 30}, **fields}
+    spec = {
+        "template": manifest["spec"]["template"],
+        "resizePolicy": {"settleSeconds": 30},
+        **fields,
+    }
     spec["template"]["spec"]["containers"][0]["args"] = ENDLESS
     manifest |= {"metadata": {"name": name}, "spec": spec}
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
@@ -26,4 +30,8 @@ def pods_of(job: JobUnderTest) -> set[str]:
 
 def steps_with(told: list[str], world: int) -> list[int]:
     """The steps that a log reports of a world size."""
-    return [int(line.split()[1]) for line in told if line.startswith("STEP") and f"world={world} " in line]
+    return [
+        int(line.split()[1])
+        for line in told
+        if line.startswith("STEP") and f"world={world} " in line
+    ]

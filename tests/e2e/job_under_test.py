@@ -15,7 +15,13 @@ from tests.waiting import MAX_PAUSE_SECONDS, until
 
 # Plain torchrun code, and the same with the training library; both train until the test ends.
 ENDLESS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
-ENDLESS_ELASTIC = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
+ENDLESS_ELASTIC = [
+    "/examples/all-reduce/train_elastic.py",
+    "--checkpoint-dir",
+    "/checkpoints",
+    "--steps",
+    "100000",
+]
 SLICES = "kubernetes.io/service-name=elastic-pytorch-operator"
 # Tests say how long something takes on a machine that is not busy. Waits are longer by this factor.
 PATIENCE = 3
@@ -28,18 +34,31 @@ def run_kubectl(
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     """Runs kubectl on the test cluster, with patience for its `--timeout`; its words are in the error if it fails."""
-    patient = [LIMIT.sub(lambda limit: f"--timeout={PATIENCE * int(limit[1])}s", argument) for argument in arguments]
+    patient = [
+        LIMIT.sub(lambda limit: f"--timeout={PATIENCE * int(limit[1])}s", argument)
+        for argument in arguments
+    ]
     command = [str(KUBECTL), f"--kubeconfig={KUBECONFIG}", *patient]
-    done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=PATIENCE * 120, check=False)
+    done = subprocess.run(
+        command, input=input, capture_output=True, text=True, timeout=PATIENCE * 120, check=False
+    )
     if check and done.returncode:
-        raise AssertionError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip() or done.stdout.strip()}")
+        raise AssertionError(
+            f"kubectl {' '.join(arguments)} failed: {done.stderr.strip() or done.stdout.strip()}"
+        )
     return done
 
 
 def until_established(definition: str) -> None:
-    """Waits until the API server knows a kind. `kubectl wait` fails at once if the definition has no conditions yet."""
+    """Waits until the API server knows a kind.
+
+    `kubectl wait` fails at once if the definition has no conditions yet.
+    """
     path = "{.status.conditions[?(@.type=='Established')].status}"
-    until(lambda: run_kubectl("get", "crd", definition, "-o", f"jsonpath={path}").stdout == "True", f"the kind of {definition}")
+    until(
+        lambda: run_kubectl("get", "crd", definition, "-o", f"jsonpath={path}").stdout == "True",
+        f"the kind of {definition}",
+    )
 
 
 def found_by_agents() -> list[str]:
@@ -63,12 +82,16 @@ def leading_operator(other_than: str = "") -> dict[str, Any]:
 
 def operator_log(*, tail: int = -1) -> str:
     """What the operator that leads has logged in its present container."""
-    return run_kubectl("-n", OPERATOR_NAMESPACE, "logs", leading_operator()["metadata"]["name"], f"--tail={tail}").stdout
+    return run_kubectl(
+        "-n", OPERATOR_NAMESPACE, "logs", leading_operator()["metadata"]["name"], f"--tail={tail}"
+    ).stdout
 
 
 def ask_operator(pod: str, path: str) -> str:
     """What an operator answers to a probe or a scrape, through the API server."""
-    return run_kubectl("get", "--raw", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8781/proxy/{path}").stdout
+    return run_kubectl(
+        "get", "--raw", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8781/proxy/{path}"
+    ).stdout
 
 
 def members_of(status: dict[str, Any]) -> list[dict[str, Any]]:
@@ -86,7 +109,9 @@ class JobUnderTest:
         return run_kubectl("-n", self.namespace, *arguments, check=check).stdout
 
     def get(self) -> dict[str, Any]:
-        answer = Resource("elasticpytorch.dev/v1alpha1", "elasticpytorchjobs", self.namespace).get(self.name)
+        answer = Resource("elasticpytorch.dev/v1alpha1", "elasticpytorchjobs", self.namespace).get(
+            self.name
+        )
         assert answer.code < 300, answer.words
         return answer.body
 
@@ -110,7 +135,9 @@ class JobUnderTest:
         return next((c for c in self.status.get("conditions", []) if c["type"] == type_), {})
 
     def pods(self) -> list[dict[str, Any]]:
-        return Resource("v1", "pods", self.namespace).list(f"elasticpytorch.dev/job-name={self.name}")
+        return Resource("v1", "pods", self.namespace).list(
+            f"elasticpytorch.dev/job-name={self.name}"
+        )
 
     def members(self) -> list[str]:
         """The pods in the current round, by rank."""
@@ -119,18 +146,27 @@ class JobUnderTest:
     def events(self, reason: str, *words: str) -> list[str]:
         """The messages of the job's events with a reason, and with some words each."""
         selector = f"involvedObject.name={self.name},reason={reason}"
-        found = json.loads(self.kubectl("get", "events", "--field-selector", selector, "-o", "json"))["items"]
-        return [event["message"] for event in found if all(word in event["message"] for word in words)]
+        found = json.loads(
+            self.kubectl("get", "events", "--field-selector", selector, "-o", "json")
+        )["items"]
+        return [
+            event["message"] for event in found if all(word in event["message"] for word in words)
+        ]
 
     def until_event(self, reason: str, *words: str) -> str:
         """Waits for such an event, and returns its message: the operator sends events beside the status, not before it."""
-        return until(lambda: self.events(reason, *words), lambda: f"an event {reason} with {words}: {self.events(reason)}")[-1]
+        return until(
+            lambda: self.events(reason, *words),
+            lambda: f"an event {reason} with {words}: {self.events(reason)}",
+        )[-1]
 
     def logs(self, pod: str) -> list[str]:
         log = read_log(self.namespace, pod)
         return (self.kubectl("logs", pod, check=False) if log is None else log).splitlines()
 
-    def until(self, fulfilled: Callable[[dict[str, Any]], bool], what: str, seconds: float = 90.0) -> dict[str, Any]:
+    def until(
+        self, fulfilled: Callable[[dict[str, Any]], bool], what: str, seconds: float = 90.0
+    ) -> dict[str, Any]:
         """Waits until a job's status fulfils something; returns it."""
         [status] = until(
             lambda: [status for status in [self.status] if fulfilled(status)],
@@ -141,27 +177,41 @@ class JobUnderTest:
         return status
 
     def until_world(self, world: int, seconds: float = 90.0) -> dict[str, Any]:
-        return self.until(lambda status: status.get("worldSize") == world, f"a world of {world}", seconds)
+        return self.until(
+            lambda status: status.get("worldSize") == world, f"a world of {world}", seconds
+        )
 
     def until_complete(self, seconds: float = 180.0) -> str:
         """Waits until a job has completed; returns what its workers have printed, as far as their pods are there."""
-        status = self.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", seconds)
+        status = self.until(
+            lambda status: status.get("state") in ("Complete", "Failed"), "the end", seconds
+        )
         text = "\n".join(line for pod in self.pods() for line in self.logs(pod["metadata"]["name"]))
-        assert status["state"] == "Complete", f"{self.name}: {status.get('conditions')}\n{text[-3000:]}"
+        assert status["state"] == "Complete", (
+            f"{self.name}: {status.get('conditions')}\n{text[-3000:]}"
+        )
         return text
 
     def until_replaced(self, worker: str, world: int, seconds: float = 120.0) -> dict[str, Any]:
         """Waits for a group of some size without a worker: both are read from one status."""
         return self.until(
-            lambda status: status.get("worldSize") == world and worker not in {each["name"] for each in members_of(status)},
+            lambda status: (
+                status.get("worldSize") == world
+                and worker not in {each["name"] for each in members_of(status)}
+            ),
             f"a world of {world} without {worker}",
             seconds,
         )
 
-    def until_stepping(self, pod: str, world: int, seconds: float = 60.0, *, after: int = 0) -> None:
+    def until_stepping(
+        self, pod: str, world: int, seconds: float = 60.0, *, after: int = 0
+    ) -> None:
         """Waits until rank 0's log tells of a step with a world size, behind some lines that it had already."""
         until(
-            lambda: any(line.startswith("STEP") and f"world={world} " in line for line in self.logs(pod)[after:]),
+            lambda: any(
+                line.startswith("STEP") and f"world={world} " in line
+                for line in self.logs(pod)[after:]
+            ),
             f"a step of {pod} with a world of {world}",
             PATIENCE * seconds,
         )

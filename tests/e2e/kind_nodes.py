@@ -58,7 +58,10 @@ def frozen(node: str) -> Iterator[None]:
 @contextmanager
 def without_controller_manager() -> Iterator[None]:
     """A control plane of which nothing is left but the API server, etcd and the scheduler."""
-    manifest = ("/etc/kubernetes/manifests/kube-controller-manager.yaml", "/etc/kubernetes/kube-controller-manager.yaml")
+    manifest = (
+        "/etc/kubernetes/manifests/kube-controller-manager.yaml",
+        "/etc/kubernetes/kube-controller-manager.yaml",
+    )
     pod = f"pod/kube-controller-manager-{CONTROL_PLANE}"
     docker("exec", CONTROL_PLANE, "mv", *manifest)
     try:
@@ -99,7 +102,15 @@ def labelled(node: str, key: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def reporting(node: str, kind: str) -> Iterator[None]:
-    _set_condition(node, {"type": kind, "status": "True", "reason": "HardwareFailure", "message": "[DCGM_FR_FAULTY_MEMORY]"})
+    _set_condition(
+        node,
+        {
+            "type": kind,
+            "status": "True",
+            "reason": "HardwareFailure",
+            "message": "[DCGM_FR_FAULTY_MEMORY]",
+        },
+    )
     try:
         yield
     finally:
@@ -118,4 +129,6 @@ def worker_node_without_the_operator(job: JobUnderTest) -> tuple[str, str]:
     for worker in others:
         if worker["node"] not in kept | {leader["node"]}:
             return worker["node"], worker["name"]
-    raise AssertionError(f"no node carries a worker alone: workers {[leader, *others]}, the operator {kept}")
+    raise AssertionError(
+        f"no node carries a worker alone: workers {[leader, *others]}, the operator {kept}"
+    )

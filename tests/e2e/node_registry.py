@@ -15,7 +15,9 @@ CTR = ("ctr", "--namespace", "k8s.io", "images")
 def gateway() -> str:
     """The address of this machine in the nodes' network, which no other network reaches."""
     (network,) = json.loads(_run("docker", "network", "inspect", "kind"))
-    gateways = [ip_address(each["Gateway"]) for each in network["IPAM"]["Config"] if each.get("Gateway")]
+    gateways = [
+        ip_address(each["Gateway"]) for each in network["IPAM"]["Config"] if each.get("Gateway")
+    ]
     return str(next(address for address in gateways if address.version == 4))
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.paths import ROOT
 
-UNAVAILABLE = 3  # the exit status of a script that can have neither the module of its project nor a source tree
+# The exit status of a script that can have neither the module of its project nor a source tree.
+UNAVAILABLE = 3
 
 
 @contextmanager

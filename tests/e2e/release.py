@@ -63,18 +63,45 @@ def restored() -> Iterator[None]:
 
 def may(verb: str, resource: str, namespace: str, account: str = ACCOUNT) -> bool:
     """Whether an operator, usually that of `make install`, may do something in a namespace."""
-    return run_kubectl("auth", "can-i", verb, resource, f"--as={account}", "-n", namespace, check=False).stdout.strip() == "yes"
+    return (
+        run_kubectl(
+            "auth", "can-i", verb, resource, f"--as={account}", "-n", namespace, check=False
+        ).stdout.strip()
+        == "yes"
+    )
 
 
 def operators() -> set[str]:
-    found = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", f"app.kubernetes.io/name={NAME}", "-o", "json").stdout
-    return {pod["metadata"]["name"] for pod in json.loads(found)["items"] if "deletionTimestamp" not in pod["metadata"]}
+    found = run_kubectl(
+        "-n",
+        OPERATOR_NAMESPACE,
+        "get",
+        "pods",
+        "-l",
+        f"app.kubernetes.io/name={NAME}",
+        "-o",
+        "json",
+    ).stdout
+    return {
+        pod["metadata"]["name"]
+        for pod in json.loads(found)["items"]
+        if "deletionTimestamp" not in pod["metadata"]
+    }
 
 
 def roles_of_the_release() -> list[dict[str, Any]]:
     """The roles that are bound to the operator, as the cluster has them: the chart's, and Kubernetes' own."""
     mine = "-l", f"app.kubernetes.io/instance={NAME}"
-    bindings = json.loads(run_kubectl("get", "clusterrolebindings,rolebindings", "-A", *mine, "-o", "json").stdout)["items"]
-    bound = {(found["roleRef"]["kind"], found["metadata"].get("namespace", ""), found["roleRef"]["name"]) for found in bindings}
+    bindings = json.loads(
+        run_kubectl("get", "clusterrolebindings,rolebindings", "-A", *mine, "-o", "json").stdout
+    )["items"]
+    bound = {
+        (found["roleRef"]["kind"], found["metadata"].get("namespace", ""), found["roleRef"]["name"])
+        for found in bindings
+    }
     roles = json.loads(run_kubectl("get", "clusterroles,roles", "-A", "-o", "json").stdout)["items"]
-    return [role for role in roles if (role["kind"], role["metadata"].get("namespace", ""), role["metadata"]["name"]) in bound]
+    return [
+        role
+        for role in roles
+        if (role["kind"], role["metadata"].get("namespace", ""), role["metadata"]["name"]) in bound
+    ]

@@ -29,8 +29,22 @@ class Output:
 
 
 def train(folder: Path, *, workers: int, steps: int, options: tuple[str, ...] = ()) -> Output:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
-    command += [str(EXAMPLE / "train.py"), "--checkpoint-dir", str(folder), "--run-id", "test", "--log-every", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={workers}",
+    ]
+    command += [
+        str(EXAMPLE / "train.py"),
+        "--checkpoint-dir",
+        str(folder),
+        "--run-id",
+        "test",
+        "--log-every",
+        "1",
+    ]
     command += ["--steps", str(steps), *options]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert finished.returncode == 0, finished.stderr[-4000:]
@@ -52,7 +66,9 @@ def checkpoints(folder: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.process
-def test_goes_on_at_the_saved_step_with_another_world_size_and_survives_a_torn_checkpoint(tmp_path: Path) -> None:
+def test_goes_on_at_the_saved_step_with_another_world_size_and_survives_a_torn_checkpoint(
+    tmp_path: Path,
+) -> None:
     few_characters = ("--context", "16", "--batch-size", "12", "--checkpoint-every", "5")
 
     first = train(tmp_path, workers=2, steps=13, options=few_characters)
@@ -122,5 +138,8 @@ def test_the_job_runs_the_script_with_options_it_has() -> None:
     assert all(f'"{option}"' in (EXAMPLE / "train.py").read_text() for option in options)
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounts == {"/checkpoints", "/tmp"}
-    (selector,) = (constraint["labelSelector"]["matchLabels"] for constraint in pod["topologySpreadConstraints"])
+    (selector,) = (
+        constraint["labelSelector"]["matchLabels"]
+        for constraint in pod["topologySpreadConstraints"]
+    )
     assert selector == {"elasticpytorch.dev/job-name": job["metadata"]["name"]}

@@ -1,4 +1,7 @@
-"""The char-lm example with the training library: replicated on all ranks, and sharded over them. Under stock torchrun."""
+"""The char-lm example with the training library: replicated on all ranks, and sharded over them.
+
+Under stock torchrun.
+"""
 
 import os
 import re
@@ -28,12 +31,30 @@ class Output:
     validation_loss: float
 
 
-def train(script: str, folder: Path, *, workers: int, steps: int, options: tuple[str, ...] = ()) -> Output:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
-    command += [str(EXAMPLE / script), "--checkpoint-dir", str(folder), "--run-id", "test", "--log-every", "1"]
+def train(
+    script: str, folder: Path, *, workers: int, steps: int, options: tuple[str, ...] = ()
+) -> Output:
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={workers}",
+    ]
+    command += [
+        str(EXAMPLE / script),
+        "--checkpoint-dir",
+        str(folder),
+        "--run-id",
+        "test",
+        "--log-every",
+        "1",
+    ]
     command += ["--context", "16", "--batch-size", "13", "--steps", str(steps), *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "worker_image")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     start, end = START.search(done.stdout), DONE.search(done.stdout)
     assert start and end, done.stdout
@@ -59,12 +80,16 @@ def test_a_sharded_model_learns_and_is_saved(tmp_path: Path) -> None:
     output = train("train_fsdp2.py", tmp_path, workers=2, steps=12)
     assert (output.started_at, output.workers, output.done_at) == (0, 2, 12)
     assert output.validation_loss < output.losses[1]
-    assert [path.name for path in (tmp_path / "test").glob("*.sharded")] == ["checkpoint-g000001-s000000012.sharded"]
+    assert [path.name for path in (tmp_path / "test").glob("*.sharded")] == [
+        "checkpoint-g000001-s000000012.sharded"
+    ]
 
 
 @pytest.mark.process
 @pytest.mark.long
-def test_the_script_for_gpus_runs_without_one_and_goes_on_with_another_group(tmp_path: Path) -> None:
+def test_the_script_for_gpus_runs_without_one_and_goes_on_with_another_group(
+    tmp_path: Path,
+) -> None:
     small = ("--width", "32", "--layers", "2", "--micro-batch-size", "4", "--loader-workers", "1")
     first = train("train_gpu.py", tmp_path, workers=2, steps=12, options=small)
     assert (first.started_at, first.workers, first.done_at) == (0, 2, 12)
@@ -84,5 +109,8 @@ def test_the_job_runs_the_script_with_options_it_has(name: str) -> None:
     assert script == f"/examples/char-lm/train_{name}.py"
     options = [argument for argument in arguments if argument.startswith("--")]
     assert all(f'"{option}"' in (EXAMPLE / f"train_{name}.py").read_text() for option in options)
-    (selector,) = (constraint["labelSelector"]["matchLabels"] for constraint in pod["topologySpreadConstraints"])
+    (selector,) = (
+        constraint["labelSelector"]["matchLabels"]
+        for constraint in pod["topologySpreadConstraints"]
+    )
     assert selector == {"elasticpytorch.dev/job-name": job["metadata"]["name"]}

@@ -18,7 +18,12 @@ EPOCH = re.compile(r"epoch (\d+)/\d+  step (\d+)  loss [\d.]+  accuracy ([\d.]+)
 def run(command: list[str]) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "worker_image")}
     done = subprocess.run(
-        [sys.executable, "-m", *command], env=environment, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-m", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
@@ -35,7 +40,9 @@ def test_the_job_learns_to_read_in_local_mode(tmp_path: Path) -> None:
         if path.is_file():
             (folder / path.name).write_bytes(path.read_bytes())
     (folder / "job.yaml").write_text(yaml.safe_dump(job))
-    output = run(["elastic_pytorch_local", str(folder / "job.yaml"), "--workdir", str(tmp_path / "work")])
+    output = run(
+        ["elastic_pytorch_local", str(folder / "job.yaml"), "--workdir", str(tmp_path / "work")]
+    )
     assert "start at step 0  epoch 0  workers 3" in output
     accuracies = [float(accuracy) for _, _, accuracy in EPOCH.findall(output)]
     assert len(accuracies) == 5

@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 @pytest.fixture
 def export() -> Callable[..., None]:
-    spec = importlib.util.spec_from_file_location("to_safetensors", ROOT / "examples" / "export" / "to_safetensors.py")
+    spec = importlib.util.spec_from_file_location(
+        "to_safetensors", ROOT / "examples" / "export" / "to_safetensors.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -59,7 +61,10 @@ def test_weights_are_those_of_the_model(
     model, target = Tied(), tmp_path / "model.safetensors"
     save(tmp_path / "run", model=model, optimizer=torch.optim.AdamW(model.parameters()), best=1.5)
     export(tmp_path / "run", target)
-    assert "_extra_state is left out: it is no tensor, but of the type str\n" in capsys.readouterr().out
+    assert (
+        "_extra_state is left out: it is no tensor, but of the type str\n"
+        in capsys.readouterr().out
+    )
     with safetensors.safe_open(target, "pt") as file:
         assert file.metadata() == {"format": "pt", "step": "1"}
         found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict

@@ -58,8 +58,12 @@ class Framework:
         self.step = step or self.begins_with
         if step:
             model, optimizer = get_state_dict(self.model, self.optimizer)
-            dcp.load({"model": model, "optimizer": optimizer}, checkpoint_id=self.folder / str(step))
-            set_state_dict(self.model, self.optimizer, model_state_dict=model, optim_state_dict=optimizer)
+            dcp.load(
+                {"model": model, "optimizer": optimizer}, checkpoint_id=self.folder / str(step)
+            )
+            set_state_dict(
+                self.model, self.optimizer, model_state_dict=model, optim_state_dict=optimizer
+            )
         return self.step
 
     def save(self, step: int) -> None:
@@ -83,7 +87,9 @@ def let_copies_end(state: FrameworkState) -> None:
         until_copied(state)
 
 
-def train(folder: Path, until: int, saves_at: int = 0, stops: bool = False, **options: Any) -> tuple[list[str], Any]:
+def train(
+    folder: Path, until: int, saves_at: int = 0, stops: bool = False, **options: Any
+) -> tuple[list[str], Any]:
     """What the framework was told, and what there is after each step by its number, that of the beginning first."""
     os.environ.setdefault("ELASTIC_PYTORCH_NODE", f"node-{dist.get_rank()}")
     framework = Framework(folder, pretrained=options.pop("pretrained", False))
@@ -112,14 +118,18 @@ def train_with(options: dict[str, Any], *arguments: Any) -> tuple[list[str], Any
 def announce(servers: list[PodServer], leaving: set[int]) -> None:
     """Has each pod know whether it leaves."""
     for number, server in enumerate(servers):
-        server.broadcast({"kind": CHANGE, "round": 2, "orderly": False, "leaves": number in leaving})
+        server.broadcast(
+            {"kind": CHANGE, "round": 2, "orderly": False, "leaves": number in leaving}
+        )
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[float]]:
     """What there is after each step, with pods that keep nothing."""
     with pods(2) as servers:
-        [(told, outcomes), *_] = run_pods(servers, 1, train_with, {"memory": False}, tmp_path_factory.mktemp("undisturbed"), 9)
+        [(told, outcomes), *_] = run_pods(
+            servers, 1, train_with, {"memory": False}, tmp_path_factory.mktemp("undisturbed"), 9
+        )
     assert told == ["load 0"]
     return dict(outcomes)
 
@@ -130,7 +140,9 @@ def same(outcomes: dict[int, list[float]], undisturbed: dict[int, list[float]]) 
 
 
 @needs_averages
-@pytest.mark.parametrize(("lost", "pods_after"), [(0, 1), pytest.param(1, 3, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("lost", "pods_after"), [(0, 1), pytest.param(1, 3, marks=pytest.mark.long)]
+)
 def test_memory_that_is_newer_than_the_checkpoint_goes_on_after_a_loss(
     lost: int, pods_after: int, undisturbed: dict[int, list[float]], tmp_path: Path
 ) -> None:
@@ -154,12 +166,16 @@ def test_checkpoint_that_is_newer_than_the_memory_is_loaded_and_kept(
             same(outcomes, undisturbed)
         del servers[0]
         [(told, outcomes)] = run_pods(servers, 1, train_with, seldom, tmp_path, 7)
-        assert (told, min(outcomes)) == ([], 4), "memory has what was loaded, and the other pod a copy"
+        assert (told, min(outcomes)) == ([], 4), (
+            "memory has what was loaded, and the other pod a copy"
+        )
         same(outcomes, undisturbed)
 
 
 @needs_averages
-def test_checkpoint_is_loaded_if_all_pods_are_lost(undisturbed: dict[int, list[float]], tmp_path: Path) -> None:
+def test_checkpoint_is_loaded_if_all_pods_are_lost(
+    undisturbed: dict[int, list[float]], tmp_path: Path
+) -> None:
     with pods(2) as servers:
         run_pods(servers, 1, train, tmp_path, 6, 4)
     with pods(3) as servers:
@@ -176,8 +192,12 @@ def test_training_that_begins_at_a_later_step_goes_on_from_memory(tmp_path: Path
         assert (told, min(outcomes)) == ([], 5)
 
 
-@pytest.mark.parametrize(("leaving", "last"), [({1}, []), ({0, 1}, ["save 5"])], ids=["one pod leaves", "all pods leave"])
-def test_stop_writes_a_checkpoint_only_if_no_pod_stays(leaving: set[int], last: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("leaving", "last"), [({1}, []), ({0, 1}, ["save 5"])], ids=["one pod leaves", "all pods leave"]
+)
+def test_stop_writes_a_checkpoint_only_if_no_pod_stays(
+    leaving: set[int], last: list[str], tmp_path: Path
+) -> None:
     with pods(2) as servers:
         announce(servers, leaving)
         for told, _ in run_pods(servers, 1, train, tmp_path, 5, 0, True):
@@ -188,6 +208,10 @@ def test_stop_writes_a_checkpoint_only_if_no_pod_stays(leaving: set[int], last: 
 
 def test_stop_without_memory_writes_a_checkpoint(tmp_path: Path) -> None:
     with pods(2) as servers:
-        assert run_pods(servers, 1, train_with, {"memory": False}, tmp_path, 5, 0, True)[0][0] == ["load 0", "settle", "save 5"]
+        assert run_pods(servers, 1, train_with, {"memory": False}, tmp_path, 5, 0, True)[0][0] == [
+            "load 0",
+            "settle",
+            "save 5",
+        ]
         told, outcomes = run_pods(servers[:1], 1, train_with, {"memory": False}, tmp_path, 5)[0]
         assert (told, min(outcomes)) == (["load 5"], 5)

@@ -42,17 +42,23 @@ def train(folder: Path, *, workers: int, steps: int) -> str:
 @pytest.mark.long
 def test_trains_under_torchrun(tmp_path: Path) -> None:
     output = train(tmp_path, workers=2, steps=4)
-    assert [(step, workers) for step, _, workers in STEP.findall(output)] == [(str(step), "2") for step in range(1, 5)]
+    assert [(step, workers) for step, _, workers in STEP.findall(output)] == [
+        (str(step), "2") for step in range(1, 5)
+    ]
     assert "done at step 4/4" in output
     assert list(tmp_path.glob("*/*s000000004*")), "the last step is on disk"
 
 
 def test_readme_shows_what_makes_it_elastic() -> None:
-    before, after = ((EXAMPLE / name).read_text().splitlines() for name in ("train_stock.py", "train.py"))
+    before, after = (
+        (EXAMPLE / name).read_text().splitlines() for name in ("train_stock.py", "train.py")
+    )
     [shown] = re.findall(r"```diff\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
     removed = [line[1:] for line in shown.splitlines() if line.startswith("-")]
     added = [line[1:] for line in shown.splitlines() if line.startswith("+")]
-    assert [line for line in before if line not in removed] == [line for line in after if line not in added]
+    assert [line for line in before if line not in removed] == [
+        line for line in after if line not in added
+    ]
     assert set(removed) <= set(before)
     assert set(added) <= set(after)
 
@@ -60,4 +66,7 @@ def test_readme_shows_what_makes_it_elastic() -> None:
 def test_job_is_valid() -> None:
     job = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
     VALIDATOR.validate(job)
-    assert job["spec"]["template"]["spec"]["containers"][0]["args"][0] == "/examples/lightning/train.py"
+    assert (
+        job["spec"]["template"]["spec"]["containers"][0]["args"][0]
+        == "/examples/lightning/train.py"
+    )

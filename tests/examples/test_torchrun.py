@@ -14,7 +14,14 @@ from tests.paths import ROOT
 EXAMPLE = ROOT / "examples" / "torchrun"
 JOBS = sorted(EXAMPLE.glob("*.yaml"))
 
-PROCESSES = {"single-node": 2, "fixed-size": 2, "elastic": 3, "command": 2, "module": 2, "program": 2}
+PROCESSES = {
+    "single-node": 2,
+    "fixed-size": 2,
+    "elastic": 3,
+    "command": 2,
+    "module": 2,
+    "program": 2,
+}
 
 
 def name_of(path: Path) -> str:
@@ -47,6 +54,11 @@ def test_a_job_runs_to_its_end(path: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     world = PROCESSES[path.stem]
-    assert {int(rank) for rank in re.findall(rf"rank (\d+) of {world}, local rank", done.stdout)} == set(range(world))
-    losses = [float(loss) for loss in re.findall(r"epoch \d+ of 20, workers \d, loss ([\d.]+)", done.stdout)]
+    assert {
+        int(rank) for rank in re.findall(rf"rank (\d+) of {world}, local rank", done.stdout)
+    } == set(range(world))
+    losses = [
+        float(loss)
+        for loss in re.findall(r"epoch \d+ of 20, workers \d, loss ([\d.]+)", done.stdout)
+    ]
     assert losses[-1] < 0.1 < losses[0]

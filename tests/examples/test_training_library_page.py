@@ -14,18 +14,31 @@ EXAMPLE = ROOT / "examples" / "char-lm"
 
 def test_the_script_with_the_library_is_as_short_as_the_page_says() -> None:
     assert "little more than half as long" in " ".join(PAGE.split())
-    plain, with_library = (len((EXAMPLE / script).read_text().splitlines()) for script in ("train.py", "train_elastic.py"))
+    plain, with_library = (
+        len((EXAMPLE / script).read_text().splitlines())
+        for script in ("train.py", "train_elastic.py")
+    )
     assert 0.5 < with_library / plain < 0.6
 
 
 @pytest.mark.torch
 def test_every_name_on_the_page_exists() -> None:
     names = set(re.findall(r"(?<!\w)elastic\.([A-Za-z_]+)", PAGE))
-    assert names >= {"State", "ElasticSampler", "in_process", "epochs", "steps", "report", "scale_learning_rate"}
+    assert names >= {
+        "State",
+        "ElasticSampler",
+        "in_process",
+        "epochs",
+        "steps",
+        "report",
+        "scale_learning_rate",
+    }
     for name in names:
         assert hasattr(elastic_pytorch, name), name
     for name in re.findall(r"(?<!\w)sampler\.([a-z_]+)", PAGE):
-        assert hasattr(importlib.import_module("elastic_pytorch.training.sampler").ElasticSampler, name), name
+        assert hasattr(
+            importlib.import_module("elastic_pytorch.training.sampler").ElasticSampler, name
+        ), name
 
 
 @pytest.mark.torch

@@ -21,11 +21,19 @@ OPTIONS = ("--width", "64", "--batch-size", "50", "--log-every", "1", "--run-id"
 
 
 def train(folder: Path, *, processes: int, unit: int, steps: int) -> str:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={processes}",
+    ]
     command += [str(EXAMPLE / "train.py"), *OPTIONS, "--checkpoint-dir", str(folder)]
     command += ["--unit", str(unit), "--steps", str(steps)]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "worker_image")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 
@@ -41,7 +49,11 @@ def losses(output: str) -> dict[int, list[float]]:
 def as_in(undisturbed: str, output: str) -> bool:
     """Whether each step had the loss that it has in another run, within what the order of sums may change."""
     expected = losses(undisturbed)
-    return all(loss == pytest.approx(expected[step][0], abs=0.005) for step, each in losses(output).items() for loss in each)
+    return all(
+        loss == pytest.approx(expected[step][0], abs=0.005)
+        for step, each in losses(output).items()
+        for loss in each
+    )
 
 
 def job() -> dict[str, Any]:
@@ -58,18 +70,38 @@ def job() -> dict[str, Any]:
 async def test_units_leave_and_join_and_learn_what_one_process_does(tmp_path: Path) -> None:
     lines: dict[str, list[str]] = {}
     async with local_operator(
-        tmp_path, {"/examples": EXAMPLES}, write_line=lambda pod, line: lines.setdefault(pod, []).append(line)
+        tmp_path,
+        {"/examples": EXAMPLES},
+        write_line=lambda pod, line: lines.setdefault(pod, []).append(line),
     ) as operator:
         operator.cluster.apply_job(job())
         training = LocalJob(operator, "units", lines)
         await training.until(lambda: len(losses(training.text)) >= 20, "some steps of two units")
-        training.kill(next(pod["metadata"]["name"] for pod in training.pods() if "-worker-3-" in pod["metadata"]["name"]))
-        await training.until(lambda: ("1", "2") in {start[1:] for start in START.findall(training.text)}, "a group of one unit")
-        await training.until(lambda: START.findall(training.text)[-1][1:] == ("2", "2"), "two units again")
+        training.kill(
+            next(
+                pod["metadata"]["name"]
+                for pod in training.pods()
+                if "-worker-3-" in pod["metadata"]["name"]
+            )
+        )
+        await training.until(
+            lambda: ("1", "2") in {start[1:] for start in START.findall(training.text)},
+            "a group of one unit",
+        )
+        await training.until(
+            lambda: START.findall(training.text)[-1][1:] == ("2", "2"), "two units again"
+        )
         operator.cluster.scale_job("units", 6)
-        await training.until(lambda: STEP.findall(training.text)[-10][2:] == ("3", "2"), "some steps of three units")
+        await training.until(
+            lambda: STEP.findall(training.text)[-10][2:] == ("3", "2"), "some steps of three units"
+        )
     output = training.text
-    assert [start[1:] for start in START.findall(output)] == [("2", "2"), ("1", "2"), ("2", "2"), ("3", "2")]
+    assert [start[1:] for start in START.findall(output)] == [
+        ("2", "2"),
+        ("1", "2"),
+        ("2", "2"),
+        ("3", "2"),
+    ]
     last = max(losses(output))
     assert sorted(losses(output)) == list(range(1, last + 1))
     assert as_in(train(tmp_path / "alone", processes=1, unit=1, steps=last), output)
@@ -81,5 +113,8 @@ def test_another_number_of_units_goes_on_from_the_checkpoint(tmp_path: Path) -> 
     first = train(tmp_path, processes=4, unit=2, steps=10)
     second = train(tmp_path, processes=2, unit=2, steps=20)
     assert START.findall(first + second) == [("0", "2", "2"), ("10", "1", "2")]
-    assert [sorted(losses(each)) for each in (first, second)] == [list(range(1, 11)), list(range(11, 21))]
+    assert [sorted(losses(each)) for each in (first, second)] == [
+        list(range(1, 11)),
+        list(range(11, 21)),
+    ]
     assert as_in(train(tmp_path / "alone", processes=1, unit=1, steps=20), first + second)

@@ -12,9 +12,11 @@ from tests.worker_image.agents import Agent, Agents, Events, started_agents
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 WAIT_SECONDS = 600.0  # a process imports its framework, on a machine that does other things, too
-# In the order in which Python looks: the sources of this checkout, then what the scripts of the tests share.
+# In the order in which Python looks: the sources of this checkout, then what the scripts of the
+# tests share.
 PYTHONPATH = os.pathsep.join(
-    str(ROOT / folder) for folder in ("worker_image", "tests/worker_image/scripts", "examples/torchtitan")
+    str(ROOT / folder)
+    for folder in ("worker_image", "tests/worker_image/scripts", "examples/torchtitan")
 )
 ENVIRONMENT = {
     "USE_LIBUV": 0,
@@ -29,7 +31,9 @@ def until_step(events: Events, step: int, world: int, started: list[Agent]) -> N
     events.until_step(step, world, WAIT_SECONDS, started)
 
 
-def start(operator: ScriptedOperator, agents: Agents, count: int, script: Path, *options: Any) -> list[Agent]:
+def start(
+    operator: ScriptedOperator, agents: Agents, count: int, script: Path, *options: Any
+) -> list[Agent]:
     workers = [f"w{number}" for number in range(count)]
     started = [agents(worker, script, *options, **ENVIRONMENT) for worker in workers]
     operator.wait_for("ready", *workers, seconds=WAIT_SECONDS)
@@ -64,7 +68,9 @@ def train_resized(
     sizes: Sequence[int] = (2, 4, 2),
     steps_each: int = 3,
 ) -> tuple[int, int]:
-    """Trains in groups of these sizes, some steps each. Then the last one loses a process, and trains to the end.
+    """Trains in groups of these sizes, some steps each.
+
+    Then the last one loses a process, and trains to the end.
 
     Returns how many steps were computed twice: by the resizes, and by the loss.
     """
@@ -95,7 +101,10 @@ def lineage(events: Events) -> dict[int, list[dict[str, Any]]]:
 
 def computed_twice(events: Events) -> int:
     """How many steps more than one group has computed."""
-    return sum(count - 1 for count in Counter(event["step"] for event in events.all(what="step", RANK=0)).values())
+    return sum(
+        count - 1
+        for count in Counter(event["step"] for event in events.all(what="step", RANK=0)).values()
+    )
 
 
 def samples_of(events: Events, per_epoch: int, batch_size: int) -> Counter[tuple[int, int]]:
@@ -112,4 +121,6 @@ def samples_of(events: Events, per_epoch: int, batch_size: int) -> Counter[tuple
 def losses(events: Events) -> list[float]:
     """The mean loss of each step, as it counts."""
     steps = lineage(events)
-    return [sum(event["loss"] for event in steps[step]) / len(steps[step]) for step in sorted(steps)]
+    return [
+        sum(event["loss"] for event in steps[step]) / len(steps[step]) for step in sorted(steps)
+    ]

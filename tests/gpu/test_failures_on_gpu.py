@@ -68,7 +68,9 @@ def fail(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> Train:
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
 
     def run(what: str, start_method: str = "forkserver", **environment: str) -> Failure:
-        failure = run_until_failure(operator, agents, start_method=start_method, WHAT=what, **environment)
+        failure = run_until_failure(
+            operator, agents, start_method=start_method, WHAT=what, **environment
+        )
         print(f"=== {what} {start_method}: {failure}")
         return failure
 
@@ -134,7 +136,10 @@ def test_a_lost_peer_is_told_by_the_watchdog(
 ) -> None:
     """If the operator does nothing, which it does not wait for."""
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
-    started = [agents(worker, "train.py", WHAT="nothing", TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC="0") for worker in ("w0", "w1")]
+    started = [
+        agents(worker, "train.py", WHAT="nothing", TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC="0")
+        for worker in ("w0", "w1")
+    ]
     operator.begin("w0", "w1")
     operator.wait((tmp_path / "stepping1").exists)
     started[1].kill()

@@ -33,7 +33,11 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.scaler = torch.amp.GradScaler("cuda")
         registered = {"model": self.model, "optimizer": self.optimizer, "scaler": self.scaler}
-        self.state = elastic.State(folder, elastic.State.Options(**{"every": 1, "flush_seconds": 1e9, **options}), **registered)
+        self.state = elastic.State(
+            folder,
+            elastic.State.Options(**{"every": 1, "flush_seconds": 1e9, **options}),
+            **registered,
+        )
         self.state.restore()
 
     def step(self) -> None:
@@ -71,7 +75,9 @@ def kept(tree: Any) -> dict[str, torch.Tensor]:
 
 def assert_same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
     assert found.keys() == wanted.keys()
-    different = [name for name, each in wanted.items() if not torch.equal(each.cpu(), found[name].cpu())]
+    different = [
+        name for name, each in wanted.items() if not torch.equal(each.cpu(), found[name].cpu())
+    ]
     assert not different
 
 
@@ -99,14 +105,21 @@ def test_slots_are_locked_in_memory(training: Training) -> None:
         training.state.commit()
     mappings = [each for each in training.snapshot._mappings if each is not None]
     assert len(mappings) == 2
-    assert all(tensor.is_pinned() for mapping in mappings for tensor in mapping.tensors if tensor.numel())
+    assert all(
+        tensor.is_pinned() for mapping in mappings for tensor in mapping.tensors if tensor.numel()
+    )
 
 
-def test_copies_beside_the_training_are_for_what_optimizers_own(training: Training, caplog: pytest.LogCaptureFixture) -> None:
+def test_copies_beside_the_training_are_for_what_optimizers_own(
+    training: Training, caplog: pytest.LogCaptureFixture
+) -> None:
     begun: list[int] = []
     lane = training.state._commits._copier._lane
     beside = lane.copy_beside
-    lane.copy_beside = lambda targets, sources: (begun.append(len(sources)), beside(targets, sources))[1]  # type: ignore[method-assign]
+    lane.copy_beside = lambda targets, sources: (
+        begun.append(len(sources)),
+        beside(targets, sources),
+    )[1]  # type: ignore[method-assign]
     for _ in range(4):
         training.step()
         training.state.commit()
@@ -115,7 +128,9 @@ def test_copies_beside_the_training_are_for_what_optimizers_own(training: Traini
     assert not caplog.records
 
 
-def test_a_commit_into_which_something_else_has_written_is_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_commit_into_which_something_else_has_written_is_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     training = Training(tmp_path, overlap=True)
     for _ in range(2):
         training.step()
@@ -138,7 +153,9 @@ def test_a_commit_into_which_something_else_has_written_is_dropped(tmp_path: Pat
 
 
 @OVERLAP
-def test_another_training_goes_on_bit_by_bit_with_the_random_numbers_of_the_gpu(tmp_path: Path, overlap: bool) -> None:
+def test_another_training_goes_on_bit_by_bit_with_the_random_numbers_of_the_gpu(
+    tmp_path: Path, overlap: bool
+) -> None:
     first = Training(tmp_path, overlap=overlap)
     for _ in range(5):
         first.step()
@@ -164,5 +181,7 @@ def test_commits_stay_within_their_budget_although_the_gpu_is_steps_behind(tmp_p
         training.step()
         training.state.commit()
     assert len(training.state._interval._commits) >= 3
-    assert training.state._interval.steps > 1, "a commit of this state takes more than a hundredth of such a step"
+    assert training.state._interval.steps > 1, (
+        "a commit of this state takes more than a hundredth of such a step"
+    )
     training.state.close()

@@ -19,7 +19,9 @@ def test_scaling_loses_nothing_and_a_lost_pod_a_step_at_most(
 ) -> None:
     pytest.importorskip(wrapper)
     settings = {"SCRIPTS": SCRIPTS, "STEPS": STEPS, "ELASTIC_PYTORCH_GRACE_SECONDS": 60}
-    started = [agents(worker, HERE / f"with_{wrapper}.py", **settings) for worker in ("w0", "w1", "w2")]
+    started = [
+        agents(worker, HERE / f"with_{wrapper}.py", **settings) for worker in ("w0", "w1", "w2")
+    ]
     operator.begin("w0", "w1", "w2")
     events.wait(what="step", step=10, world=3)
     operator.declare("w1", "w2", orderly=True)

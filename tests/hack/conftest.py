@@ -21,9 +21,13 @@ async def api(server: Server, tmp_path: Path) -> AsyncIterator[Api]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     kubeconfig = {
         "current-context": "kind",
-        "clusters": [{"name": "kind", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}],
+        "clusters": [
+            {"name": "kind", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}
+        ],
         "users": [{"name": "kind", "user": {}}],
-        "contexts": [{"name": "kind", "context": {"cluster": "kind", "user": "kind", "namespace": "ns"}}],
+        "contexts": [
+            {"name": "kind", "context": {"cluster": "kind", "user": "kind", "namespace": "ns"}}
+        ],
     }
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
     async with Api.connect(tmp_path / "kubeconfig") as api:

@@ -48,7 +48,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # other tests have imported it
 def test_each_program_starts_and_refuses_what_it_does_not_know(run: Run) -> None:
     ended = {command: run(command) for command in REFUSED}
-    assert not {command: end for command, end in ended.items() if end[0] != 2 or REFUSED[command] not in end[1]}
+    assert not {
+        command: end
+        for command, end in ended.items()
+        if end[0] != 2 or REFUSED[command] not in end[1]
+    }
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")

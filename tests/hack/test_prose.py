@@ -9,10 +9,14 @@ import pytest
 
 from tests.paths import ROOT
 
-VALE = shutil.which("vale", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
+VALE = shutil.which(
+    "vale", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+)
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(VALE is None, reason="needs vale, on the PATH or in .cluster/bin: `make check` builds it"),
+    pytest.mark.skipif(
+        VALE is None, reason="needs vale, on the PATH or in .cluster/bin: `make check` builds it"
+    ),
 ]
 
 PAGE = """# What nobody says
@@ -62,27 +66,61 @@ def check(folder: Path, name: str, text: str, *options: str) -> subprocess.Compl
     file = folder / name
     file.parent.mkdir(parents=True)
     file.write_text(text)
-    command = [str(VALE), "--no-global", "--config", str(ROOT / ".vale.ini"), "--output=line", *options, name]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    command = [
+        str(VALE),
+        "--no-global",
+        "--config",
+        str(ROOT / ".vale.ini"),
+        "--output=line",
+        *options,
+        name,
+    ]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "text", "found"),
     [
-        ("docs/page.md", PAGE, {(1, "nobody"), (2, "anew"), (2, "in place of"), (3, "once more"), (10, "upon")}),
+        (
+            "docs/page.md",
+            PAGE,
+            {(1, "nobody"), (2, "anew"), (2, "in place of"), (3, "once more"), (10, "upon")},
+        ),
         (
             "operator/module.py",
             MODULE,
-            {(3, "Whoever"), (3, "looks after"), (6, "In the place of"), (9, 'taken" f" for'), (10, "Nobody")},
+            {
+                (3, "Whoever"),
+                (3, "looks after"),
+                (6, "In the place of"),
+                (9, 'taken" f" for'),
+                (10, "Nobody"),
+            },
         ),
         ("crds/schema.yaml", SCHEMA, {(4, "merely"), (8, "whilst"), (12, "seldom")}),
-        ("charts/chart/values.yaml", VALUES, {(1, "amid"), (2, "so many"), (4, "lest"), (5, "Upon")}),
-        ("charts/chart/files/alerts.yaml", "- alert: Nobody\n  summary: Nobody leads.\n", {(2, "Nobody")}),
-        ("charts/chart/templates/NOTES.txt", "{{ .Values.x }} runs for\never.\n\n- anew\n", {(1, "for ever"), (4, "anew")}),
+        (
+            "charts/chart/values.yaml",
+            VALUES,
+            {(1, "amid"), (2, "so many"), (4, "lest"), (5, "Upon")},
+        ),
+        (
+            "charts/chart/files/alerts.yaml",
+            "- alert: Nobody\n  summary: Nobody leads.\n",
+            {(2, "Nobody")},
+        ),
+        (
+            "charts/chart/templates/NOTES.txt",
+            "{{ .Values.x }} runs for\never.\n\n- anew\n",
+            {(1, "for ever"), (4, "anew")},
+        ),
         ("charts/chart/templates/job.yaml", "# Nobody reads it.\n", set()),
     ],
 )
-def test_words_are_found_in_their_lines(tmp_path: Path, name: str, text: str, found: set[tuple[int, str]]) -> None:
+def test_words_are_found_in_their_lines(
+    tmp_path: Path, name: str, text: str, found: set[tuple[int, str]]
+) -> None:
     done = check(tmp_path, name, text)
     parts = [line.split(":", 4) for line in done.stdout.splitlines()]
     assert {(int(line), message.split("`")[1]) for _, line, _, _, message in parts} == found

@@ -11,7 +11,8 @@ import pytest
 from tests.paths import ROOT
 
 STEP = ROOT / "hack" / "step.sh"
-# A process of its own gets the process id that the step had, as on a machine that starts thousands of compilers meanwhile.
+# A process of its own gets the process id that the step had, as on a machine that starts thousands
+# of compilers meanwhile.
 REUSE = """
 await_end() { while kill -0 "$1" 2>/dev/null; do sleep 0.05; done; }
 reuse() {
@@ -29,7 +30,13 @@ reuse() {
 def run(script: str, folder: Path, *before: str) -> subprocess.CompletedProcess[str]:
     (folder / "logs").mkdir()
     lines = ["set -euo pipefail", f"STATE={folder}", f"source {STEP}", REUSE, script]
-    return subprocess.run([*before, "bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [*before, "bash", "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def in_own_process_ids() -> tuple[str, ...]:
@@ -55,7 +62,9 @@ def test_a_step_that_succeeds_says_so(tmp_path: Path) -> None:
         ("broken() { echo last words; kill -KILL $BASHPID; }", 137),
     ],
 )
-def test_a_step_that_fails_ends_the_script_with_its_last_lines(tmp_path: Path, command: str, status: int) -> None:
+def test_a_step_that_fails_ends_the_script_with_its_last_lines(
+    tmp_path: Path, command: str, status: int
+) -> None:
     ended = run(f'{command}\nstep bad "Do it" broken; echo went on', tmp_path)
     assert ended.returncode == 1
     assert "went on" not in ended.stdout
@@ -64,7 +73,9 @@ def test_a_step_that_fails_ends_the_script_with_its_last_lines(tmp_path: Path, c
 
 
 @pytest.mark.parametrize(("command", "told"), [("true", "ok  Do it ("), ("false", "FAILED after ")])
-def test_a_step_that_ended_before_it_is_waited_for_says_its_own_seconds(tmp_path: Path, command: str, told: str) -> None:
+def test_a_step_that_ended_before_it_is_waited_for_says_its_own_seconds(
+    tmp_path: Path, command: str, told: str
+) -> None:
     script = f'step_start early "Do it" {command}; await_end "${{STEP_PID[early]}}"; SECONDS=1000; step_wait early'
     ended = run(script, tmp_path)
     [seconds] = re.findall(rf"  {re.escape(told)}(\d+) s", ended.stdout + ended.stderr)
@@ -72,7 +83,10 @@ def test_a_step_that_ended_before_it_is_waited_for_says_its_own_seconds(tmp_path
 
 
 def test_a_step_that_is_killed_with_all_its_processes_has_failed(tmp_path: Path) -> None:
-    ended = run('step_start bad "Do it" sleep 1000; kill -KILL -- "-${STEP_PID[bad]}"; step_wait bad; echo went on', tmp_path)
+    ended = run(
+        'step_start bad "Do it" sleep 1000; kill -KILL -- "-${STEP_PID[bad]}"; step_wait bad; echo went on',
+        tmp_path,
+    )
     assert ended.returncode == 1
     assert "Do it (it was killed)" in ended.stderr
 
@@ -89,7 +103,9 @@ def test_the_process_id_of_a_step_may_be_used_again_before_it_is_waited_for(tmp_
     assert ended.returncode == 1 and "exit status 1" in ended.stderr, ended.stderr
 
 
-def test_what_has_the_process_id_of_an_ended_step_is_not_ended_with_the_script(tmp_path: Path) -> None:
+def test_what_has_the_process_id_of_an_ended_step_is_not_ended_with_the_script(
+    tmp_path: Path,
+) -> None:
     script = """
         step_start early "Do it" true
         pid=${STEP_PID[early]}

@@ -52,7 +52,9 @@ class LocalJob:
     def pods(self, role: str = "worker") -> list[dict[str, Any]]:
         """Those that run."""
         found = self.operator.cluster.pods()
-        labelled = [pod for pod in found if pod["metadata"]["labels"]["elasticpytorch.dev/role"] == role]
+        labelled = [
+            pod for pod in found if pod["metadata"]["labels"]["elasticpytorch.dev/role"] == role
+        ]
         return [pod for pod in labelled if pod["status"].get("phase") == "Running"]
 
     def kill(self, pod: str) -> None:
@@ -69,11 +71,15 @@ class LocalJob:
         words = [line.split() for line in self.text.splitlines() if line.startswith("STEP")]
         return [int(word[1]) for word in words if word[2] == f"world={world}"]
 
-    async def until(self, fulfilled: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+    async def until(
+        self, fulfilled: Callable[[], bool], what: str, seconds: float = SECONDS
+    ) -> None:
         until = time.monotonic() + seconds
         while not fulfilled():
             story = "\n".join(self.events())
-            assert time.monotonic() < until, f"waited {seconds:.0f} s for {what}\n{self.status}\n{story}\n{self.text[-6000:]}"
+            assert time.monotonic() < until, (
+                f"waited {seconds:.0f} s for {what}\n{self.status}\n{story}\n{self.text[-6000:]}"
+            )
             await asyncio.sleep(0.1)
 
     async def until_ended(self) -> str:
@@ -92,7 +98,11 @@ async def local_job(
     **spec: Any,
 ) -> AsyncIterator[LocalJob]:
     """Runs a job of the all-reduce example, or of a script of the agents' tests, for as long as the context lasts."""
-    program = ["/scripts/" + script] if script else ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints"]
+    program = (
+        ["/scripts/" + script]
+        if script
+        else ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints"]
+    )
     container = {
         "name": "pytorch",
         "image": "any",
@@ -101,7 +111,11 @@ async def local_job(
         "volumeMounts": [{"name": "checkpoints", "mountPath": "/checkpoints"}],
     }
     volumes = [{"name": "checkpoints", "hostPath": {"path": "/any"}}]
-    rendezvous = {"backend": backend, "port": free_port(), **({"endpoint": endpoint} if endpoint else {})}
+    rendezvous = {
+        "backend": backend,
+        "port": free_port(),
+        **({"endpoint": endpoint} if endpoint else {}),
+    }
     manifest = {
         "apiVersion": "elasticpytorch.dev/v1alpha1",
         "kind": "ElasticPyTorchJob",
@@ -112,7 +126,11 @@ async def local_job(
             "maxReplicas": 4,
             "rendezvous": rendezvous,
             "template": {
-                "spec": {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": grace_seconds}
+                "spec": {
+                    "containers": [container],
+                    "volumes": volumes,
+                    "terminationGracePeriodSeconds": grace_seconds,
+                }
             },
             **spec,
         },
@@ -122,6 +140,8 @@ async def local_job(
     def note(pod: str, line: str) -> None:
         lines.setdefault(pod, []).append(line)
 
-    async with local_operator(tmp_path, {"/examples": EXAMPLES, "/scripts": SCRIPTS}, write_line=note) as operator:
+    async with local_operator(
+        tmp_path, {"/examples": EXAMPLES, "/scripts": SCRIPTS}, write_line=note
+    ) as operator:
         operator.cluster.apply_job(manifest)
         yield LocalJob(operator, "stock", lines)

@@ -30,9 +30,23 @@ for step in range(1, 1_000_000):
 """
 
 
-def test_table_says_what_each_fault_has_cost_and_the_exit_code_that_steps_were_repeated_on_purpose(tmp_path: Path) -> None:
+def test_table_says_what_each_fault_has_cost_and_the_exit_code_that_steps_were_repeated_on_purpose(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    command = [sys.executable, "-c", HURRIED, "train.py", "--workers", "2", "--faults", "--page", "--", "--lr", "0.1"]
+    command = [
+        sys.executable,
+        "-c",
+        HURRIED,
+        "train.py",
+        "--workers",
+        "2",
+        "--faults",
+        "--page",
+        "--",
+        "--lr",
+        "0.1",
+    ]
     done = subprocess.run(
         command,
         env=ENVIRONMENT,
@@ -46,7 +60,16 @@ def test_table_says_what_each_fault_has_cost_and_the_exit_code_that_steps_were_r
     told = done.stdout[-4000:] + done.stderr[-4000:]
     assert done.returncode == 3, told  # it begins again each time
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["EVENT", "WORKERS", "STOOD", "STILL", "STEPS", "REPEATED", "READY", "AFTER"]
+    assert lines[0].split() == [
+        "EVENT",
+        "WORKERS",
+        "STOOD",
+        "STILL",
+        "STEPS",
+        "REPEATED",
+        "READY",
+        "AFTER",
+    ]
     workers = [(line[:24].strip(), line[24:34].strip()) for line in lines[1:]]
     assert [workers[0], *workers[-3:-1]] == [
         ("a rank is killed", "2 -> 2"),

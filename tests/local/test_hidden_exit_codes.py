@@ -28,15 +28,24 @@ WRAPPERS = {
 def job_of(tmp_path: Path, wrapper: str, options: str, way: str) -> dict[str, object]:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    shell = WRAPPERS[wrapper].format(torchrun=f"torchrun {options} {script} {way}", log=tmp_path / "train.log")
+    shell = WRAPPERS[wrapper].format(
+        torchrun=f"torchrun {options} {script} {way}", log=tmp_path / "train.log"
+    )
     container = {"name": "pytorch", "image": "any", "command": ["bash", "-c", shell]}
     template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}
-    return {"backend": "operator", "template": template, "replicas": 1, "failurePolicy": {"maxFailures": 0}}
+    return {
+        "backend": "operator",
+        "template": template,
+        "replicas": 1,
+        "failurePolicy": {"maxFailures": 0},
+    }
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 async def test_script_that_raises_fails_the_job_and_is_told(tmp_path: Path, wrapper: str) -> None:
-    async with local_job(tmp_path / "job", **job_of(tmp_path, wrapper, "--max-restarts=0", "raise")) as job:
+    async with local_job(
+        tmp_path / "job", **job_of(tmp_path, wrapper, "--max-restarts=0", "raise")
+    ) as job:
         assert await job.until_ended() == "Failed"
         assert (job.status["failures"], job.status["totalFailures"]) == (1, 1)
         assert "ValueError: nan in step 10" in job.status["rootCause"]["message"]
@@ -44,7 +53,9 @@ async def test_script_that_raises_fails_the_job_and_is_told(tmp_path: Path, wrap
 
 
 async def test_work_that_is_done_is_complete(tmp_path: Path) -> None:
-    async with local_job(tmp_path / "job", **job_of(tmp_path, "tee", "--max-restarts=0", "succeed")) as job:
+    async with local_job(
+        tmp_path / "job", **job_of(tmp_path, "tee", "--max-restarts=0", "succeed")
+    ) as job:
         assert await job.until_ended() == "Complete"
 
 
@@ -64,6 +75,8 @@ def torchrun_of(job: LocalJob) -> int:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if len(words) > 1 and words[1].endswith(b"/torchrun"):
-                parents[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+                parents[pid] = int(
+                    Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                )
     [found] = [pid for pid, parent in parents.items() if parent not in parents]
     return found

@@ -24,7 +24,10 @@ def redone(job: LocalJob) -> int:
 async def until_steps_after_a_checkpoint(job: LocalJob, steps: int) -> None:
     """Waits for a step so many after one that is saved."""
     before = max(all_steps(job))
-    await job.until(lambda: (newest := max(all_steps(job))) > before and newest % EVERY == steps, "a step between checkpoints")
+    await job.until(
+        lambda: (newest := max(all_steps(job))) > before and newest % EVERY == steps,
+        "a step between checkpoints",
+    )
 
 
 async def until_stepping(job: LocalJob, world: int, beyond: int) -> None:
@@ -40,7 +43,9 @@ def left(job: LocalJob) -> bool:
 
 
 async def test_group_changes_right_after_a_checkpoint(tmp_path: Path) -> None:
-    async with local_job(tmp_path, *SCRIPT, backend="operator", grace_seconds=60, resizePolicy=POLICY) as job:
+    async with local_job(
+        tmp_path, *SCRIPT, backend="operator", grace_seconds=60, resizePolicy=POLICY
+    ) as job:
         await until_stepping(job, 2, beyond=0)
         await until_steps_after_a_checkpoint(job, 1)
         job.operator.cluster.scale_job("stock", 1)
@@ -54,8 +59,12 @@ async def test_group_changes_right_after_a_checkpoint(tmp_path: Path) -> None:
         await until_steps_after_a_checkpoint(job, 1)
         going = job.pods()[-1]["metadata"]["name"]
         job.operator.cluster.begin_deletion("default", going)
-        # Its replacement may be ready before the checkpoint is written: the next round has then two workers, else one.
-        await job.until(lambda: job.events()[-1].startswith("TrainingResumed") and left(job), "a round without it")
+        # Its replacement may be ready before the checkpoint is written: the next round has then two
+        # workers, else one.
+        await job.until(
+            lambda: job.events()[-1].startswith("TrainingResumed") and left(job),
+            "a round without it",
+        )
         done = len(all_steps(job))
         await job.until(lambda: len(all_steps(job)) > done, "a step in that round")
         assert redone(job) <= 3, "drained: the leaving pod has trained on"

@@ -37,20 +37,34 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if not client_is_there(PACKAGES):
         pytest.skip("needs the Python package python-etcd: `make etcd` unpacks Debian's")
     client, peer = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    urls = {"listen-client": client, "advertise-client": client, "listen-peer": peer, "initial-advertise-peer": peer}
+    urls = {
+        "listen-client": client,
+        "advertise-client": client,
+        "listen-peer": peer,
+        "initial-advertise-peer": peer,
+    }
     flags = [f"--{name}-urls=http://{place}" for name, place in urls.items()]
-    flags += ["--enable-v2", f"--data-dir={tmp_path / 'etcd'}", f"--initial-cluster=default=http://{peer}"]
+    flags += [
+        "--enable-v2",
+        f"--data-dir={tmp_path / 'etcd'}",
+        f"--initial-cluster=default=http://{peer}",
+    ]
     with (tmp_path / "etcd.log").open("wb") as log:
         etcd = subprocess.Popen([BINARY, *flags], stdout=log, stderr=log)
 
     def answers() -> bool:
         assert etcd.poll() is None, (tmp_path / "etcd.log").read_text()
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{client}/v2/keys", timeout=1):
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://{client}/v2/keys", timeout=1),
+        ):
             return True
         return False
 
     until(answers, "etcd to answer")
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(copy_of_client(tmp_path))]))
+    path = os.pathsep.join(
+        filter(None, [os.environ.get("PYTHONPATH"), str(copy_of_client(tmp_path))])
+    )
     monkeypatch.setenv("PYTHONPATH", path)
     yield client
     etcd.kill()
@@ -76,7 +90,9 @@ def test_client_works_with_this_python(endpoint: str) -> None:
 
 
 @pytest.mark.long
-async def test_job_over_etcd_completes_and_leaves_no_pod_behind(tmp_path: Path, endpoint: str) -> None:
+async def test_job_over_etcd_completes_and_leaves_no_pod_behind(
+    tmp_path: Path, endpoint: str
+) -> None:
     async with local_job(tmp_path, "--steps", "20", backend="etcd-v2", endpoint=endpoint) as job:
         assert await job.until_ended() == "Complete"
         assert sorted(job.steps(2)) == list(range(1, 21))
@@ -90,6 +106,8 @@ async def test_job_over_etcd_grows_and_survives_a_loss(tmp_path: Path, endpoint:
         job.operator.cluster.scale_job("stock", 3)
         await until_world(job, 3)
         job.kill(job.pods()[1]["metadata"]["name"])
-        await job.until(lambda: any(event.startswith("WorkerLost") for event in job.events()), "the loss")
+        await job.until(
+            lambda: any(event.startswith("WorkerLost") for event in job.events()), "the loss"
+        )
         await until_world(job, 3)
         assert job.status["failures"] == 0

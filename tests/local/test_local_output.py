@@ -14,13 +14,25 @@ from tests.paths import ROOT
 
 pytestmark = pytest.mark.process
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image", "local"))}
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(
+        str(ROOT / part) for part in ("operator", "worker_image", "local")
+    ),
+}
 
 
-def local(folder: Path, script: str, stdin: int = subprocess.DEVNULL, **size: int) -> "subprocess.Popen[str]":
+def local(
+    folder: Path, script: str, stdin: int = subprocess.DEVNULL, **size: int
+) -> "subprocess.Popen[str]":
     """A job of one pod that runs a shell script without the agent."""
     container = {"name": "pytorch", "image": "any", "command": ["sh", "-c", script]}
-    spec = {"replicas": 1, "failurePolicy": {"maxFailures": 0}, "template": {"spec": {"containers": [container]}}, **size}
+    spec = {
+        "replicas": 1,
+        "failurePolicy": {"maxFailures": 0},
+        "template": {"spec": {"containers": [container]}},
+        **size,
+    }
     manifest = {
         "apiVersion": "elasticpytorch.dev/v1alpha1",
         "kind": "ElasticPyTorchJob",
@@ -29,11 +41,20 @@ def local(folder: Path, script: str, stdin: int = subprocess.DEVNULL, **size: in
     }
     (folder / "job.yaml").write_text(json.dumps(manifest))
     command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml")]
-    return subprocess.Popen(command, env=ENVIRONMENT, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        env=ENVIRONMENT,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_bar_of_megabytes_does_not_end_the_pod(tmp_path: Path) -> None:
-    with local(tmp_path, r"yes '50 %' | head -c 3000000 | tr '\n' '\r'; echo done; exit 3") as process:
+    with local(
+        tmp_path, r"yes '50 %' | head -c 3000000 | tr '\n' '\r'; echo done; exit 3"
+    ) as process:
         out, err = process.communicate(timeout=120)
     assert "| done" in out or "| 50 %" in out
     assert "has failed" in err
@@ -58,7 +79,9 @@ def test_neither_stream_of_a_pod_writes_into_a_line_of_the_other(tmp_path: Path)
 
 def test_size_is_typed_and_ctrl_c_ends_the_job_in_one_sentence(tmp_path: Path) -> None:
     terminal, end = pty.openpty()
-    script = "trap 'echo last words; exit' TERM; echo I am $HOSTNAME; while true; do sleep 0.1; done"
+    script = (
+        "trap 'echo last words; exit' TERM; echo I am $HOSTNAME; while true; do sleep 0.1; done"
+    )
     with local(tmp_path, script, end, minReplicas=1, maxReplicas=2) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()

@@ -43,7 +43,9 @@ def get(url: str, path: str, **headers: str) -> tuple[int, Any]:
     response = connection.getresponse()
     body = response.read()
     connection.close()
-    return response.status, json.loads(body) if response.headers["Content-Type"] == "application/json" else body.decode()
+    return response.status, json.loads(body) if response.headers[
+        "Content-Type"
+    ] == "application/json" else body.decode()
 
 
 async def a_pod(cluster: FakeCluster, index: int) -> None:
@@ -53,15 +55,29 @@ async def a_pod(cluster: FakeCluster, index: int) -> None:
     await cluster.create(PODS, {"metadata": about, "spec": {"containers": [{"name": "pytorch"}]}})
 
 
-async def test_it_reads_what_there_was_and_what_comes(cluster: FakeCluster, reader: MemoryReader) -> None:
-    assert [node["metadata"]["name"] for node in reader.list_nodes()] == ["node-0", "node-1", "node-2"]
-    assert reader.get_job("default", NAME)["metadata"]["creationTimestamp"] == "2026-11-21T18:00:00Z"
+async def test_it_reads_what_there_was_and_what_comes(
+    cluster: FakeCluster, reader: MemoryReader
+) -> None:
+    assert [node["metadata"]["name"] for node in reader.list_nodes()] == [
+        "node-0",
+        "node-1",
+        "node-2",
+    ]
+    assert (
+        reader.get_job("default", NAME)["metadata"]["creationTimestamp"] == "2026-11-21T18:00:00Z"
+    )
     for index in range(2):
         await a_pod(cluster, index)
-    assert [pod["spec"]["nodeName"] for pod in reader.list_pods("default", NAME)] == ["node-0", "node-1"]
+    assert [pod["spec"]["nodeName"] for pod in reader.list_pods("default", NAME)] == [
+        "node-0",
+        "node-1",
+    ]
     assert len(reader.list_pods("default", NAME, [1])) == 1
     assert reader.list_pods("default", "other") == reader.list_pods("other", NAME) == []
-    event = {"regarding": {"kind": "ElasticPyTorchJob", "namespace": "default", "name": NAME}, "reason": "FirstRound"}
+    event = {
+        "regarding": {"kind": "ElasticPyTorchJob", "namespace": "default", "name": NAME},
+        "reason": "FirstRound",
+    }
     await cluster.create(EVENTS, event)
     assert reader.list_events("default", "ElasticPyTorchJob", NAME) == [event]
     assert reader.list_events("default", "Pod", NAME) == []
@@ -74,12 +90,17 @@ async def test_it_reads_what_there_was_and_what_comes(cluster: FakeCluster, read
 def test_logs(reader: MemoryReader) -> None:
     assert list(reader.pod_log("default", "lm-worker-0", tail_lines=2)) == LOGS["lm-worker-0"][-2:]
     assert list(reader.pod_log("default", "lm-worker-0", tail_lines=9)) == LOGS["lm-worker-0"]
-    assert list(reader.pod_log("default", "lm-worker-0", since="2026-11-21T18:00:03Z")) == LOGS["lm-worker-0"][3:]
+    assert (
+        list(reader.pod_log("default", "lm-worker-0", since="2026-11-21T18:00:03Z"))
+        == LOGS["lm-worker-0"][3:]
+    )
     with pytest.raises(NotFound):
         list(reader.pod_log("default", "none"))
 
 
-def test_a_watch_tells_changes_until_it_is_stopped(cluster: FakeCluster, reader: MemoryReader) -> None:
+def test_a_watch_tells_changes_until_it_is_stopped(
+    cluster: FakeCluster, reader: MemoryReader
+) -> None:
     changes = reader.watch_jobs(None)
     assert next(changes)[0] == "ADDED"
     cluster.scale_job(NAME, 2)
@@ -90,7 +111,9 @@ def test_a_watch_tells_changes_until_it_is_stopped(cluster: FakeCluster, reader:
     assert list(reader.watch_jobs("default", NAME)) == []
 
 
-def test_the_page_is_there_for_who_has_its_secret_until_it_ends(cluster: FakeCluster, reader: MemoryReader) -> None:
+def test_the_page_is_there_for_who_has_its_secret_until_it_ends(
+    cluster: FakeCluster, reader: MemoryReader
+) -> None:
     with serve_page(reader, lambda: NOW) as url:
         assert url.startswith("http://127.0.0.1:")
         assert "<title>Jobs</title>" in get(url, "")[1]

@@ -36,12 +36,17 @@ def a_template(tmp_path: Path, text: str) -> dict[str, Any]:
 
 
 def policy(action: str, *values: int) -> dict[str, Any]:
-    return {"maxFailures": 0, "rules": [{"action": action, "onExitCodes": {"operator": "In", "values": list(values)}}]}
+    return {
+        "maxFailures": 0,
+        "rules": [{"action": action, "onExitCodes": {"operator": "In", "values": list(values)}}],
+    }
 
 
 async def test_exit_code_has_all_pods_replaced_once(tmp_path: Path) -> None:
     template, rules = a_template(tmp_path, EXITS_ONCE), policy("RestartGroup", 42)
-    async with local_job(tmp_path / "job", backend="operator", template=template, failurePolicy=rules) as job:
+    async with local_job(
+        tmp_path / "job", backend="operator", template=template, failurePolicy=rules
+    ) as job:
         assert await job.until_ended() == "Complete"
         assert job.status["groupRestarts"] == 1
         assert job.status["failures"] == 0
@@ -50,20 +55,28 @@ async def test_exit_code_has_all_pods_replaced_once(tmp_path: Path) -> None:
 
 async def test_signal_fails_the_job_by_its_code(tmp_path: Path) -> None:
     template, rules = a_template(tmp_path, CRASHES), policy("FailJob", 139)
-    async with local_job(tmp_path / "job", backend="operator", template=template, failurePolicy=rules) as job:
+    async with local_job(
+        tmp_path / "job", backend="operator", template=template, failurePolicy=rules
+    ) as job:
         assert await job.until_ended() == "Failed"
         assert "failurePolicy.rules[0] (onExitCodes In 139) fails the job: rank 0 " in job.failed
 
 
 async def test_ignored_code_is_tried_again(tmp_path: Path) -> None:
     template, rules = a_template(tmp_path, EXITS_ONCE), policy("Ignore", 42)
-    async with local_job(tmp_path / "job", backend="operator", template=template, failurePolicy=rules) as job:
+    async with local_job(
+        tmp_path / "job", backend="operator", template=template, failurePolicy=rules
+    ) as job:
         assert await job.until_ended() == "Complete"
         assert (job.status["totalFailures"], job.status["rootCause"]["exitCode"]) == (0, 42)
 
 
-async def test_code_of_the_script_is_read_from_what_stock_torchrun_says_last(tmp_path: Path) -> None:
+async def test_code_of_the_script_is_read_from_what_stock_torchrun_says_last(
+    tmp_path: Path,
+) -> None:
     template, rules = a_template(tmp_path, EXITS_ONCE), policy("FailJob", 42)
-    async with local_job(tmp_path / "job", backend="c10d", template=template, failurePolicy=rules) as job:
+    async with local_job(
+        tmp_path / "job", backend="c10d", template=template, failurePolicy=rules
+    ) as job:
         assert await job.until_ended() == "Failed"
         assert "failurePolicy.rules[0] (onExitCodes In 42) fails the job" in job.failed

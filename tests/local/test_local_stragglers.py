@@ -22,7 +22,9 @@ def events(job: LocalJob, reason: str) -> list[str]:
 async def test_slow_rank_is_named_until_it_is_well(tmp_path: Path) -> None:
     well = tmp_path / "well"
     arguments = ("--slow", SLOW, "--well", str(well))
-    async with local_job(tmp_path, *arguments, script="uneven.py", backend="operator", replicas=3, minReplicas=3) as job:
+    async with local_job(
+        tmp_path, *arguments, script="uneven.py", backend="operator", replicas=3, minReplicas=3
+    ) as job:
         await job.until(lambda: bool(named(job)), "a slow rank in the status")
         straggler = job.status["stragglers"][0]
         worker = straggler["worker"]

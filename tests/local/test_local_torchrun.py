@@ -24,13 +24,18 @@ async def test_script_that_raises_fails_the_job_when_its_budget_is_used_up(tmp_p
 
 async def test_killed_pod_is_no_failure_of_the_script(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\nwhile True:\n    dist.barrier()\n")
+    script.write_text(
+        "import torch.distributed as dist\ndist.init_process_group('gloo')\nwhile True:\n    dist.barrier()\n"
+    )
     container = {"name": "pytorch", "image": "any", "command": ["torchrun"], "args": [str(script)]}
     template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}
     async with local_job(tmp_path / "job", backend="operator", template=template) as job:
         await job.until(lambda: job.status.get("worldSize") == 2, "a group of two")
         job.kill(job.pods()[-1]["metadata"]["name"])
         await job.until(
-            lambda: job.status["worldSize"] == 2 and job.status["round"] > 1 and len(job.pods()) == 2, "another one"
+            lambda: (
+                job.status["worldSize"] == 2 and job.status["round"] > 1 and len(job.pods()) == 2
+            ),
+            "another one",
         )
         assert job.status["failures"] == 0

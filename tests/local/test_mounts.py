@@ -5,7 +5,12 @@ import pytest
 from elastic_pytorch_local.manifests.config_objects import Config
 from elastic_pytorch_local.pods.mounts import map_path, mount_volumes
 
-MAPPED = {"/data": Path("/w/data"), "/data/fast": Path("/w/fast"), "/scripts/": Path("/w/scripts"), "/tmp": Path("/w/tmp")}
+MAPPED = {
+    "/data": Path("/w/data"),
+    "/data/fast": Path("/w/fast"),
+    "/scripts/": Path("/w/scripts"),
+    "/tmp": Path("/w/tmp"),
+}
 
 WORDS = {
     "/data": "/w/data",
@@ -42,13 +47,21 @@ CONFIG: Config = {("ConfigMap", "settings"): {"lr": b"0.1", "seed": b"7"}}
 def folders(tmp_path: Path, volume: dict[str, Any], *mounts: dict[str, Any]) -> dict[str, Path]:
     container = {"volumeMounts": [{"name": "a", **mount} for mount in mounts]}
     return mount_volumes(
-        tmp_path, {"metadata": {"name": "w0"}, "spec": {"volumes": [{"name": "a", **volume}]}}, container, CONFIG
+        tmp_path,
+        {"metadata": {"name": "w0"}, "spec": {"volumes": [{"name": "a", **volume}]}},
+        container,
+        CONFIG,
     )
 
 
 def test_pods_own_folder_and_a_part_of_it(tmp_path: Path) -> None:
-    found = folders(tmp_path, {"emptyDir": {}}, {"mountPath": "/a"}, {"mountPath": "/b", "subPath": "part"})
-    assert found == {"/a": tmp_path / "volumes" / "w0" / "a", "/b": tmp_path / "volumes" / "w0" / "a" / "part"}
+    found = folders(
+        tmp_path, {"emptyDir": {}}, {"mountPath": "/a"}, {"mountPath": "/b", "subPath": "part"}
+    )
+    assert found == {
+        "/a": tmp_path / "volumes" / "w0" / "a",
+        "/b": tmp_path / "volumes" / "w0" / "a" / "part",
+    }
     assert found["/b"].is_dir()
 
 
@@ -59,8 +72,12 @@ def test_folder_of_a_claim_is_that_of_all_pods(tmp_path: Path) -> None:
 
 def test_config_map_is_mounted_as_a_whole_and_as_one_file(tmp_path: Path) -> None:
     volume = {"configMap": {"name": "settings", "defaultMode": 0o440}}
-    found = folders(tmp_path, volume, {"mountPath": "/a"}, {"mountPath": "/b/lr.txt", "subPath": "lr"})
+    found = folders(
+        tmp_path, volume, {"mountPath": "/a"}, {"mountPath": "/b/lr.txt", "subPath": "lr"}
+    )
     assert sorted(path.name for path in found["/a"].iterdir()) == ["lr", "seed"]
     assert found["/b/lr.txt"].read_text() == "0.1"
     assert found["/b/lr.txt"].stat().st_mode & 0o777 == 0o440
-    assert found["/a"].stat().st_mode & 0o777 == 0o700, "others of this machine do not read a Secret"
+    assert found["/a"].stat().st_mode & 0o777 == 0o700, (
+        "others of this machine do not read a Secret"
+    )

@@ -29,13 +29,18 @@ async def test_local_mode_asks_for_the_number_of_workers_as_the_api_server_does(
         ("\u00e9.py", "job"),
     ],
 )
-def test_bare_script_is_an_elastic_job_with_its_arguments(tmp_path: Path, file: str, name: str) -> None:
+def test_bare_script_is_an_elastic_job_with_its_arguments(
+    tmp_path: Path, file: str, name: str
+) -> None:
     script = tmp_path / file
     script.touch()
     documents, _ = read_job([script], arguments=["--lr", "3"], workers=2)
     spec = documents.job["spec"]
     [container] = spec["template"]["spec"]["containers"]
-    assert (documents.job["metadata"]["name"], container["args"]) == (name, [str(script), "--lr", "3"])
+    assert (documents.job["metadata"]["name"], container["args"]) == (
+        name,
+        [str(script), "--lr", "3"],
+    )
     assert (spec["replicas"], spec["minReplicas"], spec["maxReplicas"]) == (2, 1, 3)
 
 

@@ -1,6 +1,7 @@
 """Serves agents over TLS, as the operator does, for a cluster in memory: a job with three workers, of which each has its address.
 
-As a program it does so in a process of its own, whose memory can be measured, and prints how to reach it as a line of JSON.
+As a program it does so in a process of its own, whose memory can be measured, and prints how to
+reach it as a line of JSON.
 """
 
 import asyncio
@@ -35,12 +36,20 @@ class AgentsServer:
 
 
 @asynccontextmanager
-async def serving_agents(limits: ConnectionLimits | None = None) -> AsyncIterator[tuple[AgentsServer, AgentApi]]:
+async def serving_agents(
+    limits: ConnectionLimits | None = None,
+) -> AsyncIterator[tuple[AgentsServer, AgentApi]]:
     cluster, cache = FakeCluster(), Cache()
-    pods = [await cluster.create(PODS, a_worker_pod(a_job(), index)) for index in range(len(WORKERS))]
+    pods = [
+        await cluster.create(PODS, a_worker_pod(a_job(), index)) for index in range(len(WORKERS))
+    ]
     for pod, address in zip(pods, WORKERS, strict=True):
-        cluster.set_pod_status("default", pod["metadata"]["name"], {"phase": "Running", "podIP": address})
-    cache.replace_all([a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0)
+        cluster.set_pod_status(
+            "default", pod["metadata"]["name"], {"phase": "Running", "podIP": address}
+        )
+    cache.replace_all(
+        [a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0
+    )
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     trust, tls = renew(Trust(), ["localhost"], time.time()), server_context()
     load_certificate(trust.shown, tls)

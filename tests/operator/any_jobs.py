@@ -17,17 +17,26 @@ _CONTAINER = {
     "command": ["torchrun", "train.py"],
     "env": [{"name": "A", "value": "1"}, {"name": "PYTHONPATH", "value": "/src"}],
     "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-    "resources": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"nvidia.com/gpu": "2", "memory": "4Gi"}},
+    "resources": {
+        "requests": {"cpu": "2", "memory": "4Gi"},
+        "limits": {"nvidia.com/gpu": "2", "memory": "4Gi"},
+    },
     "securityContext": {},
 }
 TEMPLATE = {
     "metadata": {
         "labels": {"team": "ml"},
-        "annotations": {kueue.TOPOLOGY_REQUIRED: "rack", kueue.TOPOLOGY_SLICE: "host", kueue.TOPOLOGY_SLICE_SIZE: "2"},
+        "annotations": {
+            kueue.TOPOLOGY_REQUIRED: "rack",
+            kueue.TOPOLOGY_SLICE: "host",
+            kueue.TOPOLOGY_SLICE_SIZE: "2",
+        },
     },
     "spec": {
         "containers": [_CONTAINER, {"name": "sidecar", "resources": {"requests": {"cpu": "1"}}}],
-        "initContainers": [{"name": "download", "restartPolicy": "Always", "resources": {"limits": {"cpu": "1"}}}],
+        "initContainers": [
+            {"name": "download", "restartPolicy": "Always", "resources": {"limits": {"cpu": "1"}}}
+        ],
         "volumes": [{"name": "data", "emptyDir": {}}],
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
         "nodeSelector": {"pool": "a"},
@@ -35,11 +44,18 @@ TEMPLATE = {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
                     "nodeSelectorTerms": [
-                        {"matchExpressions": [_REQUIREMENT, {**_REQUIREMENT, "operator": "Gt", "values": ["1"]}]},
+                        {
+                            "matchExpressions": [
+                                _REQUIREMENT,
+                                {**_REQUIREMENT, "operator": "Gt", "values": ["1"]},
+                            ]
+                        },
                         {"matchFields": [_REQUIREMENT]},
                     ]
                 },
-                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": {}}
+                ],
             }
         },
         "schedulingGates": [{"name": "mine"}],
@@ -56,9 +72,24 @@ _KINDS: list[dict[str, Any]] = [
     {"minReplicas": 1, "maxReplicas": 4, "nprocPerNode": 2, "resizePolicy": {"settleSeconds": 1}},
     {"minReplicas": 1, "rendezvous": {"backend": "c10d", "port": 29500}},
     {"scheduling": {"gangScheduler": "Coscheduling"}},
-    {"minReplicas": 1, "scheduling": {"extraWorkers": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "a"}]}}},
-    {"minReplicas": 1, "resizePolicy": {"allowedReplicas": [2, 3], "checkpointWaitSeconds": 1, "checkpointPath": "/c"}},
-    {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}], "backoffLimit": 1}},
+    {
+        "minReplicas": 1,
+        "scheduling": {"extraWorkers": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "a"}]}},
+    },
+    {
+        "minReplicas": 1,
+        "resizePolicy": {
+            "allowedReplicas": [2, 3],
+            "checkpointWaitSeconds": 1,
+            "checkpointPath": "/c",
+        },
+    },
+    {
+        "failurePolicy": {
+            "rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}}],
+            "backoffLimit": 1,
+        }
+    },
     {"minReplicas": 1, "prepare": {"timeoutSeconds": 60}, "spares": 2},
     {
         "replicas": 4,
@@ -68,7 +99,10 @@ _KINDS: list[dict[str, Any]] = [
         "scheduling": {"unitTopology": {"topologyKey": "rack"}, "rankTopologyKey": "rack"},
     },
     {"sharedMemorySize": "1Gi"},
-    {"sharedVolumeClaims": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}], "sharedVolumeClaimRetentionPolicy": {}},
+    {
+        "sharedVolumeClaims": [{"metadata": {"name": "ckpt"}, "spec": {"resources": {}}}],
+        "sharedVolumeClaimRetentionPolicy": {},
+    },
 ]
 _QUEUED = {kueue.LABEL_QUEUE: "team"}
 
@@ -88,13 +122,21 @@ _LEAVES = st.none() | st.booleans() | _NUMBERS | _TEXTS
 MAX_LEVELS = 20
 _DEEP = st.sampled_from([50, 100, 1000]).map(_nested)
 ANY_JSON = _DEEP | st.recursive(
-    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3), max_leaves=5
+    _LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    max_leaves=5,
 )
 
 
 def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The ways to everything in some JSON, as names and numbers, but for what lies deeper than any field of a pod."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for name, inner in items:
         yield (*above, name)
         if len(above) < MAX_LEVELS:
@@ -102,7 +144,12 @@ def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 @st.composite
-def any_objects(draw: st.DrawFn, whole: dict[str, Any], values: st.SearchStrategy[Any] = ANY_JSON, below: str = "") -> Any:
+def any_objects(
+    draw: st.DrawFn,
+    whole: dict[str, Any],
+    values: st.SearchStrategy[Any] = ANY_JSON,
+    below: str = "",
+) -> Any:
     """An object with up to three of its parts replaced.
 
     Args:
@@ -113,7 +160,11 @@ def any_objects(draw: st.DrawFn, whole: dict[str, Any], values: st.SearchStrateg
     """
     changed = copied(whole)
     for _ in range(draw(st.integers(0, 3))):
-        there = [place for place in places(changed) if not below or (place[0] == below and len(place) > 1)]
+        there = [
+            place
+            for place in places(changed)
+            if not below or (place[0] == below and len(place) > 1)
+        ]
         if not there:
             break
         *way, last = draw(st.sampled_from(there))
@@ -132,5 +183,8 @@ def any_jobs(draw: st.DrawFn) -> Any:
         del template["spec"]["containers"][0]["command"]
     job = a_manifest(minimum=None, maximum=None, template=template, **draw(st.sampled_from(_KINDS)))
     if draw(st.booleans()):
-        job["metadata"] |= {"labels": dict(_QUEUED), "annotations": {f"{kueue.PROVISIONING_PREFIX}a": "b"}}
+        job["metadata"] |= {
+            "labels": dict(_QUEUED),
+            "annotations": {f"{kueue.PROVISIONING_PREFIX}a": "b"},
+        }
     return draw(any_objects(job, below=draw(st.sampled_from(["spec", "spec", "spec", "metadata"]))))

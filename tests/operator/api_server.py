@@ -11,9 +11,15 @@ from aiohttp import web
 
 JOBS = "apis/elasticpytorch.dev/v1alpha1"
 DEFINITIONS = "apis/apiextensions.k8s.io/v1"
-# What discovery tells of: by the path of the group, each resource's name, its kind, and whether it is namespaced.
+# What discovery tells of: by the path of the group, each resource's name, its kind, and whether it
+# is namespaced.
 RESOURCES = {
-    "api/v1": [("pods", "Pod", True), ("nodes", "Node", False), ("namespaces", "Namespace", False), ("events", "Event", True)],
+    "api/v1": [
+        ("pods", "Pod", True),
+        ("nodes", "Node", False),
+        ("namespaces", "Namespace", False),
+        ("events", "Event", True),
+    ],
     JOBS: [("elasticpytorchjobs", "ElasticPyTorchJob", True)],
     DEFINITIONS: [("customresourcedefinitions", "CustomResourceDefinition", False)],
 }
@@ -38,7 +44,11 @@ class ApiServer:
             return stream
         self.listed.add(path)
         namespace = path.partition("namespaces/")[2].partition("/")[0]
-        items = [{"metadata": {"name": path.rpartition("/")[2], "namespace": namespace}}] if namespace else []
+        items = (
+            [{"metadata": {"name": path.rpartition("/")[2], "namespace": namespace}}]
+            if namespace
+            else []
+        )
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
 
 
@@ -47,11 +57,25 @@ def discovery(path: str) -> dict[str, Any]:
         return {"versions": ["v1"]}
     if path == "apis":
         groups = [group.split("/")[1:] for group in (JOBS, DEFINITIONS)]
-        versions = [(name, {"groupVersion": f"{name}/{version}", "version": version}) for name, version in groups]
-        return {"groups": [{"name": name, "versions": [known], "preferredVersion": known} for name, known in versions]}
+        versions = [
+            (name, {"groupVersion": f"{name}/{version}", "version": version})
+            for name, version in groups
+        ]
+        return {
+            "groups": [
+                {"name": name, "versions": [known], "preferredVersion": known}
+                for name, known in versions
+            ]
+        }
     return {
         "resources": [
-            {"name": name, "kind": kind, "singularName": kind.lower(), "namespaced": namespaced, "verbs": ["list", "watch"]}
+            {
+                "name": name,
+                "kind": kind,
+                "singularName": kind.lower(),
+                "namespaced": namespaced,
+                "verbs": ["list", "watch"],
+            }
             for name, kind, namespaced in RESOURCES[path]
         ]
     }

@@ -7,7 +7,16 @@ from elastic_pytorch_operator.api.conditions import find_condition
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, worker_pod
 from elastic_pytorch_operator.model.actions import CreatePod
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Nodes, NodeView, Observed, PodView, Progress
+from elastic_pytorch_operator.model.observed import (
+    AgentState,
+    AgentView,
+    Failure,
+    Nodes,
+    NodeView,
+    Observed,
+    PodView,
+    Progress,
+)
 from elastic_pytorch_operator.model.peer_errors import is_echo
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
@@ -22,16 +31,31 @@ TIME = "2026-01-01T00:00:00Z"
 
 
 def a_manifest(
-    name: str = "lm", *, replicas: int | None = 3, minimum: int | None = 1, maximum: int | None = 4, **spec: Any
+    name: str = "lm",
+    *,
+    replicas: int | None = 3,
+    minimum: int | None = 1,
+    maximum: int | None = 4,
+    **spec: Any,
 ) -> dict[str, Any]:
     sizes = {"replicas": replicas, "minReplicas": minimum, "maxReplicas": maximum}
     return {
         "apiVersion": "elasticpytorch.dev/v1alpha1",
         "kind": "ElasticPyTorchJob",
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1, "resourceVersion": "1"},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "generation": 1,
+            "resourceVersion": "1",
+        },
         "spec": {
             **{field: size for field, size in sizes.items() if size is not None},
-            "template": {"spec": {"containers": [{"name": "pytorch", "image": "torch", "args": ["train.py"]}]}},
+            "template": {
+                "spec": {
+                    "containers": [{"name": "pytorch", "image": "torch", "args": ["train.py"]}]
+                }
+            },
             **spec,
         },
     }
@@ -56,12 +80,22 @@ def a_pod(index: int, *, name: str = "", **fields: Any) -> PodView:
 
 def a_pending_pod(index: int, **fields: Any) -> PodView:
     reason = fields.get("waiting", "").split(" ")[0].rstrip(":")
-    waiting = {"phase": "Pending", "node": "", "address": "", "started": False, "waiting_reason": reason}
+    waiting = {
+        "phase": "Pending",
+        "node": "",
+        "address": "",
+        "started": False,
+        "waiting_reason": reason,
+    }
     return a_pod(index, **{**waiting, **fields})
 
 
-def a_dead_pod(index: int, *, exit_code: int = 1, exit_reason: str = "Error", **fields: Any) -> PodView:
-    return a_pod(index, phase="Failed", started=False, exit_code=exit_code, exit_reason=exit_reason, **fields)
+def a_dead_pod(
+    index: int, *, exit_code: int = 1, exit_reason: str = "Error", **fields: Any
+) -> PodView:
+    return a_pod(
+        index, phase="Failed", started=False, exit_code=exit_code, exit_reason=exit_reason, **fields
+    )
 
 
 def a_worker_pod(
@@ -109,11 +143,18 @@ def a_round(*indices: int, number: int = 1, **fields: Any) -> Round:
     return Round(number, members, 29500, "FirstRound", "", NOW - 100, **fields)
 
 
-def observed(pods: Sequence[PodView] = (), agents: Sequence[AgentView] = (), **fields: Any) -> Observed:
-    defaults: dict[str, Any] = {"nodes": {f"node-{n}": NodeView(f"node-{n}") for n in range(3)}, "service_exists": True}
+def observed(
+    pods: Sequence[PodView] = (), agents: Sequence[AgentView] = (), **fields: Any
+) -> Observed:
+    defaults: dict[str, Any] = {
+        "nodes": {f"node-{n}": NodeView(f"node-{n}") for n in range(3)},
+        "service_exists": True,
+    }
     facts = {**defaults, **fields}
     facts["nodes"] = Nodes(facts["nodes"])
-    return Observed(now=NOW, time=TIME, pods=tuple(pods), agents={a.worker: a for a in agents}, **facts)
+    return Observed(
+        now=NOW, time=TIME, pods=tuple(pods), agents={a.worker: a for a in agents}, **facts
+    )
 
 
 def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
@@ -144,8 +185,13 @@ __all__ = [
 ]
 
 
-def a_workload(number: int = 0, state: str = "admitted", *, count: int = 0, **fields: Any) -> WorkloadView:
-    """A Workload of the job `lm`: `pending`, `admitted`, `evicted`, or `released` after that. The base is for two workers."""
+def a_workload(
+    number: int = 0, state: str = "admitted", *, count: int = 0, **fields: Any
+) -> WorkloadView:
+    """A Workload of the job `lm`: `pending`, `admitted`, `evicted`, or `released` after that.
+
+    The base is for two workers.
+    """
     name = f"lm-extra-{number}" if number else "lm-base"
     holds = state in ("admitted", "evicted")
     said = {"QuotaReserved": ("True", "QuotaReserved"), "Admitted": ("True", "Admitted")}
@@ -162,17 +208,31 @@ def a_workload(number: int = 0, state: str = "admitted", *, count: int = 0, **fi
         "evicted_since": 1.0 if state == "evicted" else None,
     }
     told = {
-        type_: {"type": type_, "status": status, "reason": reason, "message": f"{type_} said", "lastTransitionTime": TIME}
+        type_: {
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": f"{type_} said",
+            "lastTransitionTime": TIME,
+        }
         for type_, (status, reason) in said.items()
     }
-    return WorkloadView(name, f"uid-{name}", "7", number, count, **{**defaults, "conditions": told, **fields})
+    return WorkloadView(
+        name, f"uid-{name}", "7", number, count, **{**defaults, "conditions": told, **fields}
+    )
 
 
-def an_extra(job: Job, number: int, state: str = "admitted", *, flavor: str = "spot", **fields: Any) -> WorkloadView:
+def an_extra(
+    job: Job, number: int, state: str = "admitted", *, flavor: str = "spot", **fields: Any
+) -> WorkloadView:
     """A Workload of the job `lm` for its `extraWorkers`, of a flavor of its own."""
     workers = job.scheduling.extra_workers
     made = a_workload(number, state, quota_for="" if workers is None else workers.text, **fields)
-    return made if made.admission is None else replace(made, admission=replace(made.admission, flavors=(flavor,)))
+    return (
+        made
+        if made.admission is None
+        else replace(made, admission=replace(made.admission, flavors=(flavor,)))
+    )
 
 
 def a_target(job: Job) -> Target:
@@ -181,7 +241,9 @@ def a_target(job: Job) -> Target:
 
 def a_queued_job(minimum: int | None = 2, replicas: int = 4, **fields: Any) -> Job:
     maximum = replicas if minimum else None
-    return replace(a_job(replicas=replicas, minimum=minimum, maximum=maximum, **fields), queue=Queue("team"))
+    return replace(
+        a_job(replicas=replicas, minimum=minimum, maximum=maximum, **fields), queue=Queue("team")
+    )
 
 
 def decide_next(
@@ -196,4 +258,6 @@ def decide_next(
 ) -> Decision:
     """What comes after a round of which an earlier status tells, for a job with these fields."""
     told = a_job(**{"status": {"round": last_number}, **job})
-    return next_round(told, Target(wanted), observed(agents=agents, round=current), candidates, **state)
+    return next_round(
+        told, Target(wanted), observed(agents=agents, round=current), candidates, **state
+    )

@@ -7,9 +7,15 @@ from tests.operator.running_controller import Running
 from tests.operator.virtual_time import VirtualTimeLoop
 
 
-def pytest_asyncio_loop_factories(item: pytest.Function) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories(
+    item: pytest.Function,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The event loop of a test."""
-    return {"virtual": VirtualTimeLoop} if "virtual_time" in item.fixturenames else {"real": asyncio.new_event_loop}
+    return (
+        {"virtual": VirtualTimeLoop}
+        if "virtual_time" in item.fixturenames
+        else {"real": asyncio.new_event_loop}
+    )
 
 
 @pytest.fixture

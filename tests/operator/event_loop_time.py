@@ -1,6 +1,7 @@
 """How long work holds the event loop: in calls of a function that does nothing, which take as much longer on a slow machine.
 
-Counted is the time of this thread, and the best of several tries, which other programs lengthen little.
+Counted is the time of this thread, and the best of several tries, which other programs lengthen
+little.
 """
 
 import asyncio
@@ -28,7 +29,12 @@ def fits(work: Callable[[], object], calls: float) -> bool:
 
 async def longest_turn(seconds: float) -> float:
     """Seconds that the longest turn takes within a period."""
-    loop, found, end, done = asyncio.get_running_loop(), 0.0, time.monotonic() + seconds, asyncio.Event()
+    loop, found, end, done = (
+        asyncio.get_running_loop(),
+        0.0,
+        time.monotonic() + seconds,
+        asyncio.Event(),
+    )
     last = time.thread_time()
 
     def turn() -> None:
@@ -51,7 +57,9 @@ async def calls_in_the_best_try(measure: Callable[[], Awaitable[float]]) -> floa
     with without_search_for_garbage():
         while len(turns) < TRIES and (not turns or min(turns) >= MAX_TURN_CALLS):
             turns.append(await measure() / _seconds_of_a_call())
-    print(f"the longest turns of each try: {', '.join(f'{turn / 1000:.0f} thousand calls' for turn in turns)}")
+    print(
+        f"the longest turns of each try: {', '.join(f'{turn / 1000:.0f} thousand calls' for turn in turns)}"
+    )
     return min(turns)
 
 

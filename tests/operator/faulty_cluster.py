@@ -17,7 +17,8 @@ class FaultyCluster(FakeCluster):
     Attributes:
         strict: of each pod that was to be created, whether an unknown field was to be an error.
         create_seconds: how long the creation of a pod takes.
-        alters_status: `pruned`: a field of each status is dropped; `stored`: a text is stored as another one.
+        alters_status: `pruned`: a field of each status is dropped; `stored`: a text is stored as
+            another one.
         unlistable: by namespace, the status code with which its lists are answered.
     """
 
@@ -67,7 +68,9 @@ class FaultyCluster(FakeCluster):
         await self._hold(f"list {resource.kind}")
         return answer
 
-    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         if resource is PODS and not dry_run:
             self.strict.append(strict)
             await asyncio.sleep(self.create_seconds)
@@ -76,7 +79,13 @@ class FaultyCluster(FakeCluster):
         return answer
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        version: str,
+        change: Change,
+        subresource: str = "",
     ) -> Manifest:
         if resource is not JOBS or not isinstance(change, Mapping):
             return await super().patch(resource, namespace, name, version, change, subresource)
@@ -89,4 +98,8 @@ class FaultyCluster(FakeCluster):
         before = self.job(name, namespace)
         answer = await super().patch(resource, namespace, name, version, change, subresource)
         await self._hold("patch ElasticPyTorchJob/status")
-        return {**answer, "metadata": before["metadata"]} if answer["status"] == before["status"] else answer
+        return (
+            {**answer, "metadata": before["metadata"]}
+            if answer["status"] == before["status"]
+            else answer
+        )

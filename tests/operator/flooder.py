@@ -47,7 +47,9 @@ def flood(port: int, senders: Sequence[tuple[bytes, bytes]], seconds: float) -> 
     def connect(opening: bytes, block: bytes) -> None:
         link = socket.create_connection(("127.0.0.1", port))
         link.setblocking(False)
-        selector.register(link, selectors.EVENT_READ | selectors.EVENT_WRITE, _Sender(opening, block, opening))
+        selector.register(
+            link, selectors.EVENT_READ | selectors.EVENT_WRITE, _Sender(opening, block, opening)
+        )
 
     for opening, block in senders:
         connect(opening, block)
@@ -77,7 +79,10 @@ def begin_handshakes(port: int, address: str, connections: int) -> None:
     with suppress(ssl.SSLWantReadError):
         context.wrap_bio(ssl.MemoryBIO(), hello).do_handshake()
     beginning = hello.read()
-    links = [socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(connections)]
+    links = [
+        socket.create_connection(("127.0.0.1", port), source_address=(address, 0))
+        for _ in range(connections)
+    ]
     time.sleep(0.5)  # the server has taken all in
     for link in links:
         link.send(beginning)

@@ -1,8 +1,8 @@
 """Kueue's part on the cluster in memory: what it may change of Workloads and when, what it refuses, and how it chooses.
 
-The rules are those of Kueue 0.19: pkg/webhooks/workload_webhook.go and the CRD (what is refused), pkg/scheduler (order, preemption) and
-pkg/controller/core (activation, requeuing). One ClusterQueue with quota of one flavor for a number of pods; BestEffortFIFO;
-LowerPriority.
+The rules are those of Kueue 0.19: pkg/webhooks/workload_webhook.go and the CRD (what is refused),
+pkg/scheduler (order, preemption) and pkg/controller/core (activation, requeuing). One ClusterQueue
+with quota of one flavor for a number of pods; BestEffortFIFO; LowerPriority.
 """
 
 import asyncio
@@ -46,7 +46,11 @@ class KueueCluster(FakeCluster):
         self._created: dict[str, int] = {}  # by UID
         self._reserved: dict[str, int] = {}
         self._preemptor = ""  # the UID of the Workload that waits for those that it preempts
-        self._put("ResourceFlavor", "", {"metadata": {"name": FLAVOR}, "spec": {"nodeLabels": NODE_LABELS}})
+        self._put(
+            "ResourceFlavor",
+            "",
+            {"metadata": {"name": FLAVOR}, "spec": {"nodeLabels": NODE_LABELS}},
+        )
 
     def add_priority_class(self, name: str, value: int) -> None:
         self._put("WorkloadPriorityClass", "", {"metadata": {"name": name}, "value": value})
@@ -56,7 +60,11 @@ class KueueCluster(FakeCluster):
 
     @property
     def workloads(self) -> dict[str, MutableManifest]:
-        return {found["metadata"]["name"]: found for (kind, _, _), found in self._objects.items() if kind == kueue.WORKLOAD}
+        return {
+            found["metadata"]["name"]: found
+            for (kind, _, _), found in self._objects.items()
+            if kind == kueue.WORKLOAD
+        }
 
     @property
     def used(self) -> int:
@@ -72,9 +80,17 @@ class KueueCluster(FakeCluster):
         """Asks for a Workload's quota back. It stays taken until the operator has released it."""
         workload = self._get(kueue.WORKLOAD, "default", name)
         self.log.append(f"evicted {name}")
-        self._write(workload, {kueue.EVICTED: ("True", reason, message), kueue.PREEMPTED: ("True", "InClusterQueue", message)})
+        self._write(
+            workload,
+            {
+                kueue.EVICTED: ("True", reason, message),
+                kueue.PREEMPTED: ("True", "InClusterQueue", message),
+            },
+        )
 
-    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         if resource is not WORKLOADS:
             return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
         _check_created(manifest)
@@ -90,15 +106,23 @@ class KueueCluster(FakeCluster):
         """One cycle: Workloads that were deactivated are evicted, and the head of the queue is tried, until no head can be admitted."""
         for workload in list(self.workloads.values()):
             if workload["spec"].get("active") is False and not _is(workload, kueue.EVICTED):
-                self._write(workload, {kueue.EVICTED: ("True", kueue.DEACTIVATED, "The workload is deactivated")})
+                self._write(
+                    workload,
+                    {kueue.EVICTED: ("True", kueue.DEACTIVATED, "The workload is deactivated")},
+                )
         for workload in sorted(filter(self._waits, list(self.workloads.values())), key=self._place):
             self._try(workload)
             self.most_used = max(self.most_used, self.used)
             if self._preemptor == workload["metadata"]["uid"]:
-                return  # nothing else of the ClusterQueue is looked at while it waits for its victims
+                # Nothing else of the ClusterQueue is looked at while it waits for its victims.
+                return
 
     def _waits(self, workload: Manifest) -> bool:
-        if workload["spec"].get("active") is False or _is(workload, kueue.FINISHED) or _is(workload, kueue.QUOTA_RESERVED):
+        if (
+            workload["spec"].get("active") is False
+            or _is(workload, kueue.FINISHED)
+            or _is(workload, kueue.QUOTA_RESERVED)
+        ):
             return False
         requeued = _condition(workload, kueue.REQUEUED)
         return requeued.get("status") != "False"
@@ -143,12 +167,25 @@ class KueueCluster(FakeCluster):
 
     def _admit(self, workload: MutableManifest) -> None:
         name, uid = workload["metadata"]["name"], workload["metadata"]["uid"]
-        assignment = {"name": kueue.POD_SET, "count": count_of(workload), "flavors": {"cpu": FLAVOR}}
+        assignment = {
+            "name": kueue.POD_SET,
+            "count": count_of(workload),
+            "flavors": {"cpu": FLAVOR},
+        }
         self._preemptor = "" if self._preemptor == uid else self._preemptor
         self._reserved[uid] = next(self._order)
         self.log.append(f"admitted {name}")
-        workload["status"]["admission"] = {"clusterQueue": "shared", "podSetAssignments": [assignment]}
-        admitted = {kueue.QUOTA_RESERVED: ("True", kueue.QUOTA_RESERVED, "Quota reserved in ClusterQueue shared")}
+        workload["status"]["admission"] = {
+            "clusterQueue": "shared",
+            "podSetAssignments": [assignment],
+        }
+        admitted = {
+            kueue.QUOTA_RESERVED: (
+                "True",
+                kueue.QUOTA_RESERVED,
+                "Quota reserved in ClusterQueue shared",
+            )
+        }
         admitted[kueue.ADMITTED] = ("True", kueue.ADMITTED, "The workload is admitted")
         for type_ in (kueue.EVICTED, kueue.PREEMPTED):
             if _condition(workload, type_):
@@ -179,11 +216,19 @@ class KueueCluster(FakeCluster):
                 chosen.remove(victim)
         return chosen
 
-    def _write(self, workload: MutableManifest, conditions: Mapping[str, tuple[str, str, str]]) -> None:
+    def _write(
+        self, workload: MutableManifest, conditions: Mapping[str, tuple[str, str, str]]
+    ) -> None:
         known = {c["type"]: c for c in workload["status"].get("conditions") or ()}
         before = copy.deepcopy(known)
         for type_, (status, reason, message) in conditions.items():
-            changed = {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": TIME}
+            changed = {
+                "type": type_,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": TIME,
+            }
             known[type_] = changed
         workload["status"]["conditions"] = list(known.values())
         if known != before or not conditions:
@@ -191,7 +236,9 @@ class KueueCluster(FakeCluster):
 
 
 def _condition(workload: Manifest, type_: str) -> Manifest:
-    found = (c for c in (workload.get("status") or {}).get("conditions") or () if c["type"] == type_)
+    found = (
+        c for c in (workload.get("status") or {}).get("conditions") or () if c["type"] == type_
+    )
     return next(found, {})
 
 
@@ -201,14 +248,23 @@ def _is(workload: Manifest, type_: str) -> bool:
 
 def count_of(workload: Manifest) -> int:
     (pods,) = workload["spec"]["podSets"]
-    assigned = ((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments") or [{}]
+    assigned = ((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments") or [
+        {}
+    ]
     return int(min(pods["count"], assigned[0].get("count", pods["count"])))
 
 
 def holds_quota(workload: Manifest) -> bool:
-    """Whether a Workload's quota is taken. A deactivated one frees it at once, an evicted one does not."""
+    """Whether a Workload's quota is taken.
+
+    A deactivated one frees it at once, an evicted one does not.
+    """
     reserved = _is(workload, kueue.QUOTA_RESERVED) and bool(workload["status"].get("admission"))
-    return reserved and workload["spec"].get("active") is not False and not _is(workload, kueue.FINISHED)
+    return (
+        reserved
+        and workload["spec"].get("active") is not False
+        and not _is(workload, kueue.FINISHED)
+    )
 
 
 def _deny(why: str) -> ClusterError:
@@ -233,7 +289,11 @@ def _check_created(workload: Manifest) -> None:
 def _check_changed(before: Manifest, after: Manifest) -> None:
     old, new = before.get("status") or {}, after.get("status") or {}
     for condition in new.get("conditions") or ():
-        if not (condition.get("reason") and condition.get("lastTransitionTime") and "message" in condition):
+        if not (
+            condition.get("reason")
+            and condition.get("lastTransitionTime")
+            and "message" in condition
+        ):
             raise _deny(f"status.conditions: {condition} lacks a field")
     if _is(after, kueue.QUOTA_RESERVED) and not new.get("admission"):
         raise _deny("status.admission: must be set while the QuotaReserved condition is true")
@@ -247,7 +307,11 @@ def _check_changed(before: Manifest, after: Manifest) -> None:
             raise _deny("queueName is immutable while workload quota reserved")
         for was, now in zip(before["spec"]["podSets"], after["spec"]["podSets"], strict=True):
             if {**was, "count": 0} != {**now, "count": 0} or now["count"] > was["count"]:
-                raise _deny("spec.podSets: field is immutable while quota is reserved, but for a lower count")
-    missing = {c["type"] for c in old.get("conditions") or ()} - {c["type"] for c in new.get("conditions") or ()}
+                raise _deny(
+                    "spec.podSets: field is immutable while quota is reserved, but for a lower count"
+                )
+    missing = {c["type"] for c in old.get("conditions") or ()} - {
+        c["type"] for c in new.get("conditions") or ()
+    }
     if missing:
         raise _deny(f"a merge patch replaces the whole list: it has lost {sorted(missing)}")

@@ -33,7 +33,9 @@ class QueueWorld(RunningController[KueueCluster]):
         overuse: moments at which more pods were there than had quota.
     """
 
-    def __init__(self, quota: int = 6, *, supported: bool = True, before: "QueueWorld | None" = None) -> None:
+    def __init__(
+        self, quota: int = 6, *, supported: bool = True, before: "QueueWorld | None" = None
+    ) -> None:
         cluster = before.cluster if before else KueueCluster(quota, nodes=4, pods_per_node=100)
         super().__init__(cluster, kueue=supported)
         self.quota = quota
@@ -45,14 +47,23 @@ class QueueWorld(RunningController[KueueCluster]):
         self._born: dict[str, float] = {}  # pods, by UID
         self._dying: dict[str, float] = {}
         self._seen: dict[str, int] = {}  # the newest round of each job, by UID
-        self._beats: dict[str, dict[str, Any]] = {}  # what each agent has last said, by UID of its pod
+        # What each agent has last said, by UID of its pod.
+        self._beats: dict[str, dict[str, Any]] = {}
         if before is not None:
             before.watching = False
-            self.steps, self._ended, self._addresses = before.steps, before._ended, before._addresses
+            self.steps, self._ended, self._addresses = (
+                before.steps,
+                before._ended,
+                before._addresses,
+            )
             self._born, self._dying, self._beats = before._born, before._dying, before._beats
 
-    def submit(self, name: str, minimum: int | None, replicas: int, *, priority: str = "", **spec: Any) -> None:
-        manifest = a_manifest(name, replicas=replicas, minimum=minimum, maximum=replicas if minimum else None, **spec)
+    def submit(
+        self, name: str, minimum: int | None, replicas: int, *, priority: str = "", **spec: Any
+    ) -> None:
+        manifest = a_manifest(
+            name, replicas=replicas, minimum=minimum, maximum=replicas if minimum else None, **spec
+        )
         manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: "team"}
         if priority:
             manifest["metadata"]["labels"][kueue.LABEL_PRIORITY_CLASS] = priority
@@ -78,7 +89,11 @@ class QueueWorld(RunningController[KueueCluster]):
         return self.rounds.get(name, [("", 0)])[-1][1]
 
     def pods(self, name: str) -> list[MutableManifest]:
-        found = [pod for pod in self.cluster.pods() if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == name]
+        found = [
+            pod
+            for pod in self.cluster.pods()
+            if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == name
+        ]
         return [pod for pod in found if pod["status"].get("phase") not in ("Succeeded", "Failed")]
 
     def condition(self, name: str, type_: str) -> tuple[str, str, str]:
@@ -110,10 +125,16 @@ class QueueWorld(RunningController[KueueCluster]):
                 continue
             self._seen[key.name] = declared.number
             self.rounds.setdefault(key.name, []).append((declared.reason, declared.size))
-        queued = [pod for pod in self.cluster.pods() if kueue.LABEL_LOCAL_QUEUE in pod["metadata"]["labels"]]
+        queued = [
+            pod
+            for pod in self.cluster.pods()
+            if kueue.LABEL_LOCAL_QUEUE in pod["metadata"]["labels"]
+        ]
         there = sum(pod["status"].get("phase") not in ("Succeeded", "Failed") for pod in queued)
         if there > self.cluster.used:
-            self.overuse.append(f"{self.loop.time():.2f}: {there} pods, quota for {self.cluster.used}")
+            self.overuse.append(
+                f"{self.loop.time():.2f}: {there} pods, quota for {self.cluster.used}"
+            )
 
     def _live(self, pod: Manifest) -> None:
         name, uid, now = pod["metadata"]["name"], pod["metadata"]["uid"], self.loop.time()
@@ -123,7 +144,9 @@ class QueueWorld(RunningController[KueueCluster]):
             if now - self._dying.setdefault(uid, now) >= STOP_SECONDS:
                 self.cluster.finish_deletion("default", name)
         elif pod["status"].get("phase") == "Pending" and pod["spec"].get("nodeName"):
-            self.cluster.set_pod_status("default", name, running_status(f"10.0.0.{next(self._addresses)}"))
+            self.cluster.set_pod_status(
+                "default", name, running_status(f"10.0.0.{next(self._addresses)}")
+            )
         elif pod["status"].get("phase") == "Running" and now - born >= START_SECONDS:
             self._speak(job, name, uid)
 

@@ -52,11 +52,21 @@ class RunningController(Generic[Memory]):
     """
 
     def __init__(
-        self, cluster: Memory, queue: WorkQueue[JobKey] | None = None, *, kueue: bool = False, began: datetime = BEGIN
+        self,
+        cluster: Memory,
+        queue: WorkQueue[JobKey] | None = None,
+        *,
+        kueue: bool = False,
+        began: datetime = BEGIN,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         clock = self.loop.time
-        self.cluster, self.cache, self.registry, self.slots = cluster, Cache(), AgentRegistry(), WriteSlots(clock)
+        self.cluster, self.cache, self.registry, self.slots = (
+            cluster,
+            Cache(),
+            AgentRegistry(),
+            WriteSlots(clock),
+        )
         self.queue: WorkQueue[JobKey] = WorkQueue(clock=clock) if queue is None else queue
         self.metrics = Metrics()
         self.controller = Controller(
@@ -81,7 +91,10 @@ class RunningController(Generic[Memory]):
     async def begin_to_watch(self) -> None:
         """Has it hear of changes from now on, after all that there is, as kopf's watches begin."""
         self.watching = True
-        for kind, found in ((names.KIND, await self.cluster.list_all(JOBS)), ("Pod", await self.cluster.list_all(PODS))):
+        for kind, found in (
+            (names.KIND, await self.cluster.list_all(JOBS)),
+            ("Pod", await self.cluster.list_all(PODS)),
+        ):
             for manifest in found:
                 self._watch(kind, None, manifest)
 
@@ -104,7 +117,10 @@ class RunningController(Generic[Memory]):
         return self.registry.job(self.cluster.job(job)["metadata"]["uid"]).round
 
     def hear(self, pod: str, uid: str, beat: Mapping[str, Any]) -> None:
-        """Has an agent report, and its job be planned when that is due. That of a pod that is not known is not heard."""
+        """Has an agent report, and its job be planned when that is due.
+
+        That of a pod that is not known is not heard.
+        """
         job = self.cache.worker("default", pod, uid)
         if job is None:
             return
@@ -131,7 +147,9 @@ class Running(RunningController[FaultyCluster]):
     def start_pods(self) -> None:
         """Has the pods run, and their agents speak once: they are ready."""
         for pod in self.cluster.pods():
-            self.hear(pod["metadata"]["name"], pod["metadata"]["uid"], {"state": "ready", "round": 0})
+            self.hear(
+                pod["metadata"]["name"], pod["metadata"]["uid"], {"state": "ready", "round": 0}
+            )
             self.cluster.set_pod_status("default", pod["metadata"]["name"], running_status())
 
     def members(self) -> tuple[str, ...]:
@@ -152,4 +170,6 @@ class Running(RunningController[FaultyCluster]):
         return f"{found['reason']}: {found['message']}" if found else ""
 
     def indices(self) -> list[str]:
-        return sorted(pod["metadata"]["labels"][names.LABEL_WORKER_INDEX] for pod in self.cluster.pods())
+        return sorted(
+            pod["metadata"]["labels"][names.LABEL_WORKER_INDEX] for pod in self.cluster.pods()
+        )

@@ -1,7 +1,8 @@
 """A job's world in pure code: pods, nodes and agents that behave, a planner that decides, and faults that a test injects.
 
-No event loop, no cluster: time is a number. Each `settle` plays agents, kubelets and the planner against each other until nothing
-changes any more, and checks after every plan what must always hold.
+No event loop, no cluster: time is a number. Each `settle` plays agents, kubelets and the planner
+against each other until nothing changes any more, and checks after every plan what must always
+hold.
 """
 
 from collections.abc import Mapping
@@ -13,9 +14,22 @@ from typing import Any
 from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeletePod, PatchStatus
 from elastic_pytorch_operator.model.announced_ends import Taint, announced_end
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, NodeView, Observed, PodView, Progress
+from elastic_pytorch_operator.model.observed import (
+    AgentState,
+    AgentView,
+    Nodes,
+    NodeView,
+    Observed,
+    PodView,
+    Progress,
+)
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.failed_writes import PODS, REFUSED_SECONDS, FailedWrite, FailedWrites
+from elastic_pytorch_operator.planning.failed_writes import (
+    PODS,
+    REFUSED_SECONDS,
+    FailedWrite,
+    FailedWrites,
+)
 from elastic_pytorch_operator.planning.memory import Memory, Plan, recall
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.rounds.membership import domains_of
@@ -41,7 +55,8 @@ class Simulation:
         rejecting_nodes: whose kubelets reject every pod.
         refusing: a policy refuses every pod.
         failing_writes: how many of the next actions the API server fails.
-        saving: workers that save at the step boundary of their round, and take up no newer one before they are done.
+        saving: workers that save at the step boundary of their round, and take up no newer one
+            before they are done.
         wedged: workers with a process that outlives SIGKILL: their agents stop them for ever.
         processes: how many the pods on a node run, if not one.
         sidecars: each pod has another container, which runs on until its pod is deleted.
@@ -54,7 +69,9 @@ class Simulation:
     """
 
     job: Job
-    nodes: dict[str, NodeView] = field(default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)})
+    nodes: dict[str, NodeView] = field(
+        default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)}
+    )
     pods_per_node: int = 2
     sidecars: bool = False
     now: float = 1000.0
@@ -82,11 +99,16 @@ class Simulation:
     declared: list[Round] = field(default_factory=list)
     made: int = 0
     last: Plan = field(default_factory=lambda: Plan(Memory()))
-    accounted: tuple[float, float] | None = None  # the seconds of the first account of this operator, and until when they count
+    # The seconds of the first account of this operator, and until when they count.
+    accounted: tuple[float, float] | None = None
 
     def observe(self) -> Observed:
         pods = tuple(self.pods.values())
-        agents = {name: a for name, a in self.agents.items() if name in self.pods and name not in self.connects_at}
+        agents = {
+            name: a
+            for name, a in self.agents.items()
+            if name in self.pods and name not in self.connects_at
+        }
         return Observed(
             now=self.now,
             time=TIME,
@@ -131,10 +153,19 @@ class Simulation:
                 self.failing_writes -= 1
                 continue
             match action:
-                case CreatePod() if PODS in self.memory.answers.failed and self.now < self.memory.answers.failed[PODS].retry_at:
+                case CreatePod() if (
+                    PODS in self.memory.answers.failed
+                    and self.now < self.memory.answers.failed[PODS].retry_at
+                ):
                     pass
                 case CreatePod() if self.refusing:
-                    self._answer({PODS: FailedWrite("denied by a policy", self.now + REFUSED_SECONDS, lasting=True)})
+                    self._answer(
+                        {
+                            PODS: FailedWrite(
+                                "denied by a policy", self.now + REFUSED_SECONDS, lasting=True
+                            )
+                        }
+                    )
                 case CreatePod():
                     self._create_pod(action)
                     self._answer({})
@@ -145,10 +176,17 @@ class Simulation:
                         self.job = replace(self.job, status=status)
                 case CreateService():
                     self.service = True
-        if any(isinstance(action, CreatePod) for action in todo.actions):  # fewer spares may have been asked for a moment ago
-            wanted = {p.index for p in self.pods.values() if not p.ended and not p.deleting and p.node not in self.hung_nodes}
+        # Fewer spares may have been asked for a moment ago.
+        if any(isinstance(action, CreatePod) for action in todo.actions):
+            wanted = {
+                p.index
+                for p in self.pods.values()
+                if not p.ended and not p.deleting and p.node not in self.hung_nodes
+            }
             most = self.job.maximum + self.job.spares
-            assert len(wanted) <= most, "more pods than maxReplicas and spares, beside replacements of workers that still train"
+            assert len(wanted) <= most, (
+                "more pods than maxReplicas and spares, beside replacements of workers that still train"
+            )
         return todo
 
     def _answer(self, failed: FailedWrites) -> None:
@@ -156,7 +194,10 @@ class Simulation:
 
     def settle(self, seconds: float = 60.0) -> None:
         """Lets time pass, in steps of a second after the first ten, and more than a minute all in such steps."""
-        until, fine_until = self.now + seconds, self.now + (FINE_SECONDS if seconds <= 60.0 else 0.0)
+        until, fine_until = (
+            self.now + seconds,
+            self.now + (FINE_SECONDS if seconds <= 60.0 else 0.0),
+        )
         while self.now < until:
             self.now += self.step_seconds if self.now < fine_until else max(self.step_seconds, 1.0)
             self.schedule()
@@ -168,11 +209,18 @@ class Simulation:
         assert len(set(indices)) == len(indices), f"two workers of one index: {round_}"
         for first in range(0, len(indices), self.job.unit_replicas):
             unit = list(unit_indices(indices[first], self.job.unit_replicas))
-            assert indices[first : first + self.job.unit_replicas] == unit, f"a unit is torn: {round_}"
+            assert indices[first : first + self.job.unit_replicas] == unit, (
+                f"a unit is torn: {round_}"
+            )
         domains = domains_of(self.job, self.observe())
-        blocks = [domain for domain, _ in groupby(map(domains.get, round_.workers[:: self.job.unit_replicas]))]
+        blocks = [
+            domain
+            for domain, _ in groupby(map(domains.get, round_.workers[:: self.job.unit_replicas]))
+        ]
         assert len(blocks) == len(set(blocks)), f"a domain is torn: {round_}"
-        assert round_.size == 0 or self.job.minimum <= round_.size <= self.job.maximum, f"outside min..max: {round_}"
+        assert round_.size == 0 or self.job.minimum <= round_.size <= self.job.maximum, (
+            f"outside min..max: {round_}"
+        )
         assert round_.number > (self.round.number if self.round else 0), "round numbers must grow"
         for worker in round_.workers:
             assert worker in self.pods, f"{worker} is not there"
@@ -185,8 +233,12 @@ class Simulation:
             return
         seconds = sum(spent.seconds for spent in account.spent.values())
         first, since = self.accounted = self.accounted or (seconds, account.until)
-        assert abs(seconds - first - (account.until - since)) < 1e-6, f"seconds were left out, or counted twice: {account}"
-        assert min((spent.seconds for spent in account.spent.values()), default=0.0) >= -1e-6, f"less than no time: {account}"
+        assert abs(seconds - first - (account.until - since)) < 1e-6, (
+            f"seconds were left out, or counted twice: {account}"
+        )
+        assert min((spent.seconds for spent in account.spent.values()), default=0.0) >= -1e-6, (
+            f"less than no time: {account}"
+        )
 
     def _create_pod(self, action: CreatePod) -> None:
         self.made += 1
@@ -217,9 +269,21 @@ class Simulation:
             for name, node in self.nodes.items()
             if node.ready and not node.unschedulable and not node.taints
         }
-        free = [name for name, pods in load.items() if pods < self.pods_per_node and name not in pod.avoids]
+        free = [
+            name
+            for name, pods in load.items()
+            if pods < self.pods_per_node and name not in pod.avoids
+        ]
         if free:
-            node = min(free, key=lambda name: (name in pod.prefers_others_to, _repels(self.nodes[name]), load[name], name))
+            node = min(
+                free,
+                key=lambda name: (
+                    name in pod.prefers_others_to,
+                    _repels(self.nodes[name]),
+                    load[name],
+                    name,
+                ),
+            )
             self.pods[pod.name] = replace(pod, node=node, unschedulable=False, created_at=self.now)
         else:
             self.pods[pod.name] = replace(pod, unschedulable=True)
@@ -237,7 +301,9 @@ class Simulation:
             elif not pod.started and pod.node in self.rejecting_nodes:
                 self.end_pod(pod.name, exit_code=None, reason="UnexpectedAdmissionError")
             elif not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
-                self.pods[pod.name] = replace(pod, started=True, phase="Running", address=f"10.0.0.{pod.index}")
+                self.pods[pod.name] = replace(
+                    pod, started=True, phase="Running", address=f"10.0.0.{pod.index}"
+                )
             elif pod.started:
                 self._speak(pod)
 
@@ -267,7 +333,11 @@ class Simulation:
         agent = replace(agent, heard_at=self.now)
         if self.listening_since:
             self.last_heard_at = self.now
-        if self.round is not None and self.round.number > agent.round and pod.name not in self.saving:
+        if (
+            self.round is not None
+            and self.round.number > agent.round
+            and pod.name not in self.saving
+        ):
             rank = self.round.ranks.get(pod.name)
             if pod.name in self.wedged:
                 if agent.state is not AgentState.STOPPING:
@@ -285,17 +355,29 @@ class Simulation:
                     progress=replace(agent.progress, first_step=None),
                 )
             elif agent.state not in WAITING:
-                agent = replace(agent, state=AgentState.READY, state_since=self.now, failure=None, newest=self.round.number)
+                agent = replace(
+                    agent,
+                    state=AgentState.READY,
+                    state_since=self.now,
+                    failure=None,
+                    newest=self.round.number,
+                )
         self.agents[pod.name] = agent
 
     # What can go wrong.
 
-    def fail_worker(self, name: str, message: str = "gloo: Connection closed by peer", **fields: Any) -> None:
+    def fail_worker(
+        self, name: str, message: str = "gloo: Connection closed by peer", **fields: Any
+    ) -> None:
         agent = self.agents.get(name)
         if agent is not None and agent.state is AgentState.RUNNING:
             failure = a_failure(message, failed_at=self.now, **fields)
             self.agents[name] = replace(
-                agent, state=AgentState.FAILED, state_since=self.now, heard_at=self.now, failure=failure
+                agent,
+                state=AgentState.FAILED,
+                state_since=self.now,
+                heard_at=self.now,
+                failure=failure,
             )
 
     def kill_pod(self, name: str) -> None:
@@ -303,7 +385,13 @@ class Simulation:
 
     def end_pod(self, name: str, *, exit_code: int | None, reason: str = "Error") -> None:
         """Ends a pod's training container; None: its kubelet rejects the pod."""
-        pod = replace(self.pods[name], exit_code=exit_code, exit_reason=reason, started=False, ended_at=self.now)
+        pod = replace(
+            self.pods[name],
+            exit_code=exit_code,
+            exit_reason=reason,
+            started=False,
+            ended_at=self.now,
+        )
         if self.sidecars and pod.node and exit_code is not None:
             self.pods[name] = replace(pod, sidecar_runs=True)
         else:
@@ -317,7 +405,9 @@ class Simulation:
             self.pods.pop(name)
             self.agents.pop(name, None)
         else:
-            self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
+            self.pods[name] = replace(
+                pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended
+            )
 
     def make_progress(self, step: int, checkpoint_step: int | None = None) -> None:
         progress = Progress(step=step, first_step=1, checkpoint_step=checkpoint_step)
@@ -340,12 +430,21 @@ class Simulation:
         self.round = recover_round(tuple(self.pods.values()), self.agents, self.now) or self.round
 
     def take_over(self, connects_at: Mapping[str, float]) -> None:
-        """Another operator begins to lead. It has heard no agent yet; those that are not named connect at once."""
+        """Another operator begins to lead.
+
+        It has heard no agent yet; those that are not named connect at once.
+        """
         self.restart_operator()
         self.round = None
         self.connects_at = dict.fromkeys(self.agents, self.now) | dict(connects_at)
 
-    def announce(self, node: str, *taints: Taint, labels: Mapping[str, str] | None = None, condition: str = "") -> None:
+    def announce(
+        self,
+        node: str,
+        *taints: Taint,
+        labels: Mapping[str, str] | None = None,
+        condition: str = "",
+    ) -> None:
         """Puts taints, labels and a condition on a node; those that it had are gone."""
         excluding = tuple(taint for taint in taints if taint.effect != "PreferNoSchedule")
         end = announced_end(taints, labels or {}, {condition: "True"})
@@ -366,4 +465,8 @@ def running(**fields: Any) -> Simulation:
 
 def _repels(node: NodeView) -> bool:
     """Whether a taint has the scheduler prefer other nodes."""
-    return node.end is not None and node.end.taint is not None and node.end.taint.effect == "PreferNoSchedule"
+    return (
+        node.end is not None
+        and node.end.taint is not None
+        and node.end.taint.effect == "PreferNoSchedule"
+    )

@@ -4,7 +4,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastic_pytorch_operator.manifests.worker_pod import NODE_LOSS_SECONDS
-from elastic_pytorch_operator.model.actions import CreatePod, CreateService, CreateStore, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.model.actions import (
+    CreatePod,
+    CreateService,
+    CreateStore,
+    DeletePod,
+    PatchStatus,
+    RecordEvent,
+)
 from elastic_pytorch_operator.model.observed import Nodes, NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan import plan
@@ -30,7 +37,9 @@ class StockSimulation:
     """
 
     job: Job
-    nodes: dict[str, NodeView] = field(default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)})
+    nodes: dict[str, NodeView] = field(
+        default_factory=lambda: {f"node-{n}": NodeView(f"node-{n}") for n in range(3)}
+    )
     now: float = 1000.0
     pods: dict[str, PodView] = field(default_factory=dict)
     hung_nodes: set[str] = field(default_factory=set)
@@ -48,7 +57,10 @@ class StockSimulation:
         return dict(self.job.status)
 
     def of(self, role: str) -> list[PodView]:
-        return sorted((pod for pod in self.pods.values() if pod.role == role), key=lambda pod: (pod.index, pod.created_at))
+        return sorted(
+            (pod for pod in self.pods.values() if pod.role == role),
+            key=lambda pod: (pod.index, pod.created_at),
+        )
 
     def running(self, role: str = "worker") -> list[PodView]:
         return [pod for pod in self.of(role) if pod.started and not pod.deleting]
@@ -83,9 +95,15 @@ class StockSimulation:
                     self.service = True
                 case RecordEvent(reason, note):
                     self.told.append(f"{reason}: {note}")
-        alive = [pod for pod in self.of("worker") if not pod.ended and not pod.deleting and pod.node not in self.hung_nodes]
+        alive = [
+            pod
+            for pod in self.of("worker")
+            if not pod.ended and not pod.deleting and pod.node not in self.hung_nodes
+        ]
         assert len(alive) <= self.job.maximum, "more pods than maxReplicas"
-        assert len({pod.rendezvous for pod in alive}) <= 1, "two groups at once would spoil each other's checkpoints"
+        assert len({pod.rendezvous for pod in alive}) <= 1, (
+            "two groups at once would spoil each other's checkpoints"
+        )
         assert len([s for s in self.of("store") if not s.ended and not s.deleting]) <= 1
         return todo
 
@@ -97,7 +115,9 @@ class StockSimulation:
                 self._live(pod)
             self.reconcile()
 
-    def _make(self, stem: str, index: int, role: str, rendezvous: int, failed_starts: tuple[str, ...] = ()) -> None:
+    def _make(
+        self, stem: str, index: int, role: str, rendezvous: int, failed_starts: tuple[str, ...] = ()
+    ) -> None:
         self.count += 1
         name = f"{stem}-{self.count}"
         self.pods[name] = PodView(
@@ -127,18 +147,26 @@ class StockSimulation:
         elif not pod.node:
             ready = [node.name for node in self.nodes.values() if node.ready]
             if ready and not self.full:
-                self.pods[pod.name] = replace(pod, node=min(ready, key=lambda n: sum(p.node == n for p in self.pods.values())))
+                self.pods[pod.name] = replace(
+                    pod, node=min(ready, key=lambda n: sum(p.node == n for p in self.pods.values()))
+                )
         elif not pod.started and self.now - pod.created_at >= POD_START_SECONDS:
-            self.pods[pod.name] = replace(pod, started=True, phase="Running", address=f"10.0.0.{self.count}")
+            self.pods[pod.name] = replace(
+                pod, started=True, phase="Running", address=f"10.0.0.{self.count}"
+            )
 
     def delete(self, name: str, *, force: bool = False) -> None:
         pod = self.pods.get(name)
         if pod is not None and (force or (pod.ended and not pod.lingers) or not pod.node):
             self.pods.pop(name)
         elif pod is not None:
-            self.pods[name] = replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended)
+            self.pods[name] = replace(
+                pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or pod.ended
+            )
 
-    def end(self, pod: PodView, exit_code: int | None = 1, message: str = "", reason: str = "Error") -> None:
+    def end(
+        self, pod: PodView, exit_code: int | None = 1, message: str = "", reason: str = "Error"
+    ) -> None:
         self.pods[pod.name] = replace(
             self.pods[pod.name],
             started=False,
@@ -156,4 +184,6 @@ class StockSimulation:
 
     def restart_operator(self) -> None:
         self.memory = Memory()
-        self.pods = {name: replace(pod, ended_before_takeover=pod.ended) for name, pod in self.pods.items()}
+        self.pods = {
+            name: replace(pod, ended_before_takeover=pod.ended) for name, pod in self.pods.items()
+        }

@@ -1,6 +1,7 @@
 """A pod that means harm: from one address it holds idle connections and sends requests without a token, for some seconds.
 
-A program of its own: takes the port, the seconds and the number of idle connections, and prints what became of what it tried, as JSON.
+A program of its own: takes the port, the seconds and the number of idle connections, and prints
+what became of what it tried, as JSON.
 """
 
 import asyncio
@@ -74,7 +75,9 @@ class Strangers:
                     writer.write(REQUEST)
                     head = await reader.readuntil(b"\r\n\r\n")
                     self.seen[f"requests answered {head.split()[1].decode()}"] += 1
-                    await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split()[0]))
+                    await reader.readexactly(
+                        int(head.lower().split(b"content-length: ")[1].split()[0])
+                    )
                     if b"connection: close" in head.lower():
                         break
                     await self._pace()
@@ -87,14 +90,19 @@ class Strangers:
         self._sent += 1
         await asyncio.sleep(self._began + self._sent / REQUESTS_PER_SECOND - time.monotonic())
 
-    async def _connect(self, tls: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(
+        self, tls: ssl.SSLContext | None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         link = socket.socket()
         link.setblocking(False)
-        link.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT: ports are taken for each connection
+        # IP_BIND_ADDRESS_NO_PORT: ports are taken for each connection.
+        link.setsockopt(socket.IPPROTO_IP, 24, 1)
         link.bind((STRANGER, 0))
         try:
             await asyncio.get_running_loop().sock_connect(link, ("127.0.0.1", self._port))
-            return await asyncio.open_connection(sock=link, ssl=tls, server_hostname="localhost" if tls else None)
+            return await asyncio.open_connection(
+                sock=link, ssl=tls, server_hostname="localhost" if tls else None
+            )
         except BaseException:
             link.close()
             raise

@@ -8,7 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 
 
 def status(code: int, message: str, name: str = "") -> bytes:
-    return json.dumps({"kind": "Status", "code": code, "message": message, "details": {"name": name}}).encode()
+    return json.dumps(
+        {"kind": "Status", "code": code, "message": message, "details": {"name": name}}
+    ).encode()
 
 
 class ApiServer(ThreadingHTTPServer):
@@ -31,7 +33,9 @@ class ApiServer(ThreadingHTTPServer):
         return {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{self.server_port}"}}],
+            "clusters": [
+                {"name": "here", "cluster": {"server": f"http://127.0.0.1:{self.server_port}"}}
+            ],
             "users": [{"name": "me", "user": {"token": "secret"}}],
             "contexts": [
                 {"name": "one", "context": {"cluster": "here", "user": "me", "namespace": "team"}},
@@ -51,7 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         self.server.asked.append((self.command, parts.path, parse_qs(parts.query), body))
         self.server.content_types.append(self.headers.get("Content-Type", ""))
-        answers = self.server.answers.get((self.command, parts.path)) or [(404, b"404 page not found\n")]
+        answers = self.server.answers.get((self.command, parts.path)) or [
+            (404, b"404 page not found\n")
+        ]
         code, content = answers.pop(0) if len(answers) > 1 else answers[0]
         self.send_response(code)
         self.send_header("Transfer-Encoding", "chunked")

@@ -21,7 +21,9 @@ def fake_time() -> FakeTime:
 def epj(fake_time: FakeTime) -> Callable[..., tuple[int, str]]:
     """Runs a command line; returns its exit code and what it printed."""
 
-    def run(cluster: RecordedCluster, *words: str, now: datetime | None = None, width: int = 130) -> tuple[int, str]:
+    def run(
+        cluster: RecordedCluster, *words: str, now: datetime | None = None, width: int = 130
+    ) -> tuple[int, str]:
         console = Console(file=io.StringIO(), width=width, highlight=False)
         make = partial(Context, clock=fake_time.clock, **({"now": lambda: now} if now else {}))
         code = cli.run(words, lambda access: cluster, console, make)

@@ -1,7 +1,8 @@
 """A cluster that holds what was recorded of a real one: jobs, with their pods, events and nodes, at one moment.
 
-Each file in recorded/ is what the kind cluster said of one job: `young`, `lost` (a worker's pod is gone), `whole` and `resumed` are one
-char-lm at different moments; the others are jobs that something is the matter with.
+Each file in recorded/ is what the kind cluster said of one job: `young`, `lost` (a worker's pod is
+gone), `whole` and `resumed` are one char-lm at different moments; the others are jobs that
+something is the matter with.
 """
 
 import copy
@@ -66,7 +67,8 @@ class RecordedCluster:
         logs: lines of each pod, with timestamps.
         faults: what the next use of a verb raises.
         said: what each command in a pod writes.
-        script: what watches tell after what there is: manifests, BREAK, or an error that the connection ends with.
+        script: what watches tell after what there is: manifests, BREAK, or an error that the
+            connection ends with.
     """
 
     namespace, context = "team", ""
@@ -106,17 +108,25 @@ class RecordedCluster:
         self._check("get_job")
         with self._lock:
             if name not in self._jobs or namespace != self.namespace:
-                raise NoSuchJob(f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"')
+                raise NoSuchJob(
+                    f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"'
+                )
             return copy.deepcopy(self._jobs[name])
 
     def list_jobs(self, namespace: str | None, selector: str = "") -> list[Object]:
         """Knows selectors of one label."""
         self._check("list_jobs")
         key, _, value = selector.partition("=")
-        found = [job for job in self._jobs.values() if not key or (job["metadata"].get("labels") or {}).get(key) == value]
+        found = [
+            job
+            for job in self._jobs.values()
+            if not key or (job["metadata"].get("labels") or {}).get(key) == value
+        ]
         return copy.deepcopy(found) if namespace in (None, self.namespace) else []
 
-    def watch_jobs(self, namespace: str | None, name: str | None = None, *, seconds: int = 60) -> Iterator[tuple[str, Object]]:
+    def watch_jobs(
+        self, namespace: str | None, name: str | None = None, *, seconds: int = 60
+    ) -> Iterator[tuple[str, Object]]:
         self._check("watch_jobs")
         for job in self.list_jobs(namespace):
             if name in (None, job["metadata"]["name"]):
@@ -145,7 +155,9 @@ class RecordedCluster:
         job = self.get_job(namespace, name)
         job["spec"] |= patch.get("spec", {})
         if annotations := patch.get("metadata", {}).get("annotations"):
-            job["metadata"]["annotations"] = (job["metadata"].get("annotations") or {}) | annotations
+            job["metadata"]["annotations"] = (
+                job["metadata"].get("annotations") or {}
+            ) | annotations
         self.put(job)
         return job
 
@@ -165,8 +177,17 @@ class RecordedCluster:
 
     def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
         self._check("list_pods")
-        own = [p for p in copy.deepcopy(self._pods) if p["metadata"]["labels"]["elasticpytorch.dev/job-name"] == job]
-        return [p for p in own if not indexes or int(p["metadata"]["labels"]["elasticpytorch.dev/worker-index"]) in indexes]
+        own = [
+            p
+            for p in copy.deepcopy(self._pods)
+            if p["metadata"]["labels"]["elasticpytorch.dev/job-name"] == job
+        ]
+        return [
+            p
+            for p in own
+            if not indexes
+            or int(p["metadata"]["labels"]["elasticpytorch.dev/worker-index"]) in indexes
+        ]
 
     def list_nodes(self) -> list[Object]:
         self._check("list_nodes")
@@ -180,7 +201,9 @@ class RecordedCluster:
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
         self._check("list_events")
         about = {"kind": kind, "name": name}
-        return [e for e in copy.deepcopy(self._events) if about.items() <= e["involvedObject"].items()]
+        return [
+            e for e in copy.deepcopy(self._events) if about.items() <= e["involvedObject"].items()
+        ]
 
     def pod_log(
         self,
@@ -194,8 +217,12 @@ class RecordedCluster:
         self._check("pod_log")
         if pod not in self.logs:
             raise NotFound(f'pods "{pod}" not found')
-        lines = [line for line in self.logs[pod] if not since or line[: len(since) - 1] >= since[:-1]]
-        yield from lines if tail_lines is None else lines[len(lines) - min(len(lines), tail_lines) :]
+        lines = [
+            line for line in self.logs[pod] if not since or line[: len(since) - 1] >= since[:-1]
+        ]
+        yield from (
+            lines if tail_lines is None else lines[len(lines) - min(len(lines), tail_lines) :]
+        )
 
     def _check(self, verb: str) -> None:
         if self.faults.get(verb):

@@ -10,7 +10,16 @@ import pytest
 import yaml
 from elastic_pytorch_client.cluster import Access, KubernetesCluster, training_container
 from elastic_pytorch_client.cluster.kubernetes_api import MAX_LINE_BYTES, LineCutter
-from elastic_pytorch_client.errors import EpjError, NoJobKind, NoSuchJob, NotAllowed, NotFound, Refused, Unreachable, error_of
+from elastic_pytorch_client.errors import (
+    EpjError,
+    NoJobKind,
+    NoSuchJob,
+    NotAllowed,
+    NotFound,
+    Refused,
+    Unreachable,
+    error_of,
+)
 
 from tests.paths import ROOT
 from tests.plugin.api_server import ApiServer, status
@@ -50,14 +59,22 @@ def test_kubeconfig_that_is_not_there(kubeconfig: str) -> None:
 
 
 def test_lists_in_pages(server: ApiServer, cluster: KubernetesCluster) -> None:
-    pages = [{"items": [{"a": 1}], "metadata": {"continue": "x"}}, {"items": [{"a": 2}], "metadata": {}}]
+    pages = [
+        {"items": [{"a": 1}], "metadata": {"continue": "x"}},
+        {"items": [{"a": 2}], "metadata": {}},
+    ]
     server.answers["GET", JOBS] = [(200, json.dumps(page).encode()) for page in pages]
     assert cluster.list_jobs("team") == [{"a": 1}, {"a": 2}]
     assert server.asked[1][2]["continue"] == ["x"]
 
 
 def test_changes(server: ApiServer, cluster: KubernetesCluster) -> None:
-    for method, path in (("PATCH", f"{JOBS}/j"), ("PATCH", f"{JOBS}/j/scale"), ("DELETE", f"{JOBS}/j"), ("POST", JOBS)):
+    for method, path in (
+        ("PATCH", f"{JOBS}/j"),
+        ("PATCH", f"{JOBS}/j/scale"),
+        ("DELETE", f"{JOBS}/j"),
+        ("POST", JOBS),
+    ):
         server.answers[method, path] = [(200, b"{}")]
     cluster.patch_job("team", "j", {"spec": {"suspend": True}})
     cluster.scale_job("team", "j", 4)
@@ -72,7 +89,9 @@ def test_changes(server: ApiServer, cluster: KubernetesCluster) -> None:
     assert server.content_types[:2] == ["application/merge-patch+json"] * 2
 
 
-def test_command_in_a_pod_that_may_not_be_run(server: ApiServer, cluster: KubernetesCluster) -> None:
+def test_command_in_a_pod_that_may_not_be_run(
+    server: ApiServer, cluster: KubernetesCluster
+) -> None:
     path = "/api/v1/namespaces/team/pods/w/exec"
     server.answers["GET", path] = [(403, b"{}")]
     with pytest.raises(NotAllowed, match="get and create on pods/exec in team"):
@@ -85,10 +104,14 @@ def test_command_in_a_pod_that_may_not_be_run(server: ApiServer, cluster: Kubern
 
 def test_watches_put_lines_together(server: ApiServer, cluster: KubernetesCluster) -> None:
     lines = b"".join(
-        json.dumps({"type": t, "object": {"n": t}}).encode() + b"\n" for t in ("ADDED", "MODIFIED", "ERROR", "ADDED")
+        json.dumps({"type": t, "object": {"n": t}}).encode() + b"\n"
+        for t in ("ADDED", "MODIFIED", "ERROR", "ADDED")
     )
     server.answers["GET", JOBS] = [(200, [lines[:20], lines[20:25], lines[25:]])]
-    assert list(cluster.watch_jobs("team", "j", seconds=7)) == [("ADDED", {"n": "ADDED"}), ("MODIFIED", {"n": "MODIFIED"})]
+    assert list(cluster.watch_jobs("team", "j", seconds=7)) == [
+        ("ADDED", {"n": "ADDED"}),
+        ("MODIFIED", {"n": "MODIFIED"}),
+    ]
     query = server.asked[0][2]
     assert (query["fieldSelector"], query["timeoutSeconds"]) == (["metadata.name=j"], ["7"])
 
@@ -116,7 +139,10 @@ def test_line_of_any_length_is_read_without_its_middle_and_those_behind_it_are_r
         found += cutter.take(b"x" * 65536)
         rest -= 65536
     found += cutter.take(b" end\n2Z two\n3Z thr")
-    assert [(line[:10], line[-5:]) for line in found] == [("1Z begin x", "x end"), ("2Z two", "Z two")]
+    assert [(line[:10], line[-5:]) for line in found] == [
+        ("1Z begin x", "x end"),
+        ("2Z two", "Z two"),
+    ]
     assert len(found[0]) < MAX_LINE_BYTES
     assert (cutter.take_rest(), cutter.take_rest()) == ("3Z thr", "")
 
@@ -124,13 +150,22 @@ def test_line_of_any_length_is_read_without_its_middle_and_those_behind_it_are_r
 @pytest.mark.parametrize(
     ("annotations", "containers", "expected"),
     [
-        ({"elasticpytorch.dev/training-container": "trainer"}, ["istio-proxy", "trainer"], "trainer"),
+        (
+            {"elasticpytorch.dev/training-container": "trainer"},
+            ["istio-proxy", "trainer"],
+            "trainer",
+        ),
         ({}, ["side", "pytorch"], "pytorch"),
         ({}, ["trainer"], "trainer"),
     ],
 )
-def test_training_container(annotations: dict[str, str], containers: list[str], expected: str) -> None:
-    pod = {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": name} for name in containers]}}
+def test_training_container(
+    annotations: dict[str, str], containers: list[str], expected: str
+) -> None:
+    pod = {
+        "metadata": {"annotations": annotations},
+        "spec": {"containers": [{"name": name} for name in containers]},
+    }
     assert training_container(pod) == expected
 
 
@@ -144,14 +179,29 @@ def test_training_container(annotations: dict[str, str], containers: list[str], 
             'there is no ElasticPyTorchJob "j" in namespace "team"',
         ),
         (404, b"404 page not found\n", NoJobKind, "install the chart elastic-pytorch-operator"),
-        (403, status(403, "elasticpytorchjobs is forbidden:\n User x cannot get"), NotAllowed, "forbidden: User x cannot get"),
+        (
+            403,
+            status(403, "elasticpytorchjobs is forbidden:\n User x cannot get"),
+            NotAllowed,
+            "forbidden: User x cannot get",
+        ),
         (401, status(401, "Unauthorized"), NotAllowed, "credentials"),
-        (422, status(422, "spec.replicas: must not be more"), Refused, "spec.replicas: must not be more"),
+        (
+            422,
+            status(422, "spec.replicas: must not be more"),
+            Refused,
+            "spec.replicas: must not be more",
+        ),
         (500, b"\xffoops", Unreachable, "the API server answers 500"),
     ],
 )
 def test_errors(
-    code: int, body: bytes, kind: type[EpjError], words: str, server: ApiServer, cluster: KubernetesCluster
+    code: int,
+    body: bytes,
+    kind: type[EpjError],
+    words: str,
+    server: ApiServer,
+    cluster: KubernetesCluster,
 ) -> None:
     server.answers["GET", f"{JOBS}/j"] = [(code, body)]
     with pytest.raises(kind, match=words) as caught:
@@ -165,12 +215,25 @@ def test_pods_that_are_not_there() -> None:
 
 def test_a_refusal_by_a_rule_is_the_sentence_and_its_field() -> None:
     sentence = "field is immutable while minReplicas is unset: set spec.minReplicas"
-    cause = {"reason": "FieldValueInvalid", "message": f'Invalid value: "integer": {sentence}', "field": "spec.replicas"}
-    answer = {"message": "ElasticPyTorchJob.elasticpytorch.dev is invalid: ...", "details": {"causes": [cause]}}
+    cause = {
+        "reason": "FieldValueInvalid",
+        "message": f'Invalid value: "integer": {sentence}',
+        "field": "spec.replicas",
+    }
+    answer = {
+        "message": "ElasticPyTorchJob.elasticpytorch.dev is invalid: ...",
+        "details": {"causes": [cause]},
+    }
     assert str(error_of(422, json.dumps(answer).encode())) == f"spec.replicas: {sentence}"
     required = {"message": "Required value: set the number of workers", "field": "spec.replicas"}
-    answer = {"message": "invalid", "details": {"causes": [required, {"message": "plain", "field": "<nil>"}]}}
-    assert str(error_of(422, json.dumps(answer).encode())) == "spec.replicas: Required value: set the number of workers; plain"
+    answer = {
+        "message": "invalid",
+        "details": {"causes": [required, {"message": "plain", "field": "<nil>"}]},
+    }
+    assert (
+        str(error_of(422, json.dumps(answer).encode()))
+        == "spec.replicas: Required value: set the number of workers; plain"
+    )
 
 
 def test_an_answer_that_is_no_json(server: ApiServer, cluster: KubernetesCluster) -> None:
@@ -189,13 +252,26 @@ def test_no_server_answers(server: ApiServer, cluster: KubernetesCluster) -> Non
 
 
 def test_the_python_of_the_documentation(
-    server: ApiServer, kubeconfig: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: ApiServer,
+    kubeconfig: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    chapter = (ROOT / "docs" / "use" / "plugin.md").read_text().partition("## From Python")[2].partition("\n## ")[0]
-    code = textwrap.dedent("\n".join(line for line in chapter.splitlines() if line.startswith("    ")))
+    chapter = (
+        (ROOT / "docs" / "use" / "plugin.md")
+        .read_text()
+        .partition("## From Python")[2]
+        .partition("\n## ")[0]
+    )
+    code = textwrap.dedent(
+        "\n".join(line for line in chapter.splitlines() if line.startswith("    "))
+    )
     complete = [{"type": "Complete", "status": "True"}]
-    job = {"metadata": {"name": "my-job", "uid": "1"}, "status": {"state": "Complete", "conditions": complete}}
+    job = {
+        "metadata": {"name": "my-job", "uid": "1"},
+        "status": {"state": "Complete", "conditions": complete},
+    }
     server.answers["POST", JOBS] = [(201, json.dumps(job).encode())]
     server.answers["GET", f"{JOBS}/my-job"] = [(200, json.dumps(job).encode())]
     server.answers["DELETE", f"{JOBS}/my-job"] = [(200, b"{}")]

@@ -19,11 +19,20 @@ REASON = "no node has room for a pod of this job, " * 8
 
 def the_jobs(name: str, namespace: str = "team") -> list[JobView]:
     """One of each kind of trouble, and one that has everything to show."""
-    told = Progress(step=341, total=800, loss=1.63, steps_per_second=9.1, metrics={"accuracy": 0.93})
-    jobs = [replace(job_of("lost"), progress=told), *map(job_of, ("failed", "suspended", "too-large"))]
+    told = Progress(
+        step=341, total=800, loss=1.63, steps_per_second=9.1, metrics={"accuracy": 0.93}
+    )
+    jobs = [
+        replace(job_of("lost"), progress=told),
+        *map(job_of, ("failed", "suspended", "too-large")),
+    ]
     for place, condition in enumerate(jobs[3].conditions):
         if condition.type == "Running":
-            told_long = (*jobs[3].conditions[:place], replace(condition, message=REASON), *jobs[3].conditions[place + 1 :])
+            told_long = (
+                *jobs[3].conditions[:place],
+                replace(condition, message=REASON),
+                *jobs[3].conditions[place + 1 :],
+            )
             jobs[3] = replace(jobs[3], conditions=told_long)
     return [
         replace(job, name=f"{name}-{number}", namespace=f"{namespace}-{number}", uid=str(number))
@@ -92,11 +101,25 @@ def test_the_most_important_columns_come_wide_or_not() -> None:
     jobs = the_jobs(LONG, LONG)
     titles = titles_of(text_of(show_list(jobs, NOW, namespaces=True, wide=True), 80))
     assert titles == [
-        *["NAMESPACE", "NAME", "STATE", "WORKERS", "WORLD", "STEP", "LOSS", "GOODPUT", "INTERRUPTIONS", "AGE", "NOTE"]
+        *[
+            "NAMESPACE",
+            "NAME",
+            "STATE",
+            "WORKERS",
+            "WORLD",
+            "STEP",
+            "LOSS",
+            "GOODPUT",
+            "INTERRUPTIONS",
+            "AGE",
+            "NOTE",
+        ]
     ]
 
 
-def test_lines_that_are_longer_than_the_screen_are_printed_whole(epj: Callable[..., tuple[int, str]]) -> None:
+def test_lines_that_are_longer_than_the_screen_are_printed_whole(
+    epj: Callable[..., tuple[int, str]],
+) -> None:
     cluster = RecordedCluster()
     for job in ("lost", "suspended"):
         manifest = recorded(job)["job"]

@@ -1,4 +1,7 @@
-"""Command lines: what they print, what they do, and how they end. Among them each one of the documentation."""
+"""Command lines: what they print, what they do, and how they end.
+
+Among them each one of the documentation.
+"""
 
 import copy
 import json
@@ -22,7 +25,9 @@ from tests.plugin.plugin_console import FakeTime
 from tests.plugin.recorded_cluster import RecordedCluster, moment_of, recorded
 
 DOCS = ROOT / "docs" / "use" / "plugin.md"
-COMMANDS = [line.strip() for line in DOCS.read_text().splitlines() if line.startswith("    kubectl epj ")]
+COMMANDS = [
+    line.strip() for line in DOCS.read_text().splitlines() if line.startswith("    kubectl epj ")
+]
 CASES = ROOT / "tests" / "plugin" / "migration" / "cases"
 
 Epj = Callable[..., tuple[int, str]]
@@ -59,19 +64,29 @@ def test_each_command_of_the_documentation(
     monkeypatch.chdir(tmp_path)
     cluster = RecordedCluster("young")
     members = [worker["name"] for worker in recorded("young")["job"]["status"]["workers"]]
-    cluster.logs = {name: [f"2026-11-21T18:01:3{i}.5Z step {i} loss {9 - i}" for i in range(9)] for name in members}
+    cluster.logs = {
+        name: [f"2026-11-21T18:01:3{i}.5Z step {i} loss {9 - i}" for i in range(9)]
+        for name in members
+    }
     words = shlex.split(command)[2:]
     verb = words[0]
     if verb in ("resize", "resume"):
         cluster.script = [settled()]
     elif verb in ("suspend", "restart"):
-        suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "nothing runs"}
+        suspended = {
+            "type": "Suspended",
+            "status": "True",
+            "reason": "JobSuspended",
+            "message": "nothing runs",
+        }
         cluster.script = [settled(workers=[], conditions=[suspended]), "BREAK", settled()]
     elif verb == "stacks":
         cluster.said = json.dumps({57: '  File "train.py", line 9 in step'})
     elif verb == "migrate":
         Path("job.yaml").write_text((CASES / "trainjob" / "before.yaml").read_text())
-        Path("runtime.yaml").write_text((CASES / "trainjob-with-runtime" / "before.yaml").read_text())
+        Path("runtime.yaml").write_text(
+            (CASES / "trainjob-with-runtime" / "before.yaml").read_text()
+        )
         Path("train.sbatch").write_text((CASES / "slurm-torchrun" / "before.sbatch").read_text())
     elif verb == "ui":
         fake_time.on_sleep = interrupt
@@ -95,7 +110,10 @@ def test_resize_says_what_it_does_and_waits(epj: Epj) -> None:
     cluster.script = [settled()]
     code, printed = epj(cluster, "resize", "epj/char-lm", "4", "--wait")
     assert (code, cluster.calls) == (0, [("scale", "char-lm", "4")])
-    assert printed.splitlines() == ["char-lm: 3 -> 4 workers wanted", "char-lm: 3 workers train in round 1"]
+    assert printed.splitlines() == [
+        "char-lm: 3 -> 4 workers wanted",
+        "char-lm: 3 workers train in round 1",
+    ]
 
 
 def test_waits_end(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +136,9 @@ def test_wait_takes_no_silent_api_server_for_a_deletion(
 
 def test_why_exits_with_3_when_something_is_not_as_wanted(epj: Epj) -> None:
     assert epj(RecordedCluster("young"), "why", "char-lm")[0] == 0
-    code, printed = epj(RecordedCluster("no-volume"), "why", "no-volume", now=moment_of("no-volume"), width=400)
+    code, printed = epj(
+        RecordedCluster("no-volume"), "why", "no-volume", now=moment_of("no-volume"), width=400
+    )
     assert code == 3
     assert 'configmap "missing" not found' in printed
 
@@ -132,33 +152,54 @@ def test_why_without_the_right_to_see_nodes_or_events(epj: Epj) -> None:
 
 
 def test_list_of_nothing(epj: Epj) -> None:
-    assert epj(RecordedCluster(), "list") == (0, 'There are no ElasticPyTorchJobs in namespace "team".')
+    assert epj(RecordedCluster(), "list") == (
+        0,
+        'There are no ElasticPyTorchJobs in namespace "team".',
+    )
     assert epj(RecordedCluster(), "list", "-A") == (0, "There are no ElasticPyTorchJobs.")
 
 
 def test_logs_have_prefixes_where_lines_could_be_anybodys(epj: Epj) -> None:
     cluster = RecordedCluster("young")
     first, second = (worker["name"] for worker in recorded("young")["job"]["status"]["workers"][:2])
-    cluster.logs = {first: ["2026-01-01T00:00:00Z [red]hello"], second: ["2026-01-01T00:00:01Z " + "x" * 300]}
-    assert epj(cluster, "logs", "char-lm")[1].splitlines() == ["[rank 0] [red]hello", "[rank 1] " + "x" * 300]
+    cluster.logs = {
+        first: ["2026-01-01T00:00:00Z [red]hello"],
+        second: ["2026-01-01T00:00:01Z " + "x" * 300],
+    }
+    assert epj(cluster, "logs", "char-lm")[1].splitlines() == [
+        "[rank 0] [red]hello",
+        "[rank 1] " + "x" * 300,
+    ]
     assert epj(cluster, "logs", "char-lm", "--rank", "0")[1] == "[red]hello"
-    assert epj(cluster, "logs", "char-lm", "--no-prefix", "--timestamps", "--tail", "1")[1].startswith(
-        "2026-01-01T00:00:00Z [red]"
-    )
+    assert epj(cluster, "logs", "char-lm", "--no-prefix", "--timestamps", "--tail", "1")[
+        1
+    ].startswith("2026-01-01T00:00:00Z [red]")
 
 
 @pytest.mark.parametrize(
     ("words", "faults", "said"),
     [
-        (["status", "nobody"], {}, 'error: there is no ElasticPyTorchJob "nobody" in namespace "team"'),
-        (["list"], {"list_jobs": [NoJobKind("no such kind: is the chart installed?")]}, "error: no such kind: is the chart"),
+        (
+            ["status", "nobody"],
+            {},
+            'error: there is no ElasticPyTorchJob "nobody" in namespace "team"',
+        ),
+        (
+            ["list"],
+            {"list_jobs": [NoJobKind("no such kind: is the chart installed?")]},
+            "error: no such kind: is the chart",
+        ),
         (["suspend", "char-lm"], {"patch_job": [NotAllowed("you may not")]}, "error: you may not"),
         (["list"], {"list_jobs": [Unreachable("no answer")]}, "error: no answer"),
         (["logs", "char-lm", "--rank", "9"], {}, "error: char-lm has no rank 9 now"),
     ],
 )
 def test_errors_are_one_line(
-    words: list[str], faults: dict[str, Any], said: str, epj: Epj, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    faults: dict[str, Any],
+    said: str,
+    epj: Epj,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster = RecordedCluster("young")
     cluster.faults = faults
@@ -169,7 +210,16 @@ def test_errors_are_one_line(
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["dance"], ["status"], ["resize", "x"], ["resize", "x", "many"], ["status", "pod/x"], ["status", ""]]
+    "words",
+    [
+        [],
+        ["dance"],
+        ["status"],
+        ["resize", "x"],
+        ["resize", "x", "many"],
+        ["status", "pod/x"],
+        ["status", ""],
+    ],
 )
 def test_wrong_usage(words: list[str], epj: Epj) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -186,22 +236,49 @@ def test_access_may_stand_before_and_after_the_verb() -> None:
 
     console = Console(quiet=True)
     for words in (
-        ["-n", "team", "--context", "c", "--user", "u", "list", "--kubeconfig", "f", "--as", "a", "--cluster=k"],
-        ["list", "-n", "team", "--context=c", "--kubeconfig=f", "--cluster=k", "--user=u", "--as=a"],
+        [
+            "-n",
+            "team",
+            "--context",
+            "c",
+            "--user",
+            "u",
+            "list",
+            "--kubeconfig",
+            "f",
+            "--as",
+            "a",
+            "--cluster=k",
+        ],
+        [
+            "list",
+            "-n",
+            "team",
+            "--context=c",
+            "--kubeconfig=f",
+            "--cluster=k",
+            "--user=u",
+            "--as=a",
+        ],
     ):
         assert cli.run(words, connect, console) == 0
     assert asked == [Access("f", "c", "team", "k", "u", "a")] * 2
 
 
 def test_a_misspelt_verb_is_told_of(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
-    for typed, said in (("staus", 'no verb "staus"; did you mean "status"?'), ("dance", 'there is no verb "dance"\n')):
+    for typed, said in (
+        ("staus", 'no verb "staus"; did you mean "status"?'),
+        ("dance", 'there is no verb "dance"\n'),
+    ):
         with pytest.raises(SystemExit):
             epj(RecordedCluster(), typed)
         assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_help_has_examples_and_fits_the_screen(verb: str, epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples_and_fits_the_screen(
+    verb: str, epj: Epj, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         epj(RecordedCluster(), verb, "--help")
     lines = capsys.readouterr().out.splitlines()
@@ -217,14 +294,23 @@ def test_list_of_those_with_a_label(epj: Epj) -> None:
     job = cluster.get_job("team", "char-lm")
     job["metadata"]["labels"] = {"team": "nlp"}
     cluster.put(job)
-    assert epj(cluster, "list", "-l", "team=nlp", "-o", "name")[1] == "elasticpytorchjob.elasticpytorch.dev/char-lm"
+    assert (
+        epj(cluster, "list", "-l", "team=nlp", "-o", "name")[1]
+        == "elasticpytorchjob.elasticpytorch.dev/char-lm"
+    )
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437"])
 def test_output_is_utf_8_whatever_the_locale(encoding: str, tmp_path: Path) -> None:
-    job, environment = tmp_path / "job.yaml", {**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C", "PYTHONUTF8": "0"}
-    job.write_text("kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {text: 训练 ●}\n", encoding="utf-8")
+    job, environment = (
+        tmp_path / "job.yaml",
+        {**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C", "PYTHONUTF8": "0"},
+    )
+    job.write_text(
+        "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {text: 训练 ●}\n",
+        encoding="utf-8",
+    )
     command = [sys.executable, "-m", "elastic_pytorch_client", "migrate", "-f", str(job)]
     done = subprocess.run(command, env=environment, capture_output=True, check=True)
     assert "训练 ●" in done.stdout.decode()

@@ -13,7 +13,11 @@ from elastic_pytorch_client.errors import Refused, Unreachable
 PROTOCOL = "v4.channel.k8s.io"
 STDOUT, STDERR, ERROR = b"\x01", b"\x02", b"\x03"
 SUCCESS = {"status": "Success"}
-FAILURE = {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": [{"reason": "ExitCode", "message": "3"}]}}
+FAILURE = {
+    "status": "Failure",
+    "reason": "NonZeroExitCode",
+    "details": {"causes": [{"reason": "ExitCode", "message": "3"}]},
+}
 
 
 class Pods:
@@ -49,7 +53,9 @@ async def pods(tmp_path: Path) -> AsyncIterator[tuple[Pods, KubernetesCluster]]:
     config: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}],
+        "clusters": [
+            {"name": "here", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}
+        ],
         "users": [{"name": "me", "user": {"token": "secret"}}],
         "contexts": [{"name": "one", "context": {"cluster": "here", "user": "me"}}],
         "current-context": "one",
@@ -61,16 +67,34 @@ async def pods(tmp_path: Path) -> AsyncIterator[tuple[Pods, KubernetesCluster]]:
 
 async def test_command(pods: tuple[Pods, KubernetesCluster]) -> None:
     answering, cluster = pods
-    answering.frames = [STDOUT + b"5", STDERR + b"a warning", STDOUT + b"7\n", ERROR + json.dumps(SUCCESS).encode()]
-    assert await asyncio.to_thread(cluster.run_in_pod, "team", "w", "pytorch", ["python3", "-c", "print(57)"]) == "57\n"
+    answering.frames = [
+        STDOUT + b"5",
+        STDERR + b"a warning",
+        STDOUT + b"7\n",
+        ERROR + json.dumps(SUCCESS).encode(),
+    ]
+    assert (
+        await asyncio.to_thread(
+            cluster.run_in_pod, "team", "w", "pytorch", ["python3", "-c", "print(57)"]
+        )
+        == "57\n"
+    )
     assert answering.asked == [
-        {"command": ["python3", "-c", "print(57)"], "container": ["pytorch"], "stdout": ["true"], "stderr": ["true"]}
+        {
+            "command": ["python3", "-c", "print(57)"],
+            "container": ["pytorch"],
+            "stdout": ["true"],
+            "stderr": ["true"],
+        }
     ]
 
 
 async def test_command_that_fails(pods: tuple[Pods, KubernetesCluster]) -> None:
     answering, cluster = pods
-    answering.frames = [STDERR + b"no training process was found\n", ERROR + json.dumps(FAILURE).encode()]
+    answering.frames = [
+        STDERR + b"no training process was found\n",
+        ERROR + json.dumps(FAILURE).encode(),
+    ]
     with pytest.raises(Refused, match="exit code 3: no training process was found"):
         await asyncio.to_thread(cluster.run_in_pod, "team", "w", "pytorch", ["false"])
 

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import Condition, JobView, RootCause, Worker
-from elastic_pytorch_client.reading.nodes import NodeView, parse_quantity, shortage_of_room, view_node
+from elastic_pytorch_client.reading.nodes import (
+    NodeView,
+    parse_quantity,
+    shortage_of_room,
+    view_node,
+)
 from elastic_pytorch_client.verbs.why import show_why
 
 from tests.plugin.plugin_console import text_of
@@ -38,8 +43,16 @@ def said(diagnosis: Diagnosis) -> str:
     ("name", "well", "lines"),
     [
         ("young", True, ["✔ char-lm runs at the wanted size: all 3 workers train."]),
-        ("suspended", True, ["✔ sleeper is suspended.", "spec.suspend is true", "kubectl epj resume sleeper"]),
-        ("lost", False, ["✗ char-lm trains with 2 of 3 workers.", "1 pod: starting", "should pass"]),
+        (
+            "suspended",
+            True,
+            ["✔ sleeper is suspended.", "spec.suspend is true", "kubectl epj resume sleeper"],
+        ),
+        (
+            "lost",
+            False,
+            ["✗ char-lm trains with 2 of 3 workers.", "1 pod: starting", "should pass"],
+        ),
         (
             "failed",
             False,
@@ -61,7 +74,11 @@ def said(diagnosis: Diagnosis) -> str:
                 "request less CPU",
             ],
         ),
-        ("no-image", False, ["container pytorch cannot start", "ErrImagePull", "Check the image's name"]),
+        (
+            "no-image",
+            False,
+            ["container pytorch cannot start", "ErrImagePull", "Check the image's name"],
+        ),
         (
             "no-volume",
             False,
@@ -88,7 +105,9 @@ def test_spares_of_a_job_that_trains_are_counted_and_what_keeps_them_away_is_nam
     missing = diagnose(replace(job, spares=1, ready_spares=0), evidence_of("young"))
     assert missing.well, "it is about to start"
     assert "all 3 workers train, and 0 of 1 spare ready." in said(missing)
-    waiting = diagnose(replace(job, ready_spares=0), evidence_of("young", pods=recorded("too-large")["pods"]))
+    waiting = diagnose(
+        replace(job, ready_spares=0), evidence_of("young", pods=recorded("too-large")["pods"])
+    )
     assert not waiting.well
     assert "3 Insufficient cpu." in said(waiting)
     assert "kubectl epj resize" not in said(waiting)
@@ -98,7 +117,10 @@ def test_spares_of_a_job_that_trains_are_counted_and_what_keeps_them_away_is_nam
 def test_says_for_how_long_a_set_up_goes_on() -> None:
     job, now = job_of("lost"), moment_of("lost")
     begun = [now - timedelta(seconds=seconds) for seconds in (30, 125)]
-    preparing = [Worker(f"p{n}", 3 + n, None, "", "Preparing", state_since=since) for n, since in enumerate(begun)]
+    preparing = [
+        Worker(f"p{n}", 3 + n, None, "", "Preparing", state_since=since)
+        for n, since in enumerate(begun)
+    ]
     told = said(diagnose(replace(job, workers=(*job.members, *preparing)), evidence_of("lost")))
     assert "p1: Preparing (2 min 5 s), and 1 more." in told
     assert "spec.prepare" in told
@@ -135,38 +157,59 @@ def test_nodes_that_may_not_be_looked_at_are_left_out() -> None:
     ],
 )
 def test_pods_that_wait_for_a_claim_are_told_apart_from_those_that_need_room(message: str) -> None:
-    pods = [{**pod, "spec": dict(pod["spec"]), "status": dict(pod["status"])} for pod in recorded("too-large")["pods"]]
-    claims = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-too-large"}} for name in ("checkpoints", "data")]
+    pods = [
+        {**pod, "spec": dict(pod["spec"]), "status": dict(pod["status"])}
+        for pod in recorded("too-large")["pods"]
+    ]
+    claims = [
+        {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-too-large"}}
+        for name in ("checkpoints", "data")
+    ]
     for pod in pods:
         if not pod["spec"].get("nodeName"):
             pod["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}, *claims]
-            pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": message}]
+            pod["status"]["conditions"] = [
+                {"type": "PodScheduled", "status": "False", "message": message}
+            ]
     shown = said(why("too-large", pods=pods))
     assert "2 pods (too-large-worker-" in shown
     assert "is one): waiting for a volume claim: " in shown
-    assert "kubectl describe persistentvolumeclaim -n team checkpoints-too-large data-too-large" in shown
+    assert (
+        "kubectl describe persistentvolumeclaim -n team checkpoints-too-large data-too-large"
+        in shown
+    )
     assert "node, " not in shown
 
 
-def with_condition(job: JobView, type_: str, reason: str, message: str, *, true: bool = True) -> JobView:
+def with_condition(
+    job: JobView, type_: str, reason: str, message: str, *, true: bool = True
+) -> JobView:
     rest = tuple(c for c in job.conditions if c.type != type_)
     return replace(job, conditions=(*rest, Condition(type_, true, reason, message, job.started)))
 
 
 def fails_again_and_again(job: JobView) -> JobView:
     message = "restarting after failure 2 of 3 allowed; rank 0 failed: ValueError: no"
-    return replace(with_condition(job, "Running", "BackingOff", message, true=False), world=0, failures=2)
+    return replace(
+        with_condition(job, "Running", "BackingOff", message, true=False), world=0, failures=2
+    )
 
 
 def gave_places_back(job: JobView) -> JobView:
-    message = "fewer than 3 workers had a node for 60 s; the next attempt is at 2026-01-01T00:00:00Z"
+    message = (
+        "fewer than 3 workers had a node for 60 s; the next attempt is at 2026-01-01T00:00:00Z"
+    )
     return replace(with_condition(job, "Running", "ScheduleTimeout", message, true=False), world=0)
 
 
 def without_pod_group(job: JobView) -> JobView:
     refusal = "the API server refuses: spec.scheduling.gangScheduler is Coscheduling, but the cluster has none"
     message = f"0 of 3 workers are ready; {refusal}"
-    return replace(with_condition(job, "Running", "WaitingForWorkers", message, true=False), world=0, refusals=(refusal,))
+    return replace(
+        with_condition(job, "Running", "WaitingForWorkers", message, true=False),
+        world=0,
+        refusals=(refusal,),
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,25 +217,42 @@ def without_pod_group(job: JobView) -> JobView:
     [
         (
             gave_places_back,
-            ["Fewer than 3 workers had a node for 60 s", "next attempt is at 2026-01-01T00:00:00Z.", "Other jobs can use"],
+            [
+                "Fewer than 3 workers had a node for 60 s",
+                "next attempt is at 2026-01-01T00:00:00Z.",
+                "Other jobs can use",
+            ],
         ),
-        (without_pod_group, ["spec.scheduling.gangScheduler is Coscheduling", "Do what the message says"]),
+        (
+            without_pod_group,
+            ["spec.scheduling.gangScheduler is Coscheduling", "Do what the message says"],
+        ),
         (
             lambda job: replace(job, managed_by="kueue.x-k8s.io/multikueue"),
             ["is managed by kueue.x-k8s.io/multikueue", "create it again without spec.managedBy"],
         ),
-        (lambda job: replace(job, managed_by="example.com/other"), ["is managed by example.com/other"]),
+        (
+            lambda job: replace(job, managed_by="example.com/other"),
+            ["is managed by example.com/other"],
+        ),
         (
             lambda job: replace(job, seen=False),
             ["The operator has not seen the newest spec of char-lm", "kubectl get deployments -A"],
         ),
         (
             fails_again_and_again,
-            ["fails soon after each start", "kubectl epj logs char-lm --tail 50", "2 of 3 allowed failures"],
+            [
+                "fails soon after each start",
+                "kubectl epj logs char-lm --tail 50",
+                "2 of 3 allowed failures",
+            ],
         ),
         (
             lambda job: replace(job, allowed=(1, 2, 4)),
-            ["replicas is 3, which is not among resizePolicy.allowedReplicas (1, 2, 4)", "resize char-lm 2"],
+            [
+                "replicas is 3, which is not among resizePolicy.allowedReplicas (1, 2, 4)",
+                "resize char-lm 2",
+            ],
         ),
         (
             lambda job: replace(job, minimum=2, maximum=4, unit=2),
@@ -200,7 +260,9 @@ def without_pod_group(job: JobView) -> JobView:
         ),
     ],
 )
-def test_what_else_can_be_the_matter(change: Callable[[JobView], JobView], lines: list[str]) -> None:
+def test_what_else_can_be_the_matter(
+    change: Callable[[JobView], JobView], lines: list[str]
+) -> None:
     diagnosis = diagnose(change(job_of("lost")), evidence_of("lost"))
     assert not diagnosis.well
     for line in lines:
@@ -216,7 +278,10 @@ def test_room_does_not_help_a_pod_that_is_gated() -> None:
     for pod in pods:
         gated(pod)
     shown = said(why("too-large", pods=pods))
-    assert "held back by the scheduling gate kueue.x-k8s.io/admission, as Kueue queues this pod by itself" in shown
+    assert (
+        "held back by the scheduling gate kueue.x-k8s.io/admission, as Kueue queues this pod by itself"
+        in shown
+    )
     assert "To queue the job as a whole" in shown
     assert "kubectl get workloads.kueue.x-k8s.io -n team" in shown
     assert "Free resources" not in shown
@@ -226,24 +291,39 @@ def test_room_does_not_help_a_pod_that_is_gated() -> None:
 def test_a_job_of_a_fixed_size_waits_until_it_is_whole() -> None:
     job = replace(job_of("too-large"), elastic=False, minimum=2)
     shown = said(diagnose(job, evidence_of("too-large")))
-    assert "0 of 2 workers are ready, and its size is fixed, so training starts when all are ready." in shown
+    assert (
+        "0 of 2 workers are ready, and its size is fixed, so training starts when all are ready."
+        in shown
+    )
 
 
 def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:
     why = "char-lm-worker-1 leaves node n, which announces its end by taint karpenter.sh/disrupted, as soon as its replacement is ready"
-    shown = said(diagnose(with_condition(job_of("lost"), "Resizing", "NodeEnding", why), evidence_of("lost", pods=[])))
+    shown = said(
+        diagnose(
+            with_condition(job_of("lost"), "Resizing", "NodeEnding", why),
+            evidence_of("lost", pods=[]),
+        )
+    )
     assert f"C{why[1:]}." in shown
     assert "The group loses nothing if a node has room for the replacement." in shown
 
 
 @pytest.mark.parametrize(
     ("exit_code", "signal", "node", "moves"),
-    [(None, "", "node-a", True), (1, "", "node-a", False), (None, "SIGSEGV", "node-a", False), (None, "", "", False)],
+    [
+        (None, "", "node-a", True),
+        (1, "", "node-a", False),
+        (None, "SIGSEGV", "node-a", False),
+        (None, "", "", False),
+    ],
 )
 def test_why_says_how_to_move_a_worker_that_the_group_has_hung_for(
     exit_code: int | None, signal: str, node: str, moves: bool
 ) -> None:
-    cause = RootCause("char-lm-worker-2", 2, exit_code, signal, "no step; rank 2 is in its data loader", node)
+    cause = RootCause(
+        "char-lm-worker-2", 2, exit_code, signal, "no step; rank 2 is in its data loader", node
+    )
     job = replace(job_of("young"), failures=1, root_cause=cause)
     shown = said(diagnose(job, evidence_of("young")))
     assert "rank 2 is in its data loader." in shown
@@ -263,7 +343,13 @@ def test_why_says_how_to_move_a_worker_that_the_group_has_hung_for(
     ],
 )
 def test_a_job_without_quota(reason: str, advice: str) -> None:
-    job = with_condition(job_of("too-large"), "Running", reason, "waits for quota in queue team: 2 more needed", true=False)
+    job = with_condition(
+        job_of("too-large"),
+        "Running",
+        reason,
+        "waits for quota in queue team: 2 more needed",
+        true=False,
+    )
     shown = said(diagnose(job, evidence_of("too-large", pods=[])))
     assert "Waits for quota in queue team: 2 more needed." in shown
     assert advice in shown
@@ -271,7 +357,9 @@ def test_a_job_without_quota(reason: str, advice: str) -> None:
 
 def test_failures_in_the_life_of_a_job() -> None:
     job = replace(job_of("young"), total_failures=4, backoff_limit=6)
-    assert "4 of 6 failures that failurePolicy.backoffLimit allows" in said(diagnose(job, evidence_of("young")))
+    assert "4 of 6 failures that failurePolicy.backoffLimit allows" in said(
+        diagnose(job, evidence_of("young"))
+    )
 
 
 def test_a_job_that_is_still_stopping() -> None:
@@ -289,13 +377,21 @@ def test_a_job_made_just_now_gets_time_to_be_seen() -> None:
 
 def test_an_agent_that_is_not_heard_for_a_minute() -> None:
     job = job_of("lost")
-    mute = replace(job, workers=tuple(replace(w, state="Starting") if w.rank == 1 else w for w in job.workers))
+    mute = replace(
+        job, workers=tuple(replace(w, state="Starting") if w.rank == 1 else w for w in job.workers)
+    )
     shown = said(diagnose(mute, evidence_of("lost", now=moment_of("lost") + timedelta(minutes=5))))
-    assert "char-lm-worker-2-w9n54 has run for more than a minute, and its agent has not contacted the operator" in shown
+    assert (
+        "char-lm-worker-2-w9n54 has run for more than a minute, and its agent has not contacted the operator"
+        in shown
+    )
 
 
 def test_a_node_that_is_not_ready() -> None:
-    nodes = [replace(node, ready=node.name != "elastic-pytorch-worker2") for node in evidence_of("lost").nodes or ()]
+    nodes = [
+        replace(node, ready=node.name != "elastic-pytorch-worker2")
+        for node in evidence_of("lost").nodes or ()
+    ]
     shown = said(why("lost", nodes=nodes))
     assert "elastic-pytorch-worker2 is not ready" in shown
     assert "kubectl describe node elastic-pytorch-worker2" in shown
@@ -303,7 +399,10 @@ def test_a_node_that_is_not_ready() -> None:
 
 def test_a_container_that_crashes_before_it_trains() -> None:
     found = recorded("no-image")["pods"]
-    waiting = {"name": "agent", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}}
+    waiting = {
+        "name": "agent",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+    }
     found[0]["status"]["containerStatuses"] = [waiting]
     shown = said(why("no-image", pods=found))
     assert "container agent cannot start, CrashLoopBackOff: back-off 10s" in shown
@@ -313,14 +412,26 @@ def test_a_container_that_crashes_before_it_trains() -> None:
 @pytest.mark.parametrize(
     ("message", "command"),
     [
-        ('configmap "settings" not found', "kubectl create configmap settings --from-file=PATH -n team"),
-        ('secret "token" not found', "kubectl create secret generic token --from-file=PATH -n team"),
-        ("couldn't find key lr in ConfigMap team/settings", "Create the object that the container refers to"),
+        (
+            'configmap "settings" not found',
+            "kubectl create configmap settings --from-file=PATH -n team",
+        ),
+        (
+            'secret "token" not found',
+            "kubectl create secret generic token --from-file=PATH -n team",
+        ),
+        (
+            "couldn't find key lr in ConfigMap team/settings",
+            "Create the object that the container refers to",
+        ),
     ],
 )
 def test_a_config_map_or_secret_that_is_missing(message: str, command: str) -> None:
     found = recorded("no-image")["pods"]
-    waiting = {"name": "pytorch", "state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}}}
+    waiting = {
+        "name": "pytorch",
+        "state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}},
+    }
     for pod in found:
         pod["metadata"]["namespace"] = "team"
         pod["status"]["containerStatuses"] = [waiting]
@@ -330,7 +441,8 @@ def test_a_config_map_or_secret_that_is_missing(message: str, command: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("quantity", "amount"), [("2", 2), ("500m", 0.5), ("1Gi", 2**30), ("1.5k", 1500), ("1e3", 1000), ("many", 0), ("", 0)]
+    ("quantity", "amount"),
+    [("2", 2), ("500m", 0.5), ("1Gi", 2**30), ("1.5k", 1500), ("1e3", 1000), ("many", 0), ("", 0)],
 )
 def test_quantities(quantity: str, amount: float) -> None:
     assert parse_quantity(quantity) == amount
@@ -344,14 +456,32 @@ def node(name: str, *, cpu: str = "4", ready: bool = True, cordoned: bool = Fals
     ("requests", "nodes", "words"),
     [
         ({"cpu": 1.0}, [node("a")], None),
-        ({"cpu": 5.0}, [node("a"), node("b", cpu="2")], "It asks for 5 CPU; the largest node in use has 4 CPU."),
-        ({"memory": 2.0**34}, [node("a")], "It asks for 16 GiB of memory; the largest node in use has 8 GiB of memory."),
-        ({"nvidia.com/gpu": 1.0}, [node("a")], "It asks for 1 GPUs; the largest node in use has 0 GPUs."),
+        (
+            {"cpu": 5.0},
+            [node("a"), node("b", cpu="2")],
+            "It asks for 5 CPU; the largest node in use has 4 CPU.",
+        ),
+        (
+            {"memory": 2.0**34},
+            [node("a")],
+            "It asks for 16 GiB of memory; the largest node in use has 8 GiB of memory.",
+        ),
+        (
+            {"nvidia.com/gpu": 1.0},
+            [node("a")],
+            "It asks for 1 GPUs; the largest node in use has 0 GPUs.",
+        ),
         ({"cpu": 1.0}, [node("a"), node("b", cordoned=True)], "Of 2 nodes, b is cordoned."),
-        ({"cpu": 1.0}, [node("a", ready=False), node("b", ready=False)], "Of 2 nodes, a and 1 more are not ready."),
+        (
+            {"cpu": 1.0},
+            [node("a", ready=False), node("b", ready=False)],
+            "Of 2 nodes, a and 1 more are not ready.",
+        ),
         ({}, [], None),
     ],
 )
-def test_room_on_nodes(requests: dict[str, float], nodes: list[NodeView], words: str | None) -> None:
+def test_room_on_nodes(
+    requests: dict[str, float], nodes: list[NodeView], words: str | None
+) -> None:
     shortage = shortage_of_room(requests, nodes)
     assert (shortage.what if shortage else None) == words

@@ -3,7 +3,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elastic_pytorch_client import EpjError, Job, JobFailed, NoSuchJob, Refused, TimedOut, Unreachable
+from elastic_pytorch_client import (
+    EpjError,
+    Job,
+    JobFailed,
+    NoSuchJob,
+    Refused,
+    TimedOut,
+    Unreachable,
+)
 from elastic_pytorch_client.manifest import build_manifest, read_manifest
 
 from tests.plugin.plugin_console import FakeTime
@@ -27,7 +35,9 @@ def at_step(step: int, *, ended: str = "") -> dict[str, Any]:
     if ended:
         message = "rank 0 failed" if ended == "Failed" else "done"
         reason = "TooManyFailures" if ended == "Failed" else "WorkersSucceeded"
-        job["status"]["conditions"] = [{"type": ended, "status": "True", "reason": reason, "message": message}]
+        job["status"]["conditions"] = [
+            {"type": ended, "status": "True", "reason": reason, "message": message}
+        ]
     return job
 
 
@@ -75,7 +85,9 @@ def test_the_pod_of_a_manifest_may_hold_more() -> None:
         "volumes": [{"name": "v"}],
         "containers": [{"name": "side"}, {"name": "pytorch", "env": [{"name": "X", "value": "1"}]}],
     }
-    spec = build_manifest("j", image="i", args=[], env={"Y": "2"}, pod=pod)["spec"]["template"]["spec"]
+    spec = build_manifest("j", image="i", args=[], env={"Y": "2"}, pod=pod)["spec"]["template"][
+        "spec"
+    ]
     assert spec["volumes"] == [{"name": "v"}]
     assert [container["name"] for container in spec["containers"]] == ["side", "pytorch"]
     assert [variable["name"] for variable in spec["containers"][1]["env"]] == ["X", "Y"]
@@ -105,7 +117,14 @@ def test_found_and_listed() -> None:
 
 def test_progress_is_each_change_over_broken_connections(fake_time: FakeTime) -> None:
     cluster = RecordedCluster("young")
-    cluster.script = [at_step(90), Unreachable("gone"), at_step(95), BREAK, at_step(99), at_step(800, ended="Complete")]
+    cluster.script = [
+        at_step(90),
+        Unreachable("gone"),
+        at_step(95),
+        BREAK,
+        at_step(99),
+        at_step(800, ended="Complete"),
+    ]
     steps = [view.progress.step for view in sdk_job(cluster, fake_time).progress()]
     assert steps == [84, 90, 95, 99, 800]
     assert fake_time.now >= 1
@@ -120,14 +139,21 @@ def test_wait_until_complete(fake_time: FakeTime) -> None:
 def test_wait_for_a_job_that_fails(fake_time: FakeTime) -> None:
     cluster = RecordedCluster("young")
     cluster.script = [at_step(90), at_step(91, ended="Failed")]
-    with pytest.raises(JobFailed, match="char-lm has failed, TooManyFailures: rank 0 failed") as caught:
+    with pytest.raises(
+        JobFailed, match="char-lm has failed, TooManyFailures: rank 0 failed"
+    ) as caught:
         sdk_job(cluster, fake_time).wait()
     assert caught.value.reason == "TooManyFailures"
 
 
 def test_wait_no_longer_than_told(fake_time: FakeTime) -> None:
     cluster = RecordedCluster("young")
-    cluster.script = [Unreachable("gone"), Unreachable("gone"), Unreachable("gone"), Unreachable("gone")]
+    cluster.script = [
+        Unreachable("gone"),
+        Unreachable("gone"),
+        Unreachable("gone"),
+        Unreachable("gone"),
+    ]
     with pytest.raises(TimedOut, match="5 s have passed before it had ended"):
         sdk_job(cluster, fake_time).wait(timeout_seconds=5)
 

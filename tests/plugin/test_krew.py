@@ -18,8 +18,19 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release")
-    where = ["--uri", "https://example.org/a.tar.gz", "--homepage", "https://example.org", "--output", str(folder)]
-    subprocess.run([sys.executable, str(ROOT / "hack" / "krew" / "release.py"), *where], check=True, timeout=100)
+    where = [
+        "--uri",
+        "https://example.org/a.tar.gz",
+        "--homepage",
+        "https://example.org",
+        "--output",
+        str(folder),
+    ]
+    subprocess.run(
+        [sys.executable, str(ROOT / "hack" / "krew" / "release.py"), *where],
+        check=True,
+        timeout=100,
+    )
     return folder
 
 
@@ -36,17 +47,27 @@ def test_the_manifest_names_the_archive(release: Path) -> None:
         assert any(name.endswith(".whl") for name in tar.getnames())
 
 
-def test_the_wheel_has_the_page_and_serves_it_from_an_archive(release: Path, tmp_path: Path) -> None:
+def test_the_wheel_has_the_page_and_serves_it_from_an_archive(
+    release: Path, tmp_path: Path
+) -> None:
     with tarfile.open(release / "kubectl-epj.tar.gz") as tar:
         tar.extractall(tmp_path, filter="data")
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {Path(name).name for name in archive.namelist() if "/page/static/" in name}
-    assert packed == {file.name for file in (ROOT / "plugin" / "elastic_pytorch_client" / "page" / "static").iterdir()}
+    assert packed == {
+        file.name
+        for file in (ROOT / "plugin" / "elastic_pytorch_client" / "page" / "static").iterdir()
+    }
     code = "from importlib.resources import files; print((files('elastic_pytorch_client.page') / 'static' / 'page.js').read_text()[:2])"
     surroundings = {**os.environ, "PYTHONPATH": str(wheel)}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, timeout=100, check=True
+        [sys.executable, "-c", code],
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
     )
     assert done.stdout == "//\n"
 
@@ -58,7 +79,9 @@ def launch(release: Path, tmp_path: Path, **environment: str) -> subprocess.Comp
     (tmp_path / "kubectl-epj").symlink_to("store/kubectl-epj")
     surroundings = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), **environment}
     command = [str(tmp_path / "kubectl-epj"), "--version"]
-    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        command, env=surroundings, capture_output=True, text=True, timeout=100, check=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,10 +105,14 @@ def test_a_first_call_that_cannot_install_says_so_and_leaves_nothing(
 
 
 def test_later_calls_use_what_is_installed(release: Path, tmp_path: Path) -> None:
-    version = yaml.safe_load((release / "epj.yaml").read_text())["spec"]["version"].removeprefix("v")
+    version = yaml.safe_load((release / "epj.yaml").read_text())["spec"]["version"].removeprefix(
+        "v"
+    )
     home = tmp_path / "data" / "kubectl-epj" / version / "bin"
     home.mkdir(parents=True)
     (home / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (home / "python").chmod(0o755)
     done = launch(release, tmp_path)
-    assert (done.returncode, done.stdout.strip()) == (0, f"kubectl epj {Version(version)}"), "as Python writes the version"
+    assert (done.returncode, done.stdout.strip()) == (0, f"kubectl epj {Version(version)}"), (
+        "as Python writes the version"
+    )

@@ -16,7 +16,9 @@ from elastic_pytorch_client.errors import Unreachable
 
 from tests.paths import ROOT
 
-KUBECTL = shutil.which("kubectl", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
+KUBECTL = shutil.which(
+    "kubectl", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+)
 FILES_OF_FIELDS = ("certificate-authority", "client-certificate", "client-key")
 
 
@@ -24,23 +26,42 @@ def config(server: str, user: dict[str, Any], *contexts: str, current: str = "")
     """A whole file; a context is written as `name=cluster/user`."""
     parts = [context.replace("=", "/").split("/") for context in contexts]
     return {
-        "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority": "ca.crt"}}],
+        "clusters": [
+            {"name": "c", "cluster": {"server": server, "certificate-authority": "ca.crt"}}
+        ],
         "users": [{"name": "u", "user": user}],
-        "contexts": [{"name": n, "context": {"cluster": c, "user": u, "namespace": f"of-{n}"}} for n, c, u in parts],
+        "contexts": [
+            {"name": n, "context": {"cluster": c, "user": u, "namespace": f"of-{n}"}}
+            for n, c, u in parts
+        ],
         "current-context": current,
     }
 
 
-A = config("https://a", {"client-certificate": "sub/cert", "client-key": "./key"}, "c=c/u", "gone=no/u", "nobody=c/no")
+A = config(
+    "https://a",
+    {"client-certificate": "sub/cert", "client-key": "./key"},
+    "c=c/u",
+    "gone=no/u",
+    "nobody=c/no",
+)
 B = config("https://b", {"token": "of-b"}, "c=c/u", "d=d/v", current="d")
-B["clusters"].append({"name": "d", "cluster": {"server": "https://d", "insecure-skip-tls-verify": True, "proxy-url": ""}})
+B["clusters"].append(
+    {
+        "name": "d",
+        "cluster": {"server": "https://d", "insecure-skip-tls-verify": True, "proxy-url": ""},
+    }
+)
 B["users"].append({"name": "v", "user": {"username": "me", "password": "p", "tokenFile": ""}})
 WITHOUT_SERVER: dict[str, Any] = {"clusters": [{"name": "c", "cluster": {}}]}
 TWICE = {"users": [{"name": "u", "user": {"token": "1"}}, {"name": "u", "user": {"token": "2"}}]}
 FILES: dict[str, Any] = {
     "x/a": A,
     "y/b": B,
-    "x/other-user": {"users": [{"name": "u", "user": {"token": "of-other"}}], "current-context": "c"},
+    "x/other-user": {
+        "users": [{"name": "u", "user": {"token": "of-other"}}],
+        "current-context": "c",
+    },
     "x/no-server": WITHOUT_SERVER,
     "x/twice": TWICE,
     "x/no-kind": {"kind": "Other"},
@@ -77,15 +98,35 @@ def flat(entry: dict[str, Any]) -> dict[str, Any]:
 def by_kubectl(folder: Path, variable: str, access: Access) -> dict[str, Any] | str:
     """The configuration that kubectl would use; a word if it refuses."""
     assert KUBECTL is not None
-    command = [KUBECTL, "config", "view", "--merge", "--minify", "--flatten", "--raw", "--output=json"]
+    command = [
+        KUBECTL,
+        "config",
+        "view",
+        "--merge",
+        "--minify",
+        "--flatten",
+        "--raw",
+        "--output=json",
+    ]
     command += [f"--context={access.context}"] if access.context else []
     command += [f"--kubeconfig={access.kubeconfig}"] if access.kubeconfig else []
     environment = {"HOME": str(folder / "home"), "KUBECONFIG": variable}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     if done.returncode:
         return "refused"
     found = json.loads(done.stdout)
-    return {kind: [entry[kind.removesuffix("s")] for entry in found[kind]] for kind in ("clusters", "users", "contexts")}
+    return {
+        kind: [entry[kind.removesuffix("s")] for entry in found[kind]]
+        for kind in ("clusters", "users", "contexts")
+    }
 
 
 def by_client(folder: Path, variable: str, access: Access) -> dict[str, Any] | str:
@@ -144,11 +185,15 @@ def test_the_cluster_is_the_one_that_kubectl_takes(
 
 def user_of(folder: Path, user: dict[str, Any]) -> dict[str, Any]:
     (folder / "x/user").write_text(yaml.safe_dump(config("https://a", user, "c=c/u", current="c")))
-    found: dict[str, Any] = read_kubeconfig(Access(str(folder / "x/user")), {}).config["users"][0]["user"]
+    found: dict[str, Any] = read_kubeconfig(Access(str(folder / "x/user")), {}).config["users"][0][
+        "user"
+    ]
     return found
 
 
-def test_a_file_of_a_token_counts_before_a_token_and_ends_before_its_line_does(folder: Path) -> None:
+def test_a_file_of_a_token_counts_before_a_token_and_ends_before_its_line_does(
+    folder: Path,
+) -> None:
     (folder / "x/token").write_text("of-file\n")
     assert user_of(folder, {"token": "old", "tokenFile": "token"})["token"] == "of-file"
     with pytest.raises(Unreachable, match="no-token"):
@@ -156,7 +201,9 @@ def test_a_file_of_a_token_counts_before_a_token_and_ends_before_its_line_does(f
 
 
 @pytest.mark.parametrize(("command", "expected"), [("./bin/login", "x/bin/login"), ("aws", "")])
-def test_a_program_with_a_folder_lies_beside_the_kubeconfig(command: str, expected: str, folder: Path) -> None:
+def test_a_program_with_a_folder_lies_beside_the_kubeconfig(
+    command: str, expected: str, folder: Path
+) -> None:
     found = user_of(folder, {"exec": {"apiVersion": "v1", "command": command}})["exec"]["command"]
     assert found == (str(folder / expected) if expected else command)
 

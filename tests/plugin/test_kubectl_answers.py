@@ -21,7 +21,9 @@ from elastic_pytorch_operator.tls.secret import load_certificate, renew, server_
 
 from tests.paths import ROOT
 
-KUBECTL = shutil.which("kubectl", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
+KUBECTL = shutil.which(
+    "kubectl", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+)
 JOBS = "/apis/elasticpytorch.dev/v1alpha1/namespaces/team/elasticpytorchjobs"
 OPTIONS = {"context": "context", "cluster": "cluster", "user": "user", "act_as": "as"}
 
@@ -51,19 +53,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     load_certificate(trust.shown, tls)
     (folder / "ca.crt").write_text(trust.bundle)
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), Asked) for _ in range(2)]
-    clusters, users = [], [{"name": name, "user": {"token": f"of-{name}"}} for name in ("ann", "bob")]
+    clusters, users = (
+        [],
+        [{"name": name, "user": {"token": f"of-{name}"}} for name in ("ann", "bob")],
+    )
     users.append({"name": "root", "user": {"token": "of-root", "as": "carl"}})
     for name, server in zip("ab", servers, strict=True):
         server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        there = {"server": f"https://localhost:{server.server_port}", "certificate-authority": "ca.crt"}
+        there = {
+            "server": f"https://localhost:{server.server_port}",
+            "certificate-authority": "ca.crt",
+        }
         clusters.append({"name": name, "cluster": there})
     contexts = [
         {"name": f"{user}-on-{cluster}", "context": {"cluster": cluster, "user": user}}
         for user in ("ann", "bob", "root")
         for cluster in ("a", "b")
     ]
-    whole = {"apiVersion": "v1", "kind": "Config", "clusters": clusters, "users": users, "contexts": contexts}
+    whole = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": clusters,
+        "users": users,
+        "contexts": contexts,
+    }
     (folder / "config").write_text(yaml.safe_dump(whole | {"current-context": "ann-on-a"}))
     (folder / "no-current").write_text(yaml.safe_dump(whole))
     yield folder
@@ -74,7 +88,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def by_kubectl(access: Access) -> Any:
     assert KUBECTL is not None
-    options = [f"--{option}={value}" for field, option in OPTIONS.items() if (value := getattr(access, field))]
+    options = [
+        f"--{option}={value}"
+        for field, option in OPTIONS.items()
+        if (value := getattr(access, field))
+    ]
     command = [KUBECTL, f"--kubeconfig={access.kubeconfig}", *options, "get", "--raw", JOBS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return "refused" if done.returncode else json.loads(done.stdout)["items"]

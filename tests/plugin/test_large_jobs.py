@@ -23,10 +23,17 @@ def a_large_job(**states: str) -> Object:
     return job
 
 
-def a_worker_pod(index: int, name: str = "", *, created: str = BEFORE, phase: str = "Running", **metadata: Any) -> Object:
+def a_worker_pod(
+    index: int, name: str = "", *, created: str = BEFORE, phase: str = "Running", **metadata: Any
+) -> Object:
     found = copy.deepcopy(recorded("young")["pods"][0])
     owner = {"uid": recorded("young")["job"]["metadata"]["uid"]}
-    found["metadata"] |= {"name": name or f"p{index}", "creationTimestamp": created, "ownerReferences": [owner], **metadata}
+    found["metadata"] |= {
+        "name": name or f"p{index}",
+        "creationTimestamp": created,
+        "ownerReferences": [owner],
+        **metadata,
+    }
     found["metadata"]["labels"]["elasticpytorch.dev/worker-index"] = str(index)
     found["spec"]["nodeName"] = "node-0"
     found["status"]["phase"] = phase
@@ -45,7 +52,16 @@ def view(**states: str) -> JobView:
 
 
 @pytest.mark.parametrize(
-    ("text", "indexes"), [("", ()), ("7", (7,)), ("0-2,5", (0, 1, 2, 5)), ("x", ()), ("3-1", ()), ("1-", ()), ("0-999999", ())]
+    ("text", "indexes"),
+    [
+        ("", ()),
+        ("7", (7,)),
+        ("0-2,5", (0, 1, 2, 5)),
+        ("x", ()),
+        ("3-1", ()),
+        ("1-", ()),
+        ("0-999999", ()),
+    ],
 )
 def test_ranges(text: str, indexes: tuple[int, ...]) -> None:
     assert parse_ranges(text) == indexes
@@ -64,12 +80,23 @@ def test_ranges(text: str, indexes: tuple[int, ...]) -> None:
 def test_pod_that_is_not_listed_is_a_worker_without_a_rank(pod: Object, state: str) -> None:
     [first, worker] = add_pods(view(Running="7"), [pod]).workers
     assert first.name == LISTED["name"]
-    assert (worker.name, worker.rank, worker.node, worker.state) == (pod["metadata"]["name"], None, "node-0", state)
+    assert (worker.name, worker.rank, worker.node, worker.state) == (
+        pod["metadata"]["name"],
+        None,
+        "node-0",
+        state,
+    )
 
 
 def test_of_several_pods_of_an_index_the_newest_is_the_one_that_the_status_means() -> None:
-    found = add_pods(view(Running="7"), [a_worker_pod(7, "new", created=AFTER), a_worker_pod(7, "old", phase="Failed")])
-    assert [(worker.name, worker.state) for worker in found.workers[1:]] == [("old", "Lost"), ("new", "Running")]
+    found = add_pods(
+        view(Running="7"),
+        [a_worker_pod(7, "new", created=AFTER), a_worker_pod(7, "old", phase="Failed")],
+    )
+    assert [(worker.name, worker.state) for worker in found.workers[1:]] == [
+        ("old", "Lost"),
+        ("new", "Running"),
+    ]
 
 
 def test_stores_and_pods_of_another_job_of_the_name_are_no_workers() -> None:
@@ -88,7 +115,9 @@ def test_job_whose_status_lists_all_is_left_as_it_is() -> None:
 def test_group_is_counted_with_the_workers_that_are_not_listed() -> None:
     job = view(Running="1-99", Starting="100-127")
     assert (job.size, len(job.members)) == (100, 1)
-    assert add_pods(job, [a_worker_pod(1), a_worker_pod(100)]).size == 2, "of those whose pods are there"
+    assert add_pods(job, [a_worker_pod(1), a_worker_pod(100)]).size == 2, (
+        "of those whose pods are there"
+    )
 
 
 def test_screen_counts_those_that_are_not_listed(epj: Epj) -> None:
@@ -113,14 +142,18 @@ def test_pods_are_not_asked_for_where_the_status_tells_enough() -> None:
         assert find_workers(cluster, job, choice) is job
 
 
-def test_rank_that_the_status_does_not_tell_is_not_guessed(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rank_that_the_status_does_not_tell_is_not_guessed(
+    epj: Epj, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _ = epj(a_large_cluster(a_worker_pod(2), Running="1-2"), "logs", "char-lm", "--rank", "2")
     assert code != 0
     assert "no rank 2: choose it by --index" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("state", "silent"), [("Running", False), ("Starting", True)])
-def test_agent_of_a_worker_that_is_not_listed_is_called_silent_only_if_it_is(epj: Epj, state: str, silent: bool) -> None:
+def test_agent_of_a_worker_that_is_not_listed_is_called_silent_only_if_it_is(
+    epj: Epj, state: str, silent: bool
+) -> None:
     cluster = a_large_cluster(a_worker_pod(1), **{state: "1"})
     job = cluster.get_job("team", "char-lm")
     job["status"]["conditions"] = recorded("lost")["job"]["status"]["conditions"]

@@ -1,4 +1,7 @@
-"""The verb that migrates: what goes to stdout, what to stderr, and how it ends. No cluster is asked."""
+"""The verb that migrates: what goes to stdout, what to stderr, and how it ends.
+
+No cluster is asked.
+"""
 
 import io
 import tomllib
@@ -56,12 +59,16 @@ def test_manifests_go_to_stdout_and_remarks_to_stderr(run: Run, tmp_path: Path) 
     assert code == 0
     assert out.startswith("apiVersion: elasticpytorch.dev/v1alpha1\nkind: ElasticPyTorchJob\n")
     assert "          args: [train.py]\n" in out
-    assert err.startswith(f"{file}: PyTorchJob good\n  spec.pytorchReplicaSpecs.Worker.restartPolicy: OnFailure restarted")
+    assert err.startswith(
+        f"{file}: PyTorchJob good\n  spec.pytorchReplicaSpecs.Worker.restartPolicy: OnFailure restarted"
+    )
 
 
 def test_what_cannot_be_migrated_fails_and_the_rest_is_written(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
-    file.write_text(f"{BAD}---\n{GOOD}---\nkind: ConfigMap\napiVersion: v1\nmetadata: {{name: data}}\n")
+    file.write_text(
+        f"{BAD}---\n{GOOD}---\nkind: ConfigMap\napiVersion: v1\nmetadata: {{name: data}}\n"
+    )
     code, out, err = run(str(file))
     assert code == 1
     assert [line for line in out.splitlines() if line.startswith(("kind", "  name"))] == [
@@ -71,7 +78,10 @@ def test_what_cannot_be_migrated_fails_and_the_rest_is_written(run: Run, tmp_pat
         "  name: data",
     ]
     assert f"{file}: PyTorchJob bad\n  error: spec.pytorchReplicaSpecs.Worker" in err
-    assert f"{file}: ConfigMap data\n  kind: is none that is migrated: the object is written as it is\n" in err
+    assert (
+        f"{file}: ConfigMap data\n  kind: is none that is migrated: the object is written as it is\n"
+        in err
+    )
 
 
 def test_what_is_the_same_for_several_jobs_is_said_once(run: Run, tmp_path: Path) -> None:
@@ -83,7 +93,8 @@ def test_what_is_the_same_for_several_jobs_is_said_once(run: Run, tmp_path: Path
     assert code == 1
     assert [line.removeprefix(f"{file}: ") for line in lines if not line.startswith(" ")] == [
         "5 objects (PyTorchJob job-0, PyTorchJob job-1, PyTorchJob job-2, and 2 more)",
-        "6 objects (PyTorchJob job-0, PyTorchJob job-1, PyTorchJob job-2, and 3 more)",  # auto starts one process for each core
+        # Auto starts one process for each core.
+        "6 objects (PyTorchJob job-0, PyTorchJob job-1, PyTorchJob job-2, and 3 more)",
         "PyTorchJob bad",
         "PyTorchJob good",
     ]
@@ -100,7 +111,9 @@ def test_stdin_and_the_entrypoint_of_the_image(run: Run, monkeypatch: pytest.Mon
 
 
 def test_a_runtime_from_another_file(run: Run, tmp_path: Path) -> None:
-    case = (ROOT / "tests" / "plugin" / "migration" / "cases" / "trainjob-with-runtime" / "before.yaml").read_text()
+    case = (
+        ROOT / "tests" / "plugin" / "migration" / "cases" / "trainjob-with-runtime" / "before.yaml"
+    ).read_text()
     runtime, _, job = case.partition("---\n")
     (tmp_path / "runtime.yaml").write_text(runtime)
     (tmp_path / "job.yaml").write_text(job)
@@ -128,14 +141,19 @@ def test_a_runtime_from_another_file(run: Run, tmp_path: Path) -> None:
         ),
         ('a: "{{ .Release.Name }}"', "job.yaml is a Helm template: render it first"),
         ("a: {{ name }}: {{ other }}", "job.yaml is a template: render it first"),
-        ("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: []", "must have Worker, Master"),
+        (
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: []",
+            "must have Worker, Master",
+        ),
         (
             "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: x",
             "does not have the form of a PyTorchJob",
         ),
     ],
 )
-def test_what_is_no_manifest_is_one_sentence(run: Run, tmp_path: Path, text: str, words: str) -> None:
+def test_what_is_no_manifest_is_one_sentence(
+    run: Run, tmp_path: Path, text: str, words: str
+) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(text)
     code, out, err = run(str(file))
@@ -152,14 +170,24 @@ def test_what_is_no_manifest_is_one_sentence(run: Run, tmp_path: Path, text: str
         ("ray.io/v1", "RayJob", "kind: Ray's controller starts"),
         ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "kind: is not migrated"),
         ("argoproj.io/v1alpha1", "Workflow", "kind: a job inside of a workflow"),
-        ("kubeflow.org/v1", "PytorchJob", "kind: PytorchJob is not known: write PyTorchJob, if it is one"),
+        (
+            "kubeflow.org/v1",
+            "PytorchJob",
+            "kind: PytorchJob is not known: write PyTorchJob, if it is one",
+        ),
         ("kubeflow.org/v1", "PyTorchjobs", "write PyTorchJob"),
         ("trainer.kubeflow.org/v1alpha1", "Trainjob", "write TrainJob"),
         ("elasticpytorch.dev/v1alpha1", "ElasticPytorchJob", "write ElasticPyTorchJob"),
-        ("kubeflow.com/v1", "PyTorchJob", "apiVersion: kubeflow.com/v1 has no PyTorchJob: the group is kubeflow.org"),
+        (
+            "kubeflow.com/v1",
+            "PyTorchJob",
+            "apiVersion: kubeflow.com/v1 has no PyTorchJob: the group is kubeflow.org",
+        ),
     ],
 )
-def test_other_kinds_that_train_are_not_passed_on(run: Run, tmp_path: Path, version: str, kind: str, words: str) -> None:
+def test_other_kinds_that_train_are_not_passed_on(
+    run: Run, tmp_path: Path, version: str, kind: str, words: str
+) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n")
     code, out, err = run(str(file))
@@ -184,27 +212,43 @@ def test_files_that_are_not_there_or_not_named(run: Run) -> None:
     assert "cannot read --entrypoint" in err
 
 
-def test_a_job_that_no_cluster_would_admit_fails(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_no_cluster_would_admit_fails(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, installed = tmp_path / "job.yaml", tmp_path / "local-1.dist-info"
     file.write_text(GOOD.replace("my-image", "my-image\n              imagePullPolcy: Always"))
     installed.mkdir()
     (installed / "METADATA").write_text("Name: local\nVersion: 1\n")
-    declared = tomllib.loads((ROOT / "local" / "pyproject.toml").read_text())["project"]["entry-points"]
-    lines = [f"[{group}]\n{name} = {value}\n" for group, checks in declared.items() for name, value in checks.items()]
+    declared = tomllib.loads((ROOT / "local" / "pyproject.toml").read_text())["project"][
+        "entry-points"
+    ]
+    lines = [
+        f"[{group}]\n{name} = {value}\n"
+        for group, checks in declared.items()
+        for name, value in checks.items()
+    ]
     (installed / "entry_points.txt").write_text("".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
     code, out, err = run("-f", str(file))
     assert (code, out) == (1, "")
-    assert "error: the new job: no cluster would admit it: spec.template.spec.containers[0].imagePullPolcy: there is no" in err
+    assert (
+        "error: the new job: no cluster would admit it: spec.template.spec.containers[0].imagePullPolcy: there is no"
+        in err
+    )
 
 
 def test_a_batch_script_beside_manifests(run: Run, tmp_path: Path) -> None:
     script, manifest = tmp_path / "lm-run.sbatch", tmp_path / "job.yaml"
-    script.write_text("#!/bin/bash\n#SBATCH --nodes=2\nmodule load cuda\nsrun torchrun --nnodes=2 train.py\n")
+    script.write_text(
+        "#!/bin/bash\n#SBATCH --nodes=2\nmodule load cuda\nsrun torchrun --nnodes=2 train.py\n"
+    )
     manifest.write_text(GOOD)
     code, out, err = run("-f", str(manifest), "--slurm", str(script))
     assert code == 0
-    assert [line for line in out.splitlines() if line.startswith("  name")] == ["  name: good", "  name: lm-run"]
+    assert [line for line in out.splitlines() if line.startswith("  name")] == [
+        "  name: good",
+        "  name: lm-run",
+    ]
     assert "image: fill-in.invalid/" in out
     assert f"{script}: batch script\n  line 3: `module load cuda` is dropped" in err
 

@@ -46,7 +46,9 @@ from tests.operator.simulation import running
 from tests.situations import situations
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-BOOM = FailureRecord("w1", 1, 1, "", "Traceback (most recent call last):\n  ...\nValueError: boom", NOW)
+BOOM = FailureRecord(
+    "w1", 1, 1, "", "Traceback (most recent call last):\n  ...\nValueError: boom", NOW
+)
 
 
 def test_names_are_the_operators() -> None:
@@ -72,8 +74,13 @@ def as_manifests(events: Sequence[RecordEvent]) -> list[dict[str, Any]]:
     ]
 
 
-def read_one(seen: Observed, declared: Round | None = None, resumed: Interruption | None = None) -> JobEvent:
-    [event] = read_events(as_manifests(record_events(a_job(), a_target(a_job()), seen, News(declared, resumed))), "uid-lm")
+def read_one(
+    seen: Observed, declared: Round | None = None, resumed: Interruption | None = None
+) -> JobEvent:
+    [event] = read_events(
+        as_manifests(record_events(a_job(), a_target(a_job()), seen, News(declared, resumed))),
+        "uid-lm",
+    )
     return event
 
 
@@ -88,28 +95,43 @@ def read_one(seen: Observed, declared: Round | None = None, resumed: Interruptio
     },
 )
 @pytest.mark.parametrize(
-    "cause", ["all 3 wanted workers are ready", "rank 1 (w1) failed, exit code 1: a\nb: 2 -> 3 workers: c", ""]
+    "cause",
+    [
+        "all 3 wanted workers are ready",
+        "rank 1 (w1) failed, exit code 1: a\nb: 2 -> 3 workers: c",
+        "",
+    ],
 )
 def test_round(before: Round | None, declared: Round, cause: str) -> None:
     event = read_one(observed(round=before), replace(declared, cause=cause))
     assert (event.round, event.workers, event.cause) == (declared.number, declared.size, cause)
 
 
-@pytest.mark.parametrize("reason", [operator_names.WORKER_LOST, operator_names.WORKER_JOINED, operator_names.SCALED_DOWN])
+@pytest.mark.parametrize(
+    "reason", [operator_names.WORKER_LOST, operator_names.WORKER_JOINED, operator_names.SCALED_DOWN]
+)
 @pytest.mark.parametrize(("lost", "steps"), [(None, 0), (0, 0), (1, 1), (13, 13)])
 def test_interruption(reason: str, lost: int | None, steps: int) -> None:
-    event = read_one(observed(round=a_round(0, 1)), resumed=Interruption(2, reason, NOW, 5, 1.26, lost, size=2))
+    event = read_one(
+        observed(round=a_round(0, 1)), resumed=Interruption(2, reason, NOW, 5, 1.26, lost, size=2)
+    )
     assert (event.workers, event.cause, event.seconds, event.steps_lost) == (2, reason, 1.26, steps)
 
 
 # Conditions.
 
 
-def view(seen: Observed, *, job: dict[str, Any] | None = None, budget: Budget | None = None, **said: Any) -> JobView:
+def view(
+    seen: Observed, *, job: dict[str, Any] | None = None, budget: Budget | None = None, **said: Any
+) -> JobView:
     """A job as the client sees it, whose status the operator has just written."""
     parsed = a_job(**(job or {}))
     status = describe_job(
-        parsed, seen, assess_workers(seen), seen.round, Findings(budget or Budget(), a_target(parsed), **said)
+        parsed,
+        seen,
+        assess_workers(seen),
+        seen.round,
+        Findings(budget or Budget(), a_target(parsed), **said),
     )
     return view_job({**a_manifest(**(job or {})), "status": status})
 
@@ -120,7 +142,9 @@ def why(job: JobView) -> Diagnosis:
 
 TWO_OF_THREE = observed([a_pod(0), a_pod(1)], [an_agent("w0"), an_agent("w1")], round=a_round(0, 1))
 NOTHING_TRAINS = observed([a_pending_pod(0)])
-ALL = observed([a_pod(i) for i in range(3)], [an_agent(f"w{i}") for i in range(3)], round=a_round(0, 1, 2))
+ALL = observed(
+    [a_pod(i) for i in range(3)], [an_agent(f"w{i}") for i in range(3)], round=a_round(0, 1, 2)
+)
 
 
 @situations(
@@ -130,7 +154,10 @@ ALL = observed([a_pod(i) for i in range(3)], [an_agent(f"w{i}") for i in range(3
             ClusterError(403, 'pods "w2" is forbidden: exceeded quota: small'),
             'The API server refuses: pods "w2" is forbidden',
         ),
-        "trouble": (ClusterError(500, "etcdserver: no leader"), "The API server fails: etcdserver: no leader."),
+        "trouble": (
+            ClusterError(500, "etcdserver: no leader"),
+            "The API server fails: etcdserver: no leader.",
+        ),
         "claim": (
             claim_taken(Conflict("the claim data-lm-0 exists", passes=False)),
             "The API server refuses: the claim data-lm-0 exists.",
@@ -173,13 +200,17 @@ def test_pause_between_resizes() -> None:
     job = {"resizePolicy": {"minSecondsBetweenGrowths": 600}}
     status = {"operatorState": {"lastGrowthTime": TIME}}
     [finding] = why(view(TWO_OF_THREE, job={**job, "status": status}, cooling=["w2"])).findings
-    assert finding.what.startswith("Growing from 2 to 3 workers: w2 is ready; the group may grow at 2026-01-01T00:10:00Z")
+    assert finding.what.startswith(
+        "Growing from 2 to 3 workers: w2 is ready; the group may grow at 2026-01-01T00:10:00Z"
+    )
     assert "minSecondsBetweenGrowths delays growth" in finding.do
 
 
 def test_crash_loop() -> None:
     seen = observed([a_pod(0)], [an_agent("w0", "failed")], round=a_round(0))
-    [finding, *_] = why(view(seen, budget=Budget(failures=2, last=BOOM, backoff_until=NOW + 8))).findings
+    [finding, *_] = why(
+        view(seen, budget=Budget(failures=2, last=BOOM, backoff_until=NOW + 8))
+    ).findings
     assert finding.what == (
         "Its script fails soon after each start: restarting after failure 2 of 3 allowed; rank 1 (w1) failed, exit code 1: "
         "ValueError: boom. The operator waits longer before each restart."
@@ -189,8 +220,14 @@ def test_crash_loop() -> None:
 @situations(
     "seen, told",
     {
-        "no node": (NOTHING_TRAINS, "0 of 3 workers are ready; training needs 1; 1 pod: waiting to be scheduled"),
-        "mute": (observed([a_pod(0)]), "0 of 3 workers are ready; training needs 1; 1 pod: its agent has not"),
+        "no node": (
+            NOTHING_TRAINS,
+            "0 of 3 workers are ready; training needs 1; 1 pod: waiting to be scheduled",
+        ),
+        "mute": (
+            observed([a_pod(0)]),
+            "0 of 3 workers are ready; training needs 1; 1 pod: its agent has not",
+        ),
         "degraded": (TWO_OF_THREE, "Trains with 2 of 3 workers"),
     },
 )
@@ -199,8 +236,17 @@ def test_condition_in_the_operators_own_words(seen: Observed, told: str) -> None
     assert finding.what.startswith(told)
 
 
-def ending_of(job: dict[str, Any], seen: Observed = ALL, budget: Budget | None = None, **fields_: Any) -> Ending:
-    ending, _ = decide_ending(a_job(**job), a_target(a_job(**job)), seen, assess_workers(seen), budget or Budget(), **fields_)
+def ending_of(
+    job: dict[str, Any], seen: Observed = ALL, budget: Budget | None = None, **fields_: Any
+) -> Ending:
+    ending, _ = decide_ending(
+        a_job(**job),
+        a_target(a_job(**job)),
+        seen,
+        assess_workers(seen),
+        budget or Budget(),
+        **fields_,
+    )
     assert ending is not None
     return ending
 
@@ -212,13 +258,25 @@ BACKOFF_LIMIT = {"failurePolicy": {"backoffLimit": 1}}
     ("ending", "advice"),
     [
         (ending_of({}, budget=Budget(failures=4, last=BOOM)), "Correct the script"),
-        (ending_of(BACKOFF_LIMIT, budget=Budget(total=2, last=BOOM)), "raise failurePolicy.backoffLimit"),
+        (
+            ending_of(BACKOFF_LIMIT, budget=Budget(total=2, last=BOOM)),
+            "raise failurePolicy.backoffLimit",
+        ),
         (ending_of({}, budget=Budget(fatal=BOOM)), "A rule of failurePolicy.rules"),
         (ending_of({}, invalid='Pod "w" is invalid'), "Correct the template"),
         (ending_of({"activeDeadlineSeconds": 60}, deadline_at=NOW), "Raise activeDeadlineSeconds"),
-        (ending_of({"failurePolicy": {"onPodLoss": "FailJob"}}, replace(ALL, pods=ALL.pods[1:])), "With Replace"),
-        (ending_of({}, observed([a_pending_pod(0, waiting="InvalidImageName: x")])), "Correct the image"),
-        (ending_of({}, observed([a_pod(0, phase="Succeeded", started=False, exit_code=0)])), "Write the script into args"),
+        (
+            ending_of({"failurePolicy": {"onPodLoss": "FailJob"}}, replace(ALL, pods=ALL.pods[1:])),
+            "With Replace",
+        ),
+        (
+            ending_of({}, observed([a_pending_pod(0, waiting="InvalidImageName: x")])),
+            "Correct the image",
+        ),
+        (
+            ending_of({}, observed([a_pod(0, phase="Succeeded", started=False, exit_code=0)])),
+            "Write the script into args",
+        ),
     ],
     ids=lambda case: case.reason if isinstance(case, Ending) else "",
 )
@@ -230,7 +288,10 @@ def test_advice_for_each_end(ending: Ending, advice: str) -> None:
 
 
 OOM_KILLED = describe_end(a_dead_pod(1, exit_code=137, exit_reason="OOMKilled"))
-LIMIT, DEVICE = "Raise the container's memory limit in spec.template", "Have the script use less of the device's memory"
+LIMIT, DEVICE = (
+    "Raise the container's memory limit in spec.template",
+    "Have the script use less of the device's memory",
+)
 
 
 @pytest.mark.parametrize(
@@ -241,15 +302,23 @@ LIMIT, DEVICE = "Raise the container's memory limit in spec.template", "Have the
             "OutOfMemory: the kernel killed it: the container is out of memory; raise its memory limit or make it use less",
             LIMIT,
         ),
-        ("Traceback\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", DEVICE),
+        (
+            "Traceback\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has",
+            DEVICE,
+        ),
         ("RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB", DEVICE),
         ("MemoryError", LIMIT),
-        ("RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes.", LIMIT),
+        (
+            "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes.",
+            LIMIT,
+        ),
         ("ValueError: memory of the past", "Correct the script"),
     ],
 )
 @situations("job", {"in a row": {}, "in its life": BACKOFF_LIMIT})
-def test_lack_of_memory_is_no_fault_of_the_script(job: dict[str, Any], message: str, advice: str) -> None:
+def test_lack_of_memory_is_no_fault_of_the_script(
+    job: dict[str, Any], message: str, advice: str
+) -> None:
     last = replace(BOOM, message=message)
     ending = ending_of(job, budget=Budget(failures=4, total=4, last=last))
     do = why(view(ALL, ending=ending)).findings[0].do
@@ -267,13 +336,21 @@ def test_completion() -> None:
 
 
 def test_whole_status() -> None:
-    progress = Progress(20, 10, total=80, loss=2.5, checkpoint_step=16, metrics=(("accuracy", 0.93),))
+    progress = Progress(
+        20, 10, total=80, loss=2.5, checkpoint_step=16, metrics=(("accuracy", 0.93),)
+    )
     agents = [an_agent(f"w{i}", progress=progress, steps_per_second=7.9) for i in range(2)]
     seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1, number=3))
-    interruption = Interruption(3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3, time=TIME, size=2)
+    interruption = Interruption(
+        3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3, time=TIME, size=2
+    )
     budget = Budget(failures=1, total=2, last=replace(BOOM, node="node-1", time=TIME, pid=77))
     status = describe_job(
-        a_job(), seen, assess_workers(seen), seen.round, Findings(budget, a_target(a_job()), Interruptions(last=interruption))
+        a_job(),
+        seen,
+        assess_workers(seen),
+        seen.round,
+        Findings(budget, a_target(a_job()), Interruptions(last=interruption)),
     )
     job = view_job({**a_manifest(), "status": status})
     assert (job.state, job.ready, job.world, job.round, job.seen) == ("Resizing", 2, 2, 3, True)
@@ -290,7 +367,11 @@ def test_whole_status() -> None:
     }
     assert job.progress.seconds_left == 8
     assert job.last_interruption is not None
-    assert (job.last_interruption.cause, job.last_interruption.seconds, job.last_interruption.steps_lost) == (
+    assert (
+        job.last_interruption.cause,
+        job.last_interruption.seconds,
+        job.last_interruption.steps_lost,
+    ) == (
         "WorkerLost",
         1.26,
         3,
@@ -323,7 +404,16 @@ def test_every_state_has_a_colour() -> None:
     look()
     simulation.succeed()
     look()
-    assert {"Running", "Resizing", "Suspending", "Suspended", "Pending", "Complete", "Starting", "Lost"} <= seen
+    assert {
+        "Running",
+        "Resizing",
+        "Suspending",
+        "Suspended",
+        "Pending",
+        "Complete",
+        "Starting",
+        "Lost",
+    } <= seen
     assert [state for state in seen if not state_style(state)] == []
 
 

@@ -40,7 +40,11 @@ def test_what_each_verb_prints(epj: Epj) -> None:
     assert (found["list"]["kind"], len(found["list"]["items"])) == ("List", 2)
     assert "managedFields" not in json.dumps(found)
     assert found["status"] == RecordedCluster("no-volume").get_job("team", "no-volume")
-    assert (found["why"]["asWanted"], found["why"]["job"], found["why"]["namespace"]) == (False, "no-volume", "team")
+    assert (found["why"]["asWanted"], found["why"]["job"], found["why"]["namespace"]) == (
+        False,
+        "no-volume",
+        "team",
+    )
     assert 'configmap "missing" not found' in found["why"]["findings"][0]["what"]
     assert found["stacks"]["groups"][0]["processes"][2] == {
         "rank": 2,
@@ -53,7 +57,10 @@ def test_what_each_verb_prints(epj: Epj) -> None:
 
 def test_names_are_what_other_verbs_take(epj: Epj) -> None:
     names = shown(epj, "list", "name").splitlines()
-    assert names == ["elasticpytorchjob.elasticpytorch.dev/char-lm", "elasticpytorchjob.elasticpytorch.dev/no-volume"]
+    assert names == [
+        "elasticpytorchjob.elasticpytorch.dev/char-lm",
+        "elasticpytorchjob.elasticpytorch.dev/no-volume",
+    ]
     assert [job_name(name) for name in names] == ["char-lm", "no-volume"]
 
 
@@ -64,7 +71,9 @@ def test_wide_list_has_all_columns_on_any_screen(epj: Epj) -> None:
     assert max(map(len, wide)) > 60
 
 
-@pytest.mark.parametrize(("form", "empty"), [("name", ""), ("json", {"apiVersion": "v1", "kind": "List", "items": []})])
+@pytest.mark.parametrize(
+    ("form", "empty"), [("name", ""), ("json", {"apiVersion": "v1", "kind": "List", "items": []})]
+)
 def test_no_jobs(form: str, empty: object, epj: Epj) -> None:
     code, printed = epj(RecordedCluster(), "list", "-o", form)
     assert code == 0
@@ -78,7 +87,9 @@ def test_formats_are_completed(verb: str) -> None:
         assert candidates([verb, *VERBS[verb], option, ""], lambda access: []) == (formats, ":4")
 
 
-@pytest.mark.parametrize("words", [["list", "-o", "table"], ["status", "x", "-o", "wide"], ["logs", "x", "-o", "json"]])
+@pytest.mark.parametrize(
+    "words", [["list", "-o", "table"], ["status", "x", "-o", "wide"], ["logs", "x", "-o", "json"]]
+)
 def test_other_formats_are_refused(words: list[str], epj: Epj) -> None:
     with pytest.raises(SystemExit) as ended:
         epj(RecordedCluster(), *words)

@@ -31,7 +31,12 @@ def seen(name: str, **changes: Any) -> dict[str, Any]:
 def test_a_job_that_completes(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = RecordedCluster()
     done = [{"type": "Complete", "status": "True", "reason": "WorkersSucceeded", "message": "done"}]
-    cluster.script = [seen("young"), BREAK, seen("whole"), seen("whole", conditions=done, state="Complete")]
+    cluster.script = [
+        seen("young"),
+        BREAK,
+        seen("whole"),
+        seen("whole", conditions=done, state="Complete"),
+    ]
     assert example.main([MANIFEST, "--workers", "4"], cluster) == 0
     assert ("scale", "char-lm", "4") in cluster.calls
     lines = capsys.readouterr().out.splitlines()

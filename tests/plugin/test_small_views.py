@@ -9,13 +9,28 @@ NAMES = ("lost", "failed", "no-image", "suspended", "too-large")
 
 
 def test_list_has_a_line_each_however_long_the_trouble() -> None:
-    shown = text_of(show_list([job_of(name) for name in NAMES], moment_of("lost"), namespaces=True), 150)
+    shown = text_of(
+        show_list([job_of(name) for name in NAMES], moment_of("lost"), namespaces=True), 150
+    )
     lines = shown.splitlines()
     assert all(len(line) <= 150 for line in lines)
-    assert [line.split(maxsplit=2)[1] for line in lines[1:6]] == ["char-lm", "fails", "no-image", "sleeper", "too-large"]
-    assert [line.partition(":")[0] for line in lines[6:]] == ["char-lm", "fails", "no-image", "too-large"]
+    assert [line.split(maxsplit=2)[1] for line in lines[1:6]] == [
+        "char-lm",
+        "fails",
+        "no-image",
+        "sleeper",
+        "too-large",
+    ]
+    assert [line.partition(":")[0] for line in lines[6:]] == [
+        "char-lm",
+        "fails",
+        "no-image",
+        "too-large",
+    ]
     assert "341/800 (43%)" in lines[1]
-    assert "told to fail at step 5" in text_of(show_list([job_of("failed")], moment_of("lost"), namespaces=False), 250)
+    assert "told to fail at step 5" in text_of(
+        show_list([job_of("failed")], moment_of("lost"), namespaces=False), 250
+    )
 
 
 def test_a_suspended_job_is_not_short_of_workers() -> None:
@@ -25,7 +40,8 @@ def test_a_suspended_job_is_not_short_of_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fraction", "bar"), [(0, "────"), (0.5, "━━──"), (0.6, "━━╸─"), (1, "━━━━"), (7, "━━━━"), (-1, "────")]
+    ("fraction", "bar"),
+    [(0, "────"), (0.5, "━━──"), (0.6, "━━╸─"), (1, "━━━━"), (7, "━━━━"), (-1, "────")],
 )
 def test_progress_bar(fraction: float, bar: str) -> None:
     assert progress_bar(fraction, 4).plain == bar

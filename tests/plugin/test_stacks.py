@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 from elastic_pytorch_client.errors import NotAllowed, Refused
 from elastic_pytorch_client.reading.job_view import Worker
-from elastic_pytorch_client.stacks import ProcessStack, group_stacks, is_waited_for, waits_in_collective
+from elastic_pytorch_client.stacks import (
+    ProcessStack,
+    group_stacks,
+    is_waited_for,
+    waits_in_collective,
+)
 from elastic_pytorch_client.training_processes import container_command
 from elastic_pytorch_client.verbs.stacks import name_processes
 
@@ -41,7 +46,11 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, str], int]]:
     def run(worker: str, function: str) -> int:
         process = subprocess.Popen(
             [sys.executable, "-c", f"import train; train.{function}()"],
-            env={**os.environ, "PYTHONPATH": f"{COLD_START}:{tmp_path}", "ELASTIC_PYTORCH_WORKER": worker},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{COLD_START}:{tmp_path}",
+                "ELASTIC_PYTORCH_WORKER": worker,
+            },
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -60,7 +69,9 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, str], int]]:
 def run_here(worker: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """A command as in the container of a worker."""
     environment = {**os.environ, "ELASTIC_PYTORCH_WORKER": worker}
-    return subprocess.run([sys.executable, *command[1:]], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, *command[1:]], env=environment, capture_output=True, text=True, check=False
+    )
 
 
 class Pods(RecordedCluster):
@@ -91,7 +102,9 @@ def test_process_that_does_not_expect_the_signal_is_not_killed() -> None:
     name = f"{os.getpid()}-w1"
     script = "import os, time; os.memfd_create('elastic-pytorch-stop'); print(flush=True); time.sleep(600)"
     environment = {**os.environ, "ELASTIC_PYTORCH_WORKER": name}
-    with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None and process.stdout.readline()
         told = json.loads(run_here(name, container_command()).stdout)
         assert told == {str(process.pid): ""}
@@ -111,7 +124,9 @@ def test_verb_shows_equal_stacks_once(start: Callable[[str, str], int], epj: Epj
     assert "in computes" in second
 
 
-def test_verb_says_of_which_workers_nothing_is_known(start: Callable[[str, str], int], epj: Epj) -> None:
+def test_verb_says_of_which_workers_nothing_is_known(
+    start: Callable[[str, str], int], epj: Epj
+) -> None:
     start(f"{os.getpid()}-{PODS[0]}", "waits")
     code, printed = epj(Pods("young"), "stacks", "char-lm")
     assert code == 0
@@ -127,7 +142,9 @@ def test_verb_without_workers_or_rights(epj: Epj, capsys: pytest.CaptureFixture[
     assert "pods/exec" in capsys.readouterr().err
 
 
-def a_stack(rank: int | None, stack: str = "a", *, pid: int = 57, index: int = 9, trouble: str = "") -> ProcessStack:
+def a_stack(
+    rank: int | None, stack: str = "a", *, pid: int = 57, index: int = 9, trouble: str = ""
+) -> ProcessStack:
     return ProcessStack(Worker(f"w{index}-{rank}", index, rank, "", "Running"), pid, stack, trouble)
 
 
@@ -136,7 +153,10 @@ def a_stack(rank: int | None, stack: str = "a", *, pid: int = 57, index: int = 9
     [
         ([a_stack(3)], "rank 3"),
         ([a_stack(rank) for rank in (0, 1, 2, 5, 7, 8)], "ranks 0-2, 5, 7-8"),
-        ([a_stack(0), a_stack(0, pid=58), a_stack(1)], "rank 0 (processes 57, 58); rank 1 (process 57)"),
+        (
+            [a_stack(0), a_stack(0, pid=58), a_stack(1)],
+            "rank 0 (processes 57, 58); rank 1 (process 57)",
+        ),
         ([a_stack(None), a_stack(None, index=2, pid=0)], "index 9 (process 57); index 2"),
     ],
 )
@@ -145,18 +165,38 @@ def test_names_of_processes(group: list[ProcessStack], named: str) -> None:
 
 
 def test_largest_group_comes_first_and_trouble_last() -> None:
-    stacks = [a_stack(0, "", trouble="no"), a_stack(1, "", trouble="no"), a_stack(2, "b"), a_stack(3), a_stack(4)]
-    assert [[stack.worker.rank for stack in group] for group in group_stacks(stacks)] == [[3, 4], [2], [0, 1]]
+    stacks = [
+        a_stack(0, "", trouble="no"),
+        a_stack(1, "", trouble="no"),
+        a_stack(2, "b"),
+        a_stack(3),
+        a_stack(4),
+    ]
+    assert [[stack.worker.rank for stack in group] for group in group_stacks(stacks)] == [
+        [3, 4],
+        [2],
+        [0, 1],
+    ]
 
 
 SECTIONS = (ROOT / "tests/worker_image/stopping/hang_stacks.txt").read_text().split("== ")[1:]
 HANGS = {name: stack for name, _, stack in (section.partition("\n") for section in SECTIONS)}
-WAITS = ["all_reduce", "barrier", "broadcast", "all_gather_object", "recv", "wait_tensor", "backward"]
+WAITS = [
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "all_gather_object",
+    "recv",
+    "wait_tensor",
+    "backward",
+]
 
 
 @pytest.mark.parametrize("hang", HANGS)
 def test_collectives_are_told_from_other_places(hang: str) -> None:
-    assert waits_in_collective(HANGS[hang]) == (hang in [*WAITS, "the construction of DistributedDataParallel"])
+    assert waits_in_collective(HANGS[hang]) == (
+        hang in [*WAITS, "the construction of DistributedDataParallel"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,8 +211,15 @@ def test_collectives_are_told_from_other_places(hang: str) -> None:
     ],
 )
 def test_processes_that_the_others_wait_for(hangs: list[str], waited_for: list[str]) -> None:
-    groups = group_stacks(a_stack(rank, HANGS.get(hang, ""), trouble="" if hang else "late") for rank, hang in enumerate(hangs))
-    found = [name_processes(group).replace("rank ", "ranks ") for group in groups if is_waited_for(group, groups)]
+    groups = group_stacks(
+        a_stack(rank, HANGS.get(hang, ""), trouble="" if hang else "late")
+        for rank, hang in enumerate(hangs)
+    )
+    found = [
+        name_processes(group).replace("rank ", "ranks ")
+        for group in groups
+        if is_waited_for(group, groups)
+    ]
     assert found == waited_for
 
 
@@ -181,7 +228,9 @@ class HungPods(RecordedCluster):
 
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
         super().run_in_pod(namespace, pod, container, command)
-        return json.dumps({"57": HANGS["a data loader" if pod == PODS[2] else "all_reduce"].strip("\n")})
+        return json.dumps(
+            {"57": HANGS["a data loader" if pod == PODS[2] else "all_reduce"].strip("\n")}
+        )
 
 
 def test_verb_marks_the_rank_that_the_others_wait_for(epj: Epj) -> None:

@@ -45,7 +45,9 @@ def test_spares_are_counted_and_told_from_workers_that_wait() -> None:
 
 def test_a_worker_of_a_job_that_has_ended_does_not_run() -> None:
     [condition, *_] = job_of("young").conditions
-    shown = changed("young", conditions=(replace(condition, type="Failed", true=True),), state="Failed")
+    shown = changed(
+        "young", conditions=(replace(condition, type="Failed", true=True),), state="Failed"
+    )
     assert "● Running" not in shown
     assert shown.count("○ Ended") == len(job_of("young").members)
 
@@ -54,7 +56,10 @@ def test_says_for_how_long_a_worker_has_been_preparing_or_saving() -> None:
     since = moment_of("lost") - timedelta(seconds=120)
     for state in ("Preparing", "Saving"):
         worker = Worker("new", 3, None, "", state, state_since=since)
-        assert f"{state} (2 min)\n" in changed("lost", workers=(*job_of("lost").members, worker)) + "\n"
+        assert (
+            f"{state} (2 min)\n"
+            in changed("lost", workers=(*job_of("lost").members, worker)) + "\n"
+        )
 
 
 LOST = """
@@ -86,12 +91,42 @@ Timeline
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("young", ["● Running", "rank 0", "rank 2", "3 train, 3 wanted (1 to 4) · world size 3 · round 1"]),
-        ("whole", ["4 train, 4 wanted", "TrainingResumed", "Training resumed with 4 workers 1.2 s after WorkerJoined"]),
+        (
+            "young",
+            [
+                "● Running",
+                "rank 0",
+                "rank 2",
+                "3 train, 3 wanted (1 to 4) · world size 3 · round 1",
+            ],
+        ),
+        (
+            "whole",
+            [
+                "4 train, 4 wanted",
+                "TrainingResumed",
+                "Training resumed with 4 workers 1.2 s after WorkerJoined",
+            ],
+        ),
         ("suspended", ["○ Suspended", "▲ Suspended", "spec.suspend is true: nothing runs", "none"]),
-        ("failed", ["✗ Failed  after 12 s", "Last failure", "rank 1, exit code 1", "ValueError: told to fail at step 5"]),
+        (
+            "failed",
+            [
+                "✗ Failed  after 12 s",
+                "Last failure",
+                "rank 1, exit code 1",
+                "ValueError: told to fail at step 5",
+            ],
+        ),
         ("too-large", ["no node yet", "3 Insufficient cpu", "0 train, 2 wanted (1 to 2)"]),
-        ("no-image", ["○ Pending", "registry.invalid/team/train:v1", "no events; Kubernetes keeps them for an hour"]),
+        (
+            "no-image",
+            [
+                "○ Pending",
+                "registry.invalid/team/train:v1",
+                "no events; Kubernetes keeps them for an hour",
+            ],
+        ),
     ],
 )
 def test_says_what_matters(name: str, lines: list[str]) -> None:
@@ -103,12 +138,17 @@ def test_says_what_matters(name: str, lines: list[str]) -> None:
 def test_loss_and_speed_are_drawn_from_the_start_until_now() -> None:
     job = job_of("whole")
     first, *others = job.history
-    samples = [HistoryEntry(first.at, loss=loss, steps_per_second=speed) for loss, speed in ((3.0, 4.0), (2.0, 2.0))]
+    samples = [
+        HistoryEntry(first.at, loss=loss, steps_per_second=speed)
+        for loss, speed in ((3.0, 4.0), (2.0, 2.0))
+    ]
     progress = replace(job.progress, loss=1.0, steps_per_second=8.0)
     shown = changed("whole", history=(first, *samples), progress=progress)
     assert "  loss        ████▅▅▅▅▁▁▁▁  3 to 1\n  steps/s     ▅▅▅▅▃▃▃▃████  4 to 8\n" in shown
     assert "  workers ▆▆▆▆▆▆▆▆▆▆▆▆████  3 to 4\n  round   1" in shown
-    odd = changed("whole", history=(first, replace(samples[0], loss=math.nan), *others), progress=progress)
+    odd = changed(
+        "whole", history=(first, replace(samples[0], loss=math.nan), *others), progress=progress
+    )
     assert "loss" not in odd.split("Rounds")[1]
     assert "Rounds" not in changed("whole", history=(first,))
 
@@ -125,9 +165,14 @@ def test_last_interruption_is_shown_with_its_slowest_phase() -> None:
 def test_failure_is_shown_with_its_process_its_node_and_its_time() -> None:
     job = job_of("failed")
     assert job.root_cause is not None
-    known = replace(job.root_cause, pid=57, node="node-a", time=datetime(2026, 11, 21, 18, 1, 9, tzinfo=UTC))
+    known = replace(
+        job.root_cause, pid=57, node="node-a", time=datetime(2026, 11, 21, 18, 1, 9, tzinfo=UTC)
+    )
     shown = changed("failed", 200, root_cause=known)
-    assert "fails-worker-1-vrp6p, rank 1, process 57, on node-a, at 2026-11-21 18:01:09 UTC, exit code 1" in shown
+    assert (
+        "fails-worker-1-vrp6p, rank 1, process 57, on node-a, at 2026-11-21 18:01:09 UTC, exit code 1"
+        in shown
+    )
 
 
 def test_conditions_that_are_false_are_left_out_unless_they_say_why_nothing_trains() -> None:
@@ -139,17 +184,27 @@ def test_conditions_that_are_false_are_left_out_unless_they_say_why_nothing_trai
 
 def with_condition(name: str, type_: str, **fields: Any) -> tuple[Condition, ...]:
     """The conditions of a recorded job, of which one is not true."""
-    return tuple(replace(c, true=False, **fields) if c.type == type_ else c for c in job_of(name).conditions)
+    return tuple(
+        replace(c, true=False, **fields) if c.type == type_ else c for c in job_of(name).conditions
+    )
 
 
 def test_condition_that_is_unknown_is_told_as_that() -> None:
-    conditions = with_condition("resumed", "Running", unknown=True, message="2 workers have not been heard")
-    assert "○ perhaps Running  2 workers have not been heard" in changed("resumed", conditions=conditions)
+    conditions = with_condition(
+        "resumed", "Running", unknown=True, message="2 workers have not been heard"
+    )
+    assert "○ perhaps Running  2 workers have not been heard" in changed(
+        "resumed", conditions=conditions
+    )
 
 
 def test_a_suspension_that_waits_for_workers_says_so() -> None:
-    conditions = with_condition("suspended", "Suspended", reason="Suspending", message="2 workers are stopping")
-    assert "○ not yet Suspended  2 workers are stopping" in changed("suspended", conditions=conditions)
+    conditions = with_condition(
+        "suspended", "Suspended", reason="Suspending", message="2 workers are stopping"
+    )
+    assert "○ not yet Suspended  2 workers are stopping" in changed(
+        "suspended", conditions=conditions
+    )
 
 
 def test_only_the_newest_events() -> None:
@@ -169,7 +224,10 @@ def test_of_many_workers_those_that_are_unwell_come_first() -> None:
     assert len(shown.splitlines()) < 52
 
 
-@pytest.mark.parametrize("manifest", [{"metadata": {"name": "new"}}, {"metadata": {"name": "new"}, "spec": {}, "status": {}}])
+@pytest.mark.parametrize(
+    "manifest",
+    [{"metadata": {"name": "new"}}, {"metadata": {"name": "new"}, "spec": {}, "status": {}}],
+)
 def test_a_job_that_the_operator_has_not_seen(manifest: dict[str, object]) -> None:
     shown = text_of(show_status(view_job(manifest), [], moment_of("young")))
     assert "new  default  ○ Pending" in shown

@@ -14,7 +14,10 @@ Epj = Callable[..., tuple[int, str]]
 def a_job(*conditions: str, **spec: Any) -> dict[str, Any]:
     job = recorded("young")["job"]
     job["spec"] |= spec
-    job["status"] |= {"observedGeneration": 100, "conditions": [{"type": type_, "status": "True"} for type_ in conditions]}
+    job["status"] |= {
+        "observedGeneration": 100,
+        "conditions": [{"type": type_, "status": "True"} for type_ in conditions],
+    }
     return job
 
 
@@ -27,7 +30,10 @@ def test_restart_suspends_waits_and_resumes(epj: Epj) -> None:
     cluster.script = [a_job("Running", suspend=True), a_job("Suspended", suspend=True)]
     code, printed = epj(cluster, "restart", "char-lm")
     assert (code, suspensions(cluster), cluster.script) == (0, [True, False], [])
-    assert printed.splitlines() == ["char-lm: its workers save and stop", "char-lm: its workers start again"]
+    assert printed.splitlines() == [
+        "char-lm: its workers save and stop",
+        "char-lm: its workers start again",
+    ]
 
 
 def test_restart_with_wait_waits_until_all_train(epj: Epj) -> None:
@@ -53,7 +59,9 @@ def test_restart_of_a_job_that_has_ended_is_refused_with_the_way_out(
     assert not cluster.calls
 
 
-def test_restart_of_a_suspended_job_is_refused(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restart_of_a_suspended_job_is_refused(
+    epj: Epj, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster = RecordedCluster("young")
     cluster.put(a_job("Suspended", suspend=True))
     assert epj(cluster, "restart", "char-lm")[0] == 1
@@ -83,14 +91,20 @@ class NoResumption(RecordedCluster):
         return super().patch_job(namespace, name, patch)
 
 
-def test_restart_that_cannot_resume_says_that_the_job_is_suspended(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restart_that_cannot_resume_says_that_the_job_is_suspended(
+    epj: Epj, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster = NoResumption("young")
     cluster.script = [a_job("Suspended", suspend=True)]
     assert epj(cluster, "restart", "char-lm")[0] == 1
-    assert "no quota; char-lm stays suspended: `kubectl epj resume char-lm`" in capsys.readouterr().err
+    assert (
+        "no quota; char-lm stays suspended: `kubectl epj resume char-lm`" in capsys.readouterr().err
+    )
 
 
-def test_restart_without_the_right_to_suspend_changes_nothing(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restart_without_the_right_to_suspend_changes_nothing(
+    epj: Epj, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster = RecordedCluster("young")
     cluster.faults = {"patch_job": [NotAllowed("you may not")]}
     assert epj(cluster, "restart", "char-lm")[0] == 1

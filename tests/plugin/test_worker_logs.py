@@ -18,7 +18,10 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines(pod: str, first: int, last: int) -> list[str]:
-    return [f"2026-01-01T00:00:{second:02}.000000001Z {pod} says {second}" for second in range(first, last + 1)]
+    return [
+        f"2026-01-01T00:00:{second:02}.000000001Z {pod} says {second}"
+        for second in range(first, last + 1)
+    ]
 
 
 def cluster_with_logs() -> RecordedCluster:
@@ -34,7 +37,10 @@ def ended(cluster: RecordedCluster) -> dict[str, object]:
 
 
 def test_everybody_one_after_the_other_by_rank() -> None:
-    found = [(line.worker.rank, line.text) for line in read_logs(cluster_with_logs(), job_of("young"), Choice(), tail_lines=1)]
+    found = [
+        (line.worker.rank, line.text)
+        for line in read_logs(cluster_with_logs(), job_of("young"), Choice(), tail_lines=1)
+    ]
     assert found == [(0, f"{RANK0} says 3"), (1, f"{RANK1} says 3"), (2, f"{RANK2} says 3")]
 
 
@@ -61,17 +67,23 @@ def test_follows_to_the_end_of_the_job() -> None:
 def test_follows_a_rank_to_the_pod_that_has_it_next_from_then_on() -> None:
     cluster = cluster_with_logs()
     following = follow_logs(cluster, "team", "char-lm", Choice(frozenset({1})))
-    assert [line.text for line in islice(following, 3)] == [f"{RANK1} says {second}" for second in (1, 2, 3)]
+    assert [line.text for line in islice(following, 3)] == [
+        f"{RANK1} says {second}" for second in (1, 2, 3)
+    ]
     lost = copy.deepcopy(recorded("lost")["job"])  # RANK2's pod has rank 1 now, and RANK1's is gone
     cluster.logs[RANK2] += lines(RANK2, 4, 6)
     cluster.put(lost)
-    assert [line.text for line in islice(following, 3)] == [f"{RANK2} says {second}" for second in (4, 5, 6)]
+    assert [line.text for line in islice(following, 3)] == [
+        f"{RANK2} says {second}" for second in (4, 5, 6)
+    ]
     following.close()
 
 
 def test_replacements_are_read_from_their_beginning() -> None:
     cluster = cluster_with_logs()
-    following = follow_logs(cluster, "team", "char-lm", Choice(indexes=frozenset({1})), tail_lines=1)
+    following = follow_logs(
+        cluster, "team", "char-lm", Choice(indexes=frozenset({1})), tail_lines=1
+    )
     assert next(following).text == f"{RANK1} says 3"
     cluster.put(copy.deepcopy(recorded("lost")["job"]))
     cluster.logs["char-lm-worker-1-nz26n"] = lines("new", 1, 2)
@@ -95,7 +107,10 @@ def test_line_without_a_time_is_shown_and_hides_none_of_those_that_come_later() 
     cluster.logs[RANK0].insert(1, "unable to retrieve container logs for containerd://0f")
     following = follow_logs(cluster, "team", "char-lm", Choice(frozenset({0})))
     found = list(islice(following, 4))
-    assert [line.text for line in found][1:3] == ["unable to retrieve container logs for containerd://0f", f"{RANK0} says 2"]
+    assert [line.text for line in found][1:3] == [
+        "unable to retrieve container logs for containerd://0f",
+        f"{RANK0} says 2",
+    ]
     assert [line.at[-12:] for line in found] == ["1.000000001Z", "", "2.000000001Z", "3.000000001Z"]
     cluster.logs[RANK0] += lines(RANK0, 4, 4)
     assert next(following).text == f"{RANK0} says 4"

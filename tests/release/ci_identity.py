@@ -55,17 +55,28 @@ class Authority:
         )
 
     def _certificate(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *extensions: tuple[x509.ExtensionType, bool]
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        *extensions: tuple[x509.ExtensionType, bool],
     ) -> x509.Certificate:
         now = datetime.now(UTC)
-        builder = x509.CertificateBuilder(self._name, subject, key, x509.random_serial_number(), now - VALIDITY, now + VALIDITY)
+        builder = x509.CertificateBuilder(
+            self._name, subject, key, x509.random_serial_number(), now - VALIDITY, now + VALIDITY
+        )
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical=critical)
         return builder.sign(self._key, hashes.SHA256())
 
 
 def _usage(*, certificates: bool) -> x509.KeyUsage:
-    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign")
+    unused = (
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "crl_sign",
+    )
     return x509.KeyUsage(
         digital_signature=not certificates,
         key_cert_sign=certificates,
@@ -80,7 +91,10 @@ def job_with_identity(identity: str, folder: Path) -> Iterator[dict[str, str]]:
     """Yields the environment of the job, with which cosign signs and verifies; the folder gets what cosign needs to know."""
     authority, secret = Authority(identity), secrets.token_hex()
     claims = json.dumps({"iss": ISSUER, "sub": identity, "aud": "sigstore"}).encode()
-    token = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (b"{}", claims, b"unsigned"))
+    token = ".".join(
+        base64.urlsafe_b64encode(part).rstrip(b"=").decode()
+        for part in (b"{}", claims, b"unsigned")
+    )
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -90,7 +104,10 @@ def job_with_identity(identity: str, folder: Path) -> Iterator[dict[str, str]]:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             certificate = authority.certify(request["publicKeyRequest"]["publicKey"]["content"])
             chain = [certificate.public_bytes(serialization.Encoding.PEM).decode()]
-            self._answer(f"Bearer {token}", {"signedCertificateEmbeddedSct": {"chain": {"certificates": chain}}})
+            self._answer(
+                f"Bearer {token}",
+                {"signedCertificateEmbeddedSct": {"chain": {"certificates": chain}}},
+            )
 
         def _answer(self, authorization: str, content: dict[str, Any]) -> None:
             self.send_response(200 if self.headers["Authorization"] == authorization else 401)
@@ -105,9 +122,16 @@ def job_with_identity(identity: str, folder: Path) -> Iterator[dict[str, str]]:
     url = f"http://127.0.0.1:{server.server_port}"
     root = base64.b64encode(authority.root.public_bytes(serialization.Encoding.DER)).decode()
     services = {"url": url, "majorApiVersion": 1, "validFor": BEGINNING, "operator": "a test"}
-    authorities = {"uri": url, "certChain": {"certificates": [{"rawBytes": root}]}, "validFor": BEGINNING}
+    authorities = {
+        "uri": url,
+        "certChain": {"certificates": [{"rawBytes": root}]},
+        "validFor": BEGINNING,
+    }
     documents = {
-        "COSIGN_SIGNING_CONFIG": {"mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json", "caUrls": [services]},
+        "COSIGN_SIGNING_CONFIG": {
+            "mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json",
+            "caUrls": [services],
+        },
         "COSIGN_TRUSTED_ROOT": {
             "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
             "certificateAuthorities": [authorities],

@@ -18,12 +18,17 @@ http: {{addr: "{host}"}}
 
 @contextlib.contextmanager
 def running_registry(folder: Path, address: str = "127.0.0.1") -> Iterator[str]:
-    """Runs a registry at an address of this machine, without TLS; it keeps its content in a folder. Yields its host and port."""
+    """Runs a registry at an address of this machine, without TLS; it keeps its content in a folder.
+
+    Yields its host and port.
+    """
     host = f"{address}:{free_port()}"
     configuration = folder / "configuration.yaml"
     configuration.write_text(CONFIGURATION.format(folder=folder / "content", host=host))
     with (folder / "registry.log").open("wb") as log:
-        process = subprocess.Popen([ROOT / ".cluster/bin/registry", "serve", configuration], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [ROOT / ".cluster/bin/registry", "serve", configuration], stdout=log, stderr=log
+        )
         try:
             await_answer(f"http://{host}/v2/")
             yield host

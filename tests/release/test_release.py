@@ -40,7 +40,13 @@ AARCH64 = 0xB7  # e_machine of an ELF file
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     done = subprocess.run(
-        command, cwd=cwd, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=False, timeout=3600
+        command,
+        cwd=cwd,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=3600,
     )
     assert done.returncode == 0, f"{command}: {done.stdout}"
     return done.stdout
@@ -76,15 +82,38 @@ def ci_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 
 
 @pytest.fixture(scope="module")
-def releases(registry: str, key: Path, ci_job: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def releases(
+    registry: str, key: Path, ci_job: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> list[Path]:
     """Two releases of this checkout, which are the same; a key signs what the first pushes, and a CI job what the second does."""
     password = {"COSIGN_PASSWORD": "of the test"}
-    run(COSIGN, "import-key-pair", "--key", key, "--output-key-prefix", key.parent / "cosign", **password)
+    run(
+        COSIGN,
+        "import-key-pair",
+        "--key",
+        key,
+        "--output-key-prefix",
+        key.parent / "cosign",
+        **password,
+    )
     signers = [{"COSIGN_KEY": str(key.parent / "cosign.key"), **password}, ci_job]
     made = [tmp_path_factory.mktemp(name) / "dist" for name in ("first", "second")]
-    request = {"VERSION": VERSION, "REGISTRY": f"{registry}/ml", "PUSH": "1", "PLAIN_HTTP": "1", "SIGNING_KEY": str(key)}
+    request = {
+        "VERSION": VERSION,
+        "REGISTRY": f"{registry}/ml",
+        "PUSH": "1",
+        "PLAIN_HTTP": "1",
+        "SIGNING_KEY": str(key),
+    }
     for dist, signer in zip(made, signers, strict=True):
-        said = run("hack/release/release.sh", DIST=str(dist), ALLOW_DIRTY="1", NO_CACHE="1", **signer, **request)
+        said = run(
+            "hack/release/release.sh",
+            DIST=str(dist),
+            ALLOW_DIRTY="1",
+            NO_CACHE="1",
+            **signer,
+            **request,
+        )
         print(said)
         assert (dist / "images.txt").read_text() in said
     return made
@@ -102,7 +131,10 @@ def regctl(registry: str, *arguments: str | Path) -> str:
 def images_of(dist: Path) -> dict[str, str]:
     """The digest of each image that images.txt lists."""
     lines = (dist / "images.txt").read_text().split()
-    return {reference.split("/")[-1].split(":")[0]: digest for reference, digest in (line.split("@") for line in lines)}
+    return {
+        reference.split("/")[-1].split(":")[0]: digest
+        for reference, digest in (line.split("@") for line in lines)
+    }
 
 
 def test_two_releases_of_one_commit_are_the_same_to_the_byte(releases: list[Path]) -> None:
@@ -111,7 +143,16 @@ def test_two_releases_of_one_commit_are_the_same_to_the_byte(releases: list[Path
 
 
 def test_files_are_those_that_were_signed(dist: Path, public_key: Path) -> None:
-    verify = ("openssl", "dgst", "-sha256", "-verify", public_key, "-signature", "SHA256SUMS.sig", "SHA256SUMS")
+    verify = (
+        "openssl",
+        "dgst",
+        "-sha256",
+        "-verify",
+        public_key,
+        "-signature",
+        "SHA256SUMS.sig",
+        "SHA256SUMS",
+    )
     assert run(*verify, cwd=dist) == "Verified OK\n"
     run("sha256sum", "--check", "SHA256SUMS", cwd=dist)
     listed = {line.split()[1] for line in (dist / "SHA256SUMS").read_text().splitlines()}
@@ -126,16 +167,29 @@ def test_provenance_names_each_file_and_each_image(dist: Path) -> None:
     files = dict(reversed(line.split()) for line in (dist / "SHA256SUMS").read_text().splitlines())
     del files["provenance.json"]
     assert files.items() <= said.items()
-    assert {f"sha256:{said[name]}" for name in said if name not in files} == set(images_of(dist).values())
+    assert {f"sha256:{said[name]}" for name in said if name not in files} == set(
+        images_of(dist).values()
+    )
 
 
-def test_chart_of_the_registry_names_the_images_of_the_registry_by_digest(registry: str, dist: Path) -> None:
+def test_chart_of_the_registry_names_the_images_of_the_registry_by_digest(
+    registry: str, dist: Path
+) -> None:
     assert HELM is not None
-    chart = ("oci://" + f"{registry}/ml/charts/elastic-pytorch-operator", "--version", VERSION, "--plain-http")
+    chart = (
+        "oci://" + f"{registry}/ml/charts/elastic-pytorch-operator",
+        "--version",
+        VERSION,
+        "--plain-http",
+    )
     rendered = run(HELM, "template", "release", *chart, "--kube-version=1.34.0")
     container = container_of([found for found in yaml.safe_load_all(rendered) if found])
-    agent = next(variable["value"] for variable in container["env"] if variable["name"] == "AGENT_IMAGE")
-    assert [container["image"], agent] == [f"{registry}/ml/{name}@{images_of(dist)[name]}" for name in IMAGES]
+    agent = next(
+        variable["value"] for variable in container["env"] if variable["name"] == "AGENT_IMAGE"
+    )
+    assert [container["image"], agent] == [
+        f"{registry}/ml/{name}@{images_of(dist)[name]}" for name in IMAGES
+    ]
     for name, reference in zip(IMAGES, (container["image"], agent), strict=True):
         assert regctl(registry, "image", "digest", reference).strip() == images_of(dist)[name]
 
@@ -143,15 +197,30 @@ def test_chart_of_the_registry_names_the_images_of_the_registry_by_digest(regist
 def as_user(text: str, registry: str, folder: Path, **environment: str) -> str:
     """Runs commands of docs/operate/install.md in a folder, with a registry that has no TLS; returns what they print."""
     (folder / "regctl.json").write_text(json.dumps({"hosts": {registry: {"tls": "disabled"}}}))
-    environment |= {"REGCTL_CONFIG": str(folder / "regctl.json"), "COSIGN_ALLOW_HTTP_REGISTRY": "true"}
+    environment |= {
+        "REGCTL_CONFIG": str(folder / "regctl.json"),
+        "COSIGN_ALLOW_HTTP_REGISTRY": "true",
+    }
     environment |= {"PATH": f"{COSIGN.parent}:{os.environ['PATH']}"}
-    for written, value in (("VERSION", VERSION), ("REGISTRY", f"{registry}/ml"), ("MIRROR", f"{registry}/signed")):
+    for written, value in (
+        ("VERSION", VERSION),
+        ("REGISTRY", f"{registry}/ml"),
+        ("MIRROR", f"{registry}/signed"),
+    ):
         text = text.replace(written, value)
     return run("bash", "-euo", "pipefail", "-c", text, cwd=folder, **environment)
 
 
 def verify(key: Path, image: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [COSIGN, *(options or ["verify"]), "--allow-http-registry", "--insecure-ignore-tlog", "--key", key, image]
+    command = [
+        COSIGN,
+        *(options or ["verify"]),
+        "--allow-http-registry",
+        "--insecure-ignore-tlog",
+        "--key",
+        key,
+        image,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
@@ -161,7 +230,9 @@ def test_key_verifies_images_chart_provenance_and_packages(registry: str, public
 
 
 @pytest.mark.usefixtures("dist")
-def test_identity_of_a_ci_job_verifies_images_without_a_key(registry: str, ci_job: dict[str, str], tmp_path: Path) -> None:
+def test_identity_of_a_ci_job_verifies_images_without_a_key(
+    registry: str, ci_job: dict[str, str], tmp_path: Path
+) -> None:
     without_logs = {"COSIGN_INSECURE_IGNORE_TLOG": "true", "COSIGN_INSECURE_IGNORE_SCT": "true"}
     trust = {"COSIGN_TRUSTED_ROOT": ci_job["COSIGN_TRUSTED_ROOT"], **without_logs}
     as_user(block(INSTALL, "cosign verify --certificate-identity"), registry, tmp_path, **trust)
@@ -172,11 +243,18 @@ def test_attestations_are_the_provenance_and_the_packages_of_each_platform(
     name: str, registry: str, dist: Path, public_key: Path
 ) -> None:
     def predicates(kind: str) -> list[Any]:
-        printed = verify(public_key, f"{registry}/ml/{name}:{VERSION}", "verify-attestation", "--type", kind).stdout
-        statements = [json.loads(base64.b64decode(json.loads(line)["payload"])) for line in printed.splitlines()]
+        printed = verify(
+            public_key, f"{registry}/ml/{name}:{VERSION}", "verify-attestation", "--type", kind
+        ).stdout
+        statements = [
+            json.loads(base64.b64decode(json.loads(line)["payload"]))
+            for line in printed.splitlines()
+        ]
         return [statement["predicate"] for statement in statements]
 
-    assert predicates("slsaprovenance1") == [json.loads((dist / "provenance.json").read_text())["predicate"]]
+    assert predicates("slsaprovenance1") == [
+        json.loads((dist / "provenance.json").read_text())["predicate"]
+    ]
     packages = [json.loads(path.read_text()) for path in dist.glob(f"{name}-*.spdx.json")]
     namespace = itemgetter("documentNamespace")
     assert sorted(predicates("spdxjson"), key=namespace) == sorted(packages, key=namespace)
@@ -184,27 +262,58 @@ def test_attestations_are_the_provenance_and_the_packages_of_each_platform(
 
 def test_signatures_and_attestations_are_referrers(registry: str, dist: Path) -> None:
     for name in (*IMAGES, CHART):
-        listed = regctl(registry, "artifact", "list", f"{registry}/ml/{name}:{VERSION}", "--format", "{{json .Manifest}}")
+        listed = regctl(
+            registry,
+            "artifact",
+            "list",
+            f"{registry}/ml/{name}:{VERSION}",
+            "--format",
+            "{{json .Manifest}}",
+        )
         attested = 1 + len(list(dist.glob(f"{name}-*.spdx.json"))) if name in IMAGES else 0
         types = [referrer["artifactType"] for referrer in json.loads(listed)["manifests"]]
         assert types == [BUNDLE] * 2 * (1 + attested), "of each release"
 
 
-def test_changed_image_is_refused_with_the_signatures_of_the_original(registry: str, dist: Path, public_key: Path) -> None:
+def test_changed_image_is_refused_with_the_signatures_of_the_original(
+    registry: str, dist: Path, public_key: Path
+) -> None:
     changed = f"{registry}/ml/{AGENT}:changed"
-    regctl(registry, "image", "mod", f"{registry}/ml/{AGENT}@{images_of(dist)[AGENT]}", "--create", changed, "--label", "a=b")
+    regctl(
+        registry,
+        "image",
+        "mod",
+        f"{registry}/ml/{AGENT}@{images_of(dist)[AGENT]}",
+        "--create",
+        changed,
+        "--label",
+        "a=b",
+    )
     assert BUNDLE in regctl(registry, "artifact", "list", changed)
     refused = verify(public_key, changed)
     assert refused.returncode != 0
     assert "artifact digest does not match any digest in statement" in refused.stderr
 
 
-def test_unsigned_image_and_another_key_are_refused(registry: str, dist: Path, public_key: Path, tmp_path: Path) -> None:
-    signed, unsigned = (f"{registry}/{folder}/{AGENT}@{images_of(dist)[AGENT]}" for folder in ("ml", "unsigned"))
+def test_unsigned_image_and_another_key_are_refused(
+    registry: str, dist: Path, public_key: Path, tmp_path: Path
+) -> None:
+    signed, unsigned = (
+        f"{registry}/{folder}/{AGENT}@{images_of(dist)[AGENT]}" for folder in ("ml", "unsigned")
+    )
     regctl(registry, "image", "copy", signed, unsigned)
     refused = verify(public_key, unsigned)
     assert (refused.returncode != 0, "no signatures found" in refused.stderr) == (True, True)
-    run("openssl", "ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", tmp_path / "other.pem")
+    run(
+        "openssl",
+        "ecparam",
+        "-genkey",
+        "-name",
+        "prime256v1",
+        "-noout",
+        "-out",
+        tmp_path / "other.pem",
+    )
     run("openssl", "pkey", "-in", tmp_path / "other.pem", "-pubout", "-out", tmp_path / "other.pub")
     refused = verify(tmp_path / "other.pub", signed)
     assert (refused.returncode != 0, "could not verify envelope" in refused.stderr) == (True, True)
@@ -230,7 +339,16 @@ def test_images_of_the_registry_run(registry: str, dist: Path, tmp_path: Path) -
     tmp_path.chmod(0o777)
     try:
         assert run("docker", "run", "--rm", "--read-only", operator, "--version").strip() == VERSION
-        run("docker", "run", "--rm", "--read-only", "--volume", f"{tmp_path}:/agent", agent, "/agent")
+        run(
+            "docker",
+            "run",
+            "--rm",
+            "--read-only",
+            "--volume",
+            f"{tmp_path}:/agent",
+            agent,
+            "/agent",
+        )
     finally:
         run("docker", "image", "rm", "--force", operator, agent)
     assert (tmp_path / "elastic_pytorch" / "agent" / "__main__.py").is_file()
@@ -239,7 +357,9 @@ def test_images_of_the_registry_run(registry: str, dist: Path, tmp_path: Path) -
 def test_agents_image_is_for_both_architectures(registry: str, tmp_path: Path) -> None:
     busybox = tmp_path / "busybox"
     image = f"{registry}/ml/{AGENT}:{VERSION}"
-    regctl(registry, "image", "get-file", "--platform", "linux/arm64", image, "bin/busybox", busybox)
+    regctl(
+        registry, "image", "get-file", "--platform", "linux/arm64", image, "bin/busybox", busybox
+    )
     assert busybox.read_bytes()[18] == AARCH64
 
 
@@ -251,7 +371,9 @@ def test_agents_image_is_for_both_architectures(registry: str, tmp_path: Path) -
         (f"{AGENT}-arm64", {"busybox-static", "elastic-pytorch"}),
     ],
 )
-def test_bill_of_materials_lists_packages_of_debian_and_of_python(image: str, contained: set[str], dist: Path) -> None:
+def test_bill_of_materials_lists_packages_of_debian_and_of_python(
+    image: str, contained: set[str], dist: Path
+) -> None:
     document = json.loads((dist / f"{image}.spdx.json").read_text())
     assert contained <= {package["name"] for package in document["packages"]}
 
@@ -268,11 +390,18 @@ def test_packages_can_be_installed(dist: Path, tmp_path: Path) -> None:
     run(tmp_path / "bin" / "pip", "install", "--quiet", *wheels)
     said = run(tmp_path / "bin" / "kubectl-epj", "--version").strip()
     assert said == f"kubectl epj {Version(VERSION)}"
-    assert run(tmp_path / "bin" / "python", "-m", "elastic_pytorch_operator", "--version").strip() == VERSION
-    assert "job's manifest" in run(tmp_path / "bin" / "python", "-m", "elastic_pytorch_local", "--help")
+    assert (
+        run(tmp_path / "bin" / "python", "-m", "elastic_pytorch_operator", "--version").strip()
+        == VERSION
+    )
+    assert "job's manifest" in run(
+        tmp_path / "bin" / "python", "-m", "elastic_pytorch_local", "--help"
+    )
 
 
-def test_source_distributions_make_the_same_wheels_as_the_checkout(dist: Path, tmp_path: Path) -> None:
+def test_source_distributions_make_the_same_wheels_as_the_checkout(
+    dist: Path, tmp_path: Path
+) -> None:
     epoch = run("git", "log", "-1", "--format=%ct").strip()
     for source in dist.glob("*.tar.gz"):
         if source.name.startswith("elastic"):

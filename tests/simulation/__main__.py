@@ -18,20 +18,31 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--per-day", type=float, default=24.0, help="moments at which something happens")
     parser.add_argument(
-        "--acts", type=lambda text: text.split(","), default=list(BY_NAME), help="names of those that may happen"
+        "--per-day", type=float, default=24.0, help="moments at which something happens"
+    )
+    parser.add_argument(
+        "--acts",
+        type=lambda text: text.split(","),
+        default=list(BY_NAME),
+        help="names of those that may happen",
     )
     parser.add_argument("--full", action="store_true", help="live through quiet, too")
     parser.add_argument("--only", help="numbers of the only acts that happen, as 1,2,3")
-    parser.add_argument("--shrink", action="store_true", help="look for the fewest acts after which it does not hold")
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help="look for the fewest acts after which it does not hold",
+    )
     parser.add_argument("--tell", action="store_true", help="the whole story")
     return parser.parse_args(arguments)
 
 
 def main() -> int:
     options = parse_options()
-    setting = Setting(options.seed, options.days, options.nodes, options.jobs, skips=not options.full)
+    setting = Setting(
+        options.seed, options.days, options.nodes, options.jobs, skips=not options.full
+    )
     acts = calendar(options.seed, options.days, options.per_day, options.acts)
     if options.only is not None:
         only = {int(number) for number in options.only.split(",") if number}
@@ -47,7 +58,10 @@ def main() -> int:
     length = f"{len(acts)} acts in {options.days:g} days"
     print(f"seed {options.seed}: {length}, story {story.digest}, {seconds:.1f} s of processor time")
     if violation:
-        print(f"VIOLATION: {violation}\nacts: {','.join(str(act.number) for act in acts)}", file=sys.stderr)
+        print(
+            f"VIOLATION: {violation}\nacts: {','.join(str(act.number) for act in acts)}",
+            file=sys.stderr,
+        )
     return violation is not None
 
 

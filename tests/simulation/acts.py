@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 DAY_SECONDS = 86_400.0
 HOUR = 3600.0
 KILLED = {"exitCode": -9, "signal": "SIGKILL", "exception": "", "message": "killed by SIGKILL"}
-SOFT_TAINT = {"key": "DeletionCandidateOfClusterAutoscaler", "value": "1", "effect": "PreferNoSchedule"}
+SOFT_TAINT = {
+    "key": "DeletionCandidateOfClusterAutoscaler",
+    "value": "1",
+    "effect": "PreferNoSchedule",
+}
 LIES: tuple[dict[str, Any], ...] = (
     {"newest": 1000},
     {"rank": 4095, "worldSize": 4096},
@@ -130,7 +134,9 @@ def drain_node(world: "World", dice: random.Random) -> str:
     world.server.change_node(name, unschedulable=True)
     for agent in world.nodes.on(name):
         world.nodes.evict(agent.pod.name)
-    world.undo_after(dice.uniform(60.0, 600.0), lambda: world.server.change_node(name, unschedulable=False))
+    world.undo_after(
+        dice.uniform(60.0, 600.0), lambda: world.server.change_node(name, unschedulable=False)
+    )
     return name
 
 
@@ -240,13 +246,17 @@ def suspend_machine(world: "World", dice: random.Random) -> str:
 
 def bound_namespace(world: "World", dice: random.Random) -> str:
     world.server.trouble.pods = dice.randint(1, 40)
-    world.undo_after(dice.uniform(30.0, 300.0), partial(setattr, world.server.trouble, "pods", None))
+    world.undo_after(
+        dice.uniform(30.0, 300.0), partial(setattr, world.server.trouble, "pods", None)
+    )
     return f"to {world.server.trouble.pods}"
 
 
 def deny_pods(world: "World", dice: random.Random) -> str:
     world.server.trouble.denies_pods = True
-    world.undo_after(dice.uniform(5.0, 60.0), partial(setattr, world.server.trouble, "denies_pods", False))
+    world.undo_after(
+        dice.uniform(5.0, 60.0), partial(setattr, world.server.trouble, "denies_pods", False)
+    )
     return ""
 
 
@@ -259,7 +269,8 @@ def rewrite_labels(world: "World", dice: random.Random) -> str:
 def close_service(world: "World", dice: random.Random) -> str:
     """No agent reaches the operator, or some do not, while they reach each other."""
     length, share = dice.choice((0, 1, 2)), dice.choice((0.3, 1.0))
-    # By the table of silence, one that is not heard while others of its group are is lost after 3 s.
+    # By the table of silence, one that is not heard while others of its group are is lost after 3
+    # s.
     seconds = (2.0, 10.0, 60.0)[length] if share == 1.0 else 0.5 * (1 + length)
     agents = [agent for agent in world.living_agents() if dice.random() < share]
     world.closed |= share == 1.0
@@ -309,7 +320,9 @@ ACTS: dict[Do, int] = {
 BY_NAME = {act.__name__: act for act in ACTS}
 
 
-def calendar(seed: int, days: float, per_day: float = 24.0, names: Collection[str] = BY_NAME) -> list[Act]:
+def calendar(
+    seed: int, days: float, per_day: float = 24.0, names: Collection[str] = BY_NAME
+) -> list[Act]:
     """What happens in a number of days: alone, or a few acts within a minute of each other.
 
     Args:
@@ -342,8 +355,12 @@ def _choose_agent(world: "World", dice: random.Random) -> Agent | None:
 
 def _choose_node(world: "World", dice: random.Random) -> str:
     """A node with pods, mostly."""
-    busy = sorted({agent.node for agent in world.living_agents() if world.nodes.nodes.get(agent.node)})
-    return dice.choice(busy) if busy and dice.random() < 0.9 else dice.choice(list(world.nodes.nodes))
+    busy = sorted(
+        {agent.node for agent in world.living_agents() if world.nodes.nodes.get(agent.node)}
+    )
+    return (
+        dice.choice(busy) if busy and dice.random() < 0.9 else dice.choice(list(world.nodes.nodes))
+    )
 
 
 def _lose_node(world: "World", dice: random.Random, *, dies: bool) -> str:

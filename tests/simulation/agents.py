@@ -16,7 +16,8 @@ from tests.simulation.operators import Door
 
 RETRY_SECONDS, SLOW_RETRY_SECONDS, QUICK_TRIES = 0.2, 2.0, 50
 TELL_SECONDS = 0.004  # of a line of the stream, on average
-LOST_PEER_SECONDS = 60.0  # until the operator's kernel closes a connection whose other end is silent
+# Until the operator's kernel closes a connection whose other end is silent.
+LOST_PEER_SECONDS = 60.0
 OWN = {"exitCode": 1, "exception": "ValueError", "message": "ValueError: boom"}
 
 
@@ -32,8 +33,22 @@ class Agent:
         training: what its processes do.
     """
 
-    def __init__(self, world: Surroundings, pod: PodIdentity, job: str, job_uid: str, node: str, training: Training) -> None:
-        self.pod, self.job, self.job_uid, self.node, self.training = pod, job, job_uid, node, training
+    def __init__(
+        self,
+        world: Surroundings,
+        pod: PodIdentity,
+        job: str,
+        job_uid: str,
+        node: str,
+        training: Training,
+    ) -> None:
+        self.pod, self.job, self.job_uid, self.node, self.training = (
+            pod,
+            job,
+            job_uid,
+            node,
+            training,
+        )
         self.committed = 0
         self.state, self.round, self.newest, self.rank, self.world_size = "ready", 0, 0, 0, 0
         self.group: Group | None = None
@@ -179,8 +194,16 @@ class Agent:
             if group.formed_at is not None:
                 progress["formedAgeSeconds"] = max(0.0, now - group.formed_at)
                 if self.training.reports and group.step >= group.first:
-                    progress |= {"step": group.step, "firstStep": group.first, "total": self.training.total}
-        failure = self._failure and {**self._failure, "rank": self.rank, "ageSeconds": max(0.0, now - self._failed_at)}
+                    progress |= {
+                        "step": group.step,
+                        "firstStep": group.first,
+                        "total": self.training.total,
+                    }
+        failure = self._failure and {
+            **self._failure,
+            "rank": self.rank,
+            "ageSeconds": max(0.0, now - self._failed_at),
+        }
         return {
             "incarnation": self.pod.uid,
             "state": self.state,
@@ -249,9 +272,16 @@ class Agent:
         self._world.changed()
         self.beat()
 
-    def fail(self, failure: dict[str, Any], group: Group | None = None, *, within_seconds: float = 1.0) -> None:
+    def fail(
+        self, failure: dict[str, Any], group: Group | None = None, *, within_seconds: float = 1.0
+    ) -> None:
         here = self.group
-        if self.ended or here is None or (group is not None and here is not group) or self.state != "running":
+        if (
+            self.ended
+            or here is None
+            or (group is not None and here is not group)
+            or self.state != "running"
+        ):
             return
         self._failure, self._failed_at = failure, self._world.day_seconds()
         here.lose(self, noticed=True, within_seconds=within_seconds)

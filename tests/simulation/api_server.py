@@ -97,7 +97,11 @@ class Server(KueueCluster):
 
     def granted(self, job_uid: str) -> int:
         """For how many pods a job has quota."""
-        mine = (w for w in self.workloads.values() if w["metadata"]["ownerReferences"][0]["uid"] == job_uid)
+        mine = (
+            w
+            for w in self.workloads.values()
+            if w["metadata"]["ownerReferences"][0]["uid"] == job_uid
+        )
         return sum(map(count_of, filter(holds_quota, mine)))
 
     def unwatch(self, watcher: Callable[..., None]) -> None:
@@ -124,7 +128,9 @@ class Server(KueueCluster):
         if node is None:
             return
         if "ready" in changes:
-            node["status"]["conditions"] = [{"type": "Ready", "status": "True" if changes.pop("ready") else "Unknown"}]
+            node["status"]["conditions"] = [
+                {"type": "Ready", "status": "True" if changes.pop("ready") else "Unknown"}
+            ]
         node["spec"] = {**node["spec"], **changes}
         self._changed("Node", "MODIFIED", node)
         self._schedule()
@@ -148,7 +154,10 @@ class Server(KueueCluster):
     def _collect(self, kind: str, found: MutableManifest) -> None:
         """What was made for a job that had gone meanwhile goes, too, by the garbage collector."""
         metadata = found["metadata"]
-        owner, place = metadata["ownerReferences"][0]["uid"], (metadata["namespace"], metadata["name"])
+        owner, place = (
+            metadata["ownerReferences"][0]["uid"],
+            (metadata["namespace"], metadata["name"]),
+        )
         there = self._objects.get((kind, *place)) is found
         if there and all(job["metadata"]["uid"] != owner for job in self.all_of(names.KIND)):
             if kind == "Pod":
@@ -177,14 +186,22 @@ class Server(KueueCluster):
         """Keeps no list of what was asked."""
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        version: str,
+        change: Change,
+        subresource: str = "",
     ) -> Manifest:
         written = await super().patch(resource, namespace, name, version, change, subresource)
         if resource is JOBS:
             self.counts.statuses[written["metadata"]["uid"], self._hour()] += 1
         return written
 
-    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         if resource is EVENTS:
             self.counts.events[str(manifest["regarding"].get("uid")), self._hour()] += 1
         elif resource is PODS:
@@ -192,7 +209,13 @@ class Server(KueueCluster):
         return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        grace_seconds: int | None = None,
     ) -> Manifest | None:
         if resource is WORKLOADS and self.trouble.keeps_workloads:
             raise ClusterError(500, 'failed calling webhook "policy": context deadline exceeded')
@@ -201,13 +224,21 @@ class Server(KueueCluster):
     def _admit_pod(self, manifest: Manifest, *, dry_run: bool) -> Manifest:
         name, trouble = manifest["metadata"]["name"], self.trouble
         if trouble.denies_pods:
-            raise ClusterError(403, f'admission webhook "policy" denied the request: pods "{name}" is not wanted')
+            raise ClusterError(
+                403, f'admission webhook "policy" denied the request: pods "{name}" is not wanted'
+            )
         there = sum(pod["status"].get("phase") not in ENDED for pod in self.all_of("Pod"))
         if trouble.pods is not None and there >= trouble.pods and not dry_run:
             used = f"requested: pods=1, used: pods={there}, limited: pods={trouble.pods}"
-            raise ClusterError(403, f'pods "{name}" is forbidden: exceeded quota: compute, {used}', reason="Forbidden")
+            raise ClusterError(
+                403,
+                f'pods "{name}" is forbidden: exceeded quota: compute, {used}',
+                reason="Forbidden",
+            )
         if not dry_run:
-            self.counts.pods[str(manifest["metadata"]["ownerReferences"][0]["uid"]), self._hour()] += 1
+            self.counts.pods[
+                str(manifest["metadata"]["ownerReferences"][0]["uid"]), self._hour()
+            ] += 1
         if trouble.rewrites:
             labels = {**manifest["metadata"]["labels"], OWN_LABEL: "policy"}
             manifest = {**manifest, "metadata": {**manifest["metadata"], "labels": labels}}
@@ -244,7 +275,12 @@ class Server(KueueCluster):
                 continue
             else:
                 message = f"0/{len(nodes)} nodes are available"
-                refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+                refused = {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": message,
+                }
                 pod["status"]["conditions"] = [refused]
             self._changed("Pod", "MODIFIED", pod)
 
@@ -260,14 +296,22 @@ def _suits(pod: Manifest, node: Manifest, load: Counter[str]) -> int | None:
     """How little a node suits a pod; None: not at all."""
     name, spec = node["metadata"]["name"], pod["spec"]
     ready = node["status"]["conditions"][0]["status"] == "True"
-    if not ready or node["spec"].get("unschedulable") or load[name] >= int(node["status"]["allocatable"]["pods"]):
+    if (
+        not ready
+        or node["spec"].get("unschedulable")
+        or load[name] >= int(node["status"]["allocatable"]["pods"])
+    ):
         return None
     taints = node["spec"].get("taints") or ()
     tolerated = {toleration.get("key") for toleration in spec.get("tolerations") or ()}
-    if any(taint["effect"] != "PreferNoSchedule" and taint["key"] not in tolerated for taint in taints):
+    if any(
+        taint["effect"] != "PreferNoSchedule" and taint["key"] not in tolerated for taint in taints
+    ):
         return None
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    required = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get(
+        "nodeSelectorTerms"
+    ) or ()
     if required and not any(_matches(term, name) for term in required):
         return None
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
@@ -275,7 +319,11 @@ def _suits(pod: Manifest, node: Manifest, load: Counter[str]) -> int | None:
 
 
 def _matches(term: Manifest, name: str) -> bool:
-    return all(name not in field["values"] for field in term.get("matchFields") or () if field["operator"] == "NotIn")
+    return all(
+        name not in field["values"]
+        for field in term.get("matchFields") or ()
+        if field["operator"] == "NotIn"
+    )
 
 
 class Connection:
@@ -319,7 +367,9 @@ class Connection:
         fails = trouble.share > 0 and self._dice.random() < trouble.share
         fails = fails and (trouble.code != GONE or verb.startswith("list_"))
         if fails and trouble.code:
-            raise ClusterError(trouble.code, "simulated", retry_after_seconds=1.0 if trouble.code == 429 else 0.0)
+            raise ClusterError(
+                trouble.code, "simulated", retry_after_seconds=1.0 if trouble.code == 429 else 0.0
+            )
         if not fails or self._dice.random() < 0.5:
             answer = await getattr(self._server, verb)(*arguments, **options)
         await self._wait(trouble)
@@ -335,7 +385,10 @@ class Connection:
         return self.is_dead or not holder or holder.startswith(self._name)
 
     async def _wait(self, trouble: Trouble) -> None:
-        await asyncio.sleep(REQUEST_SECONDS * self._dice.expovariate(1.0) + trouble.seconds * self._dice.random() / 2)
+        await asyncio.sleep(
+            REQUEST_SECONDS * self._dice.expovariate(1.0)
+            + trouble.seconds * self._dice.random() / 2
+        )
         if self.is_dead:
             await asyncio.Event().wait()
         if self.is_cut:

@@ -28,7 +28,8 @@ class Due:
 class Clock:
     """Tells the seconds since the world's begin, and keeps what is due by them.
 
-    The event loop's own time stands still while some are skipped, so that no lease runs out and no agent is silent meanwhile.
+    The event loop's own time stands still while some are skipped, so that no lease runs out and no
+    agent is silent meanwhile.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from tests.simulation.agents import Agent
     from tests.simulation.operators import Door
 
-ECHO = {"exitCode": 1, "exception": "RuntimeError", "message": "RuntimeError: gloo: Connection closed by peer"}
+ECHO = {
+    "exitCode": 1,
+    "exception": "RuntimeError",
+    "message": "RuntimeError: gloo: Connection closed by peer",
+}
 
 
 class Surroundings(Protocol):
@@ -146,7 +150,10 @@ class Group:
 
     def resume(self) -> None:
         """The connections of its members bear again, before anything has ended a member."""
-        whole = all(m.group is self and m.reachable and m.state in ("running", "leaving") for m in self.members)
+        whole = all(
+            m.group is self and m.reachable and m.state in ("running", "leaving")
+            for m in self.members
+        )
         if not whole or len(self.members) < self.size:
             return
         if self.formed_at is None:  # it went on trying to connect
@@ -163,4 +170,6 @@ class Group:
         if noticed:
             for member in self.members:
                 if member is not agent:
-                    self.world.loop.call_later(0.05 + within_seconds * self.world.dice.random(), member.fail, ECHO, self)
+                    self.world.loop.call_later(
+                        0.05 + within_seconds * self.world.dice.random(), member.fail, ECHO, self
+                    )

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 OVERUSE_SECONDS = 10.0
 NEW_SECONDS = 30.0  # for which a leader may not have heard all agents
-FOUND_SECONDS = 3.0 + 5.0  # the table in architecture.md, not the code of it, and what the loss of a last heartbeat takes
+# The table in architecture.md, not the code of it, and what the loss of a last heartbeat takes.
+FOUND_SECONDS = 3.0 + 5.0
 RECONNECT_SECONDS = 5.0  # the same: silences count from then on after the operator has heard none
 FOUND_BY_NEW_SECONDS = 120.0  # the same
 GONE_SECONDS = 10.0  # after the end of a worker, within which a round may still name it
@@ -78,7 +79,13 @@ def check_group(world: "World", group: Group) -> Iterator[str]:
     """No two rounds train at once where their members are heard, and none begins behind what a living worker has."""
     for other in world.groups.values():
         heard = all(member.reachable for member in other.members)
-        if other is not group and other.job_uid == group.job_uid and other.trains and other.size and heard:
+        if (
+            other is not group
+            and other.job_uid == group.job_uid
+            and other.trains
+            and other.size
+            and heard
+        ):
             yield f"rounds {other.number} and {group.number} of {group.members[0].job} train at once"
     living = [a for a in world.living_agents() if a.job_uid == group.job_uid]
     heard = [a for a in living if a.reachable and a.connected and a.state != "leaving"]
@@ -106,12 +113,21 @@ def check_losses(world: "World") -> Iterator[str]:
     for group in world.groups.values():
         lost = min((member.lost_at for member in group.members), default=math.inf)
         known = lost > world.led_since + NEW_SECONDS
-        heard = (m for m in group.members if m.connected and m.round == group.number and not m.ended)
-        since = max(lost, min((member.heard_since + RECONNECT_SECONDS for member in heard), default=math.inf))
-        late = world.loop.time() - (since if known else max(since, world.led_since + FOUND_BY_NEW_SECONDS))
+        heard = (
+            m for m in group.members if m.connected and m.round == group.number and not m.ended
+        )
+        since = max(
+            lost,
+            min((member.heard_since + RECONNECT_SECONDS for member in heard), default=math.inf),
+        )
+        late = world.loop.time() - (
+            since if known else max(since, world.led_since + FOUND_BY_NEW_SECONDS)
+        )
         if late > FOUND_SECONDS and group.formed_at is not None and not world.server.trouble.delays:
             name = group.members[0].job
-            waits = _backs_off(world, name) or any(member.state == "succeeded" for member in group.members)
+            waits = _backs_off(world, name) or any(
+                member.state == "succeeded" for member in group.members
+            )
             if world.newest.get(name) == group.number and not waits:
                 yield f"{name}: a member of round {group.number} has been lost for {late:.1f} s, and no round follows"
 
@@ -125,8 +141,14 @@ def _backs_off(world: "World", name: str) -> bool:
 
 def check_quota(world: "World") -> Iterator[str]:
     """No more pods of queued jobs run than have quota, but for a moment: a pod that is being deleted has given its place away."""
-    queued = [pod for pod in world.server.all_of("Pod") if kueue.LABEL_LOCAL_QUEUE in pod["metadata"]["labels"]]
-    lasting = [pod for pod in queued if not pod["metadata"].get("deletionTimestamp") and world.is_up(pod)]
+    queued = [
+        pod
+        for pod in world.server.all_of("Pod")
+        if kueue.LABEL_LOCAL_QUEUE in pod["metadata"]["labels"]
+    ]
+    lasting = [
+        pod for pod in queued if not pod["metadata"].get("deletionTimestamp") and world.is_up(pod)
+    ]
     there = sum(pod["status"].get("phase") not in ENDED for pod in lasting)
     if there <= world.server.used or world.is_troubled():
         world.over_quota_since = None
@@ -139,14 +161,19 @@ def check_quota(world: "World") -> Iterator[str]:
 def check_writers(world: "World") -> Iterator[str]:
     """Only the replica that leads sends writes."""
     for process in world.processes:
-        yield from (f"{process.name} sent {write}, and another one leads" for write in process.connection.strays)
+        yield from (
+            f"{process.name} sent {write}, and another one leads"
+            for write in process.connection.strays
+        )
 
 
 def check_ends(world: "World") -> Iterator[str]:
     """A job that has ended stays ended, and has no pods that run."""
     for job in world.jobs.values():
         status = world.status(job)
-        ended = next((type_ for type_ in (names.COMPLETE, names.FAILED) if is_true(status, type_)), "")
+        ended = next(
+            (type_ for type_ in (names.COMPLETE, names.FAILED) if is_true(status, type_)), ""
+        )
         before = world.ends.setdefault(job.name, ended)
         if before and before != ended:
             yield f"{job.name} was {before}, and is {ended or 'not ended'}"
@@ -179,7 +206,9 @@ def check_leaders(story: Story) -> Iterator[str]:
     """A group stands while nothing but the operator, its API server or the way to it is in trouble, and no job comes or goes."""
     lines = story.since_quiet()
     acts = {line.what.split()[1] for line in lines if line.who == "act"}
-    alone = acts and acts <= OF_THE_OPERATOR and not any(line.what.startswith("is ") for line in lines)
+    alone = (
+        acts and acts <= OF_THE_OPERATOR and not any(line.what.startswith("is ") for line in lines)
+    )
     for line in lines if alone else ():
         if line.what.startswith("round") and line.what.endswith(LOSSES):
             yield f"{line.who} lost a group that could train on: {line.what}"
@@ -233,15 +262,23 @@ def _check_queued(world: "World", job: "UsersJob", size: int) -> Iterator[str]:
     elif size < job.sizes[0] <= granted:
         yield f"{job.name} trains with {size}, and has quota for {granted}; {_why(world.status(job))}"
     for pod in world.running_pods(job):
-        workload = world.server.workloads.get(pod["metadata"]["annotations"].get(kueue.ANNOTATION_WORKLOAD, ""))
-        if workload is not None and requests(workload["spec"]["podSets"][0]["template"]) != requests(pod):
+        workload = world.server.workloads.get(
+            pod["metadata"]["annotations"].get(kueue.ANNOTATION_WORKLOAD, "")
+        )
+        if workload is not None and requests(
+            workload["spec"]["podSets"][0]["template"]
+        ) != requests(pod):
             yield f"{pod['metadata']['name']} runs by quota for another template"
 
 
 def requests(pod: Manifest) -> object:
     """What the training container of a pod, or of a template, requests."""
     containers = pod["spec"]["containers"]
-    return next(container["resources"]["limits"]["cpu"] for container in containers if container["name"] == "pytorch")
+    return next(
+        container["resources"]["limits"]["cpu"]
+        for container in containers
+        if container["name"] == "pytorch"
+    )
 
 
 def _why(status: dict[str, object]) -> str:

@@ -56,11 +56,21 @@ def _fixed(dice: random.Random) -> dict[str, Any]:
 
 
 def _spares(dice: random.Random) -> dict[str, Any]:
-    return {"replicas": dice.randint(2, 4), "minReplicas": 2, "maxReplicas": 5, "spares": dice.randint(1, 2)}
+    return {
+        "replicas": dice.randint(2, 4),
+        "minReplicas": 2,
+        "maxReplicas": 5,
+        "spares": dice.randint(1, 2),
+    }
 
 
 def _units(dice: random.Random) -> dict[str, Any]:
-    return {"replicas": 2 * dice.randint(1, 3), "minReplicas": 2, "maxReplicas": 8, "unitReplicas": 2}
+    return {
+        "replicas": 2 * dice.randint(1, 3),
+        "minReplicas": 2,
+        "maxReplicas": 8,
+        "unitReplicas": 2,
+    }
 
 
 def _limited(dice: random.Random) -> dict[str, Any]:
@@ -76,7 +86,12 @@ def _limited(dice: random.Random) -> dict[str, Any]:
 
 def _rounded(dice: random.Random) -> dict[str, Any]:
     resizing = {"allowedReplicas": [2, 4, 6], "minSecondsBetweenGrowths": 60, "settleSeconds": 2}
-    return {"replicas": dice.randint(2, 6), "minReplicas": 2, "maxReplicas": 6, "resizePolicy": resizing}
+    return {
+        "replicas": dice.randint(2, 6),
+        "minReplicas": 2,
+        "maxReplicas": 6,
+        "resizePolicy": resizing,
+    }
 
 
 SORTS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
@@ -95,7 +110,16 @@ SORTS: dict[str, Callable[[random.Random], dict[str, Any]]] = {
 def template(version: int = 0) -> dict[str, Any]:
     limits = {"cpu": str(1 + version)}
     return {
-        "spec": {"containers": [{"name": "pytorch", "image": "torch", "args": ["train.py"], "resources": {"limits": limits}}]}
+        "spec": {
+            "containers": [
+                {
+                    "name": "pytorch",
+                    "image": "torch",
+                    "args": ["train.py"],
+                    "resources": {"limits": limits},
+                }
+            ]
+        }
     }
 
 
@@ -107,9 +131,16 @@ def new_job(number: int, seed: int) -> UsersJob:
     name = f"{sort}-{number}"
     labels = {}
     if sort.startswith("queued"):
-        labels = {kueue.LABEL_QUEUE: "team", kueue.LABEL_PRIORITY_CLASS: f"priority-{dice.choice((0, 0, 100))}"}
+        labels = {
+            kueue.LABEL_QUEUE: "team",
+            kueue.LABEL_PRIORITY_CLASS: f"priority-{dice.choice((0, 0, 100))}",
+        }
     metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}
-    about = {"apiVersion": "elasticpytorch.dev/v1alpha1", "kind": "ElasticPyTorchJob", "metadata": metadata}
+    about = {
+        "apiVersion": "elasticpytorch.dev/v1alpha1",
+        "kind": "ElasticPyTorchJob",
+        "metadata": metadata,
+    }
     step_seconds = dice.uniform(0.5, 4.0)
     training = Training(round(dice.uniform(2, 20) * HOUR / step_seconds), step_seconds)
     spec = {**SORTS[sort](dice), "template": template()}

@@ -57,8 +57,10 @@ class Nodes:
     clock: Clock
     begin: Callable[[PodIdentity, str, str, str], Agent]
     nodes: dict[str, Node] = field(default_factory=dict)
-    agents: dict[str, Agent] = field(default_factory=dict)  # by UID of the pod, until that is removed
-    filling: set[tuple[str, str]] = field(default_factory=set)  # jobs and indices whose pods fill their disks
+    # By UID of the pod, until that is removed.
+    agents: dict[str, Agent] = field(default_factory=dict)
+    # Jobs and indices whose pods fill their disks.
+    filling: set[tuple[str, str]] = field(default_factory=set)
     _started: dict[str, None] = field(default_factory=dict)
     _addresses: int = 0
 
@@ -178,20 +180,35 @@ class Nodes:
         if pod["metadata"].get("deletionTimestamp"):
             return
         self._addresses += 1
-        address = f"10.{self._addresses >> 16 & 255}.{self._addresses >> 8 & 255}.{self._addresses & 255}"
+        address = (
+            f"10.{self._addresses >> 16 & 255}.{self._addresses >> 8 & 255}.{self._addresses & 255}"
+        )
         containers = [{"name": CONTAINER, "state": {"running": {}}}]
-        self.server.set_pod_status(NAMESPACE, name, {"phase": "Running", "podIP": address, "containerStatuses": containers})
+        self.server.set_pod_status(
+            NAMESPACE, name, {"phase": "Running", "podIP": address, "containerStatuses": containers}
+        )
         self._loop.call_later(IMPORT_SECONDS, self._begin_agent, name, uid, node)
 
     def _begin_agent(self, name: str, uid: str, node: Node) -> None:
         pod = self.server.find("Pod", name)
-        if pod is None or pod["metadata"]["uid"] != uid or pod["status"].get("phase") in ENDED or not node.up:
-            if pod is not None and pod["metadata"]["uid"] == uid and pod["status"].get("phase") == "Running":
+        if (
+            pod is None
+            or pod["metadata"]["uid"] != uid
+            or pod["status"].get("phase") in ENDED
+            or not node.up
+        ):
+            if (
+                pod is not None
+                and pod["metadata"]["uid"] == uid
+                and pod["status"].get("phase") == "Running"
+            ):
                 self._report_end(pod, 255, "Unknown")
             return
         owner, labels = pod["metadata"]["ownerReferences"][0], pod["metadata"]["labels"]
         identity = PodIdentity(NAMESPACE, name, uid)
-        self.agents[uid] = self.begin(identity, labels[names.LABEL_JOB_NAME], owner["uid"], node.name)
+        self.agents[uid] = self.begin(
+            identity, labels[names.LABEL_JOB_NAME], owner["uid"], node.name
+        )
         if (labels[names.LABEL_JOB_NAME], labels[names.LABEL_WORKER_INDEX]) in self.filling:
             self._loop.call_later(1.0, self.evict_for_disk, pod)
         if pod["metadata"].get("deletionTimestamp"):
@@ -200,7 +217,9 @@ class Nodes:
     def _stop(self, pod: Manifest) -> None:
         agent = self.agents.get(pod["metadata"]["uid"])
         if agent is None or agent.ended:
-            self._loop.call_later(REMOVE_SECONDS, self._remove, pod["metadata"]["name"], pod["metadata"]["uid"])
+            self._loop.call_later(
+                REMOVE_SECONDS, self._remove, pod["metadata"]["name"], pod["metadata"]["uid"]
+            )
         else:
             agent.terminate(float(pod["spec"].get("terminationGracePeriodSeconds", 30)))
 
@@ -208,16 +227,31 @@ class Nodes:
         """The kubelet ends a pod that has filled its disk, and says so before its containers have ended."""
         agent = self.agents.get(pod["metadata"]["uid"])
         if agent is not None and not agent.ended and agent.reachable:
-            self._report_end(pod, 137, "Error", {"reason": "Evicted", "message": "Pod ephemeral local storage usage exceeds"})
+            self._report_end(
+                pod,
+                137,
+                "Error",
+                {"reason": "Evicted", "message": "Pod ephemeral local storage usage exceeds"},
+            )
             agent.end(137)
 
-    def _report_end(self, pod: Manifest, code: int, reason: str, why: Manifest | None = None) -> None:
+    def _report_end(
+        self, pod: Manifest, code: int, reason: str, why: Manifest | None = None
+    ) -> None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         there = self.server.find("Pod", name)
-        if there is None or there["metadata"]["uid"] != uid or there["status"].get("phase") in ENDED:
+        if (
+            there is None
+            or there["metadata"]["uid"] != uid
+            or there["status"].get("phase") in ENDED
+        ):
             return
         ended = {"name": CONTAINER, "state": {"terminated": {"exitCode": code, "reason": reason}}}
-        status: dict[str, Any] = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended], **(why or {})}
+        status: dict[str, Any] = {
+            "phase": "Failed" if code else "Succeeded",
+            "containerStatuses": [ended],
+            **(why or {}),
+        }
         self.server.set_pod_status(NAMESPACE, name, status)
 
     def _remove(self, name: str, uid: str) -> None:

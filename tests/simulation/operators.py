@@ -41,7 +41,8 @@ class Watches:
     def __init__(self, server: Server, connection: Connection, dice: random.Random) -> None:
         self._server, self._connection, self._dice = server, connection, dice
         self._loop = asyncio.get_running_loop()
-        self._news = {kind: asyncio.Event() for kind in KINDS}  # something has changed, or the watch is to end
+        # Something has changed, or the watch is to end.
+        self._news = {kind: asyncio.Event() for kind in KINDS}
         self._broken: set[str] = set()
         self._stalled: set[str] = set()
 
@@ -84,7 +85,10 @@ class Watches:
         def take(found_kind: str, change: str | None, found: MutableManifest) -> None:
             nonlocal due
             if found_kind == kind and is_selected(kind, found):
-                lag = WATCH_SECONDS * self._dice.expovariate(1.0) + self._server.trouble.watch_seconds * self._dice.random()
+                lag = (
+                    WATCH_SECONDS * self._dice.expovariate(1.0)
+                    + self._server.trouble.watch_seconds * self._dice.random()
+                )
                 due = max(due, self._loop.time() + lag)
                 changes.append((due, change, found))
                 news.set()
@@ -163,7 +167,9 @@ class Process:
 
     async def _run(self) -> None:
         endpoint = Endpoint(self.name, f"uid-{self.name}", self.address, 8443, self.node)
-        settings = ReplicaSettings("http://operator", "127.0.0.1", 0, 0, SYSTEM, self.name, endpoint, kueue=True)
+        settings = ReplicaSettings(
+            "http://operator", "127.0.0.1", 0, 0, SYSTEM, self.name, endpoint, kueue=True
+        )
         loop = asyncio.get_running_loop()
         while True:
             self.connection.deleted.clear()

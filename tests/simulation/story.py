@@ -7,7 +7,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 SUFFIX = re.compile(r"-worker-(\d+)-[a-z0-9]+")
-TOLD_BY = ("elastic_pytorch_operator.reconcile.controller", "elastic_pytorch_operator.reconcile.execute")
+TOLD_BY = (
+    "elastic_pytorch_operator.reconcile.controller",
+    "elastic_pytorch_operator.reconcile.execute",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,23 @@ class Story:
 
     def since_quiet(self) -> list[Line]:
         """What has happened since the last quiet."""
-        begin = next((n for n in range(len(self.lines), 0, -1) if self.lines[n - 1].what.startswith("stands")), 0)
+        begin = next(
+            (
+                n
+                for n in range(len(self.lines), 0, -1)
+                if self.lines[n - 1].what.startswith("stands")
+            ),
+            0,
+        )
         return self.lines[begin:]
 
     def course(self) -> list[str]:
         """What was done, and how each job stood afterwards: the same whether or not quiet was skipped."""
-        return [f"{line.who}: {line.what}" for line in self.lines if line.who == "act" or line.what.startswith("stands")]
+        return [
+            f"{line.who}: {line.what}"
+            for line in self.lines
+            if line.who == "act" or line.what.startswith("stands")
+        ]
 
 
 class Ear(logging.Handler):
@@ -56,12 +70,17 @@ class Ear(logging.Handler):
 
     Args:
         story: where it goes.
-        on_round: is called with the job (`namespace/name`), the number and the members of each round that is declared.
-        on_deletion: is called with the job and the pod of each deletion of one that serves no longer, or is not wanted.
+        on_round: is called with the job (`namespace/name`), the number and the members of each
+            round that is declared.
+        on_deletion: is called with the job and the pod of each deletion of one that serves no
+            longer, or is not wanted.
     """
 
     def __init__(
-        self, story: Story, on_round: Callable[[str, int, list[str]], None], on_deletion: Callable[[str, str], None]
+        self,
+        story: Story,
+        on_round: Callable[[str, int, list[str]], None],
+        on_deletion: Callable[[str, str], None],
     ) -> None:
         super().__init__(logging.INFO)
         self._story, self._on_round, self._on_deletion = story, on_round, on_deletion

@@ -25,7 +25,9 @@ SHORT_DAYS = 0.03
 
 def commit() -> str:
     """The commit of this checkout: each has seeds of its own, and the same ones each time."""
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     return found.stdout.strip() or "0"
 
 
@@ -46,24 +48,47 @@ def test_what_must_always_hold_holds_in_days_of_new_seeds() -> None:
 
 @pytest.mark.process
 def test_seed_tells_the_same_story_twice_and_in_another_process() -> None:
-    digests = {play(Setting(1, SHORT_DAYS, jobs=2), calendar(1, SHORT_DAYS)).digest for _ in range(2)}
-    command = [sys.executable, "-m", "tests.simulation", "--days", str(SHORT_DAYS), "--jobs", "2", "--seed", "1"]
+    digests = {
+        play(Setting(1, SHORT_DAYS, jobs=2), calendar(1, SHORT_DAYS)).digest for _ in range(2)
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "tests.simulation",
+        "--days",
+        str(SHORT_DAYS),
+        "--jobs",
+        "2",
+        "--seed",
+        "1",
+    ]
     other = {**os.environ, "PYTHONHASHSEED": "4711"}
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=other).stdout
+    told = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True, env=other
+    ).stdout
     (digest,) = digests
     assert f"story {digest}," in told
 
 
 def test_story_is_the_same_whether_or_not_quiet_is_skipped() -> None:
-    acts = [Act(0, 60.0, "kill_container"), Act(1, 60.2, "scale"), Act(2, 150.0, "drain_node"), Act(3, 1000.0, "kill_leader")]
-    settings = (Setting(3, 1100.0 / 86_400, nodes=4, jobs=1, skips=skips) for skips in (True, False))
+    acts = [
+        Act(0, 60.0, "kill_container"),
+        Act(1, 60.2, "scale"),
+        Act(2, 150.0, "drain_node"),
+        Act(3, 1000.0, "kill_leader"),
+    ]
+    settings = (
+        Setting(3, 1100.0 / 86_400, nodes=4, jobs=1, skips=skips) for skips in (True, False)
+    )
     skipped, lived = (play(setting, acts) for setting in settings)
     assert skipped.course() == lived.course()
     stood = [line for line in skipped.course() if "stands: Running" in line]
     assert len(stood) == 1 + 3
 
 
-@pytest.mark.parametrize("acts, found", [(["0 kill_leader"], 1), (["0 kill_node"], 0), (["0 scale", "1 kill_leader"], 0)])
+@pytest.mark.parametrize(
+    "acts, found", [(["0 kill_leader"], 1), (["0 kill_node"], 0), (["0 scale", "1 kill_leader"], 0)]
+)
 def test_group_that_is_lost_for_the_operators_sake_is_found(acts: list[str], found: int) -> None:
     story = Story(lambda: 0.0)
     story.tell("a", "stands: Running, 3 workers")
@@ -84,7 +109,9 @@ def test_group_that_is_lost_for_the_operators_sake_is_found(acts: list[str], fou
         ([(0, 7), (1, 9), (3, 9)], 2, 7),
     ],
 )
-def test_state_is_kept_where_all_its_parts_are(parts: list[tuple[int, int]], unit: int, step: int) -> None:
+def test_state_is_kept_where_all_its_parts_are(
+    parts: list[tuple[int, int]], unit: int, step: int
+) -> None:
     assert kept_step(parts, unit) == step
 
 
@@ -100,7 +127,9 @@ def test_pods_that_are_made_without_end_are_found(count: int, found: int) -> Non
 def test_every_act_can_happen() -> None:
     acts = [Act(number, 60.0 + 10.0 * number, name) for number, name in enumerate(BY_NAME)]
     story = play(Setting(5, 600.0 / 86_400), acts)
-    happened = [line.what.split()[1] for line in story.lines if line.who == "act" and line.what[0].isdigit()]
+    happened = [
+        line.what.split()[1] for line in story.lines if line.who == "act" and line.what[0].isdigit()
+    ]
     assert happened == list(BY_NAME)
 
 
@@ -117,7 +146,9 @@ def test_of_a_story_that_fails_only_what_is_needed_is_left(needed: set[int]) -> 
     assert tried < 100
 
 
-@pytest.mark.parametrize("acts, found", [(["0 scale"], 1), (["0 kill_node"], 0), (["0 scale", "1 scale"], 0)])
+@pytest.mark.parametrize(
+    "acts, found", [(["0 scale"], 1), (["0 kill_node"], 0), (["0 scale", "1 scale"], 0)]
+)
 def test_pod_that_is_made_anew_by_a_resize_is_found(acts: list[str], found: int) -> None:
     story = Story(lambda: 0.0)
     for who, what in (

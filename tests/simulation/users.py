@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def choose_job(world: "World", dice: random.Random, *sorts: str) -> UsersJob | None:
     found = [job for job in world.jobs.values() if not sorts or job.sort in sorts]
-    found = [job for job in found if not has_ended(world.status(job)) and not job.spec.get("suspend")]
+    found = [
+        job for job in found if not has_ended(world.status(job)) and not job.spec.get("suspend")
+    ]
     return dice.choice(found) if found else None
 
 
@@ -80,7 +82,8 @@ def suspend(world: "World", dice: random.Random) -> str:
             world.story.tell("act", f"resume {edit(world, job, suspend=False)}")
 
     def swap() -> None:
-        if job.name in world.jobs and is_true(world.status(job), names.SUSPENDED):  # else the API server refuses it
+        # Else the API server refuses it.
+        if job.name in world.jobs and is_true(world.status(job), names.SUSPENDED):
             edit(world, job, **changes)
 
     world.undo_after(seconds, swap)
@@ -146,7 +149,10 @@ def delete_workload(world: "World", dice: random.Random) -> str:
 
 def change_queue(world: "World", dice: random.Random) -> str:
     """Takes a job out of its queue, or into another one, and back later."""
-    job, queue = choose_job(world, dice, "queued", "queued-fixed", "queued-spares"), dice.choice(("", "others", "nowhere"))
+    job, queue = (
+        choose_job(world, dice, "queued", "queued-fixed", "queued-spares"),
+        dice.choice(("", "others", "nowhere")),
+    )
     if job is None:
         return ""
     before = dict(job.manifest["metadata"]["labels"])

@@ -26,10 +26,14 @@ from tests.simulation.operators import KINDS, SLICE, SYSTEM, Door, Process
 from tests.simulation.story import Ear, Story
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-QUIET_SECONDS = 6.0  # for which all must be as it should be, until quiet may be skipped: progress is written each 5 s
-STILL_SECONDS = 30.0  # the same of a wait for the end of an act, if an agent is silent: the operator may wait for it so long
+# For which all must be as it should be, until quiet may be skipped: progress is written each 5 s.
+QUIET_SECONDS = 6.0
+# The same of a wait for the end of an act, if an agent is silent: the operator may wait for it so
+# long.
+STILL_SECONDS = 30.0
 SOON_SECONDS = 1.0  # before what comes next, in which nothing is skipped
-SETTLE_SECONDS = 280.0  # in which all must be as it should be: no list of the operator's is due for what it has missed
+# In which all must be as it should be: no list of the operator's is due for what it has missed.
+SETTLE_SECONDS = 280.0
 LOOK_SECONDS = 1.0
 CALM_SECONDS = 20.0  # after trouble, in which the operator may still be late
 
@@ -108,7 +112,9 @@ class World:
         addresses = {address for endpoint in endpoints for address in endpoint["addresses"]}
         if not agent.reachable or agent.shut_out or self.closed:
             return None
-        return next((p.door for p in self.processes if p.address in addresses and p.door is not None), None)
+        return next(
+            (p.door for p in self.processes if p.address in addresses and p.door is not None), None
+        )
 
     def group_of(self, agent: Agent) -> Group:
         key = (agent.job_uid, agent.round)
@@ -116,14 +122,18 @@ class World:
         if before is None or all(member.ended for member in before.members):
             for old in [k for k in self.groups if k[0] == agent.job_uid and k[1] < agent.round - 8]:
                 del self.groups[old]
-            self.groups[key] = Group(agent.job_uid, agent.round, agent.world_size, agent.training, self)
+            self.groups[key] = Group(
+                agent.job_uid, agent.round, agent.world_size, agent.training, self
+            )
         return self.groups[key]
 
     def exited(self, agent: Agent, code: int) -> None:
         self.nodes.exited(agent, code)
 
     def formed(self, group: Group) -> None:
-        self.story.tell(group.members[0].job, f"round {group.number} trains from step {group.first}")
+        self.story.tell(
+            group.members[0].job, f"round {group.number} trains from step {group.first}"
+        )
         self._check(invariants.check_group(self, group))
 
     def changed(self) -> None:
@@ -143,7 +153,11 @@ class World:
         return dict(self.manifest(job).get("status") or {})
 
     def pods(self, job: UsersJob) -> list[MutableManifest]:
-        return [p for p in self.server.all_of("Pod") if p["metadata"]["labels"].get(names.LABEL_JOB_NAME) == job.name]
+        return [
+            p
+            for p in self.server.all_of("Pod")
+            if p["metadata"]["labels"].get(names.LABEL_JOB_NAME) == job.name
+        ]
 
     def running_pods(self, job: UsersJob) -> list[MutableManifest]:
         there = (p for p in self.pods(job) if p["status"].get("phase") not in ENDED)
@@ -162,7 +176,10 @@ class World:
     def most_of(self, job: UsersJob) -> list[int]:
         """How many workers a job may have, and might have had until a moment ago."""
         at, before = self.edited_at.get(job.name, (-1e9, 0))
-        return [job.sizes[2], before if self.loop.time() < at + CALM_SECONDS or self.is_troubled() else 0]
+        return [
+            job.sizes[2],
+            before if self.loop.time() < at + CALM_SECONDS or self.is_troubled() else 0,
+        ]
 
     def expected_size(self, job: UsersJob) -> int | None:
         """With how many workers a job is to train after quiet; None: that depends on others."""
@@ -259,11 +276,16 @@ class World:
                 )
             )
             self._raise()
-            now, unsettled = self.loop.time(), [] if self._active else [*invariants.check_settled(self)]
+            now, unsettled = (
+                self.loop.time(),
+                [] if self._active else [*invariants.check_settled(self)],
+            )
             if not unsettled:
                 restless_since = now
             elif now > restless_since + SETTLE_SECONDS:
-                self.violations += [f"not settled after {SETTLE_SECONDS:.0f} s: {each}" for each in unsettled]
+                self.violations += [
+                    f"not settled after {SETTLE_SECONDS:.0f} s: {each}" for each in unsettled
+                ]
                 self._raise()
             if self._active or unsettled:
                 quiet_since = None
@@ -284,21 +306,34 @@ class World:
 
     def _tell_states(self) -> None:
         self._check(
-            (*invariants.check_resize(self.story), *invariants.check_leaders(self.story), *invariants.check_churn(self.story))
+            (
+                *invariants.check_resize(self.story),
+                *invariants.check_leaders(self.story),
+                *invariants.check_churn(self.story),
+            )
         )
         for job in self.jobs.values():
             status = self.status(job)
-            self.story.tell(job.name, f"stands: {status.get('state')}, {status.get('worldSize', 0)} workers")
+            self.story.tell(
+                job.name, f"stands: {status.get('state')}, {status.get('worldSize', 0)} workers"
+            )
 
     def _skip(self, at: float) -> None:
         """Lets the day go on until shortly before the next thing that happens."""
-        found = (due for job in self.jobs.values() for due in job.deadlines(self.status(job)) if due > self.time())
+        found = (
+            due
+            for job in self.jobs.values()
+            for due in job.deadlines(self.status(job))
+            if due > self.time()
+        )
         deadlines = ((due - BEGIN).total_seconds() for due in found)
         self.clock.skip_until(min(at, self.clock.next_at, *deadlines) - SOON_SECONDS)
 
     def submit_missing(self) -> None:
         """Users replace jobs that are gone, and delete those that have ended, after an hour."""
-        for job in [job for job in self.jobs.values() if self.server.find(names.KIND, job.name) is None]:
+        for job in [
+            job for job in self.jobs.values() if self.server.find(names.KIND, job.name) is None
+        ]:
             del self.jobs[job.name]
         ended = [job for job in self.jobs.values() if has_ended(self.status(job))]
         for job in ended:
@@ -323,7 +358,9 @@ class World:
         address = f"10.200.{number >> 8 & 255}.{number & 255}"
         used = {process.node for process in self.processes}
         node = next((node for node in usable if node not in used), "node-0")
-        self.processes.append(Process(self.server, name, address, node, dice, self.time, self._close))
+        self.processes.append(
+            Process(self.server, name, address, node, dice, self.time, self._close)
+        )
 
     def _close(self, door: Door) -> None:
         """The connections to a replica end."""
@@ -332,7 +369,9 @@ class World:
                 agent.disconnect(dropped=True)
 
     def _begin_agent(self, pod: PodIdentity, job: str, job_uid: str, node: str) -> Agent:
-        training = self.jobs[job].training if job in self.jobs else new_job(0, self.setting.seed).training
+        training = (
+            self.jobs[job].training if job in self.jobs else new_job(0, self.setting.seed).training
+        )
         return Agent(self, pod, job, job_uid, node, training)
 
     def _note_change(self, kind: str, change: str, pod: Manifest) -> None:

@@ -21,7 +21,8 @@ from tests.worker_image.warm_python import INHERITED, ForkedProcess, warm_python
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 
 AGENT = ("-m", "elastic_pytorch.agent")
-NEW_AGENT = [sys.executable, *AGENT]  # one that imports torch itself, with /proc/PID/environ of its own
+# One that imports torch itself, with /proc/PID/environ of its own.
+NEW_AGENT = [sys.executable, *AGENT]
 
 
 class Agent:
@@ -39,7 +40,13 @@ class Agent:
     """
 
     def __init__(
-        self, worker: str, url: str, directory: Path, *arguments: Any, command: list[str] | None = None, **environment: Any
+        self,
+        worker: str,
+        url: str,
+        directory: Path,
+        *arguments: Any,
+        command: list[str] | None = None,
+        **environment: Any,
     ) -> None:
         self.worker = worker
         self.log = directory / f"{worker}.log"
@@ -68,7 +75,9 @@ class Agent:
         self.process: subprocess.Popen[bytes] | ForkedProcess
         with self.log.open("ab") as err, self.out.open("ab") as out:
             if warm:
-                self.process = warm.start([*AGENT, *words], environ, directory, out.fileno(), err.fileno())
+                self.process = warm.start(
+                    [*AGENT, *words], environ, directory, out.fileno(), err.fileno()
+                )
                 return
             self.process = subprocess.Popen(
                 [*(command or NEW_AGENT), *words],
@@ -103,7 +112,10 @@ Agents = Callable[..., Agent]
 
 @contextlib.contextmanager
 def started_agents(url: str, directory: Path) -> Iterator[Agents]:
-    """Yields how to start one: `agents("w0", script, arguments…, VARIABLE=value)`. At the end all are killed."""
+    """Yields how to start one: `agents("w0", script, arguments…, VARIABLE=value)`.
+
+    At the end all are killed.
+    """
     started: list[Agent] = []
 
     def start(worker: str, *arguments: Any, **environment: Any) -> Agent:
@@ -138,18 +150,34 @@ class Events:
             lines, newline, _ = file.read().rpartition(b"\n")
         self._place += len(lines + newline)
         self._events += map(json.loads, lines.splitlines())
-        return [event for event in self._events if all(event.get(key) == value for key, value in wanted.items())]
+        return [
+            event
+            for event in self._events
+            if all(event.get(key) == value for key, value in wanted.items())
+        ]
 
     def wait(self, count: int = 1, **wanted: Any) -> list[dict[str, Any]]:
-        until(lambda: len(self.all(**wanted)) >= count, lambda: f"{count} of {wanted}; the last are {self.all()[-5:]}")
+        until(
+            lambda: len(self.all(**wanted)) >= count,
+            lambda: f"{count} of {wanted}; the last are {self.all()[-5:]}",
+        )
         return self.all(**wanted)
 
     def until_step(
-        self, step: int, world: int, seconds: float = WAIT_SECONDS, agents: Sequence[Agent] = (), **wanted: Any
+        self,
+        step: int,
+        world: int,
+        seconds: float = WAIT_SECONDS,
+        agents: Sequence[Agent] = (),
+        **wanted: Any,
     ) -> None:
         """Waits until a group of a size, or the rank of it that is wanted, has done a step, while these agents live."""
         deadline = time.monotonic() + seconds
-        while not any(event["step"] >= step for event in self.all(what="step", WORLD_SIZE=world, **wanted)):
-            assert time.monotonic() < deadline, f"no step {step} in a world of {world} {wanted}; last: {self.all()[-4:]}"
+        while not any(
+            event["step"] >= step for event in self.all(what="step", WORLD_SIZE=world, **wanted)
+        ):
+            assert time.monotonic() < deadline, (
+                f"no step {step} in a world of {world} {wanted}; last: {self.all()[-4:]}"
+            )
             assert all(agent.process.poll() is None for agent in agents), "an agent has ended"
             time.sleep(0.02)

@@ -57,7 +57,8 @@ def agents(operator: ScriptedOperator, events: Events, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    before, logger.propagate = logger.propagate, True  # an agent's logger does not, should one have been started here
+    # An agent's logger does not, should one have been started here.
+    before, logger.propagate = logger.propagate, True
     caplog.set_level(logging.INFO, logger.name)
     yield caplog
     logger.propagate = before

@@ -1,4 +1,7 @@
-"""FSDP2 with gloo. A module of tests that imports this first is left out where torch does not have it."""
+"""FSDP2 with gloo.
+
+A module of tests that imports this first is left out where torch does not have it.
+"""
 
 from functools import partial
 

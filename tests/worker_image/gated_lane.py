@@ -7,14 +7,16 @@ from elastic_pytorch.memory.commit_copies import Tensors
 class GatedLane:
     """What is copied beside the training is copied by half at once, and by the other half when somebody waits for it, or it is let go.
 
-    So whatever writes to a tensor in between, without waiting, makes a copy of two halves that do not belong together.
+    So whatever writes to a tensor in between, without waiting, makes a copy of two halves that do
+    not belong together.
 
     Args:
         seconds: for which it says that the training has waited for each copy.
 
     Attributes:
         recording: a graph is being recorded.
-        behind: the device is steps behind the CPU, as one that has much to do: no copy is complete before somebody waits for it.
+        behind: the device is steps behind the CPU, as one that has much to do: no copy is complete
+            before somebody waits for it.
     """
 
     def __init__(self, seconds: float = 0.0) -> None:

@@ -46,7 +46,10 @@ class Answer:
 
 
 def s3_error(status: int, code: str, message: str = "as the test has it") -> Answer:
-    return Answer(status, f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode())
+    return Answer(
+        status,
+        f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode(),
+    )
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,9 @@ class S3Server:
         self._ask("DELETE", path)
 
     def names(self, bucket: str) -> list[str]:
-        return re.findall(r"<Key>([^<]*)</Key>", self._ask("GET", f"/{bucket}?list-type=2").decode())
+        return re.findall(
+            r"<Key>([^<]*)</Key>", self._ask("GET", f"/{bucket}?list-type=2").decode()
+        )
 
     def unfinished_uploads(self, bucket: str) -> int:
         return self._ask("GET", f"/{bucket}?uploads=").count(b"<Upload>")
@@ -120,7 +125,9 @@ class S3Server:
             "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0",
             "Content-Type": "application/octet-stream",
         }
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers, method=method)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", body, headers, method=method
+        )
         with urllib.request.urlopen(request, timeout=LINE_SECONDS) as answer:
             content: bytes = answer.read()
         return content
@@ -193,7 +200,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def _pass_on(self) -> None:
-        request = Request(self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
+        request = Request(
+            self.command, self.path, {name.lower(): value for name, value in self.headers.items()}
+        )
         self.owner.note(request)
         fault = self.owner.fault(request)
         length = int(self.headers.get("Content-Length") or 0)
@@ -205,21 +214,40 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(fault, Answer):
             self._answer(fault.status, {}, fault.body)
             return
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in {"host", "connection"}}
+        headers = {
+            name: value
+            for name, value in self.headers.items()
+            if name.lower() not in {"host", "connection"}
+        }
         try:
-            self.behind.request(self.command, self.path, body or None, {**headers, "Host": self.headers["Host"]})
+            self.behind.request(
+                self.command, self.path, body or None, {**headers, "Host": self.headers["Host"]}
+            )
             answer = self.behind.getresponse()
             content = answer.read()
         except (OSError, HTTPException):
             self.close_connection = True
             return
         self.owner.count(length, len(content))
-        self._answer(answer.status, dict(answer.getheaders()), content, fault.after if isinstance(fault, CutAnswer) else None)
+        self._answer(
+            answer.status,
+            dict(answer.getheaders()),
+            content,
+            fault.after if isinstance(fault, CutAnswer) else None,
+        )
 
-    def _answer(self, status: int, headers: dict[str, str], content: bytes, cut: int | None = None) -> None:
+    def _answer(
+        self, status: int, headers: dict[str, str], content: bytes, cut: int | None = None
+    ) -> None:
         self.send_response(status)
         for name, value in headers.items():
-            if name.lower() not in {"connection", "transfer-encoding", "content-length", "server", "date"}:
+            if name.lower() not in {
+                "connection",
+                "transfer-encoding",
+                "content-length",
+                "server",
+                "date",
+            }:
                 self.send_header(name, value)
         length = headers.get("Content-Length") if self.command == "HEAD" else None
         self.send_header("Content-Length", length or str(len(content)))

@@ -4,8 +4,9 @@
 def one_gpu(host: str) -> dict[str, str]:
     """Variables with which a process is on a host of its own as far as NCCL knows.
 
-    NCCL refuses two ranks of the same host on one GPU ("Duplicate GPU detected"), and has ranks of different hosts talk over the network:
-    here sockets of the loopback interface. Tried with NCCL 2.28.9. NVLink, shared memory and RDMA are not used so.
+    NCCL refuses two ranks of the same host on one GPU ("Duplicate GPU detected"), and has ranks of
+    different hosts talk over the network: here sockets of the loopback interface. Tried with NCCL
+    2.28.9. NVLink, shared memory and RDMA are not used so.
 
     Args:
         host: a name that no other rank's host has.

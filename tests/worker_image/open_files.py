@@ -1,6 +1,7 @@
 """Counts the descriptors by which this process holds files that a test has made.
 
-A count of all descriptors would not do: threads that earlier tests have left may open a socket at any time.
+A count of all descriptors would not do: threads that earlier tests have left may open a socket at
+any time.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ def count_descriptors(files: Iterable[tuple[int, int]]) -> int:
     """How many descriptors of this process refer to one of the files, each given by its `identity`."""
     wanted, count = set(files), 0
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all that is wanted
-        with contextlib.suppress(OSError):  # the descriptor of the listing itself, or closed by another thread meanwhile
+        # The descriptor of the listing itself, or closed by another thread meanwhile.
+        with contextlib.suppress(OSError):
             count += identity(int(name)) in wanted
     return count

@@ -1,6 +1,7 @@
 """The operator's side of docs/internals/protocol.md, under a test's control.
 
-A real HTTP server: agents find out who they are by their token, which is their name here, and are told only what the test declares.
+A real HTTP server: agents find out who they are by their token, which is their name here, and are
+told only what the test declares.
 """
 
 import contextlib
@@ -35,7 +36,8 @@ class ScriptedOperator:
     Attributes:
         host: its address, and that of all workers if it is one of IPv6.
         heard: all heartbeats, in the order in which they came.
-        answer_with: if set, each stream, and each heartbeat of one, is answered with it: status, headers and body.
+        answer_with: if set, each stream, and each heartbeat of one, is answered with it: status,
+            headers and body.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
@@ -43,7 +45,13 @@ class ScriptedOperator:
         self.heard: list[Heard] = []
         self.answer_with: tuple[int, dict[str, str], bytes] | None = None
         self.heartbeat_seconds = 0.3
-        self.round: dict[str, Any] = {"round": 0, "store": None, "cause": "", "orderlySince": 0, "keepsAllSince": 0}
+        self.round: dict[str, Any] = {
+            "round": 0,
+            "store": None,
+            "cause": "",
+            "orderlySince": 0,
+            "keepsAllSince": 0,
+        }
         self.members: list[str] = []
         self.nudge = 0
         self.dump = 0
@@ -57,7 +65,11 @@ class ScriptedOperator:
 
     @property
     def url(self) -> str:
-        return f"http://[{self.host}]:{self._port}" if ":" in self.host else f"http://{self.host}:{self._port}"
+        return (
+            f"http://[{self.host}]:{self._port}"
+            if ":" in self.host
+            else f"http://{self.host}:{self._port}"
+        )
 
     def come_back(self) -> None:
         self._server = _Server((self.host, self._port), self)
@@ -70,17 +82,35 @@ class ScriptedOperator:
             server.server_close()
             server.cut()
 
-    def declare(self, *workers: str, cause: str = "the test wants it", after: int | None = None, orderly: bool = False) -> int:
-        """Declares the next round, of these workers in rank order; none: an empty one. Returns its number.
+    def declare(
+        self,
+        *workers: str,
+        cause: str = "the test wants it",
+        after: int | None = None,
+        orderly: bool = False,
+    ) -> int:
+        """Declares the next round, of these workers in rank order; none: an empty one.
+
+        Returns its number.
 
         An orderly one says that nobody has been lost since the round before.
         """
         with self._changed:
             number = (self.round["round"] if after is None else after) + 1
-            store = {"address": self._address(workers[0]), "port": self._last(workers[0]).port} if workers else None
+            store = (
+                {"address": self._address(workers[0]), "port": self._last(workers[0]).port}
+                if workers
+                else None
+            )
             since = self.round["orderlySince"] if orderly else number
             kept = self.round["keepsAllSince"] if set(self.members) <= set(workers) else number
-            self.round = {"round": number, "store": store, "cause": cause, "orderlySince": since, "keepsAllSince": kept}
+            self.round = {
+                "round": number,
+                "store": store,
+                "cause": cause,
+                "orderlySince": since,
+                "keepsAllSince": kept,
+            }
             self.members = list(workers)
             self._changed.notify_all()
             return number
@@ -125,12 +155,16 @@ class ScriptedOperator:
     def wait(self, what: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
         return until(what, lambda: f"this; what was heard last: {self.heard[-6:]}", seconds)
 
-    def wait_for(self, state: str, *workers: str, number: int | None = None, seconds: float = WAIT_SECONDS) -> None:
+    def wait_for(
+        self, state: str, *workers: str, number: int | None = None, seconds: float = WAIT_SECONDS
+    ) -> None:
         """Waits until the last that each worker said was this state (and round)."""
 
         def reached() -> bool:
             heard = [self.last(worker) for worker in workers]
-            return all(h is not None and h.state == state and number in (None, h.round) for h in heard)
+            return all(
+                h is not None and h.state == state and number in (None, h.round) for h in heard
+            )
 
         self.wait(reached, seconds)
 
@@ -139,7 +173,9 @@ class ScriptedOperator:
 
     def take(self, worker: str, body: dict[str, Any]) -> dict[str, Any]:
         with self._changed:
-            before = next((heard.round for heard in reversed(self.heard) if heard.worker == worker), 0)
+            before = next(
+                (heard.round for heard in reversed(self.heard) if heard.worker == worker), 0
+            )
             if body["state"] == "ready" or body["round"] != before:
                 self.left_rounds.add(before)
             self.heard.append(Heard(worker, time.monotonic(), body))
@@ -151,9 +187,20 @@ class ScriptedOperator:
     def news_for(self, worker: str, after: int, nudge: int, server: "_Server") -> dict[str, Any]:
         """What a worker is to be told, as soon as there is a newer round, another nudge or a verdict."""
         with self._changed:
-            while server is self._server and self.round["round"] <= after and self.nudge == nudge and self.verdict is None:
+            while (
+                server is self._server
+                and self.round["round"] <= after
+                and self.nudge == nudge
+                and self.verdict is None
+            ):
                 self._changed.wait(0.2)
-            news = {**self.round, "nudge": self.nudge, "dump": self.dump, "verdict": self.verdict, "size": len(self.members)}
+            news = {
+                **self.round,
+                "nudge": self.nudge,
+                "dump": self.dump,
+                "verdict": self.verdict,
+                "size": len(self.members),
+            }
             news["rank"] = self.members.index(worker) if worker in self.members else None
             return news
 
@@ -208,8 +255,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             operator.requests += 1
             if operator.answer_with is not None:
                 status, headers, content = operator.answer_with
-                refused = {"status": status, "error": "refused", "retrySeconds": headers.get("Retry-After")}
-                self._say(b"heartbeat", content) if status == 200 else self._say(b"refused", json.dumps(refused).encode())
+                refused = {
+                    "status": status,
+                    "error": "refused",
+                    "retrySeconds": headers.get("Retry-After"),
+                }
+                self._say(b"heartbeat", content) if status == 200 else self._say(
+                    b"refused", json.dumps(refused).encode()
+                )
                 return
             self._say(b"heartbeat", json.dumps(operator.take(self._worker(), fields)).encode())
             if news is None:

@@ -9,7 +9,11 @@ from elastic_pytorch.object_url import ObjectUrl, location_of
     [
         ("s3://bucket", ObjectUrl("s3", "bucket", ""), "s3://bucket"),
         ("s3://bucket/", ObjectUrl("s3", "bucket", ""), "s3://bucket"),
-        ("S3://bucket/runs/a=1,b", ObjectUrl("s3", "bucket", "runs/a=1,b"), "s3://bucket/runs/a=1,b"),
+        (
+            "S3://bucket/runs/a=1,b",
+            ObjectUrl("s3", "bucket", "runs/a=1,b"),
+            "s3://bucket/runs/a=1,b",
+        ),
         ("gs://my.bucket_1/run/", ObjectUrl("gs", "my.bucket_1", "run"), "gs://my.bucket_1/run"),
         ("runs/s3", Path("runs/s3"), "runs/s3"),
         (Path("/data/run"), Path("/data/run"), "/data/run"),
@@ -25,7 +29,10 @@ def test_what_a_path_or_a_url_means(given: str | Path, found: object, text: str)
     [
         ("file:///data", "a URL is not a folder"),
         ("az://container/run", "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX"),
-        (Path("s3://bucket/run"), "a Path merges the slashes of a URL: give it as text, s3://bucket/run"),
+        (
+            Path("s3://bucket/run"),
+            "a Path merges the slashes of a URL: give it as text, s3://bucket/run",
+        ),
         ("s3://", "'' cannot be the name of a bucket"),
         ("s3:///run", "'' cannot be the name of a bucket"),
         ("s3://bucket/a//b", "'' cannot be a part of a prefix"),
@@ -43,7 +50,9 @@ def test_what_is_refused(given: str | Path, words: str) -> None:
 
 
 def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
-    with pytest.raises(ValueError, match="credentials and endpoints belong in the pod's environment") as refused:
+    with pytest.raises(
+        ValueError, match="credentials and endpoints belong in the pod's environment"
+    ) as refused:
         location_of("s3://AKIA:hidden@bucket/run")
     assert "hidden" not in str(refused.value)
     assert "AKIA" not in str(refused.value)

@@ -21,7 +21,13 @@ def test_the_shortest_of_the_last_three_counts(pieces: list[float], rest: float)
 
 @pytest.mark.parametrize(
     ("pieces", "failed", "rest"),
-    [([], 3.0, 27.0), ([], 60.0, 60.0), ([2.0], 60.0, 18.0), ([20.0], 60.0, 60.0), ([20.0], 0.1, pytest.approx(0.9))],
+    [
+        ([], 3.0, 27.0),
+        ([], 60.0, 60.0),
+        ([2.0], 60.0, 18.0),
+        ([20.0], 60.0, 60.0),
+        ([20.0], 0.1, pytest.approx(0.9)),
+    ],
 )
 def test_a_failure_is_no_measure(pieces: list[float], failed: float, rest: float) -> None:
     measured = Rest()

@@ -10,7 +10,11 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 
 def run_until_failure(
-    operator: ScriptedOperator, agents: Agents, *arguments: str, start_method: str, **environment: Any
+    operator: ScriptedOperator,
+    agents: Agents,
+    *arguments: str,
+    start_method: str,
+    **environment: Any,
 ) -> Failure:
     """Runs train.py on one worker of two processes until they fail.
 
@@ -21,7 +25,14 @@ def run_until_failure(
         start_method: of the agent's processes.
         environment: of the agent.
     """
-    agents("w0", "--nproc-per-node=2", f"--start-method={start_method}", "train.py", *arguments, **environment)
+    agents(
+        "w0",
+        "--nproc-per-node=2",
+        f"--start-method={start_method}",
+        "train.py",
+        *arguments,
+        **environment,
+    )
     operator.begin("w0")
     operator.wait_for("failed", "w0")
     heard = operator.last("w0")

@@ -35,12 +35,16 @@ PROCESSES.set_forkserver_preload(
         __name__,
     ]
 )
-gc.freeze()  # a forked process that searched these objects for garbage would copy all of their memory
-atexit.register(gc.unfreeze)  # at its end the process frees them, or the bindings of triton report leaks
+# A forked process that searched these objects for garbage would copy all of their memory.
+gc.freeze()
+# At its end the process frees them, or the bindings of triton report leaks.
+atexit.register(gc.unfreeze)
 LIMIT_SECONDS = 120.0
 
 
-def run_group(world_size: int, function: Callable[..., Any], *arguments: Any, backend: str = "gloo") -> list[Any]:
+def run_group(
+    world_size: int, function: Callable[..., Any], *arguments: Any, backend: str = "gloo"
+) -> list[Any]:
     """What a function returns in each process of a group, by rank.
 
     Args:
@@ -56,7 +60,9 @@ def run_group(world_size: int, function: Callable[..., Any], *arguments: Any, ba
 def run_alone(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function of a module returns in a process of its own, which has this one's variables and folder, and no group."""
     with tempfile.TemporaryDirectory() as name:
-        process = PROCESSES.Process(target=_alone, args=(Path(name), dict(os.environ), Path.cwd(), function, arguments))
+        process = PROCESSES.Process(
+            target=_alone, args=(Path(name), dict(os.environ), Path.cwd(), function, arguments)
+        )
         process.start()
         try:
             return RunningGroup(Path(name), [process]).outcomes()[0]
@@ -83,11 +89,19 @@ class RunningGroup:
     def outcomes(self) -> list[Any]:
         """What the function has returned, by rank; all must have come to their end."""
         exit_codes = self.exit_codes()
-        assert exit_codes == [0] * len(exit_codes), f"exit codes {exit_codes}; None: it runs on\n{self.errors()}"
-        return [pickle.loads((self._folder / f"rank-{rank}").read_bytes()) for rank in range(len(exit_codes))]
+        assert exit_codes == [0] * len(exit_codes), (
+            f"exit codes {exit_codes}; None: it runs on\n{self.errors()}"
+        )
+        return [
+            pickle.loads((self._folder / f"rank-{rank}").read_bytes())
+            for rank in range(len(exit_codes))
+        ]
 
     def errors(self) -> str:
-        """What the processes have raised. The standard error that they share may be that of an earlier test."""
+        """What the processes have raised.
+
+        The standard error that they share may be that of an earlier test.
+        """
         return "\n".join(path.read_text() for path in sorted(self._folder.glob("error-*")))
 
 
@@ -99,7 +113,9 @@ def running_group(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         processes = [
-            PROCESSES.Process(target=_member, args=(folder, rank, world_size, backend, function, arguments))
+            PROCESSES.Process(
+                target=_member, args=(folder, rank, world_size, backend, function, arguments)
+            )
             for rank in range(world_size)
         ]
         for process in processes:
@@ -118,7 +134,11 @@ def _be_a_main_process() -> None:
 
 
 def _alone(
-    folder: Path, environ: dict[str, str], directory: Path, function: Callable[..., Any], arguments: tuple[Any, ...]
+    folder: Path,
+    environ: dict[str, str],
+    directory: Path,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
 ) -> None:
     try:
         _be_a_main_process()
@@ -132,7 +152,12 @@ def _alone(
 
 
 def _member(
-    folder: Path, rank: int, world_size: int, backend: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+    folder: Path,
+    rank: int,
+    world_size: int,
+    backend: str,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
 ) -> None:
     try:
         _be_a_main_process()
@@ -141,13 +166,17 @@ def _member(
         if backend == "gloo":
             # Or fully_shard would put the model on the GPU, where gloo cannot gather it.
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
+        dist.init_process_group(
+            backend, init_method=f"file://{folder}/store", rank=rank, world_size=world_size
+        )
         outcome = function(*arguments)
         (folder / f"rank-{rank}").write_bytes(pickle.dumps(outcome))
         if not dist.is_initialized():  # the function has destroyed the group
             return
         dist.barrier()
-        if backend != "gloo":  # whose destruction may hang: torch waits for a thread that may want the GIL, and holds the GIL
+        # Whose destruction may hang: torch waits for a thread that may want the GIL, and holds the
+        # GIL.
+        if backend != "gloo":
             dist.destroy_process_group()
     except BaseException:
         (folder / f"error-{rank}").write_text(traceback.format_exc())

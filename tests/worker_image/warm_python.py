@@ -1,8 +1,9 @@
 """Agents, and other Pythons, that start in milliseconds, as copies of a process that has imported torch.
 
-It has imported the parts of torch that an agent imports.
-The import is most of what an agent costs on two cores, and its way is the same each time. Nothing of elastic_pytorch is imported
-before the fork. Workers with an even and with an odd number come from two processes, whose hashes of strings differ, as those of pods do.
+It has imported the parts of torch that an agent imports. The import is most of what an agent costs
+on two cores, and its way is the same each time. Nothing of elastic_pytorch is imported before the
+fork. Workers with an even and with an odd number come from two processes, whose hashes of strings
+differ, as those of pods do.
 """
 
 import contextlib
@@ -25,7 +26,13 @@ from typing import Any, NamedTuple
 from tests.paths import ROOT
 from tests.waiting import WAIT_SECONDS
 
-MODULES = ("torch.distributed.run", "torch._dynamo", "torch.nn.parallel", "torch.utils.data.distributed", "numpy.random")
+MODULES = (
+    "torch.distributed.run",
+    "torch._dynamo",
+    "torch.nn.parallel",
+    "torch.utils.data.distributed",
+    "numpy.random",
+)
 MAX_MESSAGE_BYTES = 1 << 20
 # What tests say to an agent, and neither Python nor torch reads when it is imported.
 READ_LATER = (
@@ -44,9 +51,11 @@ READ_LATER = (
 )
 # The variables that the tests began with: many a module sets others in the process that imports it.
 # The number of threads is read by numpy and torch when they are imported.
-INHERITED = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "ELASTIC_PYTORCH_", "OMP_"))} | {
-    "OMP_NUM_THREADS": "1"
-}
+INHERITED = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("PET_", "ELASTIC_PYTORCH_", "OMP_"))
+} | {"OMP_NUM_THREADS": "1"}
 
 
 class ForkedProcess:
@@ -54,7 +63,8 @@ class ForkedProcess:
 
     Attributes:
         pid: its process ID.
-        returncode: its exit code, or the negative number of the signal that has ended it; None: it runs, as far as was asked.
+        returncode: its exit code, or the negative number of the signal that has ended it; None: it
+            runs, as far as was asked.
     """
 
     def __init__(self, told: socket.socket) -> None:
@@ -87,7 +97,10 @@ class ForkedProcess:
 
 
 class WarmPython:
-    """A process that imports torch once, and turns copies of itself into agents. It ends with this process."""
+    """A process that imports torch once, and turns copies of itself into agents.
+
+    It ends with this process.
+    """
 
     def __init__(self) -> None:
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -102,7 +115,9 @@ class WarmPython:
                 start_new_session=True,
             )
 
-    def start(self, words: Sequence[str], environ: dict[str, str], directory: Path, out: int, err: int) -> ForkedProcess:
+    def start(
+        self, words: Sequence[str], environ: dict[str, str], directory: Path, out: int, err: int
+    ) -> ForkedProcess:
         """Starts a Python as the leader of a session.
 
         Args:
@@ -149,7 +164,9 @@ def start_python(code: str, out: Path, err: Path, **environment: str) -> ForkedP
     warm = warm_python(INHERITED, f"w{environment.get('RANK', 0)}")
     assert warm is not None
     with out.open("wb") as to_out, err.open("wb") as to_err:
-        return warm.start(["-c", code], INHERITED | environment, ROOT, to_out.fileno(), to_err.fileno())
+        return warm.start(
+            ["-c", code], INHERITED | environment, ROOT, to_out.fileno(), to_err.fileno()
+        )
 
 
 def run_python(code: str, **environment: str) -> Ended:
@@ -206,7 +223,8 @@ def _serve(orders: socket.socket) -> dict[str, Any]:
                 pid, answers = children.pop(ready)
                 os.close(ready)
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                with answers, contextlib.suppress(OSError):  # its end may be of no interest any more
+                # Its end may be of no interest any more.
+                with answers, contextlib.suppress(OSError):
                     answers.send(str(code).encode())
 
 
@@ -228,13 +246,16 @@ def _become(order: dict[str, Any]) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # As the agent does when it imports them: torch.cuda then asks no driver, whose state would not survive a fork.
+    # As the agent does when it imports them: torch.cuda then asks no driver, whose state would not
+    # survive a fork.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     for name in MODULES:
         with contextlib.suppress(ImportError):  # not every torch comes with numpy
             importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # an agent that searched these objects for garbage, at its end at the latest, would copy all of their memory: a second
+    # An agent that searched these objects for garbage, at its end at the latest, would copy all of
+    # their memory: a second.
+    gc.freeze()
     _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
 
 

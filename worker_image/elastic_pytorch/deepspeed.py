@@ -1,7 +1,8 @@
 """The state of a training with DeepSpeed's ZeRO, stages 1 to 3: saved by all ranks, read by a group of any size.
 
-DeepSpeed's checkpoints are for one size of the group. DeepSpeed converts them to universal checkpoints, which are for any size:
-https://www.deepspeed.ai/tutorials/universal-checkpointing/. A group that begins has the newest one converted by its rank 0.
+DeepSpeed's checkpoints are for one size of the group. DeepSpeed converts them to universal
+checkpoints, which are for any size: https://www.deepspeed.ai/tutorials/universal-checkpointing/. A
+group that begins has the newest one converted by its rank 0.
 """
 
 import contextlib
@@ -25,25 +26,30 @@ from elastic_pytorch.state.options import Options
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.training.sampler import ElasticSampler
 
-NATIVE, UNIVERSAL = "zero", "universal"  # tags of DeepSpeed's checkpoints, and so names of sub-folders
+# Tags of DeepSpeed's checkpoints, and so names of sub-folders.
+NATIVE, UNIVERSAL = "zero", "universal"
 
 
 class DeepSpeedState(ShardedState):
     """A `ShardedState` for an engine of DeepSpeed, which keeps model, optimizer and schedule: do not register these.
 
-    DeepSpeed gives its parts of the state to files only, so all ranks together write a checkpoint every few steps. The loss of a worker
-    costs the steps since the last one, and a stop at a boundary costs none. Register all else that the training needs, such as the sampler.
+    DeepSpeed gives its parts of the state to files only, so all ranks together write a checkpoint
+    every few steps. The loss of a worker costs the steps since the last one, and a stop at a
+    boundary costs none. Register all else that the training needs, such as the sampler.
 
     Args:
         folder: on a volume that all pods share.
-        engine: what `deepspeed.initialize` returned first, with `"checkpoint": {"load_universal": true}` in its configuration.
-        options: see `State.Options`. `every` must be given: the steps of the optimizer from one checkpoint to the next, for which
-            training waits. There is no `memory`, and `initial` is refused.
+        engine: what `deepspeed.initialize` returned first, with `"checkpoint": {"load_universal":
+            true}` in its configuration.
+        options: see `State.Options`. `every` must be given: the steps of the optimizer from one
+            checkpoint to the next, for which training waits. There is no `memory`, and `initial` is
+            refused.
 
     Raises:
-        ValueError: the engine cannot be resized, or a sampler deals out the samples to other ranks than its data-parallel ones; the
-            message says what to change.
-        RuntimeError: it is made in a function that `in_process` decorates: DeepSpeed keeps process groups of its own for the whole process.
+        ValueError: the engine cannot be resized, or a sampler deals out the samples to other ranks
+            than its data-parallel ones; the message says what to change.
+        RuntimeError: it is made in a function that `in_process` decorates: DeepSpeed keeps process
+            groups of its own for the whole process.
     """
 
     _LOAD_INSTEAD = "before deepspeed.initialize, which copies them"
@@ -109,7 +115,8 @@ def check_place(name: str, samples: tuple[int, int], data_parallel: tuple[int, i
 
     Args:
         name: of the sampler.
-        samples: this rank's place among those to which the samples are dealt out, and how many there are.
+        samples: this rank's place among those to which the samples are dealt out, and how many
+            there are.
         data_parallel: the same for the engine's data-parallel ranks.
 
     Raises:
@@ -146,10 +153,13 @@ class ZeroEngine:
             raise RuntimeError(f"DeepSpeed could not write to {folder}: {error}") from error
 
     def load(self, folder: Path) -> None:
-        """Loads a checkpoint of a group of any size. Collective. Rank 0 converts it first, unless that is done; the others wait.
+        """Loads a checkpoint of a group of any size.
+
+        Collective. Rank 0 converts it first, unless that is done; the others wait.
 
         Raises:
-            OSError: there is no room for the converted checkpoint, which takes as much as the other.
+            OSError: there is no room for the converted checkpoint, which takes as much as the
+                other.
             RuntimeError: DeepSpeed cannot convert or load it.
         """
         group = cpu_group()
@@ -162,14 +172,20 @@ class ZeroEngine:
         failed = torch.tensor([problem is not None])
         dist.broadcast(failed, 0, group=group)
         if failed:
-            raise problem or RuntimeError("rank 0 cannot convert the checkpoint of DeepSpeed; its log says why")
+            raise problem or RuntimeError(
+                "rank 0 cannot convert the checkpoint of DeepSpeed; its log says why"
+            )
         path, _ = self._engine.load_checkpoint(str(folder), tag=UNIVERSAL)
         if path is None:
-            raise RuntimeError(f"DeepSpeed has not loaded the checkpoint in {folder / UNIVERSAL}; its log says why")
+            raise RuntimeError(
+                f"DeepSpeed has not loaded the checkpoint in {folder / UNIVERSAL}; its log says why"
+            )
 
 
 def convert_once(folder: Path) -> None:
-    """Converts a checkpoint that `ZeroEngine.save` wrote to a universal one beside it. Does nothing if that is done.
+    """Converts a checkpoint that `ZeroEngine.save` wrote to a universal one beside it.
+
+    Does nothing if that is done.
 
     Raises:
         OSError: it could not be written.
@@ -179,7 +195,9 @@ def convert_once(folder: Path) -> None:
     partial = folder / f".{UNIVERSAL}-{os.urandom(8).hex()}"
     try:
         logger.info("converting the checkpoint in %s for a group of any size", folder)
-        options = Namespace(input_folder=str(folder / NATIVE), output_folder=str(partial), keep_temp_folder=False)
+        options = Namespace(
+            input_folder=str(folder / NATIVE), output_folder=str(partial), keep_temp_folder=False
+        )
         options.num_extract_workers = options.num_merge_workers = 1
         options.strict = options.inject_missing_state = True
         with contextlib.redirect_stdout(sys.stderr):

@@ -1,4 +1,7 @@
-"""URLs of object storage: where a State's checkpoints lie, if not in a folder. Standard library only."""
+"""URLs of object storage: where a State's checkpoints lie, if not in a folder.
+
+Standard library only.
+"""
 
 import os
 import re
@@ -7,7 +10,8 @@ from pathlib import Path
 
 SCHEMES = ("s3", "gs")
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)  # a Path has merged the slashes
+# A Path has merged the slashes.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _SEGMENT = re.compile(r"[A-Za-z0-9_=+,@:.-]+")
 
@@ -30,7 +34,9 @@ class ObjectUrl:
         return ObjectUrl(self.scheme, self.bucket, self.key.rpartition("/")[0])
 
     def __truediv__(self, name: str) -> "ObjectUrl":
-        return ObjectUrl(self.scheme, self.bucket, f"{self.key}/{name}".strip("/")) if name else self
+        return (
+            ObjectUrl(self.scheme, self.bucket, f"{self.key}/{name}".strip("/")) if name else self
+        )
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.bucket}/{self.key}".rstrip("/")
@@ -58,7 +64,9 @@ def location_of(place: "str | os.PathLike[str] | ObjectUrl") -> Location:
             f"object storage: {', '.join(f'{each}://BUCKET/PREFIX' for each in SCHEMES)}"
         )
     if not slash:
-        raise ValueError(f"{text!r}: a Path merges the slashes of a URL: give it as text, {scheme}://{rest}")
+        raise ValueError(
+            f"{text!r}: a Path merges the slashes of a URL: give it as text, {scheme}://{rest}"
+        )
     bucket, _, key = rest.partition("/")
     key = key.rstrip("/")
     if "?" in rest or "@" in bucket or ":" in bucket:

@@ -1,14 +1,15 @@
 """How long work beside the training rests after each piece, so that it takes about a tenth of the time. Standard library only.
 
-Training may read its data through the same disk and network. The shortest of the last three pieces counts: a node or a server that stood
-still for a minute must not put the next piece off by ten.
+Training may read its data through the same disk and network. The shortest of the last three pieces
+counts: a node or a server that stood still for a minute must not put the next piece off by ten.
 """
 
 from collections import deque
 
 IDLE_SHARE = 9  # seconds of rest for each second of work
 MEASURED = 3  # pieces of which the shortest counts
-MAX_FAILED_SECONDS = 60.0  # of rest after a failure: a request to storage that is away takes a minute to fail
+# Of rest after a failure: a request to storage that is away takes a minute to fail.
+MAX_FAILED_SECONDS = 60.0
 
 
 class Rest:

@@ -1,4 +1,7 @@
-"""A folder with a socket that workers connect to. Scripts and cleaners empty /tmp, so both can be made again at the same path."""
+"""A folder with a socket that workers connect to.
+
+Scripts and cleaners empty /tmp, so both can be made again at the same path.
+"""
 
 import os
 import shutil
@@ -22,10 +25,13 @@ class SocketFolder:
         self._open_to_all()
 
     def bind(self, kind: socket.SocketKind) -> socket.socket:
-        """Returns a new socket at the path, instead of the one before. The folder is made again if it is gone.
+        """Returns a new socket at the path, instead of the one before.
+
+        The folder is made again if it is gone.
 
         Raises:
-            OSError: the folder or the socket cannot be made, or the folder is someone else's by now.
+            OSError: the folder or the socket cannot be made, or the folder is someone else's by
+                now.
         """
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         if self._folder.lstat().st_uid != os.geteuid():

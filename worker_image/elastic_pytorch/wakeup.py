@@ -9,7 +9,8 @@ from collections.abc import Iterable
 class Wakeup:
     """A bell that threads and signal handlers may ring, built on a pipe to be waited for together with other file descriptors.
 
-    A lock would not do: a signal handler runs in the main thread, perhaps while that thread holds the lock.
+    A lock would not do: a signal handler runs in the main thread, perhaps while that thread holds
+    the lock.
     """
 
     def __init__(self) -> None:
@@ -18,7 +19,10 @@ class Wakeup:
         os.set_blocking(self._write, False)
 
     def ring(self) -> None:
-        """Ends the current or the next `wait`. May be called from any thread and from a signal handler."""
+        """Ends the current or the next `wait`.
+
+        May be called from any thread and from a signal handler.
+        """
         with contextlib.suppress(BlockingIOError):  # a full pipe rings already
             os.write(self._write, b"\0")
 

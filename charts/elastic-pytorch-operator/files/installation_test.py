@@ -1,8 +1,9 @@
 """Asks the operator what an agent would ask.
 
-Run by `helm test` with the operator's address and two files: a token for it, and the authorities that have signed its certificate.
-The last answer proves the most. It needs DNS, the Service, the network policies, an operator that leads, and its certificate. The operator
-must also be allowed to ask the API server whose token this is, to learn that this pod is not a worker of any job.
+Run by `helm test` with the operator's address and two files: a token for it, and the authorities
+that have signed its certificate. The last answer proves the most. It needs DNS, the Service, the
+network policies, an operator that leads, and its certificate. The operator must also be allowed to
+ask the API server whose token this is, to learn that this pod is not a worker of any job.
 """
 
 import ssl
@@ -20,7 +21,9 @@ def status_of(url: str, token: str = "") -> int:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         request = urllib.request.Request(url, data=b"", headers=headers)
-        with urllib.request.urlopen(request, timeout=10, context=ssl.create_default_context(cafile=authorities)) as answer:
+        with urllib.request.urlopen(
+            request, timeout=10, context=ssl.create_default_context(cafile=authorities)
+        ) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refusal:
         return refusal.code
@@ -45,4 +48,6 @@ def check(what: str, expected: int, url: str, token: str = "") -> None:
 url, token_file, authorities = sys.argv[1:]
 check("no agent is heard without a token", 401, f"{url}/v1/agent")
 check("nor with one that the API server does not know", 401, f"{url}/v1/agent", "forged")
-check("this pod is recognized, and is no worker", 403, f"{url}/v1/agent", Path(token_file).read_text())
+check(
+    "this pod is recognized, and is no worker", 403, f"{url}/v1/agent", Path(token_file).read_text()
+)

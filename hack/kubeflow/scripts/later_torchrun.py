@@ -1,7 +1,8 @@
 """torchrun of the image's torch, with what later releases of torch do better after a loss.
 
-PyTorchJobs are to be measured at their best. Torch 2.6 ignores `keep_alive_interval` and `keep_alive_max_attempt` in the settings of
-the rendezvous, and a torchrun that receives SIGTERM closes the rendezvous for all others.
+PyTorchJobs are to be measured at their best. Torch 2.6 ignores `keep_alive_interval` and
+`keep_alive_max_attempt` in the settings of the rendezvous, and a torchrun that receives SIGTERM
+closes the rendezvous for all others.
 """
 
 import inspect
@@ -21,7 +22,10 @@ def heed_keep_alive(configuration: str) -> None:
     Args:
         configuration: as PET_RDZV_CONF has it.
     """
-    if "keep_alive_interval" in inspect.signature(dynamic_rendezvous.DynamicRendezvousHandler.from_backend).parameters:
+    if (
+        "keep_alive_interval"
+        in inspect.signature(dynamic_rendezvous.DynamicRendezvousHandler.from_backend).parameters
+    ):
         return
     options = dict(option.split("=") for option in configuration.split(","))
     wanted: dict[str, Any] = {
@@ -29,7 +33,9 @@ def heed_keep_alive(configuration: str) -> None:
         "keep_alive_max_attempt": int(options["keep_alive_max_attempt"]),
     }
     settings = dynamic_rendezvous.RendezvousSettings
-    dynamic_rendezvous.RendezvousSettings = lambda *values, **named: settings(*values, **(named | wanted))
+    dynamic_rendezvous.RendezvousSettings = lambda *values, **named: settings(
+        *values, **(named | wanted)
+    )
 
 
 def leave_open() -> None:
@@ -37,8 +43,13 @@ def leave_open() -> None:
     shutdown = LocalElasticAgent._shutdown
     if "is_restart" in inspect.signature(shutdown).parameters:
 
-        def stop(agent: LocalElasticAgent, death_sig: signal.Signals = signal.SIGTERM, is_restart: bool = False) -> None:
-            shutdown(agent, death_sig, is_restart=True)  # the launcher closes it after a success or a failure
+        def stop(
+            agent: LocalElasticAgent,
+            death_sig: signal.Signals = signal.SIGTERM,
+            is_restart: bool = False,
+        ) -> None:
+            # The launcher closes it after a success or a failure.
+            shutdown(agent, death_sig, is_restart=True)
 
         LocalElasticAgent._shutdown = stop
 

@@ -1,6 +1,9 @@
-"""One training for all jobs: only how its state survives differs. A step of fewer workers takes longer, as the global batch stays the same.
+"""One training for all jobs: only how its state survives differs.
 
-Each process tells what it does, by events.py: each group that it has joined, and each step that it has taken.
+A step of fewer workers takes longer, as the global batch stays the same.
+
+Each process tells what it does, by events.py: each group that it has joined, and each step that it
+has taken.
 """
 
 import argparse
@@ -21,11 +24,15 @@ CALL_SECONDS = 0.05
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--how", choices=("plain", "library"), required=True)
 parser.add_argument("--folder", type=Path, required=True, help="of its checkpoints")
-parser.add_argument("--size", type=int, required=True, help="workers that the step's time is given for")
+parser.add_argument(
+    "--size", type=int, required=True, help="workers that the step's time is given for"
+)
 parser.add_argument("--step-seconds", type=float, default=0.2)
 parser.add_argument("--steps", type=int, default=1_000_000_000)
 parser.add_argument("--checkpoint-every", type=int, default=10, help="steps; of the plain script")
-parser.add_argument("--group-timeout-seconds", type=float, default=60.0, help="of init_process_group")
+parser.add_argument(
+    "--group-timeout-seconds", type=float, default=60.0, help="of init_process_group"
+)
 options = parser.parse_args()
 
 event("start", alone=True, torch=torch.__version__)
@@ -100,7 +107,10 @@ def library() -> None:
 
     optimizer = torch.optim.AdamW(network.parameters())
     state = elastic.State(
-        str(options.folder), elastic.State.Options(every=1, total_steps=options.steps), model=network, optimizer=optimizer
+        str(options.folder),
+        elastic.State.Options(every=1, total_steps=options.steps),
+        model=network,
+        optimizer=optimizer,
     )
 
     @elastic.in_process

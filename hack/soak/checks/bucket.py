@@ -20,23 +20,38 @@ def check_bucket(
     objects = [(each.at, each.version[1]) for each in stored if each.version and not each.read]
     groups = groups_of(steps)
     for before, after in pairwise(groups):
-        # A group that is cut off may still store something when its successor has looked. What was there before counts.
+        # A group that is cut off may still store something when its successor has looked. What was
+        # there before counts.
         cut_off = [hit.at for hit in hits_near(expected, before, after, hits) if hit.kind.isolates]
         until = min(before.last_at, after.first_at, *cut_off)
         kept = max((step for at, step in objects if at <= until), default=0)
         if after.first <= kept:
             text = f"group {after.number} began with step {after.first}, and step {kept} was stored"
-            yield Violation("no group begins behind a stored checkpoint", expected.job, after.first_at, text)
+            yield Violation(
+                "no group begins behind a stored checkpoint", expected.job, after.first_at, text
+            )
     last = max((step for _, step in objects), default=0)
     end = groups[-1].last_at if groups else 0.0
     excused = any(unsaved(expected, hit) and hit.until + EFFECT_SECONDS >= end for hit in hits)
     if last != expected.total and not excused:
-        yield Violation("the last step is stored", expected.job, end, f"the last one stored is {last} of {expected.total}")
+        yield Violation(
+            "the last step is stored",
+            expected.job,
+            end,
+            f"the last one stored is {last} of {expected.total}",
+        )
 
 
 def _check_reads(expected: Expected, stored: Sequence[Stored]) -> Iterator[Violation]:
     for read in stored:
-        there = max((each.version for each in stored if each.version and not each.read and each.at < read.at), default=None)
+        there = max(
+            (
+                each.version
+                for each in stored
+                if each.version and not each.read and each.at < read.at
+            ),
+            default=None,
+        )
         if read.read and there and (read.version is None or read.version < there):
             text = f"{read.version} was the newest that could be read, and {there} had been stored"
             yield Violation("a checkpoint can be loaded", expected.job, read.at, text)

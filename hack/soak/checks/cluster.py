@@ -1,4 +1,7 @@
-"""What the cluster must show: pods that are left alone, a true status, and nothing that only grows. Pure."""
+"""What the cluster must show: pods that are left alone, a true status, and nothing that only grows.
+
+Pure.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,19 +12,27 @@ from elastic_pytorch_local.faults.steps import groups_of
 
 from soak.timeline import PodSeen, Restart, StatusSeen, Step, Usage, Violation, last_of_each
 
-EFFECT_SECONDS = 90.0  # a pod may end for a fault so long after it was undone: Kubernetes removes those of lost nodes late
+# A pod may end for a fault so long after it was undone: Kubernetes removes those of lost nodes
+# late.
+EFFECT_SECONDS = 90.0
 # The promise is 10 s. The rest is for a machine that has a whole cluster on two cores.
 STATUS_SECONDS = 10.0 + 20.0
 BOUNDARY_SECONDS = 10.0  # from the decision on the next group to the last step of the one before
 SETTLED_SECONDS = 60.0  # until a process holds what it needs
-# What may come and go: connections to as many peers and streams as there are workers, threads of a pool, caches.
+# What may come and go: connections to as many peers and streams as there are workers, threads of a
+# pool, caches.
 MAY_GROW = {"descriptors": 40, "memory_files": 6, "threads": 12, "resident_mib": 64.0}
 MOST_OF_LIMIT = 0.5  # of the memory that an operator may have
-LEADER_DESCRIPTORS = 40  # more, of a replica that begins to lead: about twenty agents have a connection each, for a moment two
+# more, of a replica that begins to lead: about twenty agents have a connection each, for a moment
+# two
+LEADER_DESCRIPTORS = 40
 
 
 def check_healthy_pods(
-    pods: Sequence[PodSeen], hits: Sequence[Hit], trained: Mapping[str, set[str]], ended: Mapping[str, float]
+    pods: Sequence[PodSeen],
+    hits: Sequence[Hit],
+    trained: Mapping[str, set[str]],
+    ended: Mapping[str, float],
 ) -> Iterator[Violation]:
     """No worker that trains ends without a reason.
 
@@ -30,11 +41,17 @@ def check_healthy_pods(
     """
     told = set()
     for seen in pods:
-        if seen.pod in told or seen.pod not in trained.get(seen.job, ()) or seen.at >= ended.get(seen.job, float("inf")) - 1:
+        if (
+            seen.pod in told
+            or seen.pod not in trained.get(seen.job, ())
+            or seen.at >= ended.get(seen.job, float("inf")) - 1
+        ):
             continue
         told.add(seen.pod)
         if not any(_explains(hit, seen) for hit in hits):
-            yield Violation("no healthy pod ends", seen.job, seen.at, f"{seen.pod} on {seen.node}: {seen.how}")
+            yield Violation(
+                "no healthy pod ends", seen.job, seen.at, f"{seen.pod} on {seen.node}: {seen.how}"
+            )
 
 
 def _explains(hit: Hit, seen: PodSeen) -> bool:
@@ -49,7 +66,9 @@ def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterato
     """No operator starts again but for a fault of its own, of its node or of the control plane."""
     for seen in restarts:
         if not any(_restarts(hit, seen) for hit in hits):
-            yield Violation("the operator keeps running", "", seen.at, f"{seen.pod} on {seen.node}: {seen.how}")
+            yield Violation(
+                "the operator keeps running", "", seen.at, f"{seen.pod} on {seen.node}: {seen.how}"
+            )
 
 
 def _restarts(hit: Hit, seen: Restart) -> bool:
@@ -59,16 +78,24 @@ def _restarts(hit: Hit, seen: Restart) -> bool:
     return away or seen.pod in hit.pods or (hit.kind.loses and seen.node == hit.node)
 
 
-def check_status(job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hits: Sequence[Hit]) -> Iterator[Violation]:
+def check_status(
+    job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hits: Sequence[Hit]
+) -> Iterator[Violation]:
     """The status tells the size of the group that trains, soon after it has begun to."""
     times = [status.at for status in seen]
     for group in groups_of(steps):
         begin = group.first_at + STATUS_SECONDS
-        # The status has the next size as soon as that is decided; the group goes on to its next step boundary.
+        # The status has the next size as soon as that is decided; the group goes on to its next
+        # step boundary.
         end = group.last_at - BOUNDARY_SECONDS
-        shown = [seen[i] for i in range(max(0, bisect_right(times, begin) - 1), bisect_right(times, end))]
+        shown = [
+            seen[i] for i in range(max(0, bisect_right(times, begin) - 1), bisect_right(times, end))
+        ]
         wrong = [status for status in shown if status.world != group.world]
-        away = any(hit.kind.unsettles and hit.at <= group.last_at and hit.until + STATUS_SECONDS >= begin for hit in hits)
+        away = any(
+            hit.kind.unsettles and hit.at <= group.last_at and hit.until + STATUS_SECONDS >= begin
+            for hit in hits
+        )
         if end > begin and wrong and not away:
             text = f"group {group.number} of {group.world} trains, the status says {wrong[0].world}"
             yield Violation(f"status true within {STATUS_SECONDS:.0f} s", job, begin, text)
@@ -82,8 +109,15 @@ def check_growth(usages: Sequence[Usage]) -> Iterator[Violation]:
         if not third:
             continue
         for name, usual in MAY_GROW.items():
-            may = usual + LEADER_DESCRIPTORS if (samples[0].role, name) == ("operator", "descriptors") else usual
-            early, late = (median(getattr(s, name) for s in part) for part in (settled[:third], settled[-third:]))
+            may = (
+                usual + LEADER_DESCRIPTORS
+                if (samples[0].role, name) == ("operator", "descriptors")
+                else usual
+            )
+            early, late = (
+                median(getattr(s, name) for s in part)
+                for part in (settled[:third], settled[-third:])
+            )
             if late > early + may:
                 text = f"{samples[0].role} {process}: {name} went from {early:.0f} to {late:.0f}"
                 yield Violation("nothing leaks", "", samples[-1].at, text)

@@ -11,7 +11,9 @@ from soak.checks.training import EFFECT_SECONDS, Expected, longest_pause
 from soak.timeline import StatusSeen, Step, Violation
 
 APART = 0.02  # of the job's time: how far both shares may be apart, beside what is not resolved
-LEAST_SECONDS = 900.0  # that a job takes which is checked: of a shorter one, what the operator hears late is a larger share
+# That a job takes which is checked: of a shorter one, what the operator hears late is a larger
+# share.
+LEAST_SECONDS = 900.0
 WHOLE_SECONDS = 1.0
 TRAINING = "Training"
 ENDED = ("Complete", "Failed")
@@ -19,12 +21,17 @@ SUSPENDED = ("Suspending", "Suspended")
 
 
 def check_goodput(
-    expected: Expected, told: Goodput, steps: Sequence[Step], statuses: Sequence[StatusSeen], hits: Sequence[Hit]
+    expected: Expected,
+    told: Goodput,
+    steps: Sequence[Step],
+    statuses: Sequence[StatusSeen],
+    hits: Sequence[Hit],
 ) -> Iterator[Violation]:
     """The share of kept steps is that of the steps that were seen, and no more time is told than there was.
 
     Args:
-        expected: what holds for the job; a job without the training library is not checked, nor one of less than 900 s.
+        expected: what holds for the job; a job without the training library is not checked, nor one
+            of less than 900 s.
     """
     whole, counted = whole_seconds(statuses), sum(told.seconds.values())
     if not (expected.commits and steps and counted) or whole < LEAST_SECONDS:
@@ -54,12 +61,18 @@ def whole_seconds(statuses: Sequence[StatusSeen]) -> float:
 def unresolved_seconds(steps: Sequence[Step], hits: Sequence[Hit]) -> float:
     """What the observation cannot tell apart.
 
-    It sees a step at one moment. So a step of each group is not known: when the first one began, and how far the one came that was
-    interrupted. The operator counts from the first report to the disturbance. While the operator or the API server is away, nothing
-    measures a pause: the next leader counts it as what went on before. The status has whole seconds, from which each leader goes on.
+    It sees a step at one moment. So a step of each group is not known: when the first one began,
+    and how far the one came that was interrupted. The operator counts from the first report to the
+    disturbance. While the operator or the API server is away, nothing measures a pause: the next
+    leader counts it as what went on before. The status has whole seconds, from which each leader
+    goes on.
     """
     groups = groups_of(steps)
     numbers = sum(group.last - group.first for group in groups)
     pace = sum(group.last_at - group.first_at for group in groups) / max(1, numbers)
-    away = [longest_pause(steps, hit.at, hit.until + EFFECT_SECONDS) for hit in hits if hit.kind.unsettles]
+    away = [
+        longest_pause(steps, hit.at, hit.until + EFFECT_SECONDS)
+        for hit in hits
+        if hit.kind.unsettles
+    ]
     return pace * len(groups) + sum(away) + WHOLE_SECONDS * (1 + len(away))

@@ -10,7 +10,8 @@ from elastic_pytorch_local.faults.steps import groups_of
 from soak.checks.training import EFFECT_SECONDS, Expected, hits_near
 from soak.timeline import SetUpFailure, StatusSeen, Step, Violation
 
-MOMENT_SECONDS = 5.0  # after a failure: a change of the group that it caused would have begun by then
+# After a failure: a change of the group that it caused would have begun by then.
+MOMENT_SECONDS = 5.0
 COUNT_SECONDS = 10.0  # after a failure: the status would count it by then
 SHOWN_SECONDS = 2.0  # before a loss: a status that is so old has been true
 
@@ -28,12 +29,18 @@ def check_set_up_failures(
     """
     for before, after in pairwise(groups_of(steps)):
         near = [f for f in failures if before.last_at - MOMENT_SECONDS <= f.at <= after.first_at]
-        if near and not before.members < after.members and not hits_near(expected, before, after, hits):
+        if (
+            near
+            and not before.members < after.members
+            and not hits_near(expected, before, after, hits)
+        ):
             text = f"group {after.number} followed when {near[-1].pod} had failed in its set-up ({near[-1].how})"
             yield Violation("a failed set-up changes no group", expected.job, after.first_at, text)
     for earlier, later in pairwise(statuses):
         near = [f for f in failures if later.at - COUNT_SECONDS <= f.at <= later.at]
-        excused = any(h.touches(expected.job) and h.at <= later.at <= h.until + EFFECT_SECONDS for h in hits)
+        excused = any(
+            h.touches(expected.job) and h.at <= later.at <= h.until + EFFECT_SECONDS for h in hits
+        )
         if near and later.total_failures > earlier.total_failures and not excused:
             text = f"the status counts {later.total_failures} failures since {near[-1].pod} has failed in its set-up"
             yield Violation("a failed set-up does not count", expected.job, later.at, text)
@@ -54,4 +61,6 @@ def check_spares(
         spares = statuses[shown - 1].spares - near[0].pods
         if spares and not spares & after.members:
             text = f"group {after.number} of {sorted(after.members)} does without {sorted(spares)}"
-            yield Violation("a spare joins in the round of the loss", expected.job, after.first_at, text)
+            yield Violation(
+                "a spare joins in the round of the loss", expected.job, after.first_at, text
+            )

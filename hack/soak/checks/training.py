@@ -1,4 +1,7 @@
-"""What the training itself must show: steps, samples, groups, parameters. Pure: each check returns the promises not kept."""
+"""What the training itself must show: steps, samples, groups, parameters.
+
+Pure: each check returns the promises not kept.
+"""
 
 import math
 from collections import Counter, defaultdict
@@ -11,8 +14,12 @@ from elastic_pytorch_local.faults.steps import Group, groups_of
 
 from soak.timeline import INDEX, Done, Step, Violation
 
-EFFECT_SECONDS = 20.0  # a fault may show for so long after it was undone: a grace period of 10 s, and what detection takes
-CLOSE = 1e-6  # between parameters of 64 bits: far above what the order of sums changes, far below what one sample changes
+# A fault may show for so long after it was undone: a grace period of 10 s, and what detection
+# takes.
+EFFECT_SECONDS = 20.0
+# Between parameters of 64 bits: far above what the order of sums changes, far below what one sample
+# changes.
+CLOSE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +27,11 @@ class Expected:
     """What holds for a job.
 
     Attributes:
-        commits: whether each step is kept in memory. If not, a change may repeat what the last checkpoint does not have.
+        commits: whether each step is kept in memory. If not, a change may repeat what the last
+            checkpoint does not have.
         repeated: steps that may be done again after a loss that a worker survives.
-        copies: whether each worker has a part of the state, of which another one has a copy. Then a loss of two may cost more.
+        copies: whether each worker has a part of the state, of which another one has a copy. Then a
+            loss of two may cost more.
     """
 
     job: str
@@ -53,7 +62,9 @@ def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violatio
     for group in groups_of(steps):
         if not expected.minimum <= group.world / expected.processes <= expected.maximum:
             text = f"group {group.number} of {group.world} processes, {expected.processes} to a worker: {sorted(group.members)}"
-            yield Violation("groups within minReplicas and maxReplicas", expected.job, group.first_at, text)
+            yield Violation(
+                "groups within minReplicas and maxReplicas", expected.job, group.first_at, text
+            )
 
 
 def check_units(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
@@ -61,31 +72,46 @@ def check_units(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation
     units: dict[tuple[int, int], set[int]] = defaultdict(set)
     for step in steps if expected.unit > 1 else ():
         rank = step.rank // expected.processes
-        if (index := INDEX.search(step.pod)) and int(index[1]) % expected.unit == rank % expected.unit:
+        if (index := INDEX.search(step.pod)) and int(
+            index[1]
+        ) % expected.unit == rank % expected.unit:
             units[step.group, rank // expected.unit].add(int(index[1]) // expected.unit)
         else:
-            yield Violation("units in order", expected.job, step.at, f"{step.pod} is rank {rank} of group {step.group}")
+            yield Violation(
+                "units in order",
+                expected.job,
+                step.at,
+                f"{step.pod} is rank {rank} of group {step.group}",
+            )
             return
     for (group, place), found in units.items():
         if len(found) > 1:
             yield Violation(
-                "whole units", expected.job, steps[0].at, f"place {place} of group {group} has workers of units {found}"
+                "whole units",
+                expected.job,
+                steps[0].at,
+                f"place {place} of group {group} has workers of units {found}",
             )
 
 
 def check_repeats(
     expected: Expected, steps: Sequence[Step], hits: Sequence[Hit], killed: Set[str] = frozenset()
 ) -> Iterator[Violation]:
-    """No step is left out. None is done twice on a planned change, and few on a loss that a worker survives.
+    """No step is left out.
 
-    On a loss the survivors' steps count, which each worker tells before it knows whether the group can complete them. A lost worker whose
-    last messages its peers never got may have been one step ahead of these.
+    None is done twice on a planned change, and few on a loss that a worker survives.
 
-    A group of which no worker goes on needs a checkpoint, which it cannot write to a folder that takes no writes.
-    Workers on a node that is cut off may train beside the next group: what they do from its first step on is lost, not repeated.
+    On a loss the survivors' steps count, which each worker tells before it knows whether the group
+    can complete them. A lost worker whose last messages its peers never got may have been one step
+    ahead of these.
+
+    A group of which no worker goes on needs a checkpoint, which it cannot write to a folder that
+    takes no writes. Workers on a node that is cut off may train beside the next group: what they do
+    from its first step on is lost, not repeated.
 
     Args:
-        killed: pods that were deleted with a grace period, and had not ended by its end: a planned change is a loss then.
+        killed: pods that were deleted with a grace period, and had not ended by its end: a planned
+            change is a loss then.
     """
     done = 0
     for before, after in pairwise([None, *groups_of(steps)]):
@@ -109,12 +135,19 @@ def hits_near(expected: Expected, before: Group, after: Group, hits: Sequence[Hi
     return [
         hit
         for hit in hits
-        if hit.touches(expected.job) and hit.at <= after.first_at and hit.until + EFFECT_SECONDS >= before.last_at
+        if hit.touches(expected.job)
+        and hit.at <= after.first_at
+        and hit.until + EFFECT_SECONDS >= before.last_at
     ]
 
 
 def _kept(
-    expected: Expected, before: Group, after: Group, told: Mapping[str, int], near: Sequence[Hit], killed: Set[str]
+    expected: Expected,
+    before: Group,
+    after: Group,
+    told: Mapping[str, int],
+    near: Sequence[Hit],
+    killed: Set[str],
 ) -> tuple[float, float]:
     """The last step before a group that is not lost for certain, and how many up to there the group may do again."""
     if not expected.commits:
@@ -122,7 +155,8 @@ def _kept(
         return max(told.values()) if cut_off else math.inf, expected.repeated
     together = before.members & after.members
     if before.members & killed or any(hit.kind.loses or hit.kind.unsettles for hit in near):
-        survivors = together.difference(*(hit.pods for hit in near))  # a pod that was hit has lost its memory
+        # A pod that was hit has lost its memory.
+        survivors = together.difference(*(hit.pods for hit in near))
         if not survivors or (expected.copies and len(before.members - survivors) > 1):
             return 0, 0
         return max(told[pod] for pod in survivors), expected.repeated
@@ -131,8 +165,13 @@ def _kept(
 
 
 def unsaved(expected: Expected, hit: Hit) -> bool:
-    """Whether the job can save nothing while a fault lasts. A bucket's server is found by its name."""
-    return hit.touches(expected.job) and (hit.kind.family == "storage" or (expected.bucket and hit.kind.name == "stop-dns"))
+    """Whether the job can save nothing while a fault lasts.
+
+    A bucket's server is found by its name.
+    """
+    return hit.touches(expected.job) and (
+        hit.kind.family == "storage" or (expected.bucket and hit.kind.name == "stop-dns")
+    )
 
 
 def _told_before(group: Group, steps: Sequence[Step]) -> dict[str, int]:
@@ -167,10 +206,17 @@ def check_end(
     """The training has come to its last step, with the parameters of an undisturbed run."""
     last = max((step.number for step in steps), default=0)
     if last != expected.total or not done:
-        yield Violation("every job trains to its end", expected.job, 0.0, f"the last step was {last} of {expected.total}")
+        yield Violation(
+            "every job trains to its end",
+            expected.job,
+            0.0,
+            f"the last step was {last} of {expected.total}",
+        )
         return
     for end in done:
-        apart = max((abs(a - b) for a, b in zip(end.parameters, undisturbed, strict=True)), default=0.0)
+        apart = max(
+            (abs(a - b) for a, b in zip(end.parameters, undisturbed, strict=True)), default=0.0
+        )
         if apart > CLOSE:
             text = f"{end.pod} ended with parameters that differ by {apart:.2g}"
             yield Violation("parameters of an undisturbed run", expected.job, end.at, text)

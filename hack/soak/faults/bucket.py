@@ -9,15 +9,21 @@ from elastic_pytorch_local.faults.plan import Fault
 from soak.plan import KINDS
 from soak.stage import Stage, job_of
 
-FAULT_FILE = "bucket.fault"  # of the run's folder: scripts/object_server.py looks there at each request
-SIGNAL = "pkill -{signal} -f '[o]bject_server.py'"  # the pattern does not match the shell's own command
+# Of the run's folder: scripts/object_server.py looks there at each request.
+FAULT_FILE = "bucket.fault"
+# The pattern does not match the shell's own command.
+SIGNAL = "pkill -{signal} -f '[o]bject_server.py'"
 
 
 async def kill_job(stage: Stage, fault: Fault) -> Target:
     """Kills all processes of all pods of the job at once, so that its state is nowhere but in the bucket."""
     job = KINDS[fault.kind].job
-    running = (pod for pod in stage.observer.pods.values() if pod["status"].get("phase") == "Running")
-    pods = [pod for pod in running if job_of(pod) == job and "deletionTimestamp" not in pod["metadata"]]
+    running = (
+        pod for pod in stage.observer.pods.values() if pod["status"].get("phase") == "Running"
+    )
+    pods = [
+        pod for pod in running if job_of(pod) == job and "deletionTimestamp" not in pod["metadata"]
+    ]
     pick(fault.pick, pods, f"worker of {job}")
 
     async def kill() -> None:
@@ -42,7 +48,10 @@ async def misbehave(stage: Stage, fault: Fault) -> Target:
 
 async def pause(stage: Stage, fault: Fault) -> Target:
     """Stops the server's process, which keeps its objects, and its connections too."""
-    stop, go_on = (partial(stage.driver.in_control_plane, SIGNAL.format(signal=signal)) for signal in ("STOP", "CONT"))
+    stop, go_on = (
+        partial(stage.driver.in_control_plane, SIGNAL.format(signal=signal))
+        for signal in ("STOP", "CONT")
+    )
     return Target("SIGSTOP to the bucket's server", stop, go_on, frozenset({_job(stage, fault)}))
 
 

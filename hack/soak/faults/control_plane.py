@@ -38,7 +38,9 @@ async def roll_operator(stage: Stage, _: Fault) -> Target:
     return Target(
         f"kubectl rollout restart {DEPLOYMENT}",
         lambda: kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", DEPLOYMENT),
-        lambda: kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", DEPLOYMENT, "--timeout=300s"),
+        lambda: kubectl(
+            "-n", OPERATOR_NAMESPACE, "rollout", "status", DEPLOYMENT, "--timeout=300s"
+        ),
     )
 
 
@@ -53,7 +55,9 @@ async def rotate_certificate(stage: Stage, _: Fault) -> Target:
         data = {"trust.json": base64.b64encode(json.dumps(trust).encode()).decode()}
         await stage.driver.api.ask("PATCH", SECRET, {"data": data})
         for pod in leader:
-            await stage.driver.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"]))
+            await stage.driver.api.ask(
+                "DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"])
+            )
 
     return Target("the operator's certificate is two months old, and its leader is deleted", age)
 
@@ -63,14 +67,21 @@ async def on_control_plane(stage: Stage, fault: Fault) -> Target:
     run = stage.driver.in_control_plane
     match fault.kind:
         case "freeze-api":
-            command = "pkill -CONT -x kube-apiserver || true"  # the kubelet may have started another
-            return Target("SIGSTOP to the API server", lambda: run("pkill -STOP -x kube-apiserver"), lambda: run(command))
+            # The kubelet may have started another.
+            command = "pkill -CONT -x kube-apiserver || true"
+            return Target(
+                "SIGSTOP to the API server",
+                lambda: run("pkill -STOP -x kube-apiserver"),
+                lambda: run(command),
+            )
         case "kill-api":
             return Target("SIGKILL to the API server", lambda: run("pkill -KILL -x kube-apiserver"))
     turns = max(1, round(fault.seconds))
     slow = ("exec", "--detach", CONTROL_PLANE, "sh", "-c", SLOW.format(turns=turns))
     return Target(
-        "etcd stops for half of each second", lambda: stage.driver.commands.docker(*slow), lambda: run("pkill -CONT -x etcd")
+        "etcd stops for half of each second",
+        lambda: stage.driver.commands.docker(*slow),
+        lambda: run("pkill -CONT -x etcd"),
     )
 
 

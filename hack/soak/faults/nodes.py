@@ -8,11 +8,16 @@ from elastic_pytorch_local.faults.plan import Fault
 from soak.plan import KINDS
 from soak.stage import Stage
 
-IMAGE, KEPT = "docker.io/library/elastic-pytorch-worker:dev", "docker.io/library/elastic-pytorch-worker:kept-by-soak"
+IMAGE, KEPT = (
+    "docker.io/library/elastic-pytorch-worker:dev",
+    "docker.io/library/elastic-pytorch-worker:kept-by-soak",
+)
 
 # Nothing to do if it is done: the node may have been away the first time.
 CTR = "ctr -n k8s.io images"
-RENAME = f"{CTR} ls -q | grep -qx {{old}} || exit 0; {CTR} tag --force {{old}} {{new}}; {CTR} rm {{old}}"
+RENAME = (
+    f"{CTR} ls -q | grep -qx {{old}} || exit 0; {CTR} tag --force {{old}} {{new}}; {CTR} rm {{old}}"
+)
 
 
 async def on_node(stage: Stage, fault: Fault) -> Target:
@@ -28,7 +33,13 @@ async def on_node(stage: Stage, fault: Fault) -> Target:
     leads = [pod["spec"].get("nodeName") for pod in await driver.operators()][:1] == [node]
     jobs = frozenset[str]() if leads and KINDS[fault.kind].loses else stage.jobs_on(node)
     what = f"{fault.kind} {node}{', where the leading operator is' if leads else ''}"
-    return Target(what, partial(do, node), partial(undo, node), jobs=jobs, node="" if fault.kind == "cordon" else node)
+    return Target(
+        what,
+        partial(do, node),
+        partial(undo, node),
+        jobs=jobs,
+        node="" if fault.kind == "cordon" else node,
+    )
 
 
 async def remove_image(stage: Stage, fault: Fault) -> Target:
@@ -39,7 +50,9 @@ async def remove_image(stage: Stage, fault: Fault) -> Target:
         command = RENAME.format(old=old, new=new)
         await stage.driver.commands.docker("exec", node, "sh", "-ec", command)
 
-    return Target(f"{IMAGE} is gone from {node}", lambda: rename(IMAGE, KEPT), lambda: rename(KEPT, IMAGE))
+    return Target(
+        f"{IMAGE} is gone from {node}", lambda: rename(IMAGE, KEPT), lambda: rename(KEPT, IMAGE)
+    )
 
 
 async def refuse_writes(stage: Stage, fault: Fault) -> Target:
@@ -51,5 +64,8 @@ async def refuse_writes(stage: Stage, fault: Fault) -> Target:
         (stage.folder / job).chmod(mode)
 
     return Target(
-        f"the checkpoint folder of {job} is read-only", lambda: set_mode(0o555), lambda: set_mode(0o777), frozenset({job})
+        f"the checkpoint folder of {job} is read-only",
+        lambda: set_mode(0o555),
+        lambda: set_mode(0o777),
+        frozenset({job}),
     )

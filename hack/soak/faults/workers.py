@@ -10,7 +10,9 @@ from soak.stage import Stage, job_of
 async def kill_process(stage: Stage, fault: Fault) -> Target:
     pod = pick(fault.pick, stage.workers(), "worker")
     name, job = pod["metadata"]["name"], job_of(pod)
-    pids = sorted({line["pid"] for line in stage.observer.lines[job][-200:] if line["worker"] == name})
+    pids = sorted(
+        {line["pid"] for line in stage.observer.lines[job][-200:] if line["worker"] == name}
+    )
     pid = pick(fault.pick, pids, f"process of {name} that has told of anything lately")
     return engine.kill_process(stage.driver, pod, pid, job)
 
@@ -28,7 +30,9 @@ async def delete_pod(stage: Stage, fault: Fault) -> Target:
 
 async def scale(stage: Stage, fault: Fault) -> Target:
     jobs = stage.observer.jobs
-    name = pick(fault.pick, [name for name in stage.running_jobs() if jobs[name].elastic], "elastic job")
+    name = pick(
+        fault.pick, [name for name in stage.running_jobs() if jobs[name].elastic], "elastic job"
+    )
     job = jobs[name]
     sizes = [size for size in range(job.minimum, job.maximum + 1) if size != job.wanted]
     return engine.scale(stage.driver, name, pick(fault.pick // 7, sizes, f"other size for {name}"))

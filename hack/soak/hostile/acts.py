@@ -1,6 +1,7 @@
 """What a hostile tenant does, and what it writes into its own objects. Pure.
 
-It may edit its namespaces and nothing else: what it writes passes the API server's validation, and the operator cannot read or build it.
+It may edit its namespaces and nothing else: what it writes passes the API server's validation, and
+the operator cannot read or build it.
 """
 
 from collections.abc import Mapping
@@ -8,9 +9,21 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 
-# docs/evidence/reliability.md says what each is. A run in which one of them never came says nothing about it.
+# docs/evidence/reliability.md says what each is. A run in which one of them never came says nothing
+# about it.
 ACTS = (
-    *("annotations", "quantities", "templates", "flood", "webhook", "quota", "namespace", "scrape", "tokens", "churn"),
+    *(
+        "annotations",
+        "quantities",
+        "templates",
+        "flood",
+        "webhook",
+        "quota",
+        "namespace",
+        "scrape",
+        "tokens",
+        "churn",
+    ),
     *("large-jobs", "large-metadata", "long-words", "claims", "half-lines"),
 )
 
@@ -33,12 +46,19 @@ def unreadable(turn: int) -> dict[str, Any]:
     Args:
         turn: chooses among the values, so that each comes with each in the end.
     """
-    text, label = UNREADABLE_TEXTS[turn % len(UNREADABLE_TEXTS)], UNREADABLE_LABELS[turn // 2 % len(UNREADABLE_LABELS)]
+    text, label = (
+        UNREADABLE_TEXTS[turn % len(UNREADABLE_TEXTS)],
+        UNREADABLE_LABELS[turn // 2 % len(UNREADABLE_LABELS)],
+    )
     annotations = dict.fromkeys(UNREADABLE_ANNOTATIONS, text)
-    return {"annotations": annotations, "labels": {names.LABEL_WORKER_INDEX: label, names.LABEL_RENDEZVOUS: label}}
+    return {
+        "annotations": annotations,
+        "labels": {names.LABEL_WORKER_INDEX: label, names.LABEL_RENDEZVOUS: label},
+    }
 
 
-# etcd takes 1.5 MiB, the API server 256 KiB of annotations with those that cannot be read, and the schema 256 labels of a template.
+# etcd takes 1.5 MiB, the API server 256 KiB of annotations with those that cannot be read, and the
+# schema 256 labels of a template.
 JOB_BYTES, ANNOTATION_BYTES, LABELS, TEMPLATE_LABELS, WORDS = 1_400_000, 230_000, 2_000, 200, 5_000
 
 
@@ -49,7 +69,10 @@ def many_labels(number: int) -> dict[str, str]:
 def large_metadata(turn: int) -> dict[str, Any]:
     """A patch of metadata as large as the API server takes it, with another letter in each turn."""
     letter = chr(ord("a") + turn % 26)
-    return {"annotations": {"hostile.example.com/words": letter * ANNOTATION_BYTES}, "labels": many_labels(LABELS)}
+    return {
+        "annotations": {"hostile.example.com/words": letter * ANNOTATION_BYTES},
+        "labels": many_labels(LABELS),
+    }
 
 
 def _limited(**quantities: str) -> dict[str, Any]:
@@ -57,7 +80,8 @@ def _limited(**quantities: str) -> dict[str, Any]:
     return {"container": {"resources": {"limits": limits, "requests": dict(limits)}}}
 
 
-# Each is merged into a job that is well: into its spec, the spec of its pods, and the training container.
+# Each is merged into a job that is well: into its spec, the spec of its pods, and the training
+# container.
 UNBUILDABLE_QUANTITIES: Mapping[str, Mapping[str, Any]] = {
     "gpu-of-310-digits": _limited(gpu="9" * 310),
     "gpu-of-5000-digits": _limited(gpu=LONG),
@@ -67,7 +91,11 @@ UNBUILDABLE_QUANTITIES: Mapping[str, Mapping[str, Any]] = {
 }
 UNBUILDABLE_TEMPLATES: Mapping[str, Mapping[str, Any]] = {
     "volume-name-is-a-list": {
-        "spec": {"sharedVolumeClaims": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]},
+        "spec": {
+            "sharedVolumeClaims": [
+                {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+            ]
+        },
         "pod": {"volumes": [{"name": ["x"], "emptyDir": {}}]},
     },
     "variable-name-is-an-object": {"container": {"env": [{"name": {"a": 1}, "value": "x"}]}},
@@ -79,9 +107,16 @@ UNBUILDABLE_TEMPLATES: Mapping[str, Mapping[str, Any]] = {
 # The names say what is large. Some make no pod, as a pod has no room for them.
 LARGE: Mapping[str, Mapping[str, Any]] = {
     "one-large-variable": {"container": {"env": [{"name": "WORDS", "value": "x" * JOB_BYTES}]}},
-    "many-variables": {"container": {"env": [{"name": f"V{n}", "value": "x" * 100} for n in range(WORDS)]}},
+    "many-variables": {
+        "container": {"env": [{"name": f"V{n}", "value": "x" * 100} for n in range(WORDS)]}
+    },
     "a-long-argument": {"container": {"args": ["train.py", "y" * 1_000_000]}},
     "a-long-node-selector": {"pod": {"nodeSelector": many_labels(WORDS)}},
-    "large-template-metadata": {"template": {"labels": many_labels(TEMPLATE_LABELS), "annotations": {"words": "x" * 200_000}}},
+    "large-template-metadata": {
+        "template": {
+            "labels": many_labels(TEMPLATE_LABELS),
+            "annotations": {"words": "x" * 200_000},
+        }
+    },
     "large-metadata": {"metadata": large_metadata(0)},
 }

@@ -10,9 +10,11 @@ from measure.recorded_job import recorded_job
 
 from soak.hostile.acts import unreadable
 
-LABEL = {"elastic-pytorch-soak": "hostile"}  # of all that is to be removed, whichever run has made it
+# Of all that is to be removed, whichever run has made it.
+LABEL = {"elastic-pytorch-soak": "hostile"}
 SELECTOR = "elastic-pytorch-soak%3Dhostile"
-NO_NODE = {"elastic-pytorch-soak": "no-node"}  # pods that only need to be there stay Pending, and cost no core
+# Pods that only need to be there stay Pending, and cost no core.
+NO_NODE = {"elastic-pytorch-soak": "no-node"}
 IMAGE = "elastic-pytorch-worker:dev"
 ACCOUNT = "tenant"
 WEBHOOK = "elastic-pytorch-soak-hostile"
@@ -20,16 +22,24 @@ WEBHOOK_SECONDS = 30
 HANG, HANG_PORT = "hang", 8443
 ANNOTATED_JOB, WORDY_JOB, STRAY = "annotated", "words", "stray"
 SCRIPTS = ("ask", "claims", "flood", "hang", "tally", "words")
-# Two cores hold the whole cluster: without limits, the programs would starve it by what any program costs, which is not what is tested.
-# Each is a job or a Deployment: its script with what it is told, and its cores.
-SPEAKING: Mapping[str, tuple[str, str]] = {"flood": ("flood.py", "200m"), "claims": ("claims.py", "100m")}
+# Two cores hold the whole cluster: without limits, the programs would starve it by what any program
+# costs, which is not what is tested. Each is a job or a Deployment: its script with what it is
+# told, and its cores.
+SPEAKING: Mapping[str, tuple[str, str]] = {
+    "flood": ("flood.py", "200m"),
+    "claims": ("claims.py", "100m"),
+}
 PROGRAMS: Mapping[str, tuple[str, str]] = {
     HANG: ("hang.py", "50m"),
     "scrape": ("ask.py scrape", "150m"),
     "tokens": ("ask.py tokens", "100m"),
 }
 WORDY_CPU = "300m"
-SECURITY = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 USER = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
@@ -68,7 +78,13 @@ def hanging_webhook(namespaces: Namespaces, authority: str) -> dict[str, Any]:
         authority: a certificate, PEM, that has signed the server's.
     """
     service = {"namespace": namespaces.own, "name": HANG, "path": "/", "port": 443}
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+        "scope": "Namespaced",
+    }
     webhook = {
         "name": "hang.elasticpytorch.dev",
         "clientConfig": {"service": service, "caBundle": b64encode(authority.encode()).decode()},
@@ -95,7 +111,10 @@ def scripts(certificate: str) -> dict[str, Any]:
     Args:
         certificate: of the webhook's server, with its key, PEM.
     """
-    files = {f"{name}.py": (ROOT / "hack/soak/scripts/hostile" / f"{name}.py").read_text() for name in SCRIPTS}
+    files = {
+        f"{name}.py": (ROOT / "hack/soak/scripts/hostile" / f"{name}.py").read_text()
+        for name in SCRIPTS
+    }
     return {"metadata": {"name": "scripts"}, "data": files | {"hang.pem": certificate}}
 
 
@@ -108,22 +127,42 @@ def program(name: str, namespaces: Namespaces) -> dict[str, Any]:
         "containers": [{"name": name, "image": IMAGE, **_script(*PROGRAMS[name])}],
         "volumes": _volumes(namespaces),
     }
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def job(name: str, *, replicas: int = 1, changes: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+def job(
+    name: str, *, replicas: int = 1, changes: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Any]:
     """A job whose pods find no node.
 
     Args:
-        changes: of its metadata, its spec, the metadata of its `template`, the spec of its `pod`, and its training `container`.
+        changes: of its metadata, its spec, the metadata of its `template`, the spec of its `pod`,
+            and its training `container`.
     """
     changes = changes or {}
     resources = {"requests": {"cpu": "10m", "memory": "16Mi"}}
-    container = {"name": names.TRAINING_CONTAINER, "image": IMAGE, "args": ["train.py"], "resources": resources}
+    container = {
+        "name": names.TRAINING_CONTAINER,
+        "image": IMAGE,
+        "args": ["train.py"],
+        "resources": resources,
+    }
     container |= {"securityContext": SECURITY, **changes.get("container", {})}
-    pod = {"nodeSelector": NO_NODE, "terminationGracePeriodSeconds": 1, "securityContext": USER, "containers": [container]}
-    template = {"metadata": dict(changes.get("template", {})), "spec": {**pod, **changes.get("pod", {})}}
+    pod = {
+        "nodeSelector": NO_NODE,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": USER,
+        "containers": [container],
+    }
+    template = {
+        "metadata": dict(changes.get("template", {})),
+        "spec": {**pod, **changes.get("pod", {})},
+    }
     spec: dict[str, Any] = {"replicas": replicas, "injectAgent": False, "template": template}
     metadata = {"name": name, **changes.get("metadata", {})}
     return {
@@ -146,7 +185,10 @@ def wordy_job(namespaces: Namespaces) -> dict[str, Any]:
     made["spec"] |= {"replicas": 1, "minReplicas": 1, "maxReplicas": 1}
     [container] = made["spec"]["template"]["spec"]["containers"]
     container["env"] += _environment("/checkpoints")
-    container["resources"] = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": WORDY_CPU, "memory": "1Gi"}}
+    container["resources"] = {
+        "requests": {"cpu": "10m", "memory": "32Mi"},
+        "limits": {"cpu": WORDY_CPU, "memory": "1Gi"},
+    }
     return made
 
 
@@ -162,22 +204,34 @@ def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
         "controller": True,
     }
     pod = job(STRAY)["spec"]["template"]["spec"]
-    return {"metadata": {"name": f"{STRAY}-{turn}", **metadata, "ownerReferences": [reference]}, "spec": pod}
+    return {
+        "metadata": {"name": f"{STRAY}-{turn}", **metadata, "ownerReferences": [reference]},
+        "spec": pod,
+    }
 
 
 def _script(told: str, cpu: str) -> dict[str, Any]:
     return {
         "command": ["python3", *f"/scripts/{told}".split()],
         "env": _environment("/tally"),
-        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": cpu, "memory": "128Mi"}},
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"cpu": cpu, "memory": "128Mi"},
+        },
         "securityContext": SECURITY,
-        "volumeMounts": [{"name": "scripts", "mountPath": "/scripts"}, {"name": "tally", "mountPath": "/tally"}],
+        "volumeMounts": [
+            {"name": "scripts", "mountPath": "/scripts"},
+            {"name": "tally", "mountPath": "/tally"},
+        ],
     }
 
 
 def _environment(folder: str) -> list[dict[str, Any]]:
     """Where a program counts, and what tells its counts from those of another process."""
-    return [{"name": "TALLY", "value": folder}, {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    return [
+        {"name": "TALLY", "value": folder},
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
 
 
 def _volumes(namespaces: Namespaces) -> list[dict[str, Any]]:

@@ -23,7 +23,8 @@ from measure.kind_cluster import KUBECONFIG, OPERATOR_NAMESPACE, OPERATORS
 from soak.hostile import acts, manifests
 from soak.hostile.manifests import Namespaces
 
-Do = Callable[[int], Coroutine[Any, Any, int]]  # an act in a turn from 0; returns how often it was done
+# An act in a turn from 0; returns how often it was done.
+Do = Callable[[int], Coroutine[Any, Any, int]]
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 NAMESPACES = "/api/v1/namespaces"
 TOKEN_SECONDS = 12 * 3600
@@ -34,10 +35,18 @@ WANTING_JOBS, WANTED_REPLICAS = 2, 4  # in each namespace where no pod can be ma
 
 
 class Tenant:
-    """Does all acts again and again. Those of programs in the cluster are counted in a folder that all nodes share."""
+    """Does all acts again and again.
+
+    Those of programs in the cluster are counted in a folder that all nodes share.
+    """
 
     def __init__(self, platform: Api, api: Api, namespaces: Namespaces, folder: Path) -> None:
-        self._platform, self._api, self._namespaces, self._folder = platform, api, namespaces, folder
+        self._platform, self._api, self._namespaces, self._folder = (
+            platform,
+            api,
+            namespaces,
+            folder,
+        )
         self._done = Counter[str]()
         self.trouble: dict[str, str] = {}  # the last one of each loop
 
@@ -64,7 +73,11 @@ class Tenant:
 
     def missing(self) -> list[str]:
         """The acts that have not been done once, each with what came in its way."""
-        return [f"{act}{self.trouble.get(act, '') and f' ({self.trouble[act]})'}" for act, n in self.counts().items() if not n]
+        return [
+            f"{act}{self.trouble.get(act, '') and f' ({self.trouble[act]})'}"
+            for act, n in self.counts().items()
+            if not n
+        ]
 
     async def _repeat(self, name: str, seconds: float, do: Do) -> None:
         for turn in count():
@@ -81,10 +94,19 @@ class Tenant:
         wanted = [(spaces.own, manifests.speaking_job(name, spaces)) for name in manifests.SPEAKING]
         wanted += [(spaces.own, manifests.wordy_job(spaces))]
         wanted += [
-            (spaces.own, manifests.job(manifests.ANNOTATED_JOB, changes={"pod": {"nodeSelector": {}}, "container": asleep}))
+            (
+                spaces.own,
+                manifests.job(
+                    manifests.ANNOTATED_JOB,
+                    changes={"pod": {"nodeSelector": {}}, "container": asleep},
+                ),
+            )
         ]
         for namespace in (spaces.hanging, spaces.full):
-            wanted += [(namespace, manifests.job(f"wants-{n}", replicas=WANTED_REPLICAS)) for n in range(WANTING_JOBS)]
+            wanted += [
+                (namespace, manifests.job(f"wants-{n}", replicas=WANTED_REPLICAS))
+                for n in range(WANTING_JOBS)
+            ]
         for namespace, job in wanted:
             path = jobs_path(namespace, job["metadata"]["name"])
             try:
@@ -98,7 +120,9 @@ class Tenant:
 
     async def _tell_addresses(self, _: int) -> int:
         """Tells the program that scrapes, and counts, where the operators are: their namespace is none of the tenant's."""
-        found = await self._platform.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
+        found = await self._platform.ask(
+            "GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
+        )
         addresses = [pod["status"]["podIP"] for pod in found["items"] if pod["status"].get("podIP")]
         new = self._folder / "operators.new"
         new.write_text(json.dumps(addresses))
@@ -107,17 +131,29 @@ class Tenant:
 
     async def _keep_strays(self, _: int) -> int:
         """Keeps pods that claim to be workers, one of each unreadable text: the operator deletes those that it can read."""
-        owner = (await self._api.ask("GET", jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB)))["metadata"]
+        owner = (
+            await self._api.ask("GET", jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB))
+        )["metadata"]
         for number in range(len(acts.UNREADABLE_TEXTS)):
-            await _create(self._api, pods_path(self._namespaces.own), manifests.stray_pod(number, owner))
+            await _create(
+                self._api, pods_path(self._namespaces.own), manifests.stray_pod(number, owner)
+            )
         return 0
 
     async def _write_metadata(self, change: Callable[[int], dict[str, Any]], turn: int) -> int:
         """Writes what cannot be read, or is as large as the API server takes it, into a job and the pods of its workers."""
         path, patch = pods_path(self._namespaces.own), {"metadata": change(turn)}
-        await self._api.ask("PATCH", jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB), patch)
-        found = await self._api.ask("GET", f"{path}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}")
-        pods = [name for pod in found["items"] if not (name := pod["metadata"]["name"]).startswith(manifests.STRAY)]
+        await self._api.ask(
+            "PATCH", jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB), patch
+        )
+        found = await self._api.ask(
+            "GET", f"{path}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}"
+        )
+        pods = [
+            name
+            for pod in found["items"]
+            if not (name := pod["metadata"]["name"]).startswith(manifests.STRAY)
+        ]
         for name in pods:
             await self._api.ask("PATCH", f"{path}/{name}", patch)
         return len(pods)
@@ -126,7 +162,9 @@ class Tenant:
         """Replaces one of the jobs that the operator cannot build; the others of the table stay."""
         name = list(table)[turn % len(table)]
         await self._delete(jobs_path(self._namespaces.own, name))
-        await self._api.ask("POST", jobs_path(self._namespaces.own), manifests.job(name, changes=table[name]))
+        await self._api.ask(
+            "POST", jobs_path(self._namespaces.own), manifests.job(name, changes=table[name])
+        )
         return 1
 
     async def _look_for_refusals(self, _: int) -> int:
@@ -147,7 +185,9 @@ class Tenant:
         namespace = self._namespaces.passing
         await make_namespace(self._platform, namespace, self._namespaces.own)
         for number in range(WANTING_JOBS):
-            await self._platform.ask("POST", jobs_path(namespace), manifests.job(f"passes-{number}"))
+            await self._platform.ask(
+                "POST", jobs_path(namespace), manifests.job(f"passes-{number}")
+            )
         pods = list[Any]()
         async with asyncio.timeout(SEEN_SECONDS):
             while not pods:
@@ -170,7 +210,9 @@ def read_tallies(folder: Path, act: str) -> int:
 
 
 @asynccontextmanager
-async def hostile_tenant(platform: Api, namespaces: Namespaces, folder: Path) -> AsyncIterator[Tenant]:
+async def hostile_tenant(
+    platform: Api, namespaces: Namespaces, folder: Path
+) -> AsyncIterator[Tenant]:
     """A tenant that acts meanwhile. What it has made stays, until `remove_tenants` is called."""
     token = await _set_up(platform, namespaces)
     with TemporaryDirectory() as temporary:
@@ -184,7 +226,9 @@ async def remove_tenants(platform: Api) -> None:
     """Removes all that the tenants of this run and of earlier ones have left: the webhook first, then the namespaces."""
     await platform.ask("DELETE", f"{WEBHOOKS}?labelSelector={manifests.SELECTOR}")
     found = (await platform.ask("GET", f"{NAMESPACES}?labelSelector={manifests.SELECTOR}"))["items"]
-    await asyncio.gather(*(remove_namespace(platform, item["metadata"]["name"], GONE_SECONDS) for item in found))
+    await asyncio.gather(
+        *(remove_namespace(platform, item["metadata"]["name"], GONE_SECONDS) for item in found)
+    )
 
 
 async def make_namespace(platform: Api, namespace: str, own: str) -> None:

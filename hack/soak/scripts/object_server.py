@@ -2,8 +2,9 @@
 
     object_server.py FOLDER PORT URL
 
-The file is FOLDER/bucket.fault: `refuse-requests` or `cut-connections`. FOLDER/bucket.objects gets a line for each checkpoint that is
-stored, and every few seconds one for the newest of URL that can be read through, with its checksum.
+The file is FOLDER/bucket.fault: `refuse-requests` or `cut-connections`. FOLDER/bucket.objects gets
+a line for each checkpoint that is stored, and every few seconds one for the newest of URL that can
+be read through, with its checksum.
 """
 
 import json
@@ -50,7 +51,10 @@ def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
         fault = fault_file.read_text().strip()
     if fault == "refuse-requests":
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        start_response("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(SLOW_DOWN)))])
+        start_response(
+            "503 Slow Down",
+            [("Content-Type", "application/xml"), ("Content-Length", str(len(SLOW_DOWN)))],
+        )
         return [SLOW_DOWN]
     if fault == "cut-connections" and random.random() < 0.5:
         cut(environ)
@@ -62,7 +66,11 @@ def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
 
     body = b"".join(app(environ, start))
     version = version_of(environ["PATH_INFO"].rpartition("/")[2])
-    if environ["REQUEST_METHOD"] == "PUT" and version is not None and statuses[-1].startswith("200"):
+    if (
+        environ["REQUEST_METHOD"] == "PUT"
+        and version is not None
+        and statuses[-1].startswith("200")
+    ):
         note("stored", time.time(), version)
     if fault:  # what was asked for is done, and the client does not hear of it
         cut(environ)
@@ -70,7 +78,8 @@ def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
 
 
 def cut(environ: dict[str, Any]) -> NoReturn:
-    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)  # after an exception alone, the connection stays open
+    # After an exception alone, the connection stays open.
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
     raise ConnectionAbortedError
 
 

@@ -1,6 +1,7 @@
 """A cluster in memory: the same verbs, with UIDs, resource versions, garbage collection, a scheduler and faults on demand.
 
-Local mode runs on it with `LocalKubelet`; the fast tests run on it with a kubelet of their own or none.
+Local mode runs on it with `LocalKubelet`; the fast tests run on it with a kubelet of their own or
+none.
 """
 
 import secrets
@@ -29,7 +30,10 @@ class FakeCluster(ObjectStore):
             self.add_node(f"node-{number}", pods_per_node)
 
     def add_node(self, name: str, pods: int = DEFAULT_PODS_PER_NODE) -> None:
-        status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": str(pods)}}
+        status = {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "allocatable": {"pods": str(pods)},
+        }
         self._put("Node", "", {"metadata": {"name": name}, "spec": {}, "status": status})
         self._schedule()
 
@@ -85,7 +89,11 @@ class FakeCluster(ObjectStore):
         return copied(self._get(names.KIND, namespace, name))
 
     def pods(self, namespace: str = "default") -> list[MutableManifest]:
-        found = [o for (kind, place, _), o in sorted(self._objects.items()) if kind == "Pod" and place == namespace]
+        found = [
+            o
+            for (kind, place, _), o in sorted(self._objects.items())
+            if kind == "Pod" and place == namespace
+        ]
         return copied(found)
 
     def set_pod_status(self, namespace: str, name: str, status: Manifest) -> None:
@@ -97,7 +105,10 @@ class FakeCluster(ObjectStore):
             self._schedule()
 
     def begin_deletion(self, namespace: str, name: str) -> None:
-        """Marks a pod as being deleted; its kubelet confirms with `finish_deletion`. Unscheduled pods go at once."""
+        """Marks a pod as being deleted; its kubelet confirms with `finish_deletion`.
+
+        Unscheduled pods go at once.
+        """
         pod = self._objects.get(("Pod", namespace, name))
         if pod is None or pod["metadata"].get("deletionTimestamp"):
             return
@@ -126,7 +137,9 @@ class FakeCluster(ObjectStore):
         self._called(f"get {resource.kind}")
         return copied(self._get(resource.kind, namespace, name))
 
-    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         self._called(f"{'try' if dry_run else 'create'} {resource.kind}")
         if resource is EVENTS:
             self.events.append(copied(manifest))
@@ -140,7 +153,9 @@ class FakeCluster(ObjectStore):
             self._schedule()
         return copied(created)
 
-    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def replace(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         self._called(f"{'try' if dry_run else 'replace'} {resource.kind}")
         metadata = manifest["metadata"]
         known = self._get(resource.kind, metadata["namespace"], metadata["name"])
@@ -154,7 +169,13 @@ class FakeCluster(ObjectStore):
         return copied(known)
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        version: str,
+        change: Change,
+        subresource: str = "",
     ) -> Manifest:
         self._called(f"patch {resource.kind}{subresource and '/'}{subresource}")
         found = self._get(resource.kind, namespace, name)
@@ -166,7 +187,13 @@ class FakeCluster(ObjectStore):
         return copied(found)
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        grace_seconds: int | None = None,
     ) -> Manifest | None:
         self._called(f"delete {resource.kind}")
         found = self._objects.get((resource.kind, namespace, name))
@@ -212,7 +239,9 @@ class FakeCluster(ObjectStore):
                 open_ = kind == "Node" and not node["spec"].get("unschedulable")
                 if open_ and node["status"]["conditions"][0]["status"] == "True":
                     placed = [p for p in pods if p["spec"].get("nodeName") == name]
-                    used = sum(p["status"].get("phase") not in ("Succeeded", "Failed") for p in placed)
+                    used = sum(
+                        p["status"].get("phase") not in ("Succeeded", "Failed") for p in placed
+                    )
                     if used < int(node["status"]["allocatable"]["pods"]):
                         load[name] = used
             if load:
@@ -222,6 +251,11 @@ class FakeCluster(ObjectStore):
                 continue
             else:
                 message = f"0/{len(self._list('Node'))} nodes have room for another pod"
-                refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+                refused = {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": message,
+                }
                 pod["status"]["conditions"] = [refused]
             self._changed("Pod", "MODIFIED", pod)

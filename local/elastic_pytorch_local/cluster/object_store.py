@@ -8,7 +8,8 @@ from typing import Any
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
 from elastic_pytorch_operator.cluster.interface import Change, ClusterError
 
-Watcher = Callable[[str, str, MutableManifest], None]  # kind, type (ADDED, MODIFIED, DELETED), the object
+# kind, type (ADDED, MODIFIED, DELETED), the object
+Watcher = Callable[[str, str, MutableManifest], None]
 
 
 class ObjectStore:
@@ -37,7 +38,11 @@ class ObjectStore:
 
     def _list(self, kind: str, namespace: str = "") -> list[Manifest]:
         found = sorted(self._objects.items())
-        return [copied(known) for (k, place, _), known in found if k == kind and namespace in ("", place)]
+        return [
+            copied(known)
+            for (k, place, _), known in found
+            if k == kind and namespace in ("", place)
+        ]
 
     def _get(self, kind: str, namespace: str, name: str) -> MutableManifest:
         try:

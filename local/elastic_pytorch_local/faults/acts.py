@@ -23,9 +23,11 @@ from elastic_pytorch_local.faults.watcher import Waited, Watcher
 T = TypeVar("T")
 
 OPERATOR_SECONDS = 300.0
-HANG_SECONDS = 3600.0  # bounds a hang, not the time that starts and steps take on the busiest machine
+# Bounds a hang, not the time that starts and steps take on the busiest machine.
+HANG_SECONDS = 3600.0
 FIRST_STEP_SECONDS = 60.0
-SETTLE_SECONDS = 8.0  # before each act: what agents import for later starts they have imported by then
+# Before each act: what agents import for later starts they have imported by then.
+SETTLE_SECONDS = 8.0
 REPLACED = "its replacement joins"
 PACE_SECONDS = 60.0  # before a change, in which its group has taken a step or two
 
@@ -52,7 +54,9 @@ class Acts:
         watcher, what = self._watcher, "the operator to make the workers (is it installed?)"
         await self._wait(lambda: watcher.job.workers, OPERATOR_SECONDS, what)
         wanted = watcher.job.wanted
-        await self._wait(lambda: trains_with(watcher.job, wanted), HANG_SECONDS, f"{wanted} workers to train")
+        await self._wait(
+            lambda: trains_with(watcher.job, wanted), HANG_SECONDS, f"{wanted} workers to train"
+        )
         try:
             await self._look(lambda: watcher.progress.step, FIRST_STEP_SECONDS, "the first step")
         except Waited:
@@ -106,7 +110,9 @@ class Acts:
             self._say(f"it is not scaled: the job {why_not}")
             return
         round_, at = await self._make(engine.scale(self._driver, self._watcher.name, wanted))
-        await self._resumed(event, round_, at, f"the training to go on with {wanted} workers", wanted, planned=True)
+        await self._resumed(
+            event, round_, at, f"the training to go on with {wanted} workers", wanted, planned=True
+        )
 
     async def _make(self, target: Target, remark: str = "") -> tuple[int, float]:
         """Makes a fault; returns the round before it, and when it was made."""
@@ -116,7 +122,14 @@ class Acts:
             return round_, at
 
     async def _resumed(
-        self, event: str, round_: int, at: float, what: str, workers: int | None = None, *, planned: bool = False
+        self,
+        event: str,
+        round_: int,
+        at: float,
+        what: str,
+        workers: int | None = None,
+        *,
+        planned: bool = False,
     ) -> ChangeCost:
         """Waits until a later group than that of a round trains, of some size if one is given; notes the cost.
 
@@ -135,7 +148,9 @@ class Acts:
         status, log = await self._wait(told, HANG_SECONDS, what)
         pace = step_seconds_before(self._watcher.log.steps(at - PACE_SECONDS), log)
         ready = time.time() - at if event == REPLACED else None
-        cost = told_cost(event, planned=planned, status=status, log=log, step_seconds=pace, ready_seconds=ready)
+        cost = told_cost(
+            event, planned=planned, status=status, log=log, step_seconds=pace, ready_seconds=ready
+        )
         self.costs.append(cost)
         self._say(describe_cost(cost))
         return cost
@@ -156,7 +171,9 @@ class Acts:
                 raise ActFailed(f"Cannot see the job any more: {self._watcher.broken!r}")
             if job.state == "Failed":
                 condition = job.condition("Failed")
-                raise ActFailed(f"The job failed while waiting for {what}: {condition.message if condition else None}")
+                raise ActFailed(
+                    f"The job failed while waiting for {what}: {condition.message if condition else None}"
+                )
             if self._watcher.deleted:
                 raise ActFailed(f"The job was deleted while waiting for {what}.")
             if job.state == "Complete":

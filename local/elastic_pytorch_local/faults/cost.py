@@ -8,7 +8,9 @@ from elastic_pytorch_client.reading.history import HistoryEntry
 from elastic_pytorch_local.faults.outcome import Change
 from elastic_pytorch_local.faults.steps import Step
 
-ON_PURPOSE = "repeated on purpose: each of these changes was announced. The training library repeats none."
+ON_PURPOSE = (
+    "repeated on purpose: each of these changes was announced. The training library repeats none."
+)
 NOT_SEEN = (
     "How many steps were repeated is not known, as none is seen. Print each step in a line with its loss, "
     "such as `step 10 loss 2.31`, or report it with elastic_pytorch.report(step=10, loss=2.31)."
@@ -53,18 +55,28 @@ def told_cost(
 
 def step_seconds_before(steps: Sequence[Step], change: Change | None) -> float:
     """The pace of the group before a change, in seconds a step; 0: not known."""
-    own = [step for step in steps if change and step.group == change.last.group and step.at <= change.last.at]
+    own = [
+        step
+        for step in steps
+        if change and step.group == change.last.group and step.at <= change.last.at
+    ]
     if len(own) < 2 or own[-1].number <= own[0].number:
         return 0.0
     return (own[-1].at - own[0].at) / (own[-1].number - own[0].number)
 
 
 def describe_cost(cost: ChangeCost) -> str:
-    still = "a time that is not known" if cost.still_seconds is None else f"{cost.still_seconds:.1f} s"
+    still = (
+        "a time that is not known" if cost.still_seconds is None else f"{cost.still_seconds:.1f} s"
+    )
     repeated = "an unknown number of" if cost.repeated is None else cost.repeated
     text = f"{cost.event}, {cost.before} -> {cost.workers} workers: training stood still {still}, "
     text += f"{repeated} step{'' if cost.repeated == 1 else 's'} repeated"
-    return text if cost.ready_seconds is None else f"{text}; the replacement was ready after {cost.ready_seconds:.0f} s"
+    return (
+        text
+        if cost.ready_seconds is None
+        else f"{text}; the replacement was ready after {cost.ready_seconds:.0f} s"
+    )
 
 
 def repeated_on_purpose(costs: Sequence[ChangeCost]) -> int:
@@ -74,7 +86,9 @@ def repeated_on_purpose(costs: Sequence[ChangeCost]) -> int:
 
 def cost_table(costs: Sequence[ChangeCost]) -> str:
     """A line for each change, and a sentence for all."""
-    lines = [f"{'EVENT':<24}{'WORKERS':<10}{'STOOD STILL':>12}{'STEPS REPEATED':>16}{'READY AFTER':>13}"]
+    lines = [
+        f"{'EVENT':<24}{'WORKERS':<10}{'STOOD STILL':>12}{'STEPS REPEATED':>16}{'READY AFTER':>13}"
+    ]
     for cost in costs:
         still = "-" if cost.still_seconds is None else f"{cost.still_seconds:.1f} s"
         repeated = "-" if cost.repeated is None else str(cost.repeated)

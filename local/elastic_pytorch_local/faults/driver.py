@@ -18,7 +18,8 @@ class DriverError(Exception):
 class Driver(Protocol):
     """One namespace with jobs and their pods.
 
-    Each method that changes something raises DriverError, OSError, TimeoutError or aiohttp's ClientError if it fails.
+    Each method that changes something raises DriverError, OSError, TimeoutError or aiohttp's
+    ClientError if it fails.
     """
 
     namespace: str

@@ -92,12 +92,22 @@ def kill_pod(driver: Driver, pod: Mapping[str, Any], job: str) -> Target:
 def delete_pod(driver: Driver, name: str, job: str, *, force: bool) -> Target:
     """The deletion of a worker's pod; by force: without grace."""
     what = f"kubectl delete pod {name}{' --grace-period=0 --force' if force else ''}"
-    return Target(what, lambda: driver.delete_pod(name, force=force), jobs=frozenset({job}), pods=frozenset({name}))
+    return Target(
+        what,
+        lambda: driver.delete_pod(name, force=force),
+        jobs=frozenset({job}),
+        pods=frozenset({name}),
+    )
 
 
 def scale(driver: Driver, job: str, replicas: int, leaving: Collection[str] = ()) -> Target:
     what = f"kubectl scale epj/{job} --replicas={replicas}"
-    return Target(what, lambda: driver.scale_job(job, replicas), jobs=frozenset({job}), pods=frozenset(leaving))
+    return Target(
+        what,
+        lambda: driver.scale_job(job, replicas),
+        jobs=frozenset({job}),
+        pods=frozenset(leaving),
+    )
 
 
 def _name(pod: Mapping[str, Any]) -> str:
@@ -136,9 +146,16 @@ async def _undo(target: Target, undo: Effect, say: Say) -> None:
 
 
 async def perform(
-    act: Act, kinds: Mapping[str, Kind], choose: Choose, hits: list[Hit], say: Say, jobs_on: Callable[[str], frozenset[str]]
+    act: Act,
+    kinds: Mapping[str, Kind],
+    choose: Choose,
+    hits: list[Hit],
+    say: Say,
+    jobs_on: Callable[[str], frozenset[str]],
 ) -> None:
-    """Makes the faults of an act at once, after its pause; returns when all are undone. `hits` gets what was made.
+    """Makes the faults of an act at once, after its pause; returns when all are undone.
+
+    `hits` gets what was made.
 
     `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs that have a pod
     on a node now: those of a fault's node are read before and after it.
@@ -147,11 +164,18 @@ async def perform(
         NotUndone: one could not be undone.
     """
     await asyncio.sleep(act.pause_seconds)
-    await asyncio.gather(*(_make(fault, kinds[fault.kind], choose, hits, say, jobs_on) for fault in act.faults))
+    await asyncio.gather(
+        *(_make(fault, kinds[fault.kind], choose, hits, say, jobs_on) for fault in act.faults)
+    )
 
 
 async def _make(
-    fault: Fault, kind: Kind, choose: Choose, hits: list[Hit], say: Say, jobs_on: Callable[[str], frozenset[str]]
+    fault: Fault,
+    kind: Kind,
+    choose: Choose,
+    hits: list[Hit],
+    say: Say,
+    jobs_on: Callable[[str], frozenset[str]],
 ) -> None:
     at, missed = time.time(), ""
     try:

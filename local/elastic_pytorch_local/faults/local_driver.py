@@ -42,7 +42,9 @@ class PodLogs(dict[str, deque[str]]):
         self.show = show
 
     def write(self, pod: str, line: str) -> None:
-        self.setdefault(pod, deque(maxlen=MAX_LINES)).append(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {line}")
+        self.setdefault(pod, deque(maxlen=MAX_LINES)).append(
+            f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {line}"
+        )
         self.written[pod] += 1
         if len(self) > MAX_PODS:
             self.pop(next(iter(self)))
@@ -78,7 +80,9 @@ class LocalDriver(Driver):
         `show` takes the pod's name and each line that it prints.
         """
         logs = PodLogs(show)
-        async with local_operator(workdir, paths, find_agent(), write_line=logs.write, config=config) as operator:
+        async with local_operator(
+            workdir, paths, find_agent(), write_line=logs.write, config=config
+        ) as operator:
             yield cls(operator, logs, namespace)
 
     async def create_job(self, manifest: Mapping[str, Any]) -> None:
@@ -140,7 +144,10 @@ class LocalDriver(Driver):
     async def log_lines(self, pod: str) -> AsyncIterator[str]:
         """Yields a pod's log until the pod has gone."""
         read = 0
-        while any(found["metadata"]["name"] == pod for found in self._operator.cluster.pods(self.namespace)):
+        while any(
+            found["metadata"]["name"] == pod
+            for found in self._operator.cluster.pods(self.namespace)
+        ):
             new = min(self._logs.written[pod] - read, MAX_LINES)
             read = self._logs.written[pod]
             for line in list(self._logs.get(pod, ()))[-new:] if new else ():
@@ -162,4 +169,8 @@ class LocalDriver(Driver):
         return all(phase in ("Succeeded", "Failed") for phase in phases)
 
     def last_words(self) -> str:
-        return "\n".join(f"{pod} | {line}" for pod, log in sorted(self._logs.items()) for line in list(log)[-LAST_LINES:])
+        return "\n".join(
+            f"{pod} | {line}"
+            for pod, log in sorted(self._logs.items())
+            for line in list(log)[-LAST_LINES:]
+        )

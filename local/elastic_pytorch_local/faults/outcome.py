@@ -46,7 +46,9 @@ def changes(steps: Iterable[Step], since: float) -> list[Change]:
 def trains_quietly(steps: Sequence[Step], world: int, number: int) -> bool:
     """Whether the last steps of rank 0, by their times, are of one group of a size."""
     last = steps[-number:]
-    return len(last) == number and all((step.world, step.group) == (world, last[-1].group) for step in last)
+    return len(last) == number and all(
+        (step.world, step.group) == (world, last[-1].group) for step in last
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,21 @@ class Outcome:
 
 
 def outcome(
-    steps: Sequence[Step], at: float, wanted: int, before: JobView | None = None, after: JobView | None = None
+    steps: Sequence[Step],
+    at: float,
+    wanted: int,
+    before: JobView | None = None,
+    after: JobView | None = None,
 ) -> Outcome | None:
     """What a fault has cost that was made at a time, seconds since the epoch; None before there was a step on both sides of it.
 
     The steps are of rank 0, by their times, and `wanted` is the processes of the whole group. The
     job is as its status had it before, and when it was whole again.
     """
-    earlier, later = [step for step in steps if step.at <= at], [step for step in steps if step.at > at]
+    earlier, later = (
+        [step for step in steps if step.at <= at],
+        [step for step in steps if step.at > at],
+    )
     if not earlier or not later:
         return None
     group = earlier[-1].group

@@ -1,4 +1,7 @@
-"""Which faults are made when, drawn from a seed. Pure: the same seed, length and kinds give the same plan."""
+"""Which faults are made when, drawn from a seed.
+
+Pure: the same seed, length and kinds give the same plan.
+"""
 
 import random
 from collections.abc import Sequence
@@ -6,7 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PAIRS = 0.35  # the part of the acts that are two faults at once
-PAUSE_SECONDS = (3.0, 20.0)  # from the end of one act to the next: some come while the last one is being recovered from
+# From the end of one act to the next: some come while the last one is being recovered from.
+PAUSE_SECONDS = (3.0, 20.0)
 UNDO_SECONDS = 5.0  # that an act takes besides its faults, about
 
 
@@ -39,8 +43,13 @@ class Act:
     faults: tuple[Fault, ...]
 
 
-def draw(seed: int, seconds: float, kinds: Sequence[Kind], longest_seconds: float = 90.0) -> tuple[Act, ...]:
-    """Draws acts that take about a time in all. Each kind comes once before one comes twice, and no fault lasts longest_seconds."""
+def draw(
+    seed: int, seconds: float, kinds: Sequence[Kind], longest_seconds: float = 90.0
+) -> tuple[Act, ...]:
+    """Draws acts that take about a time in all.
+
+    Each kind comes once before one comes twice, and no fault lasts longest_seconds.
+    """
     chance = random.Random(seed)
     acts: list[Act] = []
     waiting: list[Kind] = []
@@ -71,4 +80,6 @@ def to_json(acts: Sequence[Act]) -> list[dict[str, Any]]:
 
 
 def from_json(acts: Sequence[dict[str, Any]]) -> tuple[Act, ...]:
-    return tuple(Act(act["pause_seconds"], tuple(Fault(**fault) for fault in act["faults"])) for act in acts)
+    return tuple(
+        Act(act["pause_seconds"], tuple(Fault(**fault) for fault in act["faults"])) for act in acts
+    )

@@ -1,7 +1,7 @@
 """The steps of a training, as its scripts report them, and the groups that took them. Pure.
 
-The times are those of the nodes' clocks. On kind and in local mode these are this machine's, so they
-compare with each other, and with the moment of a fault.
+The times are those of the nodes' clocks. On kind and in local mode these are this machine's, so
+they compare with each other, and with the moment of a fault.
 """
 
 import re
@@ -61,7 +61,8 @@ class RoundBegan:
 
 Record = Step | Began | Done | Started | RoundBegan
 
-# How each record is found, and made of what was found, of the pod, and of the time at which the line was logged.
+# How each record is found, and made of what was found, of the pod, and of the time at which the
+# line was logged.
 _LOSS = r"(\d+\.\d+|nan|inf)"
 _OF_WORKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, str], Record]], ...] = (
     # Of examples/all-reduce, which tells the time itself
@@ -81,22 +82,33 @@ _OF_WORKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, str], Re
     (
         re.compile(rf"step (\d+)/(\d+)  loss {_LOSS}  workers (\d+)"),
         lambda found, pod, stamp: Step(
-            seconds_of(stamp), pod, int(found[1]), world=int(found[4]), total=int(found[2]), loss=float(found[3])
+            seconds_of(stamp),
+            pod,
+            int(found[1]),
+            world=int(found[4]),
+            total=int(found[2]),
+            loss=float(found[3]),
         ),
     ),
     (
         re.compile(rf"done at step (\d+)/\d+  validation loss {_LOSS}"),
-        lambda found, pod, stamp: Done(seconds_of(stamp), pod, step=int(found[1]), validation_loss=float(found[2])),
+        lambda found, pod, stamp: Done(
+            seconds_of(stamp), pod, step=int(found[1]), validation_loss=float(found[2])
+        ),
     ),
     # Of the agent, which tells the time itself
     (
         re.compile(
             r"elastic_pytorch\.agent (\S{10,30}Z) [A-Z]+ workers (?:started|taken along) in \d+ ms: pids (\d+(?: \d+)*)"
         ),
-        lambda found, pod, _: Started(seconds_of(found[1]), pod, tuple(int(pid) for pid in found[2].split())),
+        lambda found, pod, _: Started(
+            seconds_of(found[1]), pod, tuple(int(pid) for pid in found[2].split())
+        ),
     ),
     (
-        re.compile(r"elastic_pytorch\.agent (\S{10,30}Z) [A-Z]+ round \d{1,18}: rank 0 of (\d{1,9}),"),
+        re.compile(
+            r"elastic_pytorch\.agent (\S{10,30}Z) [A-Z]+ round \d{1,18}: rank 0 of (\d{1,9}),"
+        ),
         lambda found, pod, _: RoundBegan(seconds_of(found[1]), pod, world=int(found[2])),
     ),
 )
@@ -112,7 +124,8 @@ _OF_ANY = re.compile(
 def read_worker_line(pod: str, line: str) -> list[Record]:
     """Returns what a line of a worker's log says, which begins with its RFC 3339 time.
 
-    A process that is killed leaves its last line without an end, so that records may stand anywhere, and behind each other.
+    A process that is killed leaves its last line without an end, so that records may stand
+    anywhere, and behind each other.
     """
     records, stamp = list[tuple[int, Record]](), line.partition(" ")[0]
     for pattern, make in _OF_WORKERS:
@@ -168,7 +181,8 @@ class StepLog:
     def steps(self, since: float = -inf) -> list[Step]:
         """The steps from a moment on, with the last one before it, each with its group.
 
-        That is the last one that its pod began. A script that reports none counts as that of rank 0.
+        That is the last one that its pod began. A script that reports none counts as that of rank
+        0.
         """
         first = max(0, bisect_left(self._steps, since, key=lambda step: step.at) - 1)
         return [placed for step in self._steps[first:] if (placed := self._placed(step))]
@@ -205,7 +219,9 @@ def groups_of(steps: Iterable[Step]) -> list[Group]:
     for step in steps:
         group = found.get(step.group)
         if group is None:
-            group = found[step.group] = Group(step.group, step.world, step.number, step.number, step.at, step.at)
+            group = found[step.group] = Group(
+                step.group, step.world, step.number, step.number, step.at, step.at
+            )
         group.first, group.last = min(group.first, step.number), max(group.last, step.number)
         group.first_at, group.last_at = min(group.first_at, step.at), max(group.last_at, step.at)
         group.members.add(step.pod)
@@ -215,7 +231,8 @@ def groups_of(steps: Iterable[Step]) -> list[Group]:
 def kept_seconds(groups: Sequence[Group]) -> float:
     """Returns the time of the steps that no later group has done again.
 
-    A step is seen at one moment, so that one step of each group has no known time: it counts like the others of its group.
+    A step is seen at one moment, so that one step of each group has no known time: it counts like
+    the others of its group.
     """
     seconds, again_from = 0.0, inf
     for group in reversed(groups):

@@ -65,7 +65,11 @@ class Watcher:
     def progress(self) -> Progress:
         """How far the training is: by its log, or by its status, which is behind by some seconds, where that is ahead."""
         last, told = self.log.last(), self.job.progress
-        return told if last is None or last.number < (told.step or 0) else Progress(last.number, last.total, last.loss)
+        return (
+            told
+            if last is None or last.number < (told.step or 0)
+            else Progress(last.number, last.total, last.loss)
+        )
 
     async def run(self) -> None:
         """Watches the job and its pods, and follows their logs, until cancelled."""
@@ -128,4 +132,7 @@ def _forget(followed: set[str], uid: str, _: asyncio.Task[None]) -> None:
 
 
 def _runs(pod: Object) -> bool:
-    return any("running" in state.get("state", {}) for state in pod.get("status", {}).get("containerStatuses") or ())
+    return any(
+        "running" in state.get("state", {})
+        for state in pod.get("status", {}).get("containerStatuses") or ()
+    )

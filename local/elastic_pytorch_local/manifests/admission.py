@@ -21,7 +21,8 @@ def check_model(value: object, type_: str, path: str = "") -> None:
     """Compares a value with a model of the client; null is as good as absent.
 
     Raises:
-        InvalidJob: for the first field that the model does not have, or that is of another type; it says what to write.
+        InvalidJob: for the first field that the model does not have, or that is of another type; it
+            says what to write.
     """
     if value is not None:
         _compiled(type_)(value, path, True)
@@ -42,8 +43,12 @@ def _schema_of(type_: str) -> Mapping[str, Any]:
         return {"type": "object", "nullable": True, "additionalProperties": _schema_of(found[2])}
     if (model := getattr(kubernetes.client, type_, None)) is None:
         return ANY
-    types = {name: model.openapi_types[attribute] for attribute, name in model.attribute_map.items()}
-    types |= {name: re.sub(r"\bstr\b(?!,)", "object", types[name]) for name in QUANTITIES if name in types}
+    types = {
+        name: model.openapi_types[attribute] for attribute, name in model.attribute_map.items()
+    }
+    types |= {
+        name: re.sub(r"\bstr\b(?!,)", "object", types[name]) for name in QUANTITIES if name in types
+    }
     fields = {name: _schema_of(of_field) for name, of_field in types.items()}
     return {"type": "object", "nullable": True, "properties": fields}
 
@@ -54,14 +59,21 @@ def check_migrated(manifest: dict[str, Any]) -> None:
     Raises:
         InvalidJob: as `admit`.
     """
-    admit({**manifest, "metadata": {"name": "unnamed", "namespace": "default", "uid": "none"} | manifest["metadata"]})
+    admit(
+        {
+            **manifest,
+            "metadata": {"name": "unnamed", "namespace": "default", "uid": "none"}
+            | manifest["metadata"],
+        }
+    )
 
 
 def admit(manifest: dict[str, Any]) -> Job:
     """Reads a job as a cluster would.
 
     Raises:
-        InvalidJob: a field is unknown, of the wrong type or out of bounds; it names the first such field and the fix.
+        InvalidJob: a field is unknown, of the wrong type or out of bounds; it names the first such
+            field and the fix.
     """
     check_size(manifest, "the job")
     check_model(manifest["metadata"], "V1ObjectMeta", "metadata")
@@ -69,5 +81,7 @@ def admit(manifest: dict[str, Any]) -> Job:
     spec = manifest["spec"]
     check_model(spec["template"], "V1PodTemplateSpec", "spec.template")
     for number, claim in enumerate(spec.get("sharedVolumeClaims") or ()):
-        check_model(claim["spec"], "V1PersistentVolumeClaimSpec", f"spec.sharedVolumeClaims[{number}].spec")
+        check_model(
+            claim["spec"], "V1PersistentVolumeClaimSpec", f"spec.sharedVolumeClaims[{number}].spec"
+        )
     return parse_job(manifest)

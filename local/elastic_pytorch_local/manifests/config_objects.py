@@ -21,7 +21,9 @@ class File(NamedTuple):
     mode: int  # permissions
 
 
-def read_config(documents: Iterable[Mapping[str, Any]], namespace: str) -> dict[tuple[str, str], Mapping[str, bytes]]:
+def read_config(
+    documents: Iterable[Mapping[str, Any]], namespace: str
+) -> dict[tuple[str, str], Mapping[str, bytes]]:
     """The data of all ConfigMaps and Secrets in a namespace.
 
     Raises:
@@ -40,8 +42,13 @@ def read_config(documents: Iterable[Mapping[str, Any]], namespace: str) -> dict[
         if (kind, name) in config:
             raise InvalidJob(title, "is there twice: remove one, or give it another name")
         text, encoded = ("stringData", "data") if kind == SECRET else ("data", "binaryData")
-        decoded = {key: _decoded(value, f"{title}: {encoded}.{key}") for key, value in (document.get(encoded) or {}).items()}
-        config[kind, name] = decoded | {key: value.encode() for key, value in (document.get(text) or {}).items()}
+        decoded = {
+            key: _decoded(value, f"{title}: {encoded}.{key}")
+            for key, value in (document.get(encoded) or {}).items()
+        }
+        config[kind, name] = decoded | {
+            key: value.encode() for key, value in (document.get(text) or {}).items()
+        }
     return config
 
 
@@ -70,7 +77,9 @@ def find_data(
         return found
     made = f", or make it of a file with --configmap {wanted}=PATH" if kind == CONFIG_MAP else ""
     meant = suggest(wanted, (known for other, known in config if other == kind))
-    raise InvalidJob(path, f"there is no {kind} {wanted}: name its YAML file after the job's{made}{meant}")
+    raise InvalidJob(
+        path, f"there is no {kind} {wanted}: name its YAML file after the job's{made}{meant}"
+    )
 
 
 def find_value(config: Config, kind: str, reference: Mapping[str, Any], path: str) -> bytes | None:
@@ -81,7 +90,13 @@ def find_value(config: Config, kind: str, reference: Mapping[str, Any], path: st
     """
     if (data := find_data(config, kind, reference, path)) is None:
         return None
-    return _value(data, reference.get("key"), f"{kind} {reference['name']}", path, optional=bool(reference.get("optional")))
+    return _value(
+        data,
+        reference.get("key"),
+        f"{kind} {reference['name']}",
+        path,
+        optional=bool(reference.get("optional")),
+    )
 
 
 def volume_files(volume: Mapping[str, Any], config: Config, path: str) -> dict[str, File] | None:
@@ -94,12 +109,16 @@ def volume_files(volume: Mapping[str, Any], config: Config, path: str) -> dict[s
     for kind, source, where, name in _sources(volume, path):
         if (data := find_data(config, kind, source, where, name)) is None:
             continue
-        mode = (source if "defaultMode" in source else volume.get("projected") or {}).get("defaultMode") or DEFAULT_MODE
+        mode = (source if "defaultMode" in source else volume.get("projected") or {}).get(
+            "defaultMode"
+        ) or DEFAULT_MODE
         if not source.get("items"):
             files |= {key: File(value, mode) for key, value in data.items()}
         for number, item in enumerate(source.get("items") or ()):
             place, title = f"{where}.items[{number}]", f"{kind} {source[name]}"
-            value = _value(data, item.get("key"), title, place, optional=bool(source.get("optional")))
+            value = _value(
+                data, item.get("key"), title, place, optional=bool(source.get("optional"))
+            )
             into = Path(item.get("path") or "")
             if not into.parts or into.is_absolute() or ".." in into.parts:
                 raise InvalidJob(f"{place}.path", "must be a path in the volume, without `..`")
@@ -108,7 +127,9 @@ def volume_files(volume: Mapping[str, Any], config: Config, path: str) -> dict[s
     return files if {"configMap", "secret", "projected"} & set(volume) else None
 
 
-def _sources(volume: Mapping[str, Any], path: str) -> Iterable[tuple[str, Mapping[str, Any], str, str]]:
+def _sources(
+    volume: Mapping[str, Any], path: str
+) -> Iterable[tuple[str, Mapping[str, Any], str, str]]:
     """Each: the kind, the reference, its path, its field of the name."""
     if source := volume.get("configMap"):
         yield CONFIG_MAP, source, f"{path}.configMap", "name"
@@ -121,11 +142,15 @@ def _sources(volume: Mapping[str, Any], path: str) -> Iterable[tuple[str, Mappin
                 yield kind, part[field], f"{where}.{field}", "name"
 
 
-def _value(data: Mapping[str, bytes], key: str | None, title: str, path: str, *, optional: bool) -> bytes | None:
+def _value(
+    data: Mapping[str, bytes], key: str | None, title: str, path: str, *, optional: bool
+) -> bytes | None:
     if not key:
         raise InvalidJob(f"{path}.key", "is missing")
     if key not in data and not optional:
-        what = suggest(key, data) or (f": it has {', '.join(sorted(data))}" if data else ": it is empty")
+        what = suggest(key, data) or (
+            f": it has {', '.join(sorted(data))}" if data else ": it is empty"
+        )
         raise InvalidJob(f"{path}.key", f"there is no {key} in {title}{what}")
     return data.get(key)
 
@@ -134,4 +159,6 @@ def _decoded(value: str, path: str) -> bytes:
     try:
         return base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError) as fault:
-        raise InvalidJob(path, "must be base64: encode it, or write it as it is under stringData") from fault
+        raise InvalidJob(
+            path, "must be base64: encode it, or write it as it is under stringData"
+        ) from fault

@@ -9,7 +9,13 @@ from typing import Any
 import yaml
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.spec.fields import InvalidJob, reading, suggest
-from elastic_pytorch_operator.spec.platform.job_template import PATH, over, read_template_name, titled, usable_spec
+from elastic_pytorch_operator.spec.platform.job_template import (
+    PATH,
+    over,
+    read_template_name,
+    titled,
+    usable_spec,
+)
 from elastic_pytorch_operator.spec.schema.validator import check_job
 
 from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, SECRET
@@ -28,7 +34,9 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
                 where = f"line {key.start_mark.line + 1}"
-                raise InvalidJob(where, f"{key.value} is there twice in the same object: remove one of them")
+                raise InvalidJob(
+                    where, f"{key.value} is there twice in the same object: remove one of them"
+                )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -37,7 +45,8 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-# `1e-3` is text by YAML 1.1 and to PyYAML; to kubectl, which this file may later be given to, it is a number.
+# `1e-3` is text by YAML 1.1 and to PyYAML; to kubectl, which this file may later be given to, it is
+# a number.
 _EXPONENT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
 
@@ -46,29 +55,47 @@ def read_documents(paths: Sequence[Path]) -> Documents:
     """Reads the files of one job, the job's own and that of its template among them.
 
     Raises:
-        InvalidJob: there is no job, or more than one, or not the template that it names, or a document is no object of Kubernetes.
+        InvalidJob: there is no job, or more than one, or not the template that it names, or a
+            document is no object of Kubernetes.
         OSError: a file cannot be read.
         yaml.YAMLError: it is not YAML.
     """
-    found = [document for path in paths for document in yaml.load_all(path.read_text(), _Loader) if document is not None]
+    found = [
+        document
+        for path in paths
+        for document in yaml.load_all(path.read_text(), _Loader)
+        if document is not None
+    ]
     for document in found:
         if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-            raise InvalidJob("kind", f"is missing: each document is an object of Kubernetes, such as an {names.KIND}")
+            raise InvalidJob(
+                "kind",
+                f"is missing: each document is an object of Kubernetes, such as an {names.KIND}",
+            )
     jobs = [document for document in found if document["kind"] == names.KIND]
     if not jobs:
         meant = suggest(names.KIND, (document["kind"] for document in found), "found only as {}")
         raise InvalidJob("kind", f"the file holds no {names.KIND}{meant}")
     if len(jobs) > 1:
-        raise InvalidJob("kind", f"there are {len(jobs)} {names.KIND}s: give each a file and a command of its own")
+        raise InvalidJob(
+            "kind",
+            f"there are {len(jobs)} {names.KIND}s: give each a file and a command of its own",
+        )
     (job,) = jobs
     if job.get("apiVersion") != names.API_VERSION:
-        raise InvalidJob("apiVersion", f"must be {names.API_VERSION}, not {job.get('apiVersion')!r}")
+        raise InvalidJob(
+            "apiVersion", f"must be {names.API_VERSION}, not {job.get('apiVersion')!r}"
+        )
     namespace = _metadata(job, names.KIND).setdefault("namespace", "default")
     config = [document for document in found if document["kind"] in (CONFIG_MAP, SECRET)]
     for document in config:
         _metadata(document, document["kind"]).setdefault("namespace", namespace)
     templates = [document for document in found if document["kind"] == names.TEMPLATE_KIND]
-    others = [f"{d['kind']} {_metadata(d, d['kind'])['name']}" for d in found if d not in (*jobs, *config, *templates)]
+    others = [
+        f"{d['kind']} {_metadata(d, d['kind'])['name']}"
+        for d in found
+        if d not in (*jobs, *config, *templates)
+    ]
     return Documents(_with_template(job, templates), config, others)
 
 
@@ -77,13 +104,18 @@ def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> 
     spec = job.get("spec")
     if not isinstance(spec, dict) or (name := read_template_name(spec)) is None:
         return job
-    found = next((each for each in templates if _metadata(each, each["kind"])["name"] == name), None)
+    found = next(
+        (each for each in templates if _metadata(each, each["kind"])["name"] == name), None
+    )
     if found is None:
         raise InvalidJob(PATH, f"no file holds {titled(name)}: give its file, too")
     check_job(job, strict=True)
     with reading("spec"):
         merged = over(usable_spec(found), spec)
-    return {**job, "spec": {field: value for field, value in merged.items() if field != "templateRef"}}
+    return {
+        **job,
+        "spec": {field: value for field, value in merged.items() if field != "templateRef"},
+    }
 
 
 def _metadata(document: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -5,7 +5,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, SECRET, Config, find_data, find_value
+from elastic_pytorch_local.manifests.config_objects import (
+    CONFIG_MAP,
+    SECRET,
+    Config,
+    find_data,
+    find_value,
+)
 
 LOOPBACK = "127.0.0.1"
 _REFERENCE = re.compile(r"\$(?:(\$)|\(([^()]*)\))")
@@ -40,8 +46,14 @@ def container_variables(
     for number, source in enumerate(container.get("envFrom") or ()):
         for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
             if source.get(field):
-                data = find_data(config, kind, source[field], f"{path}.envFrom[{number}].{field}") or {}
-                found |= {(source.get("prefix") or "") + key: os.fsdecode(value) for key, value in data.items()}
+                data = (
+                    find_data(config, kind, source[field], f"{path}.envFrom[{number}].{field}")
+                    or {}
+                )
+                found |= {
+                    (source.get("prefix") or "") + key: os.fsdecode(value)
+                    for key, value in data.items()
+                }
     for number, variable in enumerate(container.get("env") or ()):
         if source := variable.get("valueFrom"):
             value = _value_from(source, pod, config, address, f"{path}.env[{number}].valueFrom")
@@ -54,10 +66,14 @@ def container_variables(
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
     """Replaces each `$(NAME)` of a known variable; `$$` stands for a dollar sign."""
-    return _REFERENCE.sub(lambda found: "$" if found[1] else variables.get(found[2], found[0]), text)
+    return _REFERENCE.sub(
+        lambda found: "$" if found[1] else variables.get(found[2], found[0]), text
+    )
 
 
-def _value_from(source: Mapping[str, Any], pod: Mapping[str, Any], config: Config, address: str, path: str) -> str | None:
+def _value_from(
+    source: Mapping[str, Any], pod: Mapping[str, Any], config: Config, address: str, path: str
+) -> str | None:
     for field, kind in KEY_REFERENCES.items():
         if source.get(field):
             value = find_value(config, kind, source[field], f"{path}.{field}")

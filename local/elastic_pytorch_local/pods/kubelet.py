@@ -1,8 +1,8 @@
 """The kubelet of local mode: a pod's training container is a process on this machine, in a process group of its own.
 
-There are no images and no mounts: `python` is this interpreter, and a path below a volume's mount path, in the command or the
-environment, is replaced by the folder that stands for the volume. A pod's DNS name is replaced by its address, in the environment of
-pods made after it.
+There are no images and no mounts: `python` is this interpreter, and a path below a volume's mount
+path, in the command or the environment, is replaced by the folder that stands for the volume. A
+pod's DNS name is replaced by its address, in the environment of pods made after it.
 """
 
 import asyncio
@@ -33,11 +33,15 @@ KILL_SECONDS = 5.0  # a group that has got SIGKILL has gone by then
 READ_BYTES = 1 << 16
 NO_CONFIG: Config = MappingProxyType({})
 POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # marks a pod's processes, in whatever session they are
-MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # what a kubelet makes a termination message of, if the log has to do
+# What a kubelet makes a termination message of, if the log has to do.
+MESSAGE_LINES, MESSAGE_BYTES = 80, 2048
 
 
 def print_line(pod: str, line: str) -> None:
-    """Prints a line of a pod. Once nothing reads them any more, as after `| head`, this process is told to stop."""
+    """Prints a line of a pod.
+
+    Once nothing reads them any more, as after `| head`, this process is told to stop.
+    """
     try:
         print(f"{pod} | {line}", flush=True)
     except BrokenPipeError:
@@ -97,20 +101,30 @@ class LocalKubelet:
         if change == "DELETED" or found["metadata"].get("deletionTimestamp"):
             if name in self._deleting:
                 self._deleting[name].set()
-        elif found["spec"].get("nodeName") and name not in self._running and found["status"].get("phase") == "Pending":
+        elif (
+            found["spec"].get("nodeName")
+            and name not in self._running
+            and found["status"].get("phase") == "Pending"
+        ):
             self._deleting[name] = asyncio.Event()
             self._running[name] = asyncio.ensure_future(self._run(found))
 
     async def _run(self, pod: Manifest) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         container = next(
-            c for c in pod["spec"]["containers"] if c["name"] == names.TRAINING_CONTAINER or len(pod["spec"]["containers"]) == 1
+            c
+            for c in pod["spec"]["containers"]
+            if c["name"] == names.TRAINING_CONTAINER or len(pod["spec"]["containers"]) == 1
         )
         try:
             await self._run_container(namespace, name, pod, container)
-        except Exception as fault:  # a pod of which nothing more is heard would be waited for without end
+        except (
+            Exception
+        ) as fault:  # a pod of which nothing more is heard would be waited for without end
             logger.exception("cannot run a pod", extra={"pod": name})
-            terminated = {"terminated": {"exitCode": 128, "reason": "StartError", "message": str(fault)}}
+            terminated = {
+                "terminated": {"exitCode": 128, "reason": "StartError", "message": str(fault)}
+            }
             self._set_state(namespace, name, container, terminated, {"phase": "Failed"})
         finally:
             self._running.pop(name, None)
@@ -118,7 +132,9 @@ class LocalKubelet:
             if self._deleting.pop(name).is_set():
                 self._cluster.finish_deletion(namespace, name)
 
-    async def _run_container(self, namespace: str, name: str, pod: Manifest, container: Manifest) -> None:
+    async def _run_container(
+        self, namespace: str, name: str, pod: Manifest, container: Manifest
+    ) -> None:
         address = f"127.0.{next(self._addresses) // 250}.{next(self._addresses) % 250 + 1}"
         if pod["spec"].get("hostname"):
             self._hosts[f"{pod['spec']['hostname']}.{pod['spec'].get('subdomain', '')}"] = address
@@ -129,7 +145,11 @@ class LocalKubelet:
         try:
             process = await asyncio.create_subprocess_exec(
                 *_command(container, variables, mapped),
-                env=self._environment(namespace, name, {k: map_path(self._map_host(v), mapped) for k, v in variables.items()}),
+                env=self._environment(
+                    namespace,
+                    name,
+                    {k: map_path(self._map_host(v), mapped) for k, v in variables.items()},
+                ),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -137,8 +157,12 @@ class LocalKubelet:
                 cwd=map_path(folder, mapped) if folder else None,
             )
         except OSError as error:
-            terminated = {"terminated": {"exitCode": 128, "reason": "StartError", "message": str(error)}}
-            self._set_state(namespace, name, container, terminated, {"phase": "Failed", "podIP": address})
+            terminated = {
+                "terminated": {"exitCode": 128, "reason": "StartError", "message": str(error)}
+            }
+            self._set_state(
+                namespace, name, container, terminated, {"phase": "Failed", "podIP": address}
+            )
             return
         self._processes[name] = process
         self._set_state(namespace, name, container, {"running": {}}, status)
@@ -155,7 +179,8 @@ class LocalKubelet:
                     self._write_line(name, line)
 
         try:
-            # As in a cluster, each has lines of its own: one of them may end within a line, or show a bar.
+            # As in a cluster, each has lines of its own: one of them may end within a line, or show
+            # a bar.
             await asyncio.gather(pass_on(process.stdout), pass_on(process.stderr))
             code = await process.wait()
         finally:
@@ -172,21 +197,30 @@ class LocalKubelet:
                 "message": "\n".join(last_lines)[-MESSAGE_BYTES:] if code else "",
             }
         }
-        self._set_state(namespace, name, container, ended, {"phase": "Failed" if code else "Succeeded"})
+        self._set_state(
+            namespace, name, container, ended, {"phase": "Failed" if code else "Succeeded"}
+        )
 
-    async def _stop_when_deleted(self, name: str, pod: Manifest, process: asyncio.subprocess.Process) -> None:
+    async def _stop_when_deleted(
+        self, name: str, pod: Manifest, process: asyncio.subprocess.Process
+    ) -> None:
         await self._deleting[name].wait()
         if process.returncode is None:
-            os.kill(process.pid, signal.SIGTERM)  # as a kubelet does: to the container's first process only
+            # As a kubelet does: to the container's first process only.
+            os.kill(process.pid, signal.SIGTERM)
         grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
         await asyncio.sleep(grace)
         _signal_group(process, signal.SIGKILL)
 
-    def _set_state(self, namespace: str, name: str, container: Manifest, state: Manifest, status: Manifest) -> None:
+    def _set_state(
+        self, namespace: str, name: str, container: Manifest, state: Manifest, status: Manifest
+    ) -> None:
         statuses = [{"name": container["name"], "state": state}]
         self._cluster.set_pod_status(namespace, name, {**status, "containerStatuses": statuses})
 
-    def _environment(self, namespace: str, name: str, variables: Mapping[str, str]) -> dict[str, str]:
+    def _environment(
+        self, namespace: str, name: str, variables: Mapping[str, str]
+    ) -> dict[str, str]:
         environment = {**os.environ, **variables}
         token = self._workdir / "tokens" / name
         token.parent.mkdir(parents=True, exist_ok=True)
@@ -195,10 +229,15 @@ class LocalKubelet:
         environment["ELASTIC_PYTORCH_TERMINATION_LOG"] = os.devnull
         environment["GLOO_SOCKET_IFNAME"] = "lo"
         environment[POD_VARIABLE] = name
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [self._pythonpath, environment.get("PYTHONPATH")]))
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [self._pythonpath, environment.get("PYTHONPATH")])
+        )
         environment["PYTHONUNBUFFERED"] = "1"
-        # `torchrun`, and the `python3` of a script that is no Python, are those beside this interpreter.
-        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
+        # `torchrun`, and the `python3` of a script that is no Python, are those beside this
+        # interpreter.
+        environment["PATH"] = os.pathsep.join(
+            [str(Path(sys.executable).parent), environment.get("PATH", os.defpath)]
+        )
         return environment
 
     def _map_host(self, word: str) -> str:
@@ -207,7 +246,9 @@ class LocalKubelet:
         return f"{self._hosts[host]}:{port}" if colon and host in self._hosts else word
 
 
-def _command(container: Manifest, variables: Mapping[str, str], mapped: Mapping[str, Path]) -> list[str]:
+def _command(
+    container: Manifest, variables: Mapping[str, str], mapped: Mapping[str, Path]
+) -> list[str]:
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     words = [map_path(expand(word, variables), mapped) for word in words]
     return [sys.executable, *words[1:]] if words[0] in ("python", "python3") else words
@@ -223,7 +264,8 @@ def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -
 async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:
     """Kills what a pod's first process leaves behind when it ends.
 
-    `process.wait()` would not do: it waits for the end of the output as well, which what is left behind holds open.
+    `process.wait()` would not do: it waits for the end of the output as well, which what is left
+    behind holds open.
     """
     while process.returncode is None:  # noqa: ASYNC110  asyncio has no event for it
         await asyncio.sleep(POLL_SECONDS)

@@ -10,12 +10,15 @@ from elastic_pytorch_operator.spec.volumes import SHARED_MEMORY_FOLDER
 
 from elastic_pytorch_local.manifests.config_objects import Config, File, volume_files
 
-OWN_FOLDERS = (TOKEN_FOLDER, SHARED_MEMORY_FOLDER)  # the token is given in another way; this machine has a /dev/shm
+# The token is given in another way; this machine has a /dev/shm.
+OWN_FOLDERS = (TOKEN_FOLDER, SHARED_MEMORY_FOLDER)
 UNMAPPED = ("", "/tmp")  # this machine has a /tmp
 SHARED = ("hostPath", "persistentVolumeClaim")
 
 
-def mount_volumes(workdir: Path, pod: Manifest, container: Manifest, config: Config) -> dict[str, Path]:
+def mount_volumes(
+    workdir: Path, pod: Manifest, container: Manifest, config: Config
+) -> dict[str, Path]:
     """Makes the folders of a container's volumes; returns what stands for each path in the container.
 
     A claim's is shared by all pods, any other is the pod's own.
@@ -58,8 +61,14 @@ def map_path(word: str, mapped: Mapping[str, Path]) -> str:
 
     The word is of a command, or the value of a variable; it may hold paths, as `--data=/data` does.
     """
-    folders = {path.rstrip("/"): str(folder) for path, folder in mapped.items() if path.rstrip("/") not in UNMAPPED}
+    folders = {
+        path.rstrip("/"): str(folder)
+        for path, folder in mapped.items()
+        if path.rstrip("/") not in UNMAPPED
+    }
     if not folders:
         return word
     longest_first = "|".join(re.escape(path) for path in sorted(folders, key=len, reverse=True))
-    return re.sub(rf"(?<![\w./-])(?:{longest_first})(?![\w.-])", lambda found: folders[found[0]], word)
+    return re.sub(
+        rf"(?<![\w./-])(?:{longest_first})(?![\w.-])", lambda found: folders[found[0]], word
+    )

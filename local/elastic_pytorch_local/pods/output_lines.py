@@ -7,7 +7,8 @@ BAR_SECONDS = 1.0  # between two states of a bar
 class OutputLines:
     """Cuts the output of one pod into lines.
 
-    A carriage return begins its line again, as in a terminal. So a progress bar is one line, of which a state is shown now and then.
+    A carriage return begins its line again, as in a terminal. So a progress bar is one line, of
+    which a state is shown now and then.
     """
 
     def __init__(self) -> None:

@@ -23,7 +23,8 @@ from elastic_pytorch_operator.spec.resources import MAX_PROCESSES
 MAX_TEXT = 4096
 MAX_NUMBER = 2**53
 MAX_REAL = sys.float_info.max
-METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")  # elastic_pytorch/progress/metrics.py has a copy
+# elastic_pytorch/progress/metrics.py has a copy
+METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")
 MAX_SAVE_ERROR = 200
 MAX_FRAME = 100
 OPERATION = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -36,7 +37,10 @@ class MalformedHeartbeat(ValueError):
 
 @dataclass(slots=True)
 class Heartbeat:
-    """A checked heartbeat; docs/internals/protocol.md describes the fields. Not frozen, which would triple the time to make one."""
+    """A checked heartbeat; docs/internals/protocol.md describes the fields.
+
+    Not frozen, which would triple the time to make one.
+    """
 
     incarnation: str
     state: AgentState
@@ -107,7 +111,9 @@ def _progress(body: object) -> Progress:
         step=_optional(body, "step"),
         first_step=_optional(body, "firstStep"),
         total=_optional(body, "total"),
-        loss=None if body.get("loss") is None else _real(body["loss"], "progress.loss", least=-MAX_REAL),
+        loss=None
+        if body.get("loss") is None
+        else _real(body["loss"], "progress.loss", least=-MAX_REAL),
         checkpoint_step=_optional(body, "checkpointStep"),
         checkpoint_seconds=_seconds(body, "checkpointSeconds", "progress"),
         checkpoints=_optional(body, "checkpoints"),
@@ -126,17 +132,25 @@ def _seconds_by_local_rank(value: object) -> tuple[float | None, ...]:
     if not isinstance(value, list):
         raise MalformedHeartbeat("progress.workSeconds: must be a list of numbers")
     compared = value[:MAX_COMPARED]
-    return tuple(None if v is None else _real(v, "progress.workSeconds", least=0.0, most=MAX_NUMBER) for v in compared)
+    return tuple(
+        None if v is None else _real(v, "progress.workSeconds", least=0.0, most=MAX_NUMBER)
+        for v in compared
+    )
 
 
 def _metrics(found: object) -> tuple[tuple[str, float], ...]:
-    """Those that a status can show. They are for people: what is wrong with one is no reason to refuse a heartbeat."""
+    """Those that a status can show.
+
+    They are for people: what is wrong with one is no reason to refuse a heartbeat.
+    """
     if not isinstance(found, dict):
         return ()
     good = (
         (name, float(value))
         for name, value in found.items()
-        if isinstance(name, str) and METRIC_NAME.fullmatch(name) and _is_real(value, -MAX_REAL, MAX_REAL)
+        if isinstance(name, str)
+        and METRIC_NAME.fullmatch(name)
+        and _is_real(value, -MAX_REAL, MAX_REAL)
     )
     return tuple(islice(good, MAX_METRICS))
 
@@ -147,18 +161,23 @@ def _failure(body: object) -> tuple[Failure | None, float]:
     if not isinstance(body, dict):
         raise MalformedHeartbeat("failure: must be an object or null")
     exit_code = to_kubelet_code(_number(body, "exitCode", 1, least=-127, most=255))
-    words = {name: _text(body, name, "") for name in ("signal", "exception", "message", "traceback")}
+    words = {
+        name: _text(body, name, "") for name in ("signal", "exception", "message", "traceback")
+    }
     failure = Failure(
         rank=_number(body, "rank", 0),
         local_rank=_number(body, "localRank", 0),
         exit_code=exit_code,
         failed_at=0.0,
         pid=_number(body, "pid", 0),
-        # Judged once for each heartbeat: plans ask for each failed worker several times, and a tenant chooses the words.
+        # Judged once for each heartbeat: plans ask for each failed worker several times, and a
+        # tenant chooses the words.
         echo=is_echo(exit_code=exit_code, **words),
         **words,
     )
-    return failure, _real(body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MAX_NUMBER)
+    return failure, _real(
+        body.get("ageSeconds", 0.0), "failure.ageSeconds", least=0.0, most=MAX_NUMBER
+    )
 
 
 def _places(body: object) -> tuple[tuple[Place, ...], float]:
@@ -196,11 +215,19 @@ def _text(body: dict[str, Any], name: str, default: str | None = None) -> str:
         raise MalformedHeartbeat(f"{name}: must be a string")
     if value.isascii():
         return value[:MAX_TEXT]
-    # Half a surrogate pair cannot be stored: what is read back would differ from what was written, and be written again each time.
+    # Half a surrogate pair cannot be stored: what is read back would differ from what was written,
+    # and be written again each time.
     return value[:MAX_TEXT].encode(errors="replace").decode()
 
 
-def _number(body: dict[str, Any], name: str, default: int | None = None, *, least: int = 0, most: int = MAX_NUMBER) -> int:
+def _number(
+    body: dict[str, Any],
+    name: str,
+    default: int | None = None,
+    *,
+    least: int = 0,
+    most: int = MAX_NUMBER,
+) -> int:
     value = body.get(name, default)
     if type(value) is not int or not least <= value <= most:  # a bool is an int, too
         raise MalformedHeartbeat(f"{name}: must be a whole number from {least} to {most}")

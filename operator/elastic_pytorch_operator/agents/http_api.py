@@ -23,7 +23,14 @@ from elastic_pytorch_operator.agents.token_review import TokenReviewer, TooManyT
 from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 from elastic_pytorch_operator.http.connections import ConnectionLimits, Connections
 from elastic_pytorch_operator.http.rate_limit import RateLimit
-from elastic_pytorch_operator.http.server import OWN_FILES, authenticate, client_of, most_connections, peer_of, serving
+from elastic_pytorch_operator.http.server import (
+    OWN_FILES,
+    authenticate,
+    client_of,
+    most_connections,
+    peer_of,
+    serving,
+)
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import LEAVE_SECONDS, leave_seconds
@@ -31,9 +38,11 @@ from elastic_pytorch_operator.spec.job import Job, JobKey
 
 logger = logging.getLogger(__name__)
 
-LINES_PER_SECOND = 20.0  # of one pod, new streams included; an agent sends one, and a few when its state changes
+# Of one pod, new streams included; an agent sends one, and a few when its state changes.
+LINES_PER_SECOND = 20.0
 BURST_SECONDS = 3.0  # of such lines may come at once
-MAX_STREAMS = 4  # of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet
+# Of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet.
+MAX_STREAMS = 4
 FULL_SECONDS = 60.0  # between two warnings that the process may open no more files
 LINES = {"Content-Type": "application/x-ndjson; charset=utf-8"}
 PATH = "/v1/agent"
@@ -69,7 +78,9 @@ class AgentApi:
         self._request_work = request_work
         self._leading = leading
         self.metrics = metrics or Metrics()
-        self._limit: RateLimit[Speaker] = RateLimit(lines_per_second, BURST_SECONDS * lines_per_second)
+        self._limit: RateLimit[Speaker] = RateLimit(
+            lines_per_second, BURST_SECONDS * lines_per_second
+        )
         self._held: WeakValueDictionary[str, HeldBytes] = WeakValueDictionary()  # by namespace
         self._full_told_at = -math.inf
 
@@ -102,7 +113,14 @@ class AgentApi:
             answer = await handler(request)
         except web.HTTPException as refusal:
             self.metrics.answered(kind, refusal.status)
-            logger.debug("refused", extra={"address": peer_of(request)[0], "status": refusal.status, "why": refusal.text})
+            logger.debug(
+                "refused",
+                extra={
+                    "address": peer_of(request)[0],
+                    "status": refusal.status,
+                    "why": refusal.text,
+                },
+            )
             raise
         self.metrics.answered(kind, answer.status)
         return answer
@@ -114,7 +132,9 @@ class AgentApi:
         told = web.StreamResponse(headers=LINES)
         news: asyncio.Task[None] | None = None
         held = self._held.setdefault(speaker[0].namespace, HeldBytes())
-        lines = StreamLines(request.content, lambda price: self._limit.admit(speaker, self._clock(), price), held)
+        lines = StreamLines(
+            request.content, lambda price: self._limit.admit(speaker, self._clock(), price), held
+        )
         with self.listening_to(speaker):
             try:
                 await told.prepare(request)
@@ -133,7 +153,11 @@ class AgentApi:
                         news = asyncio.create_task(self._tell_news(told, speaker))
             except (web.HTTPException, MalformedHeartbeat) as error:
                 told.force_close()
-                refusal = error if isinstance(error, web.HTTPException) else _failure(web.HTTPBadRequest, str(error))
+                refusal = (
+                    error
+                    if isinstance(error, web.HTTPException)
+                    else _failure(web.HTTPBadRequest, str(error))
+                )
                 await told.write(self._refuse(refusal))
             finally:
                 if news is not None:
@@ -204,7 +228,9 @@ class AgentApi:
         key, job_uid, worker = speaker
         job = self._registry.job(job_uid)
         if job.streams.get(worker, 0) >= MAX_STREAMS:
-            raise _failure(web.HTTPTooManyRequests, f"{MAX_STREAMS} streams of pod {worker} are open", 1.0)
+            raise _failure(
+                web.HTTPTooManyRequests, f"{MAX_STREAMS} streams of pod {worker} are open", 1.0
+            )
         self._registry.open_stream(job_uid, worker)
         dropped = True
         try:
@@ -228,11 +254,15 @@ class AgentApi:
         self._require_leading()
         try:
             client = client_of(request)
-            identity = await self._reviewer.identify(token, address, client if isinstance(client, PodIdentity) else None)
+            identity = await self._reviewer.identify(
+                token, address, client if isinstance(client, PodIdentity) else None
+            )
         except ClusterError as error:
             logger.warning("cannot review a token: %s", error)
             self._note_turned_away(address)
-            raise _failure(web.HTTPServiceUnavailable, "tokens cannot be reviewed now", 1.0) from error
+            raise _failure(
+                web.HTTPServiceUnavailable, "tokens cannot be reviewed now", 1.0
+            ) from error
         except TooManyTokensError as error:
             self._note_turned_away(address)
             raise _failure(web.HTTPTooManyRequests, str(error), error.retry_seconds) from error
@@ -246,7 +276,8 @@ class AgentApi:
         """The worker that a pod is.
 
         Raises:
-            web.HTTPException: this replica does not answer agents, or the pod is no worker of a job.
+            web.HTTPException: this replica does not answer agents, or the pod is no worker of a
+            job.
         """
         self._require_leading()
         worker = self._cache.worker(identity.namespace, identity.name, identity.uid)
@@ -256,7 +287,9 @@ class AgentApi:
 
     def _require_leading(self) -> None:
         if not self._cache.primed or not self._leading():
-            raise _failure(web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0)
+            raise _failure(
+                web.HTTPServiceUnavailable, "this operator is starting, or another one leads", 1.0
+            )
 
     def turn_away(self) -> None:
         self.hearing.turn_away(self._clock())
@@ -268,10 +301,16 @@ class AgentApi:
 
 @asynccontextmanager
 async def listening(
-    api: AgentApi, host: str, port: int, tls: ssl.SSLContext | None = None, limits: ConnectionLimits | None = None
+    api: AgentApi,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[int]:
     """Serves agents for as long as the context lasts; yields the port, which may have been 0."""
-    connections = Connections(limits or ConnectionLimits(open=most_connections()), api.is_workers, api.hearing.waiting)
+    connections = Connections(
+        limits or ConnectionLimits(open=most_connections()), api.is_workers, api.hearing.waiting
+    )
     watching = asyncio.create_task(api.hearing.watch())
     try:
         async with serving(
@@ -321,6 +360,10 @@ def _too_many(speaker: Speaker, wait_seconds: float) -> web.HTTPException:
     return _failure(web.HTTPTooManyRequests, f"too many lines of pod {speaker[2]}", wait_seconds)
 
 
-def _failure(kind: type[web.HTTPException], error: str, retry_seconds: float | None = None) -> web.HTTPException:
+def _failure(
+    kind: type[web.HTTPException], error: str, retry_seconds: float | None = None
+) -> web.HTTPException:
     headers = None if retry_seconds is None else {"Retry-After": str(math.ceil(retry_seconds))}
-    return kind(text=json.dumps({"error": error[:500]}), headers=headers, content_type="application/json")
+    return kind(
+        text=json.dumps({"error": error[:500]}), headers=headers, content_type="application/json"
+    )

@@ -15,8 +15,9 @@ SECONDS_PER_AGENT = 50e-6  # about four times what a plan costs for each worker
 class Hearing:
     """What keeps this operator from hearing agents. An agent that could not be heard is not silent.
 
-    The event loop may be late: another part keeps it busy, or the process gets too little of the processor. Then what agents have sent has
-    not been read yet. Or thousands of agents connect at once, and their handshakes and the reviews of their tokens take seconds.
+    The event loop may be late: another part keeps it busy, or the process gets too little of the
+    processor. Then what agents have sent has not been read yet. Or thousands of agents connect at
+    once, and their handshakes and the reviews of their tokens take seconds.
 
     Attributes:
         waiting: since when each connection from a worker pod's address has been open without having
@@ -57,8 +58,8 @@ class Hearing:
 class HeartbeatInterval:
     """Seconds between two heartbeats of an agent: the more agents there are, the less often each sends one.
 
-    An agent keeps the interval that it was told last until its next heartbeat. So an interval that becomes shorter is not expected
-    of the agents before each had the time to hear of it.
+    An agent keeps the interval that it was told last until its next heartbeat. So an interval that
+    becomes shorter is not expected of the agents before each had the time to hear of it.
     """
 
     def __init__(self) -> None:
@@ -86,7 +87,8 @@ class HeartbeatInterval:
 def delay_of_change(agents: int) -> float:
     """Seconds until the plan after a report on which a decision may depend.
 
-    A plan looks at every worker of the job. If each of a thousand reports that come together had a plan of its own, their cost would grow
-    with the square of the workers. So reports wait for each other, and the longer the more agents the job has.
+    A plan looks at every worker of the job. If each of a thousand reports that come together had a
+    plan of its own, their cost would grow with the square of the workers. So reports wait for each
+    other, and the longer the more agents the job has.
     """
     return agents * SECONDS_PER_AGENT

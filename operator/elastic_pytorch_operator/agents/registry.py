@@ -27,7 +27,8 @@ class JobAgents:
     # Is set and replaced whenever agents are to be told something.
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
-    arrived_at: float = 0.0  # when the last agent arrived that already had a round, from another operator
+    # When the last agent arrived that already had a round, from another operator.
+    arrived_at: float = 0.0
     streams: dict[str, int] = field(default_factory=dict)
     closed_at: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
@@ -51,7 +52,9 @@ class JobAgents:
         self.announce()
 
     def has_failed(self, agent: AgentView) -> bool:
-        return agent.state is AgentState.FAILED and agent.round >= (self.round.number if self.round else 0)
+        return agent.state is AgentState.FAILED and agent.round >= (
+            self.round.number if self.round else 0
+        )
 
 
 HEARD_SECONDS = 60.0  # an agent that has been silent for longer is not counted
@@ -67,7 +70,9 @@ class AgentRegistry:
             lead has not heard them all yet.
     """
 
-    def __init__(self, expected: Callable[[], int] = lambda: 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, expected: Callable[[], int] = lambda: 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._expected = expected
         self._first_heard_at = math.inf
         self.last_heard_at = 0.0
@@ -106,18 +111,27 @@ class AgentRegistry:
         Returns:
             Monotonic seconds; -inf: no agent is known.
         """
-        heard_at = min((agent.heard_at for agent in self.job(job_uid).agents.values()), default=-math.inf)
+        heard_at = min(
+            (agent.heard_at for agent in self.job(job_uid).agents.values()), default=-math.inf
+        )
         return heard_at + SILENCE_SECONDS * self.longest_heartbeat_seconds(now)
 
     def heard_since(self, moment: float) -> int:
-        """How many agents have sent a heartbeat since a moment, monotonic seconds. Those of pods that are kept for their logs have not."""
-        return sum(agent.heard_at >= moment for job in self._jobs.values() for agent in job.agents.values())
+        """How many agents have sent a heartbeat since a moment, monotonic seconds.
+
+        Those of pods that are kept for their logs have not.
+        """
+        return sum(
+            agent.heard_at >= moment for job in self._jobs.values() for agent in job.agents.values()
+        )
 
     @property
     def open_streams(self) -> int:
         return sum(sum(job.streams.values()) for job in self._jobs.values())
 
-    def note_heartbeat(self, job_uid: str, worker: str, beat: Heartbeat, now: float) -> float | None:
+    def note_heartbeat(
+        self, job_uid: str, worker: str, beat: Heartbeat, now: float
+    ) -> float | None:
         """Takes note of a heartbeat; returns in how many seconds the job is to be planned; None: no decision depends on it.
 
         A step is none that one depends on: plans look at the steps when their time has come.
@@ -132,21 +146,36 @@ class AgentRegistry:
             job.arrived_at = now  # once for each pod: the job's takeover waits for it
         if known is not None and known.incarnation != beat.incarnation:
             known = None  # another process under the pod's name: nothing of the old one holds
-        steady = known if known is not None and (known.state, known.round) == (beat.state, beat.round) else None
-        stepped = beat.progress.step is not None and (steady is None or steady.progress.step != beat.progress.step)
+        steady = (
+            known
+            if known is not None and (known.state, known.round) == (beat.state, beat.round)
+            else None
+        )
+        stepped = beat.progress.step is not None and (
+            steady is None or steady.progress.step != beat.progress.step
+        )
         saved = steady.saving_since if steady is not None else None
         saves = beat.state is AgentState.RUNNING and beat.saving_seconds is not None
         saving_since = _moment(saved, beat.saving_seconds, now) if saves else None
-        stepped = stepped or (saved is not None and saving_since is None)  # a training that goes on has its time again
+        # A training that goes on has its time again.
+        stepped = stepped or (saved is not None and saving_since is None)
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
         begins = begins or (saved is None) is not (saving_since is None)
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
-        if known is not None and beat.state is AgentState.LEAVING:  # nothing may be heard of the pod later
+        # Nothing may be heard of the pod later.
+        if known is not None and beat.state is AgentState.LEAVING:
             checkpointed |= known.progress.checkpoint_step != beat.progress.checkpoint_step
         placed = known is not None and known.places != beat.places
         # Plans grant the others a longer silence while a whole group is silent.
-        is_back = known is not None and now - known.heard_at > SILENCE_SECONDS * self._interval.longest(now)
-        if known is not None and known.round > 0 and (beat.state is AgentState.READY or beat.round != known.round):
+        is_back = (
+            known is not None
+            and now - known.heard_at > SILENCE_SECONDS * self._interval.longest(now)
+        )
+        if (
+            known is not None
+            and known.round > 0
+            and (beat.state is AgentState.READY or beat.round != known.round)
+        ):
             self._leave(job, known.round)
         set_up_since, set_up_until = _set_up(known, beat, now)
         agent = AgentView(
@@ -165,7 +194,9 @@ class AgentRegistry:
             newest=max(beat.newest, beat.round),
             progress=beat.progress,
             progressed_at=now if stepped else (known.progressed_at if known else 0.0),
-            started_at=_moment(steady.started_at if steady else None, beat.started_age_seconds, now),
+            started_at=_moment(
+                steady.started_at if steady else None, beat.started_age_seconds, now
+            ),
             formed_at=_moment(steady.formed_at if steady else None, beat.formed_age_seconds, now),
             set_up_since=set_up_since,
             set_up_until=set_up_until,
@@ -174,7 +205,9 @@ class AgentRegistry:
             placed_at=now - beat.places_age_seconds,
             gives_up=beat.gives_up,
             keeps_processes=beat.keeps_processes,
-            steps_per_second=_speed(steady, beat, now) if steady else (known.steps_per_second if known else None),
+            steps_per_second=_speed(steady, beat, now)
+            if steady
+            else (known.steps_per_second if known else None),
         )
         job.agents[worker] = agent
         if job.has_failed(agent):
@@ -197,7 +230,9 @@ class AgentRegistry:
             job.closed_at.pop(worker, None)
             job.failed.discard(worker)
         return {
-            name: replace(agent, disconnected_since=job.closed_at[name]) if name in job.closed_at else agent
+            name: replace(agent, disconnected_since=job.closed_at[name])
+            if name in job.closed_at
+            else agent
             for name, agent in job.agents.items()
         }
 
@@ -261,7 +296,9 @@ def _moment(known: float | None, age_seconds: float | None, now: float) -> float
     return now - age_seconds if known is None and age_seconds is not None else known
 
 
-def _set_up(known: AgentView | None, beat: Heartbeat, now: float) -> tuple[float | None, float | None]:
+def _set_up(
+    known: AgentView | None, beat: Heartbeat, now: float
+) -> tuple[float | None, float | None]:
     prepared = known is not None and known.state is AgentState.PREPARING
     if beat.state is AgentState.PREPARING:
         return (known.set_up_since if known is not None and prepared else now), None

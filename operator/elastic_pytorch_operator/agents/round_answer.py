@@ -1,7 +1,8 @@
 """A round as JSON, as agents get it (docs/internals/protocol.md). Pure.
 
-A thousand agents get a round at the same time. What is the same for all is encoded once, and each gets its own rank instead of a
-list of all members. So the bytes for all agents grow with the members, and not with their square.
+A thousand agents get a round at the same time. What is the same for all is encoded once, and each
+gets its own rank instead of a list of all members. So the bytes for all agents grow with the
+members, and not with their square.
 """
 
 import json
@@ -27,7 +28,10 @@ class RoundAnswer:
     def describe(self, worker: str, taken: int, news: Mapping[str, Any]) -> bytes:
         number, since, rank = 0, 0, None
         if (declared := self.declared) is not None:
-            number, since = declared.number, declared.number if taken in declared.unformed else declared.orderly_since
+            number, since = (
+                declared.number,
+                declared.number if taken in declared.unformed else declared.orderly_since,
+            )
             rank = declared.ranks.get(worker)
         own = {"round": number, "orderlySince": since, "rank": rank}
         return b"{%b, %b, %b}" % (_fields(own), self._group, _fields(news))
@@ -40,7 +44,9 @@ class RoundAnswer:
         group = {
             "size": len(members),
             "keepsAllSince": declared.keeps_all_since,
-            "store": {"address": members[0].address, "port": declared.store_port} if members else None,
+            "store": {"address": members[0].address, "port": declared.store_port}
+            if members
+            else None,
             "cause": f"{declared.reason}: {declared.cause}"[:MAX_CAUSE_CHARACTERS],
         }
         return _fields(group)

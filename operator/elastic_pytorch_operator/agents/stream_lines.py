@@ -1,7 +1,8 @@
 """The lines of an agent's stream, read at the rate that its pod may send them.
 
-A pod may send lines faster than the operator handles them. A line over the limit is refused, and the stream is not read for a while: TCP
-then stops the sender. Every line has a turn of the event loop of its own, so that others are served between two of them.
+A pod may send lines faster than the operator handles them. A line over the limit is refused, and
+the stream is not read for a while: TCP then stops the sender. Every line has a turn of the event
+loop of its own, so that others are served between two of them.
 """
 
 import asyncio
@@ -47,7 +48,9 @@ class StreamLines:
         refused_seconds: until the limit admits such a line as the last; 0: it was admitted.
     """
 
-    def __init__(self, content: StreamReader, admit: Callable[[float], float], held: HeldBytes) -> None:
+    def __init__(
+        self, content: StreamReader, admit: Callable[[float], float], held: HeldBytes
+    ) -> None:
         self._content = content
         self._held = held
         self._admit = admit

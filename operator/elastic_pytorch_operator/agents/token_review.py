@@ -1,10 +1,13 @@
-"""Finds out whose token it is: by its signature, or else by the API server's answer (TokenReview). What is found is cached.
+"""Finds out whose token it is: by its signature, or else by the API server's answer (TokenReview).
 
-A cached token is reviewed in the background, and used meanwhile: a pod's name and UID do not change, and the API server may be slow or
-away. A token that turns out to be invalid is refused from then on.
+What is found is cached.
 
-Forged tokens cost little: invalid ones have a cache of their own, so that they cannot push out valid ones, and an address may have only
-a few new ones reviewed in a second.
+A cached token is reviewed in the background, and used meanwhile: a pod's name and UID do not
+change, and the API server may be slow or away. A token that turns out to be invalid is refused from
+then on.
+
+Forged tokens cost little: invalid ones have a cache of their own, so that they cannot push out
+valid ones, and an address may have only a few new ones reviewed in a second.
 """
 
 import asyncio
@@ -21,12 +24,14 @@ from elastic_pytorch_operator.http.rate_limit import Newest, RateLimit
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 
 REVIEW_SECONDS = 300.0  # at most, from one review of a token to the next; at least half of it
-REVIEW_HEARTBEATS = 100  # the same in heartbeats, if that is longer: thousands of agents send them less often
+# The same in heartbeats, if that is longer: thousands of agents send them less often.
+REVIEW_HEARTBEATS = 100
 RETRY_SECONDS = 60.0  # at most, after an error; at least half of it
 INVALID_SECONDS = 5.0
 MAX_REMEMBERED = 20_000
 REVIEWS_PER_SECOND = 5.0  # for an address
-REVIEWS_AT_ONCE = 120.0  # all pods of a node, where they share its address, after a restart of the operator
+# All pods of a node, where they share its address, after a restart of the operator.
+REVIEWS_AT_ONCE = 120.0
 # Reviews in flight. More make the API server no faster, and whatever else it is asked slower.
 MAX_FIRST_REVIEWS = 16
 MAX_LATER_REVIEWS = 4  # apart, so that new agents do not wait for them
@@ -63,9 +68,14 @@ class TokenReviewer:
         self._reviews: dict[bytes, asyncio.Task[PodIdentity | None]] = {}
         self._signatures = TokenSignatures(cluster, clock=clock)
         self._limit: RateLimit[str] = RateLimit(REVIEWS_PER_SECOND, REVIEWS_AT_ONCE)
-        self._first, self._later = asyncio.Semaphore(MAX_FIRST_REVIEWS), asyncio.Semaphore(MAX_LATER_REVIEWS)
+        self._first, self._later = (
+            asyncio.Semaphore(MAX_FIRST_REVIEWS),
+            asyncio.Semaphore(MAX_LATER_REVIEWS),
+        )
 
-    async def identify(self, token: str, address: str = "", client: PodIdentity | None = None) -> PodIdentity | None:
+    async def identify(
+        self, token: str, address: str = "", client: PodIdentity | None = None
+    ) -> PodIdentity | None:
         """The pod that a token was issued to; None if the token is not valid.
 
         Args:
@@ -105,7 +115,9 @@ class TokenReviewer:
         self._reviews[digest] = review
         review.add_done_callback(end)
 
-    async def _review(self, token: str, digest: bytes, gate: asyncio.Semaphore) -> PodIdentity | None:
+    async def _review(
+        self, token: str, digest: bytes, gate: asyncio.Semaphore
+    ) -> PodIdentity | None:
         # What the API server has said of a token is not overruled by its signature.
         reviewed = digest in self._valid or digest in self._invalid
         if not reviewed and (identity := await self._signatures.identify(token)):

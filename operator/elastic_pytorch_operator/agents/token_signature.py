@@ -1,9 +1,12 @@
-"""Whose a token is, by its signature. After a takeover thousands of agents come at once: a TokenReview for each would keep them waiting.
+"""Whose a token is, by its signature.
+
+After a takeover thousands of agents come at once: a TokenReview for each would keep them waiting.
 
 ServiceAccount tokens are JWTs, and the API server publishes the keys that it signs them with
 (https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery).
-A signature does not tell whether the token's pod still exists: the caller looks up the pod's UID. Nor does it tell whether the
-ServiceAccount exists: a review does. A token that cannot be checked here is not refused, but left to a review.
+A signature does not tell whether the token's pod still exists: the caller looks up the pod's UID.
+Nor does it tell whether the ServiceAccount exists: a review does. A token that cannot be checked
+here is not refused, but left to a review.
 """
 
 import asyncio
@@ -18,9 +21,11 @@ import jwt
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
 
-KEYS_SECONDS = 300.0  # for which keys that were read are used: not for long after the API server has withdrawn one
+# For which keys that were read are used: not for long after the API server has withdrawn one.
+KEYS_SECONDS = 300.0
 AHEAD_SECONDS = 240.0  # then a token has them read again, and does not wait
-UNKNOWN_KEY_SECONDS = 10.0  # from one read to the next, at least: anyone may make up a name, and the API server may be away
+# From one read to the next, at least: anyone may make up a name, and the API server may be away.
+UNKNOWN_KEY_SECONDS = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +47,9 @@ class TokenSignatures:
         except jwt.InvalidTokenError:
             return None
         key = self._known(name)
-        if (key is None or self._clock() >= self._read_at + AHEAD_SECONDS) and self._reading is None:
+        if (
+            key is None or self._clock() >= self._read_at + AHEAD_SECONDS
+        ) and self._reading is None:
             self._begin_to_read()
         if key is None and self._reading is not None:
             await asyncio.shield(self._reading)
@@ -76,7 +83,9 @@ class TokenSignatures:
         asked_at = self._clock()
         try:
             found = await self._cluster.get_token_keys()
-            self._keys = {str(key.key_id): key for key in jwt.PyJWKSet.from_dict(dict(found.keys)).keys}
+            self._keys = {
+                str(key.key_id): key for key in jwt.PyJWKSet.from_dict(dict(found.keys)).keys
+            }
             self._issuer, self._read_at = found.issuer, asked_at
         except (ClusterError, jwt.PyJWTError) as error:
             if not self._told:

@@ -6,7 +6,8 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 
-MAX_MESSAGE = 4096  # of a condition: the API allows 32,768, but each write of a status stores all its messages
+# Of a condition: the API allows 32,768, but each write of a status stores all its messages.
+MAX_MESSAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,26 @@ def has_ended(status: Mapping[str, Any]) -> bool:
 
 def not_ended() -> list[Condition]:
     """The conditions of an end, of a job that goes on."""
-    return [Condition(type_, False, names.NOT_ENDED, "the job has not ended") for type_ in (names.COMPLETE, names.FAILED)]
+    return [
+        Condition(type_, False, names.NOT_ENDED, "the job has not ended")
+        for type_ in (names.COMPLETE, names.FAILED)
+    ]
 
 
 def ended(reason: str, message: str, *, complete: bool) -> list[Condition]:
     rest = "the job is complete" if complete else "the job has failed"
     how = names.COMPLETE if complete else names.FAILED
-    types = (names.RUNNING, names.RESIZING, names.DEGRADED, names.SUSPENDED, names.COMPLETE, names.FAILED)
-    return [Condition(type_, type_ == how, reason, message if type_ == how else rest) for type_ in types]
+    types = (
+        names.RUNNING,
+        names.RESIZING,
+        names.DEGRADED,
+        names.SUSPENDED,
+        names.COMPLETE,
+        names.FAILED,
+    )
+    return [
+        Condition(type_, type_ == how, reason, message if type_ == how else rest) for type_ in types
+    ]
 
 
 def merge_conditions(

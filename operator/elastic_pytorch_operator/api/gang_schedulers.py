@@ -1,8 +1,8 @@
 """The schedulers that know gangs: the PodGroup that each expects, and how a pod says that it belongs to one.
 
-From their sources: kubernetes-sigs/scheduler-plugins v0.34.7 (apis/scheduling/v1alpha1, pkg/coscheduling), kubernetes/kubernetes
-v1.37.2 (staging/src/k8s.io/api/scheduling/v1beta1, pkg/scheduler/framework/plugins/gangscheduling,
-pkg/scheduler/schedule_one_podgroup.go).
+From their sources: kubernetes-sigs/scheduler-plugins v0.34.7 (apis/scheduling/v1alpha1,
+pkg/coscheduling), kubernetes/kubernetes v1.37.2 (staging/src/k8s.io/api/scheduling/v1beta1,
+pkg/scheduler/framework/plugins/gangscheduling, pkg/scheduler/schedule_one_podgroup.go).
 """
 
 from collections.abc import Mapping
@@ -39,4 +39,6 @@ KUBERNETES: Final = GangScheduler(
     built_in=True,
     remedy="enable that API and the feature gate GenericWorkload, which need Kubernetes 1.37",
 )
-GANG_SCHEDULERS: Final[Mapping[str, GangScheduler]] = {known.name: known for known in (COSCHEDULING, KUBERNETES)}
+GANG_SCHEDULERS: Final[Mapping[str, GangScheduler]] = {
+    known.name: known for known in (COSCHEDULING, KUBERNETES)
+}

@@ -15,7 +15,8 @@ LABEL_POD_SET: Final = f"{GROUP}/podset"  # this and the next two on a pod
 LABEL_LOCAL_QUEUE: Final = f"{GROUP}/local-queue-name"
 LABEL_CLUSTER_QUEUE: Final = f"{GROUP}/cluster-queue-name"
 ANNOTATION_WORKLOAD: Final = f"{GROUP}/workload"  # on a pod
-PROVISIONING_PREFIX: Final = "provreq.kueue.x-k8s.io/"  # of annotations of a job, for its ProvisioningRequest
+# Of annotations of a job, for its ProvisioningRequest.
+PROVISIONING_PREFIX: Final = "provreq.kueue.x-k8s.io/"
 
 TOPOLOGY_GATE: Final = f"{GROUP}/topology"
 TOPOLOGY_REQUIRED: Final = f"{GROUP}/podset-required-topology"

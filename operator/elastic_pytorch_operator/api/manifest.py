@@ -1,7 +1,7 @@
 """The objects of the Kubernetes API: plain JSON, of which a list is read as it comes, an object after the other.
 
-A page may hold hundreds of objects of megabytes each, and a small object takes up to 24 times the memory of its JSON. So no more
-than one is there as a whole. Pure.
+A page may hold hundreds of objects of megabytes each, and a small object takes up to 24 times the
+memory of its JSON. So no more than one is there as a whole. Pure.
 """
 
 import codecs
@@ -16,7 +16,10 @@ Json = TypeVar("Json")
 
 
 def copied(value: Json) -> Json:
-    """Returns a deep copy of JSON. `copy.deepcopy` takes several times as long, as it looks for what is there twice."""
+    """Returns a deep copy of JSON.
+
+    `copy.deepcopy` takes several times as long, as it looks for what is there twice.
+    """
     return cast(Json, _copied(value))
 
 
@@ -71,7 +74,8 @@ class _ListReader:
 
     def _read_items(self, *, last: bool) -> None:
         at = 0
-        # An object that is not all there is read again once twice as much has come: a large one comes in many pieces.
+        # An object that is not all there is read again once twice as much has come: a large one
+        # comes in many pieces.
         while last or len(self._text) - at >= 2 * self._tried:
             at = _BETWEEN.match(self._text, at).end()  # type: ignore[union-attr]
             if at == len(self._text) or self._text[at] == "]":

@@ -17,7 +17,8 @@ MANAGER: Final = f"{GROUP}/operator"  # in spec.managedBy
 TOKEN_AUDIENCE: Final = "elastic-pytorch-operator"
 TRAINING_CONTAINER: Final = "pytorch"
 OPERATOR_URL_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_URL"  # in a worker's environment
-AUTHORITIES_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"  # there, too, since agents speak TLS
+# there, too, since agents speak TLS
+AUTHORITIES_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"
 
 LABEL_NAME: Final = "app.kubernetes.io/name"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"

@@ -1,7 +1,7 @@
 """Numbers in texts that anyone may write: counts in labels and annotations, sets of indexes, and Kubernetes quantities. Pure.
 
-A label or an annotation may hold any text. `str.isdigit` accepts digits that `int` refuses, such as `²`, and `int` refuses more than 4,300
-digits, so nothing else reads a number from such a text.
+A label or an annotation may hold any text. `str.isdigit` accepts digits that `int` refuses, such as
+`²`, and `int` refuses more than 4,300 digits, so nothing else reads a number from such a text.
 """
 
 import math
@@ -9,17 +9,36 @@ import re
 from collections.abc import Iterable
 
 MAX_COUNT_DIGITS = 9  # more than any count that the operator writes; it fits into 32 bits
-MAX_INDEX = 65_535  # far beyond the workers of a job: what claims more is no index that the operator gives
+# Far beyond the workers of a job: what claims more is no index that the operator gives.
+MAX_INDEX = 65_535
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 # Quantities are those of apimachinery's `resource.Quantity`.
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)([numkMGTPE]?|[KMGTPE]i)")
-_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)([numkMGTPE]?|[KMGTPE]i)"
+)
+_UNITS = {
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "": 1.0,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+}
 _UNITS |= {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", start=1)}
 
 
 def parse_count(text: object) -> int | None:
     """A whole number that is not negative; None if the text is not one that the operator itself would write."""
-    if isinstance(text, str) and len(text) <= MAX_COUNT_DIGITS and text.isascii() and text.isdecimal():
+    if (
+        isinstance(text, str)
+        and len(text) <= MAX_COUNT_DIGITS
+        and text.isascii()
+        and text.isdecimal()
+    ):
         return int(text)
     return None
 
@@ -53,7 +72,9 @@ def parse_ranges(text: str) -> tuple[int, ...]:
         if match is None:
             return ()
         first, last = int(match[1]), int(match[2] or match[1])
-        if not (indexes[-1] if indexes else -1) < first <= last <= MAX_INDEX or (match[2] and first == last):
+        if not (indexes[-1] if indexes else -1) < first <= last <= MAX_INDEX or (
+            match[2] and first == last
+        ):
             return ()
         indexes += range(first, last + 1)
     return tuple(indexes)

@@ -29,7 +29,9 @@ class Resource:
 
 
 JOBS: Final = Resource(names.API_VERSION, names.KIND, names.PLURAL)
-TEMPLATES: Final = Resource(names.API_VERSION, names.TEMPLATE_KIND, f"{names.TEMPLATE_KIND.lower()}s")
+TEMPLATES: Final = Resource(
+    names.API_VERSION, names.TEMPLATE_KIND, f"{names.TEMPLATE_KIND.lower()}s"
+)
 # Those with a role in a job. Not the label managed-by: policies of others write it, too.
 PODS: Final = Resource("v1", "Pod", "pods", names.LABEL_ROLE)
 NODES: Final = Resource("v1", "Node", "nodes")
@@ -39,12 +41,18 @@ REVISIONS: Final = Resource("apps/v1", "ControllerRevision", "controllerrevision
 EVENTS: Final = Resource("events.k8s.io/v1", "Event", "events")
 PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
 
-WORKLOADS: Final = Resource(kueue.API_VERSION, kueue.WORKLOAD, kueue.WORKLOADS, names.LABEL_WORKLOAD_NUMBER)
+WORKLOADS: Final = Resource(
+    kueue.API_VERSION, kueue.WORKLOAD, kueue.WORKLOADS, names.LABEL_WORKLOAD_NUMBER
+)
 RESOURCE_FLAVORS: Final = Resource(kueue.API_VERSION, "ResourceFlavor", "resourceflavors")
-WORKLOAD_PRIORITY_CLASSES: Final = Resource(kueue.API_VERSION, "WorkloadPriorityClass", "workloadpriorityclasses")
+WORKLOAD_PRIORITY_CLASSES: Final = Resource(
+    kueue.API_VERSION, "WorkloadPriorityClass", "workloadpriorityclasses"
+)
 
 LEASES: Final = Resource("coordination.k8s.io/v1", "Lease", "leases", of_chart=True)
-ENDPOINT_SLICES: Final = Resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", of_chart=True)
+ENDPOINT_SLICES: Final = Resource(
+    "discovery.k8s.io/v1", "EndpointSlice", "endpointslices", of_chart=True
+)
 SECRETS: Final = Resource("v1", "Secret", "secrets", of_chart=True)
 
 

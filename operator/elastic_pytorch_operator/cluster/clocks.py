@@ -1,7 +1,8 @@
 """The clocks that the operator reads: seconds since this machine was started, and the time of day.
 
-A replica that takes over reads times that another one has written, such as a job's `startTime`. If its machine's clock were wrong by a day,
-jobs would exceed their `activeDeadlineSeconds` at once. So the API server's time counts where the two differ by more than a few seconds.
+A replica that takes over reads times that another one has written, such as a job's `startTime`. If
+its machine's clock were wrong by a day, jobs would exceed their `activeDeadlineSeconds` at once. So
+the API server's time counts where the two differ by more than a few seconds.
 """
 
 import logging
@@ -12,12 +13,16 @@ from email.utils import parsedate_to_datetime
 
 logger = logging.getLogger(__name__)
 
-MAX_DIFFERENCE_SECONDS = 10.0  # of two clocks that are kept by NTP, with the time that an answer takes on its way
+# Of two clocks that are kept by NTP, with the time that an answer takes on its way.
+MAX_DIFFERENCE_SECONDS = 10.0
 BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the first is Linux'
 
 
 def boot_seconds() -> float:
-    """Seconds since this machine was started. Unlike the monotonic clock, it goes on while Linux is suspended."""
+    """Seconds since this machine was started.
+
+    Unlike the monotonic clock, it goes on while Linux is suspended.
+    """
     return time.clock_gettime(BOOT_CLOCK)
 
 
@@ -65,7 +70,9 @@ class TimeOfDay:
         if differs and not self._differed:
             side = "ahead of" if ahead > 0 else "behind"
             logger.warning(
-                "this machine's clock is %.0f s %s the API server's, whose time counts from now on", abs(ahead), side
+                "this machine's clock is %.0f s %s the API server's, whose time counts from now on",
+                abs(ahead),
+                side,
             )
         self._differed = differs
         return server if server and differs else own

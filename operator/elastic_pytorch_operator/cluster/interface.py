@@ -36,7 +36,8 @@ class ClusterError(Exception):
         judgement: Judgement | None = None,
         words: str = "",
     ) -> None:
-        super().__init__(message.encode(errors="replace").decode())  # half a surrogate pair can be neither logged nor sent
+        # Half a surrogate pair can be neither logged nor sent.
+        super().__init__(message.encode(errors="replace").decode())
         self.code = code
         self.reason = reason
         self.causes = causes
@@ -46,7 +47,10 @@ class ClusterError(Exception):
 
     @property
     def words(self) -> str:
-        return self._words or f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
+        return (
+            self._words
+            or f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
+        )
 
 
 def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:
@@ -59,12 +63,21 @@ def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:
     try:
         status = json.loads(text)
         listed = (status.get("details") or {}).get("causes") or []
-        causes = [Cause(*(str(cause.get(name, "")) for name in ("reason", "message", "field"))) for cause in listed]
+        causes = [
+            Cause(*(str(cause.get(name, "")) for name in ("reason", "message", "field")))
+            for cause in listed
+        ]
         return ClusterError(
-            code, str(status["message"]), reason=str(status.get("reason", "")), causes=causes, retry_after_seconds=seconds
+            code,
+            str(status["message"]),
+            reason=str(status.get("reason", "")),
+            causes=causes,
+            retry_after_seconds=seconds,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return ClusterError(code, text[:MAX_QUOTED].decode(errors="replace"), retry_after_seconds=seconds)
+        return ClusterError(
+            code, text[:MAX_QUOTED].decode(errors="replace"), retry_after_seconds=seconds
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +111,9 @@ class Cluster(Protocol):
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Manifest: ...
 
-    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         """Creates an object.
 
         Args:
@@ -106,12 +121,20 @@ class Cluster(Protocol):
         """
         ...
 
-    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def replace(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         """Replaces the object of the resource version in a manifest; ClusterError 409 if another writer came first."""
         ...
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        version: str,
+        change: Change,
+        subresource: str = "",
     ) -> Manifest:
         """Changes fields of an object; returns it.
 
@@ -122,7 +145,13 @@ class Cluster(Protocol):
         ...
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        grace_seconds: int | None = None,
     ) -> Manifest | None:
         """Deletes an object if it is the one with that UID; None if it is gone already.
 

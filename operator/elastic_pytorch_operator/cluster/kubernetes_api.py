@@ -1,4 +1,7 @@
-"""The real cluster, through the official client's asyncio side. Works on plain dicts: its models cost 65 us a pod and buy nothing here."""
+"""The real cluster, through the official client's asyncio side.
+
+Works on plain dicts: its models cost 65 us a pod and buy nothing here.
+"""
 
 import asyncio
 import json
@@ -27,11 +30,13 @@ from elastic_pytorch_operator.model.reduced_objects import reducer
 
 PAGE_SIZE = 250
 REQUEST_TIMEOUT_SECONDS = 15
-# Of a write that webhooks may hold up, each for up to 30 s. In a request that ends before its webhook does, the API server answers 504
-# without naming the webhook, and passes over none whose failurePolicy is Ignore (measured: API server 1.34). By itself it waits for 34 s.
+# Of a write that webhooks may hold up, each for up to 30 s. In a request that ends before its
+# webhook does, the API server answers 504 without naming the webhook, and passes over none whose
+# failurePolicy is Ignore (measured: API server 1.34). By itself it waits for 34 s.
 ADMISSION_TIMEOUT_SECONDS = 32
 WRITE_TIMEOUT_SECONDS = 35
-MAX_CONNECTIONS = 200  # writes, reviews of tokens and lists together: the lease is not renewed behind them
+# writes, reviews of tokens and lists together: the lease is not renewed behind them
+MAX_CONNECTIONS = 200
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
@@ -43,7 +48,9 @@ class KubernetesCluster:
         namespaces: none: all.
     """
 
-    def __init__(self, api: client.ApiClient, observer: RequestObserver, namespaces: Sequence[str] = ()) -> None:
+    def __init__(
+        self, api: client.ApiClient, observer: RequestObserver, namespaces: Sequence[str] = ()
+    ) -> None:
         self._api = api
         self.namespaces = namespaces
         self._observer = observer
@@ -56,7 +63,9 @@ class KubernetesCluster:
         return self._answering_since
 
     @classmethod
-    async def connect(cls, observer: RequestObserver, namespaces: Sequence[str] = ()) -> "KubernetesCluster":
+    async def connect(
+        cls, observer: RequestObserver, namespaces: Sequence[str] = ()
+    ) -> "KubernetesCluster":
         """Connects as the pod's ServiceAccount, or outside a pod as the kubeconfig says."""
         configuration = client.Configuration()
         try:
@@ -67,11 +76,15 @@ class KubernetesCluster:
 
     @classmethod
     def over(
-        cls, configuration: client.Configuration, observer: RequestObserver, namespaces: Sequence[str] = ()
+        cls,
+        configuration: client.Configuration,
+        observer: RequestObserver,
+        namespaces: Sequence[str] = (),
     ) -> "KubernetesCluster":
         """Connects as a configuration says, through the proxy that the environment names, if any."""
         configuration.connection_pool_maxsize = MAX_CONNECTIONS
-        # By itself, aiohttp asks the environment and ~/.netrc again for each request, in two threads: that was 40 % of its cost.
+        # By itself, aiohttp asks the environment and ~/.netrc again for each request, in two
+        # threads: that was 40 % of its cost.
         configuration.client_session_kwargs = {"trust_env": False}
         configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
         return cls(client.ApiClient(configuration), observer, namespaces)
@@ -81,9 +94,13 @@ class KubernetesCluster:
 
     async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
         items: list[Manifest] = []
-        page = {"limit": str(PAGE_SIZE)} | ({"labelSelector": resource.label} if resource.label else {})
+        page = {"limit": str(PAGE_SIZE)} | (
+            {"labelSelector": resource.label} if resource.label else {}
+        )
         while True:
-            answer = await self._request("GET", resource.path(namespace), query=page, lists=resource.plural)
+            answer = await self._request(
+                "GET", resource.path(namespace), query=page, lists=resource.plural
+            )
             items += answer.get("items") or []
             token = (answer.get("metadata") or {}).get("continue")
             if not token:
@@ -95,19 +112,35 @@ class KubernetesCluster:
             return await self._request("GET", resource.path(namespace, name))
         except ClusterError as error:
             if error.code == 404 and resource.of_chart:
-                raise ClusterError(404, f"{error}; the chart makes it: install or upgrade the chart again") from None
+                raise ClusterError(
+                    404, f"{error}; the chart makes it: install or upgrade the chart again"
+                ) from None
             raise
 
-    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         path = resource.path(manifest["metadata"]["namespace"])
-        return await self._write("POST", resource, path, manifest, query=_options(strict=strict, dry_run=dry_run))
+        return await self._write(
+            "POST", resource, path, manifest, query=_options(strict=strict, dry_run=dry_run)
+        )
 
-    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def replace(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         path = resource.path(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
-        return await self._write("PUT", resource, path, manifest, query=_options(strict=strict, dry_run=dry_run))
+        return await self._write(
+            "PUT", resource, path, manifest, query=_options(strict=strict, dry_run=dry_run)
+        )
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        version: str,
+        change: Change,
+        subresource: str = "",
     ) -> Manifest:
         body: Change
         if isinstance(change, Mapping):
@@ -119,7 +152,13 @@ class KubernetesCluster:
         return await self._write("PATCH", resource, path, body, content_type=content_type)
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        grace_seconds: int | None = None,
     ) -> Manifest | None:
         options: dict[str, Any] = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         if grace_seconds is not None:
@@ -132,10 +171,13 @@ class KubernetesCluster:
             raise
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
-        return pod_of_review(await self._review_token({"token": token, "audiences": [audience]}), audience)
+        return pod_of_review(
+            await self._review_token({"token": token, "audiences": [audience]}), audience
+        )
 
     async def review_user(self, token: str) -> Manifest | None:
-        status = await self._review_token({"token": token})  # without an audience it is the API server's own
+        # Without an audience it is the API server's own.
+        status = await self._review_token({"token": token})
         return (status.get("user") or {}) if status.get("authenticated") is True else None
 
     async def _review_token(self, spec: Manifest) -> Manifest:
@@ -144,10 +186,19 @@ class KubernetesCluster:
         return answer.get("status") or {}
 
     async def review_read(self, user: Manifest, path: str) -> bool:
-        who = {"user": user.get("username"), **{name: user[name] for name in ("uid", "groups", "extra") if user.get(name)}}
+        who = {
+            "user": user.get("username"),
+            **{name: user[name] for name in ("uid", "groups", "extra") if user.get(name)},
+        }
         spec = {**who, "nonResourceAttributes": {"path": path, "verb": "get"}}
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        answer = await self._request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": spec,
+        }
+        answer = await self._request(
+            "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review
+        )
         return (answer.get("status") or {}).get("allowed") is True
 
     async def get_token_keys(self) -> TokenKeys:
@@ -172,7 +223,9 @@ class KubernetesCluster:
             return await self._request(method, path, body, query=query, content_type=content_type)
         query = {**(query or {}), "timeout": f"{ADMISSION_TIMEOUT_SECONDS}s"}
         timeout = WRITE_TIMEOUT_SECONDS
-        return await self._request(method, path, body, query=query, content_type=content_type, timeout_seconds=timeout)
+        return await self._request(
+            method, path, body, query=query, content_type=content_type, timeout_seconds=timeout
+        )
 
     async def _request(
         self,
@@ -214,7 +267,9 @@ class KubernetesCluster:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             self._observer.requested(method, 0)
             self._answering_since = None
-            raise ClusterError(0, f"no answer from the API server: {error or type(error).__name__}") from error
+            raise ClusterError(
+                0, f"no answer from the API server: {error or type(error).__name__}"
+            ) from error
         except (ValueError, RecursionError) as error:
             text = str(getattr(error, "doc", error)).encode(errors="replace")
         self._observer.requested(method, answer.status)
@@ -223,7 +278,10 @@ class KubernetesCluster:
         if not good:
             raise error_of_answer(answer.status, text, answer.headers.get("Retry-After", ""))
         if not isinstance(found, dict):  # a proxy's page, for instance
-            raise ClusterError(answer.status, f"the answer is no object: {text[:MAX_QUOTED].decode(errors='replace')}")
+            raise ClusterError(
+                answer.status,
+                f"the answer is no object: {text[:MAX_QUOTED].decode(errors='replace')}",
+            )
         return found
 
 
@@ -233,7 +291,9 @@ def _proxy_for(url: str) -> str | None:
 
 
 def _options(*, strict: bool, dry_run: bool) -> dict[str, str]:
-    return ({"fieldValidation": "Strict"} if strict else {}) | ({"dryRun": "All"} if dry_run else {})
+    return ({"fieldValidation": "Strict"} if strict else {}) | (
+        {"dryRun": "All"} if dry_run else {}
+    )
 
 
 def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
@@ -243,7 +303,10 @@ def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
     user = status.get("user") or {}
     extra = user.get("extra") or {}
     parts = str(user.get("username", "")).split(":")  # system:serviceaccount:NAMESPACE:NAME
-    pod_names, uids = extra.get("authentication.kubernetes.io/pod-name"), extra.get("authentication.kubernetes.io/pod-uid")
+    pod_names, uids = (
+        extra.get("authentication.kubernetes.io/pod-name"),
+        extra.get("authentication.kubernetes.io/pod-uid"),
+    )
     if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"] or not pod_names or not uids:
         return None
     return PodIdentity(parts[2], pod_names[0], uids[0])

@@ -1,12 +1,13 @@
 """Which connections a server admits, and which it closes to make room. Pure: times are arguments.
 
-A connection is unknown until a client has authenticated on it. Unknown connections are limited three ways: how many an address opens
-in a second, how many it has open, and how many there are in all. Beyond the last limit there is room for addresses that are expected,
-those of worker pods, so that strangers do not keep agents out. Known connections are limited for each client: it keeps the newest. All
-together leave the process some of its files.
+A connection is unknown until a client has authenticated on it. Unknown connections are limited
+three ways: how many an address opens in a second, how many it has open, and how many there are in
+all. Beyond the last limit there is room for addresses that are expected, those of worker pods, so
+that strangers do not keep agents out. Known connections are limited for each client: it keeps the
+newest. All together leave the process some of its files.
 
-Addresses are taken whole, also those of IPv6: in Kubernetes a /64 is mostly a whole node, whose pods must not pay for each other, and
-a pod cannot take another address than its own.
+Addresses are taken whole, also those of IPv6: in Kubernetes a /64 is mostly a whole node, whose
+pods must not pay for each other, and a pod cannot take another address than its own.
 """
 
 import sys
@@ -25,7 +26,10 @@ Refusal = Literal["files", "rate", "address", "total"]
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be. All limits but the first one are of unknown ones. The defaults suit agents."""
+    """How many connections there may be.
+
+    All limits but the first one are of unknown ones. The defaults suit agents.
+    """
 
     # That all clients may have open, also known ones: beyond that, the process has too few files
     # for itself.
@@ -79,7 +83,8 @@ class Connections:
         room = self.limits.total - len(self._unknown)
         if room <= 0 and (room + self.limits.reserved <= 0 or not self.is_expected(address)):
             return "total"
-        self.close(peer)  # a connection whose end was not reported yet: the kernel has given its port to another
+        # A connection whose end was not reported yet: the kernel has given its port to another.
+        self.close(peer)
         self._unknown[peer] = None
         self._unknown_of[address] += 1
         if self.is_expected(address):
@@ -101,7 +106,9 @@ class Connections:
 
     def authenticate(self, peer: Peer, client: Hashable) -> Peer | None:
         """Takes note of whose an open connection is; returns the client's oldest, to be closed, if it has too many by now."""
-        if self._clients.get(peer) == client or (peer not in self._unknown and peer not in self._clients):
+        if self._clients.get(peer) == client or (
+            peer not in self._unknown and peer not in self._clients
+        ):
             return None
         self.close(peer)
         self._clients[peer] = client

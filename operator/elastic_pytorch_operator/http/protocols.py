@@ -1,4 +1,7 @@
-"""What is between a connection and the HTTP server: TLS or nothing. Little is taken from a connection in one turn of the event loop."""
+"""What is between a connection and the HTTP server: TLS or nothing.
+
+Little is taken from a connection in one turn of the event loop.
+"""
 
 import asyncio
 import ssl
@@ -14,7 +17,8 @@ GOODBYE_SECONDS = 1  # for the end of TLS
 class Tls(SSLProtocol):
     """asyncio's TLS, with shorter times, and with a small buffer instead of 256 KiB for each connection.
 
-    A step of a handshake costs up to a millisecond, and hundreds of strangers may send one at the same time: each waits for its turn.
+    A step of a handshake costs up to a millisecond, and hundreds of strangers may send one at the
+    same time: each waits for its turn.
 
     Args:
         take_step: has a step of a handshake taken when there is time for it.

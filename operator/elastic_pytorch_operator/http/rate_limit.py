@@ -1,4 +1,7 @@
-"""Token buckets, one for each key: a number of requests a second, and some more at once. Pure: times are arguments. Bounded in memory."""
+"""Token buckets, one for each key: a number of requests a second, and some more at once.
+
+Pure: times are arguments. Bounded in memory.
+"""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -37,7 +40,8 @@ class RateLimit(Generic[Key]):
     def __init__(self, per_second: float, burst: float, max_keys: int = MAX_KEYS) -> None:
         self._per_second = per_second
         self._burst = burst
-        self._buckets: Newest[Key, tuple[float, float]] = Newest(max_keys)  # what was left, and when
+        # What was left, and when.
+        self._buckets: Newest[Key, tuple[float, float]] = Newest(max_keys)
 
     def admit(self, key: Key, now: float, price: float = 1.0) -> float:
         """Admits a request, or returns how many seconds to wait: 0 means admitted.

@@ -1,7 +1,8 @@
 """An HTTP server that stops within a second, and whose connections strangers cannot use up.
 
-Connections are counted as they are accepted, before a byte of TLS. A connection is closed with each refusal, so that the next request
-costs its address another one. One on which no client authenticates is closed with its first answer, and after some seconds in any case.
+Connections are counted as they are accepted, before a byte of TLS. A connection is closed with each
+refusal, so that the next request costs its address another one. One on which no client
+authenticates is closed with its first answer, and after some seconds in any case.
 """
 
 import asyncio
@@ -25,22 +26,32 @@ from elastic_pytorch_operator.http.protocols import Plain, Tls
 
 logger = logging.getLogger(__name__)
 
-BUFFER_BYTES = 4 * 1024  # of a body: with twice that, or a sixteenth of it in chunks, nothing more is read
+# Of a body: with twice that, or a sixteenth of it in chunks, nothing more is read.
+BUFFER_BYTES = 4 * 1024
 SHUTDOWN_SECONDS = 0.5
-OWN_FILES = 256  # for what must go on when clients have the rest: connections to the API server, probes, metrics
+# For what must go on when clients have the rest: connections to the API server, probes, metrics.
+OWN_FILES = 256
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
 MAX_ACCEPTED_AT_ONCE = 256
-MAX_BEGUN_AT_ONCE = 8  # connections, or steps of handshakes, of a millisecond each: then others have their turn
-# Connections that wait for their turn: about as many as are served in the two seconds that agents wait for their handshakes. The newest has
-# its turn first. If more clients come together than can be served in these seconds, each that had waited longest would just have given up
-# when its turn came, and come again: the server would work all the time and serve none.
+# connections, or steps of handshakes, of a millisecond each: then others have their turn
+MAX_BEGUN_AT_ONCE = 8
+# Connections that wait for their turn: about as many as are served in the two seconds that agents
+# wait for their handshakes. The newest has its turn first. If more clients come together than can
+# be served in these seconds, each that had waited longest would just have given up when its turn
+# came, and come again: the server would work all the time and serve none.
 MAX_WAITING = 512
 NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
 TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (netinet/tcp.h)
 IDLE_SECONDS = 75.0  # between two requests of a known client
-# The kernel closes a connection whose other end has acknowledged nothing for a minute: its node was lost, or its pod deleted without
-# notice. Clients that stream may say nothing for longer. Not every system has each of these options.
-LOST_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 60_000), ("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+# The kernel closes a connection whose other end has acknowledged nothing for a minute: its node was
+# lost, or its pod deleted without notice. Clients that stream may say nothing for longer. Not every
+# system has each of these options.
+LOST_PEER_OPTIONS = (
+    ("TCP_USER_TIMEOUT", 60_000),
+    ("TCP_KEEPIDLE", 30),
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_KEEPCNT", 3),
+)
 LINGER_SECONDS = 1.0  # for the rest of a request that was answered before it was complete
 
 
@@ -103,7 +114,12 @@ async def serving(
     assert http is not None  # set up above
     try:
         with _listening_socket(host, port) as listening:
-            gate.listen(listening, lambda closed: Tls(http(), tls, closed, gate.take_step) if tls else Plain(http(), closed))
+            gate.listen(
+                listening,
+                lambda closed: (
+                    Tls(http(), tls, closed, gate.take_step) if tls else Plain(http(), closed)
+                ),
+            )
             try:
                 yield listening.getsockname()[1]
             finally:
@@ -134,18 +150,25 @@ def bound_address(host: str, *, has_ipv6: bool) -> str:
 def _listening_socket(host: str, port: int) -> socket.socket:
     host = bound_address(host, has_ipv6=socket.has_dualstack_ipv6())
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::")
+    return socket.create_server(
+        (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::"
+    )
 
 
 def _as_peer(name: Sequence[Any]) -> Peer:
-    """A socket's peer. One of IPv4 on a socket of both families is named as pods are: without the prefix."""
+    """A socket's peer.
+
+    One of IPv4 on a socket of both families is named as pods are: without the prefix.
+    """
     return str(name[0]).removeprefix("::ffff:"), int(name[1])
 
 
 def _was_given_up(link: socket.socket) -> bool:
     """Whether the client has closed the connection; where the kernel does not say, a handshake will find out."""
     option = getattr(socket, "TCP_INFO", None)  # Linux has it
-    return option is not None and link.getsockopt(socket.IPPROTO_TCP, option, 1)[0] != TCP_ESTABLISHED
+    return (
+        option is not None and link.getsockopt(socket.IPPROTO_TCP, option, 1)[0] != TCP_ESTABLISHED
+    )
 
 
 def _notice_lost_peer(link: socket.socket) -> None:
@@ -164,20 +187,30 @@ class _Link:
 class _Gate:
     """Accepts connections, and closes those of strangers in time."""
 
-    def __init__(self, connections: Connections, on_refusal: Callable[[str, str], None], on_crowd: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        on_refusal: Callable[[str, str], None],
+        on_crowd: Callable[[], None],
+    ) -> None:
         self._connections = connections
         connections.displace = self._abort
         self._on_refusal = on_refusal
         self._on_crowd = on_crowd
         self._links: dict[Peer, _Link] = {}
-        self._arrivals: deque[tuple[socket.socket, Peer]] = deque()  # that wait for their turn, the oldest first
+        # That wait for their turn, the oldest first.
+        self._arrivals: deque[tuple[socket.socket, Peer]] = deque()
         self._steps: deque[Callable[[], None]] = deque()
         self._serving = False
         self._accepting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    def listen(self, listening: socket.socket, protocol: Callable[[Callable[[], None]], asyncio.BaseProtocol]) -> None:
+    def listen(
+        self,
+        listening: socket.socket,
+        protocol: Callable[[Callable[[], None]], asyncio.BaseProtocol],
+    ) -> None:
         """Accepts connections until it is closed.
 
         Args:
@@ -215,7 +248,8 @@ class _Gate:
     @web.middleware
     async def dismiss(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """A middleware: closes the connection with a refusal, and with any answer if no client has authenticated on it."""
-        await asyncio.sleep(0)  # requests may come one behind the other: each has a turn of the event loop of its own
+        # Requests may come one behind the other: each has a turn of the event loop of its own.
+        await asyncio.sleep(0)
         try:
             answer = await handler(request)
         except web.HTTPException as refusal:
@@ -287,10 +321,14 @@ class _Gate:
         self._loop.add_reader(self._listening, self._accept)
 
     async def _connect(self, link: socket.socket, peer: Peer) -> None:
-        transport, _ = await self._loop.connect_accepted_socket(lambda: self._protocol(lambda: self._forget(peer)), link)
+        transport, _ = await self._loop.connect_accepted_socket(
+            lambda: self._protocol(lambda: self._forget(peer)), link
+        )
         if transport.is_closing():
             return
-        deadline = self._loop.call_later(self._connections.limits.authentication_seconds, self._give_up, peer)
+        deadline = self._loop.call_later(
+            self._connections.limits.authentication_seconds, self._give_up, peer
+        )
         self._links[peer] = _Link(transport, deadline)
 
     def _give_up(self, peer: Peer) -> None:

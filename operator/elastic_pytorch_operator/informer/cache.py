@@ -5,7 +5,13 @@ from dataclasses import InitVar, dataclass, field, replace
 
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest
-from elastic_pytorch_operator.informer.changes import differ_in_status, identify, plans_alike, pods_alike, version_of
+from elastic_pytorch_operator.informer.changes import (
+    differ_in_status,
+    identify,
+    plans_alike,
+    pods_alike,
+    version_of,
+)
 from elastic_pytorch_operator.informer.node_index import NodeIndex
 from elastic_pytorch_operator.informer.owned_objects import Entry, OwnedIndex
 from elastic_pytorch_operator.informer.pod_index import PodIndex
@@ -42,12 +48,13 @@ class _JobEntry:
 class Cache:
     """Everything last reported about jobs, their pods, and nodes.
 
-    Each method that takes an object in returns the jobs whose plans may change by it. An object older than the known one is ignored, so
-    that a watch that lags behind does not undo the operator's own writes. A change that a write or a list has shown must arrive on the
-    watch, too.
+    Each method that takes an object in returns the jobs whose plans may change by it. An object
+    older than the known one is ignored, so that a watch that lags behind does not undo the
+    operator's own writes. A change that a write or a list has shown must arrive on the watch, too.
 
-    Each object is taken in by itself. Of one that cannot be read, the last version that could be read stays: a pod that lives keeps its
-    worker's place. A job with an invalid spec goes on by the last valid one, and its status tells why.
+    Each object is taken in by itself. Of one that cannot be read, the last version that could be
+    read stays: a pod that lives keeps its worker's place. A job with an invalid spec goes on by the
+    last valid one, and its status tells why.
     """
 
     defaults: JobDefaults = API_DEFAULTS
@@ -101,7 +108,10 @@ class Cache:
         return self._nodes.all
 
     def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
-        """The worker pods of a job, by index. It is the same tuple until one of the job's pods changes."""
+        """The worker pods of a job, by index.
+
+        It is the same tuple until one of the job's pods changes.
+        """
         key = self._keys.get(job_uid)
         return self._pods.workers_of((key, job_uid)) if key else ()
 
@@ -121,7 +131,12 @@ class Cache:
     def worker(self, namespace: str, name: str, uid: str) -> tuple[JobKey, str] | None:
         """The job of a worker pod, with its UID; None if the pod is not known, or is another one by now."""
         entry = self._pods.get((namespace, name))
-        if entry is None or entry.uid != uid or entry.view.role != names.ROLE_WORKER or not self.has_job(*entry.owner):
+        if (
+            entry is None
+            or entry.uid != uid
+            or entry.view.role != names.ROLE_WORKER
+            or not self.has_job(*entry.owner)
+        ):
             return None
         return entry.owner
 
@@ -130,9 +145,14 @@ class Cache:
 
     @property
     def running_workers(self) -> int:
-        return sum(pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER for _, pod in self._pods)
+        return sum(
+            pod.view.started and not pod.view.ended and pod.view.role == names.ROLE_WORKER
+            for _, pod in self._pods
+        )
 
-    def observe_change(self, kind: str, change: str | None, manifest: Manifest, now: float) -> set[JobKey]:
+    def observe_change(
+        self, kind: str, change: str | None, manifest: Manifest, now: float
+    ) -> set[JobKey]:
         """Takes note of what a watch has reported.
 
         Args:
@@ -152,11 +172,17 @@ class Cache:
         self.watch_lag.expect(WATCHES[kind], manifest, now)
 
     def apply(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
-        """Takes note of an object. What is not news, is no job's, or is read by no plan concerns no job."""
+        """Takes note of an object.
+
+        What is not news, is no job's, or is read by no plan concerns no job.
+        """
         return self._take(kind, manifest, now) or set()
 
     def remove(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
-        """Forgets an object that is gone, unless another one has taken its name. A node is remembered as removed."""
+        """Forgets an object that is gone, unless another one has taken its name.
+
+        A node is remembered as removed.
+        """
         found = identify(manifest)
         self.unreadable.forget(kind, found.uid)
         if kind == "Node":
@@ -168,7 +194,9 @@ class Cache:
                 return set()
             self._forget_job(key)
             return {key}
-        index: PodIndex | OwnedIndex[WorkloadView] = self._pods if kind == "Pod" else self._workloads
+        index: PodIndex | OwnedIndex[WorkloadView] = (
+            self._pods if kind == "Pod" else self._workloads
+        )
         place = (found.namespace, found.name)
         known = index.get(place)
         if known is None or known.uid != found.uid:
@@ -199,7 +227,12 @@ class Cache:
         """
         touched: set[JobKey] = set()
         self.unavailable = frozenset(unavailable)
-        for kind, listed in (("Node", nodes), ("Pod", pods), (kueue.WORKLOAD, workloads), (names.KIND, jobs)):
+        for kind, listed in (
+            ("Node", nodes),
+            ("Pod", pods),
+            (kueue.WORKLOAD, workloads),
+            (names.KIND, jobs),
+        ):
             uids, listed_names = set(), set()
             for manifest in listed:
                 found = identify(manifest)
@@ -219,12 +252,18 @@ class Cache:
         self.primed = True
         return touched
 
-    def _drop_others(self, kind: str, uids: Collection[str], listed_names: Collection[str], now: float) -> set[JobKey]:
+    def _drop_others(
+        self, kind: str, uids: Collection[str], listed_names: Collection[str], now: float
+    ) -> set[JobKey]:
         if kind == "Node":
-            return set().union(*(self._jobs_on(name) for name in self._nodes.remove_others(listed_names, now)))
+            return set().union(
+                *(self._jobs_on(name) for name in self._nodes.remove_others(listed_names, now))
+            )
         gone: list[tuple[str, JobKey]] = []
         if kind in ("Pod", kueue.WORKLOAD):
-            index: PodIndex | OwnedIndex[WorkloadView] = self._pods if kind == "Pod" else self._workloads
+            index: PodIndex | OwnedIndex[WorkloadView] = (
+                self._pods if kind == "Pod" else self._workloads
+            )
             for place, entry in index:
                 since = entry.view.created_at if isinstance(entry.view, PodView) else entry.seen_at
                 if entry.uid not in uids and since < now and place[0] not in self.unavailable:
@@ -232,13 +271,19 @@ class Cache:
                     gone.append((entry.uid, entry.owner[0]))
         else:
             for key, job in list(self._jobs.items()):
-                if job.uid not in uids and job.seen_at < now and key.namespace not in self.unavailable:
+                if (
+                    job.uid not in uids
+                    and job.seen_at < now
+                    and key.namespace not in self.unavailable
+                ):
                     gone.append((self._forget_job(key).uid, key))
         for uid, _ in gone:
             self._tombstones.leave(uid, now)
         return {key for _, key in gone}
 
-    def _take(self, kind: str, manifest: Manifest, now: float, *, listed: bool = False) -> set[JobKey] | None:
+    def _take(
+        self, kind: str, manifest: Manifest, now: float, *, listed: bool = False
+    ) -> set[JobKey] | None:
         """Takes note of an object; returns whom it concerns, None if it is not news, or if a list has it and it cannot be read.
 
         Args:
@@ -249,14 +294,19 @@ class Cache:
                 case "Pod":
                     concerned = self._take_pod(manifest, now, listed=listed)
                 case "Node":
-                    concerned = self._jobs_on(manifest["metadata"]["name"]) if self._nodes.take(manifest, now) else None
+                    concerned = (
+                        self._jobs_on(manifest["metadata"]["name"])
+                        if self._nodes.take(manifest, now)
+                        else None
+                    )
                 case kueue.WORKLOAD:
                     concerned = self._take_workload(manifest, now, listed=listed)
                 case _:
                     concerned = self._take_job(manifest, now, listed=listed)
         except Exception as fault:
             owner = self.unreadable.note(kind, manifest, fault)
-            return {owner[0]} if owner is not None and not listed else None  # after a list, all jobs are planned
+            # After a list, all jobs are planned.
+            return {owner[0]} if owner is not None and not listed else None
         self.unreadable.forget(kind, identify(manifest).uid)
         return concerned
 
@@ -277,16 +327,26 @@ class Cache:
         return set() if known is not None and plans_alike(known.job, parsed) else {key}
 
     def _read(self, manifest: Manifest, known: _JobEntry | None) -> Job | TemplateUnread:
-        """The job of a manifest. In most manifests of a known job only its status has changed: then it is not parsed again.
+        """The job of a manifest.
+
+        In most manifests of a known job only its status has changed: then it is not parsed again.
 
         The status decides how the spec is read if that is not valid, or names a template.
         """
         if known is None or not isinstance(known.job, Job):
             return self._parse(manifest, None)
         job = known.job
-        if job.problem or "templateRef" in known.manifest["spec"] or not differ_in_status(known.manifest, manifest):
+        if (
+            job.problem
+            or "templateRef" in known.manifest["spec"]
+            or not differ_in_status(known.manifest, manifest)
+        ):
             return self._parse(manifest, valid_spec(job, known.manifest))
-        return replace(job, status=manifest["status"], version=str(manifest["metadata"].get("resourceVersion", "")))
+        return replace(
+            job,
+            status=manifest["status"],
+            version=str(manifest["metadata"].get("resourceVersion", "")),
+        )
 
     def _parse(self, manifest: Manifest, valid: Manifest | None) -> Job | TemplateUnread:
         try:
@@ -303,7 +363,9 @@ class Cache:
         if not self._is_news(metadata, entry, now, listed=listed):
             return None
         known = entry.view if entry is not None and entry.uid == metadata["uid"] else None
-        view = view_pod(manifest, seen_at=known.created_at if known else now, at_start=not self.primed)
+        view = view_pod(
+            manifest, seen_at=known.created_at if known else now, at_start=not self.primed
+        )
         if known is not None:
             view = follow_view(known, view, now)
         self._pods.put(place, Entry(view, owner, version_of(metadata), now))
@@ -325,12 +387,18 @@ class Cache:
         return set() if same else {owner[0]}
 
     def _is_news(
-        self, metadata: Manifest, known: _JobEntry | Entry[PodView] | Entry[WorkloadView] | None, now: float, *, listed: bool
+        self,
+        metadata: Manifest,
+        known: _JobEntry | Entry[PodView] | Entry[WorkloadView] | None,
+        now: float,
+        *,
+        listed: bool,
     ) -> bool:
         """Whether an object that was reported is newer than what is known by its name.
 
-        A list is right about all that was known before it began, even if it has an older version, or what was deleted: then
-        etcd was restored from a backup. (The operator lists without a resource version, so that the API server reads the newest state.)
+        A list is right about all that was known before it began, even if it has an older version,
+        or what was deleted: then etcd was restored from a backup. (The operator lists without a
+        resource version, so that the API server reads the newest state.)
         """
         uid, version = metadata.get("uid", ""), version_of(metadata)
         if not self._tombstones.admit(uid, now, listed=listed):

@@ -1,7 +1,7 @@
 """Which object a manifest is of, and whether a change of it is one that a plan reads. Pure.
 
-An identity is read from any JSON, so that even an object that cannot be read is known by it. Most changes of pods are not read by plans:
-annotations, conditions, the states of init containers.
+An identity is read from any JSON, so that even an object that cannot be read is known by it. Most
+changes of pods are not read by plans: annotations, conditions, the states of init containers.
 """
 
 from collections.abc import Collection, Mapping
@@ -31,13 +31,22 @@ def identify(manifest: object) -> Identity:
     metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
     if not isinstance(metadata, Mapping):
         return Identity("", "", "", 0)
-    return Identity(_text(metadata, "namespace"), _text(metadata, "name"), _text(metadata, "uid"), version_of(metadata))
+    return Identity(
+        _text(metadata, "namespace"),
+        _text(metadata, "name"),
+        _text(metadata, "uid"),
+        version_of(metadata),
+    )
 
 
 def version_of(metadata: Manifest) -> int:
     """The resource version as a number, which grows with each write (Kubernetes guarantees the comparison since 1.35)."""
     version = _text(metadata, "resourceVersion")
-    return int(version) if version.isascii() and version.isdecimal() and len(version) <= MAX_VERSION_DIGITS else 0
+    return (
+        int(version)
+        if version.isascii() and version.isdecimal() and len(version) <= MAX_VERSION_DIGITS
+        else 0
+    )
 
 
 def _text(metadata: Manifest, field: str) -> str:
@@ -59,9 +68,9 @@ def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) 
     """
     if before.conditions == after.conditions:
         return before == after
-    return before.conditions.intersection(read) == after.conditions.intersection(read) and before == replace(
-        after, conditions=before.conditions
-    )
+    return before.conditions.intersection(read) == after.conditions.intersection(
+        read
+    ) and before == replace(after, conditions=before.conditions)
 
 
 def plans_alike(before: Job | TemplateUnread, after: Job | TemplateUnread) -> bool:

@@ -1,9 +1,11 @@
-"""The kopf shell: watches jobs, pods, nodes and, where asked to, Kueue's Workloads. The cache gets what they report.
+"""The kopf shell: watches jobs, pods, nodes and, where asked to, Kueue's Workloads.
+
+The cache gets what they report.
 
 This is the only module that knows kopf.
 
-Only event handlers: they write nothing to the objects, neither finalizers nor annotations, so that `kubectl delete` works with the
-operator gone.
+Only event handlers: they write nothing to the objects, neither finalizers nor annotations, so that
+`kubectl delete` works with the operator gone.
 """
 
 import asyncio
@@ -28,27 +30,36 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
-RESOURCES = {resource.kind: resource for resource in (JOBS, PODS, NODES, WORKLOADS)}  # that are watched
+# That are watched.
+RESOURCES = {resource.kind: resource for resource in (JOBS, PODS, NODES, WORKLOADS)}
 _LISTED = frozenset(resource.plural for resource in RESOURCES.values())
 # How long a watch that has ended waits before it begins again: at first, and at most.
 MIN_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
-HEALTHY_SECONDS = 120.0  # of a watch, after which its next pause is short; kopf itself retries for a minute before it gives up
+# Of a watch, after which its next pause is short; kopf itself retries for a minute before it gives
+# up.
+HEALTHY_SECONDS = 120.0
 # A quiet watch is opened again after that time, so that a stall ends.
 SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
 CONNECT_TIMEOUT_SECONDS = 10
 REQUEST_TIMEOUT_SECONDS = 30
 PAGE_SIZE = 100  # its objects are handled in one turn of the event loop
-IDLE_SECONDS = 0.5  # for which kopf keeps a task for an object, with all of the object's last version, after an event
+# For which kopf keeps a task for an object, with all of the object's last version, after an event.
+IDLE_SECONDS = 0.5
 
 
 async def watch_cluster(
-    cache: Cache, request_work: Callable[[JobKey, float], None], namespaces: Sequence[str] = (), *, workloads: bool = False
+    cache: Cache,
+    request_work: Callable[[JobKey, float], None],
+    namespaces: Sequence[str] = (),
+    *,
+    workloads: bool = False,
 ) -> None:
     """Keeps the cache up to date until it is cancelled.
 
-    Each kind has a watch of its own, in each namespace. One that ends begins again, and the others go on.
+    Each kind has a watch of its own, in each namespace. One that ends begins again, and the others
+    go on.
 
     Args:
         request_work: called for each job that a change may concern.
@@ -65,10 +76,13 @@ async def watch_cluster(
                 watches.create_task(_keep_watching(kind, namespace, cache, request_work))
 
 
-async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+async def _keep_watching(
+    kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]
+) -> None:
     """Watches the objects of a kind, and begins again after each error: an API server also ends watches for reasons of its own.
 
-    A namespace that could not be listed is watched once it could: else a job would be known before its pods, and get them twice.
+    A namespace that could not be listed is watched once it could: else a job would be known before
+    its pods, and get them twice.
     """
     pause_seconds, ended = MIN_PAUSE_SECONDS, None
     while True:
@@ -80,7 +94,8 @@ async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: 
             cache.watch_lag.begins_again(began)
         ended = await _watch(kind, namespace, cache, request_work)
         cache.watch_lag.fails(WATCHES[kind], namespace, time.monotonic())
-        if namespace and getattr(ended, "status", 0) in UNAVAILABLE_CODES:  # it is not asked again until a list has it
+        # It is not asked again until a list has it.
+        if namespace and getattr(ended, "status", 0) in UNAVAILABLE_CODES:
             cache.unavailable |= {namespace}
         if time.monotonic() - began > HEALTHY_SECONDS:
             pause_seconds = MIN_PAUSE_SECONDS
@@ -93,11 +108,13 @@ async def _keep_watching(kind: str, namespace: str, cache: Cache, request_work: 
         pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
 
 
-async def _watch(kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]) -> BaseException:
+async def _watch(
+    kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]
+) -> BaseException:
     """Watches the objects of a kind until kopf gives up; returns why.
 
-    `kopf.operator` would then cancel every task that is younger than itself, those of other watches and of agents included. With one
-    resource, kopf ends all of its tasks as these are cancelled.
+    `kopf.operator` would then cancel every task that is younger than itself, those of other watches
+    and of agents included. With one resource, kopf ends all of its tasks as these are cancelled.
     """
     registry = kopf.OperatorRegistry()
     _register(registry, kind, cache, request_work)
@@ -132,14 +149,18 @@ async def _require_resource(insights: Insights, kind: str) -> None:
     await insights.ready_resources.wait()
     if not insights.watched_resources:
         resource = RESOURCES[kind]
-        raise LookupError(f"the API server does not serve {resource.plural} of {resource.api_version}: is its CRD installed?")
+        raise LookupError(
+            f"the API server does not serve {resource.plural} of {resource.api_version}: is its CRD installed?"
+        )
     await asyncio.Event().wait()
 
 
 class _NoDifferences(kopf.DiffBaseStorage):
     """Keeps nothing to compare an object with: kopf would copy all of an object at each event, for handlers that there are none of."""
 
-    def build(self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None) -> kopf.BodyEssence:
+    def build(
+        self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None
+    ) -> kopf.BodyEssence:
         return kopf.BodyEssence()
 
     def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
@@ -155,9 +176,12 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.watching.connect_timeout = CONNECT_TIMEOUT_SECONDS
     settings.watching.chunk_size = PAGE_SIZE
     settings.queueing.idle_timeout = IDLE_SECONDS
-    settings.watching.label_selectors.update({resource.plural: resource.label for resource in (PODS, WORKLOADS)})
+    settings.watching.label_selectors.update(
+        {resource.plural: resource.label for resource in (PODS, WORKLOADS)}
+    )
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
-    settings.process.ultimate_exiting_timeout = None  # or else this process is killed ten minutes after a watch has ended
+    # Or else this process is killed ten minutes after a watch has ended.
+    settings.process.ultimate_exiting_timeout = None
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.persistence.finalizer = f"{names.GROUP}/unused"
@@ -168,15 +192,24 @@ def kopf_settings() -> kopf.OperatorSettings:
 def api_server(environment: Mapping[str, str]) -> str:
     """The URL of the API server as the kubelet tells each container; empty: it has not.
 
-    kopf's own is a name. A replica that starts while the cluster's DNS is away would wait for it, and see nothing that happens.
+    kopf's own is a name. A replica that starts while the cluster's DNS is away would wait for it,
+    and see nothing that happens.
     """
-    host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
+    host, port = (
+        environment.get("KUBERNETES_SERVICE_HOST", ""),
+        environment.get("KUBERNETES_SERVICE_PORT", ""),
+    )
     if not (host and port):
         return ""
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
-def _register(registry: kopf.OperatorRegistry, kind: str, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
+def _register(
+    registry: kopf.OperatorRegistry,
+    kind: str,
+    cache: Cache,
+    request_work: Callable[[JobKey, float], None],
+) -> None:
     known: dict[kopf.ConnectionInfo, kopf.AiohttpSession] = {}
 
     @kopf.on.login(registry=registry)
@@ -220,5 +253,8 @@ def _session_of(account: kopf.ConnectionInfo) -> kopf.AiohttpSession:
         response_class=_Answer,
     )
     return kopf.AiohttpSession(
-        server=account.server, default_namespace=account.default_namespace, priority=account.priority, aiohttp_session=session
+        server=account.server,
+        default_namespace=account.default_namespace,
+        priority=account.priority,
+        aiohttp_session=session,
     )

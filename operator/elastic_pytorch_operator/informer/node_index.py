@@ -39,7 +39,9 @@ class NodeIndex:
         same = known is not None and known.uid == uid
         if known is not None and (version < known.version or (same and known.view.removed)):
             return False
-        self._entries[view.name] = _Entry(view, uid, version, known.seen_at if known is not None and same else now)
+        self._entries[view.name] = _Entry(
+            view, uid, version, known.seen_at if known is not None and same else now
+        )
         return self._differs(known, view)
 
     def remove(self, manifest: Manifest, now: float) -> bool:
@@ -48,7 +50,10 @@ class NodeIndex:
         known = self._entries.get(found.name)
         if known is not None and (known.view.removed or known.uid != found.uid):
             return False
-        view, version = NodeView(found.name, ready=False, removed=True), max(found.version, known.version if known else 0)
+        view, version = (
+            NodeView(found.name, ready=False, removed=True),
+            max(found.version, known.version if known else 0),
+        )
         self._entries[found.name] = _Entry(view, found.uid, version, now)
         return self._differs(known, view)
 
@@ -58,11 +63,21 @@ class NodeIndex:
         Args:
             before: when the list began.
         """
-        gone = [(name, entry) for name, entry in self._entries.items() if name not in listed and entry.seen_at < before]
-        return [name for name, entry in gone if self.remove({"metadata": {"name": name, "uid": entry.uid}}, before)]
+        gone = [
+            (name, entry)
+            for name, entry in self._entries.items()
+            if name not in listed and entry.seen_at < before
+        ]
+        return [
+            name
+            for name, entry in gone
+            if self.remove({"metadata": {"name": name, "uid": entry.uid}}, before)
+        ]
 
     def forget_removed(self, used: Collection[str]) -> None:
-        for name in [name for name, entry in self._entries.items() if entry.view.removed and name not in used]:
+        for name in [
+            name for name, entry in self._entries.items() if entry.view.removed and name not in used
+        ]:
             del self._entries[name]
             self._now = None
 

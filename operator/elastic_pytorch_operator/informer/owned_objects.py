@@ -31,7 +31,9 @@ class Entry(Generic[View]):
 
 def owner_of(metadata: Manifest) -> Owner | None:
     for owner in metadata.get("ownerReferences") or ():
-        ours = owner.get("kind") == names.KIND and str(owner.get("apiVersion", "")).startswith(names.GROUP)
+        ours = owner.get("kind") == names.KIND and str(owner.get("apiVersion", "")).startswith(
+            names.GROUP
+        )
         if ours and owner.get("controller"):
             return JobKey(metadata["namespace"], owner["name"]), owner["uid"]
     return None

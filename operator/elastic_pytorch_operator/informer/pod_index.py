@@ -1,10 +1,20 @@
-"""The pods of jobs: by name, by job, by node and by address. No question about some of them looks at all."""
+"""The pods of jobs: by name, by job, by node and by address.
+
+No question about some of them looks at all.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.informer.owned_objects import Entry, OwnedIndex, Owner, Place, discard, require_texts
+from elastic_pytorch_operator.informer.owned_objects import (
+    Entry,
+    OwnedIndex,
+    Owner,
+    Place,
+    discard,
+    require_texts,
+)
 from elastic_pytorch_operator.model.observed import PodView
 
 
@@ -23,7 +33,8 @@ class PodIndex(OwnedIndex[PodView]):
 
     _on_node: dict[str, set[Place]] = field(default_factory=dict)
     _at_address: dict[str, set[Place]] = field(default_factory=dict)
-    _sorted: dict[Owner, _Sorted] = field(default_factory=dict)  # until one of the job's pods changes
+    # Until one of the job's pods changes.
+    _sorted: dict[Owner, _Sorted] = field(default_factory=dict)
 
     def put(self, place: Place, entry: Entry[PodView]) -> None:
         require_texts(entry.view.node, entry.view.address)
@@ -43,7 +54,10 @@ class PodIndex(OwnedIndex[PodView]):
         return entry
 
     def workers_of(self, owner: Owner) -> tuple[PodView, ...]:
-        """The worker pods of a job, by index. It is the same tuple until one of the job's pods changes."""
+        """The worker pods of a job, by index.
+
+        It is the same tuple until one of the job's pods changes.
+        """
         return self._sort(owner).workers
 
     def stores_of(self, owner: Owner) -> tuple[PodView, ...]:
@@ -63,7 +77,9 @@ class PodIndex(OwnedIndex[PodView]):
     def mark_ended_before_takeover(self) -> None:
         for place, entry in self:
             if entry.view.ended:
-                self.put(place, replace(entry, view=replace(entry.view, ended_before_takeover=True)))
+                self.put(
+                    place, replace(entry, view=replace(entry.view, ended_before_takeover=True))
+                )
 
     def _sort(self, owner: Owner) -> _Sorted:
         known = self._sorted.get(owner)

@@ -54,12 +54,17 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
         sidecar_runs=phase not in TERMINAL_PHASES and _runs_beside(training, status),
         waiting=waiting,
         waiting_reason=waiting_reason,
-        unschedulable=_unscheduled(status).get("reason") == "Unschedulable" and not status.get("nominatedNodeName"),
+        unschedulable=_unscheduled(status).get("reason") == "Unschedulable"
+        and not status.get("nominatedNodeName"),
         avoids=_listed(annotations, names.ANNOTATION_AVOIDS),
         prefers_others_to=_listed(annotations, names.ANNOTATION_PREFERS_OTHERS),
-        conditions=frozenset((str(c.get("type")), str(c.get("status"))) for c in status.get("conditions") or ()),
+        conditions=frozenset(
+            (str(c.get("type")), str(c.get("status"))) for c in status.get("conditions") or ()
+        ),
         group_restarts=parse_count(annotations.get(names.ANNOTATION_GROUP_RESTARTS)) or 0,
-        failed_starts=tuple(filter(None, annotations.get(names.ANNOTATION_FAILED_STARTS, "").split(","))),
+        failed_starts=tuple(
+            filter(None, annotations.get(names.ANNOTATION_FAILED_STARTS, "").split(","))
+        ),
         created_at=seen_at,
         ended_at=seen_at,
         stuck_since=seen_at,
@@ -88,7 +93,10 @@ def follow_view(known: PodView, view: PodView, now: float) -> PodView:
 
 
 def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
-    """A node's view. Ready unless its condition says otherwise: an absent condition means that the node is new."""
+    """A node's view.
+
+    Ready unless its condition says otherwise: an absent condition means that the node is new.
+    """
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels, unschedulable = metadata.get("labels") or {}, bool(spec.get("unschedulable"))
     conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
@@ -101,17 +109,24 @@ def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
         labels=labels,
         taints=tuple(taint for taint in taints if taint.effect in EXCLUDING_EFFECTS),
         allocatable=status.get("allocatable") or {},
-        end=announced_end(taints, labels, conditions, deleting=deleting, unschedulable=unschedulable, marks=marks),
+        end=announced_end(
+            taints, labels, conditions, deleting=deleting, unschedulable=unschedulable, marks=marks
+        ),
     )
 
 
 def _state_of(container: str, status: Manifest) -> Manifest:
-    states = (c.get("state") for c in status.get("containerStatuses") or () if c.get("name") == container)
+    states = (
+        c.get("state") for c in status.get("containerStatuses") or () if c.get("name") == container
+    )
     return next(states, None) or {}
 
 
 def _runs_beside(training: str, status: Manifest) -> bool:
-    """Whether another container has not ended. Init containers do not matter: the kubelet stops native sidecars by itself."""
+    """Whether another container has not ended.
+
+    Init containers do not matter: the kubelet stops native sidecars by itself.
+    """
     others = (c for c in status.get("containerStatuses") or () if c.get("name") != training)
     return any("terminated" not in (c.get("state") or {}) for c in others)
 
@@ -124,7 +139,10 @@ def _exit_message(status: Manifest, terminated: Manifest) -> str:
 
 def _is_disrupted(status: Manifest) -> bool:
     """Whether the cluster has ended the pod, rather than its own containers."""
-    return any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ())
+    return any(
+        c.get("type") == "DisruptionTarget" and c.get("status") == "True"
+        for c in status.get("conditions") or ()
+    )
 
 
 def _unhealthy_resources(status: Manifest) -> str:
@@ -132,29 +150,49 @@ def _unhealthy_resources(status: Manifest) -> str:
 
     Unknown is no fault: a plugin that restarts is not heard for a while.
     """
-    reported = (r for c in status.get("containerStatuses") or () for r in c.get("allocatedResourcesStatus") or ())
-    found = {str(r.get("name")) for r in reported if any(d.get("health") == "Unhealthy" for d in r.get("resources") or ())}
+    reported = (
+        r
+        for c in status.get("containerStatuses") or ()
+        for r in c.get("allocatedResourcesStatus") or ()
+    )
+    found = {
+        str(r.get("name"))
+        for r in reported
+        if any(d.get("health") == "Unhealthy" for d in r.get("resources") or ())
+    }
     return ", ".join(sorted(found))
 
 
 def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
     """How an init container has failed, if one has: the training container has never run then.
 
-    A native sidecar, which is an init container with restartPolicy Always, is not meant: it is stopped whenever its pod ends.
+    A native sidecar, which is an init container with restartPolicy Always, is not meant: it is
+    stopped whenever its pod ends.
     """
-    sidecars = {c.get("name") for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
+    sidecars = {
+        c.get("name")
+        for c in spec.get("initContainers") or ()
+        if c.get("restartPolicy") == "Always"
+    }
     for container in status.get("initContainerStatuses") or ():
         terminated = (container.get("state") or {}).get("terminated") or {}
-        if terminated.get("exitCode") and status.get("phase") == "Failed" and container["name"] not in sidecars:
+        if (
+            terminated.get("exitCode")
+            and status.get("phase") == "Failed"
+            and container["name"] not in sidecars
+        ):
             text = f"init container {container['name']}: {terminated.get('message') or terminated.get('reason') or 'failed'}"
             return {**terminated, "message": text}
     return {}
 
 
 def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, str]:
-    """Why a pod's training container does not run yet: a reason, and a text. Both are empty while it is simply starting, or has started.
+    """Why a pod's training container does not run yet: a reason, and a text.
 
-    Init containers, native sidecars among them, must be up before it. Other containers need not: they do not keep it waiting.
+    Both are empty while it is simply starting, or has started.
+
+    Init containers, native sidecars among them, must be up before it. Other containers need not:
+    they do not keep it waiting.
     """
     if "running" in state or "terminated" in state:
         return "", ""
@@ -164,7 +202,11 @@ def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, s
         reason = waiting.get("reason", "")
         if reason and reason not in ("ContainerCreating", "PodInitializing"):
             message = waiting.get("message") or ""
-            image = f" of image {container['image']}" if "Image" in reason and container.get("image") else ""
+            image = (
+                f" of image {container['image']}"
+                if "Image" in reason and container.get("image")
+                else ""
+            )
             return reason, f"{reason}{image}{': ' + message if message else ''}"
     if unscheduled := _unscheduled(status):
         reason = unscheduled.get("reason", "Unschedulable")
@@ -173,7 +215,11 @@ def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, s
 
 
 def _unscheduled(status: Manifest) -> Manifest:
-    conditions = (c for c in status.get("conditions") or () if c.get("type") == "PodScheduled" and c.get("status") == "False")
+    conditions = (
+        c
+        for c in status.get("conditions") or ()
+        if c.get("type") == "PodScheduled" and c.get("status") == "False"
+    )
     return next(conditions, {})
 
 

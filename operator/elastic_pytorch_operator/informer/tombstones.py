@@ -41,4 +41,6 @@ class Tombstones:
 
     def expire(self, now: float) -> None:
         """Drops those that nothing can bring back any more."""
-        self._deleted_at = {uid: at for uid, at in self._deleted_at.items() if at >= now - TOMBSTONE_SECONDS}
+        self._deleted_at = {
+            uid: at for uid, at in self._deleted_at.items() if at >= now - TOMBSTONE_SECONDS
+        }

@@ -1,6 +1,7 @@
 """The objects that cannot be read: each is reported once, and counted for as long as it is there.
 
-An object is what its author has made of it. A fault in one must not hide the others, so each is read by itself.
+An object is what its author has made of it. A fault in one must not hide the others, so each is
+read by itself.
 """
 
 import logging
@@ -18,12 +19,16 @@ from elastic_pytorch_operator.spec.fields import MAX_WORDS
 
 logger = logging.getLogger(__name__)
 
-OWNERS: Mapping[str, Callable[[Manifest], Owner | None]] = {"Pod": job_of_pod, kueue.WORKLOAD: job_of_workload}
+OWNERS: Mapping[str, Callable[[Manifest], Owner | None]] = {
+    "Pod": job_of_pod,
+    kueue.WORKLOAD: job_of_workload,
+}
 
 
 @dataclass(slots=True)
 class UnreadableObjects:
-    _owners: dict[str, dict[str, Owner | None]] = field(default_factory=dict)  # by kind and UID; a kind without any is left out
+    # By kind and UID; a kind without any is left out.
+    _owners: dict[str, dict[str, Owner | None]] = field(default_factory=dict)
     _of_owner: dict[Owner, dict[str, UnreadableObject]] = field(default_factory=dict)  # by UID
 
     @property
@@ -47,11 +52,18 @@ class UnreadableObjects:
         words = f"{type(fault).__name__}: {fault}"[:MAX_WORDS]
         owner = known[found.uid] = _owner_of(kind, manifest)
         if owner is not None:
-            self._of_owner.setdefault(owner, {})[found.uid] = UnreadableObject(kind, found.name, words)
+            self._of_owner.setdefault(owner, {})[found.uid] = UnreadableObject(
+                kind, found.name, words
+            )
         logger.error(
             "cannot read an object, which is left out: %s",
             words,
-            extra={"kind": kind, "object": f"{found.namespace}/{found.name}", "uid": found.uid, "version": found.version},
+            extra={
+                "kind": kind,
+                "object": f"{found.namespace}/{found.name}",
+                "uid": found.uid,
+                "version": found.version,
+            },
         )
         return owner
 

@@ -1,10 +1,11 @@
 """Detects what watches miss: every change that a write or a list has shown must also arrive on the watch.
 
-A watch that has died without an error looks like a cluster in which nothing happens. One that is late, as ten thousand pods were created at
-once, still reports: it is not silent, and another process would be later still.
+A watch that has died without an error looks like a cluster in which nothing happens. One that is
+late, as ten thousand pods were created at once, still reports: it is not silent, and another
+process would be later still.
 
-A watch begins with all that there is. What was known before, and is gone by then, it never reports: a list has to show that.
-Pure: times are arguments.
+A watch begins with all that there is. What was known before, and is gone by then, it never reports:
+a list has to show that. Pure: times are arguments.
 """
 
 import math
@@ -15,17 +16,22 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.changes import identify
 
 GONE = 2**63  # newer than any version
-BEGIN_SECONDS = 1.0  # without a further object that was there when its watch began: then all have been reported
-FAILING_SECONDS = 400.0  # after an error: kopf tries for some minutes before the next one, and the alert waits for ten
-BEGIN_AGAIN_SECONDS = 5.0  # in which a watch that has failed begins again, if the API server answers
+# Without a further object that was there when its watch began: then all have been reported.
+BEGIN_SECONDS = 1.0
+# After an error: kopf tries for some minutes before the next one, and the alert waits for ten.
+FAILING_SECONDS = 400.0
+# In which a watch that has failed begins again, if the API server answers.
+BEGIN_AGAIN_SECONDS = 5.0
 MIN_LIST_SECONDS = 60.0  # between two lists for the sake of watches that fail
 
 
 @dataclass(slots=True)
 class _Watch:
     heard_at: float = -math.inf  # when it last reported anything
-    failed_at: float = -math.inf  # when it last ended with an error; -inf: it has reported something since
-    reported: dict[str, int] = field(default_factory=dict)  # by UID: the newest version that the watch has reported
+    # When it last ended with an error; -inf: it has reported something since.
+    failed_at: float = -math.inf
+    # By UID: the newest version that the watch has reported.
+    reported: dict[str, int] = field(default_factory=dict)
     # By UID: a version that it has yet to report, and since when.
     awaited: dict[str, tuple[int, float]] = field(default_factory=dict)
 
@@ -37,7 +43,8 @@ class WatchLag:
     _listed_at: float = -math.inf  # when the last list began
     _begun_again_at: float = -math.inf  # when a watch that had ended last began
     _list_due_at: float = math.inf  # when a list is due for that
-    _watches: dict[tuple[str, str], _Watch] = field(default_factory=dict)  # by kind, and by namespace if each has its own
+    # By kind, and by namespace if each has its own.
+    _watches: dict[tuple[str, str], _Watch] = field(default_factory=dict)
 
     def expect(self, kind: str, manifest: Manifest, now: float) -> None:
         """An object is known to be there in this version: its watch has reported it, or should soon."""
@@ -46,7 +53,9 @@ class WatchLag:
         if watch.reported.get(uid, -1) < version:
             watch.awaited.setdefault(uid, (version, now))
 
-    def observe(self, kind: str, manifest: Manifest, now: float, *, gone: bool, begins: bool = False) -> None:
+    def observe(
+        self, kind: str, manifest: Manifest, now: float, *, gone: bool, begins: bool = False
+    ) -> None:
         """A watch has reported an object, or that it is gone.
 
         Args:
@@ -55,7 +64,11 @@ class WatchLag:
         if begins:
             self.began_at = now
         found = identify(manifest)
-        watch, uid, version = self._watch(kind, found.namespace), found.uid, GONE if gone else found.version
+        watch, uid, version = (
+            self._watch(kind, found.namespace),
+            found.uid,
+            GONE if gone else found.version,
+        )
         watch.heard_at, watch.failed_at = now, -math.inf
         watch.reported[uid] = max(version, watch.reported.get(uid, -1))
         if uid in watch.awaited and version >= watch.awaited[uid][0]:
@@ -71,17 +84,24 @@ class WatchLag:
         """Drops all objects of a kind but these, which are all there are."""
         for (watched, _), watch in self._watches.items():
             if watched == kind:
-                watch.reported = {uid: version for uid, version in watch.reported.items() if uid in uids}
+                watch.reported = {
+                    uid: version for uid, version in watch.reported.items() if uid in uids
+                }
                 watch.awaited = {uid: found for uid, found in watch.awaited.items() if uid in uids}
 
     def fails(self, kind: str, namespace: str, now: float) -> None:
-        """A watch has ended with an error. Until it reports something, it is no wonder that it is silent."""
+        """A watch has ended with an error.
+
+        Until it reports something, it is no wonder that it is silent.
+        """
         self._watch(kind, namespace).failed_at = now
 
     def begins_again(self, now: float) -> None:
         """A watch that has ended begins again: a list has to show what was deleted meanwhile."""
         self._begun_again_at = now
-        self._list_due_at = min(self._list_due_at, max(now + BEGIN_AGAIN_SECONDS, self._listed_at + MIN_LIST_SECONDS))
+        self._list_due_at = min(
+            self._list_due_at, max(now + BEGIN_AGAIN_SECONDS, self._listed_at + MIN_LIST_SECONDS)
+        )
 
     def listed(self, began_at: float) -> None:
         self._listed_at = began_at
@@ -92,22 +112,35 @@ class WatchLag:
     def missed(self, now: float) -> bool:
         """Whether something may be gone that no watch will report, so that a list is due.
 
-        The watches have begun since it was listed, and none of them has reported it; or one of them has ended, and begun again.
+        The watches have begun since it was listed, and none of them has reported it; or one of them
+        has ended, and begun again.
         """
         return now >= self._list_due_at or (
             now >= self.began_at + BEGIN_SECONDS
             and self._listed_at < self.began_at
-            and any(since < self.began_at for watch in self._watches.values() for _, since in watch.awaited.values())
+            and any(
+                since < self.began_at
+                for watch in self._watches.values()
+                for _, since in watch.awaited.values()
+            )
         )
 
     def failing(self, now: float) -> set[str]:
-        """The namespaces with a watch of their own that fails. One that lasts has begun again, although there may be nothing to report."""
-        return {place for (_, place), watch in self._watches.items() if place and now < watch.failed_at + FAILING_SECONDS}
+        """The namespaces with a watch of their own that fails.
+
+        One that lasts has begun again, although there may be nothing to report.
+        """
+        return {
+            place
+            for (_, place), watch in self._watches.items()
+            if place and now < watch.failed_at + FAILING_SECONDS
+        }
 
     def silent_since(self) -> Mapping[str, float]:
         """By kind: since when a watch has reported nothing, although it should have.
 
-        A watch of one namespace that is known to fail is left out: the others go on, and would suffer from a restart.
+        A watch of one namespace that is known to fail is left out: the others go on, and would
+        suffer from a restart.
         """
         found: dict[str, float] = {}
         for (kind, namespace), watch in self._watches.items():

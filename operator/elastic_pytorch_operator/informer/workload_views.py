@@ -15,7 +15,11 @@ def job_of_workload(workload: Manifest) -> Owner | None:
 
 
 def view_workload(workload: Manifest, known: WorkloadView | None, now: float) -> WorkloadView:
-    metadata, spec, status = workload["metadata"], workload.get("spec") or {}, workload.get("status") or {}
+    metadata, spec, status = (
+        workload["metadata"],
+        workload.get("spec") or {},
+        workload.get("status") or {},
+    )
     pods: Manifest = next(iter(spec.get("podSets") or ()), {})
     view = WorkloadView(
         name=metadata["name"],
@@ -27,7 +31,9 @@ def view_workload(workload: Manifest, known: WorkloadView | None, now: float) ->
         active=spec.get("active") is not False,
         deleting=bool(metadata.get("deletionTimestamp")),
         admission=_view_admission(status),
-        conditions={str(condition.get("type")): condition for condition in status.get("conditions") or ()},
+        conditions={
+            str(condition.get("type")): condition for condition in status.get("conditions") or ()
+        },
         quota_for=(metadata.get("annotations") or {}).get(names.ANNOTATION_QUOTA_FOR, ""),
     )
     if not view.evicted:

@@ -1,4 +1,7 @@
-"""Acquires, renews and gives back the Lease that names the leader. `lease.py` decides what is allowed."""
+"""Acquires, renews and gives back the Lease that names the leader.
+
+`lease.py` decides what is allowed.
+"""
 
 import asyncio
 import logging
@@ -63,12 +66,16 @@ class Elector:
         self._timing = timing or LeaseTiming()
         self._candidacy = Candidacy(identity, timing=self._timing)
         self._found: Manifest = {}  # the Lease, as last read or written
-        self._wrote_last = False  # the lease is as this replica has written it, for all that it knows
+        # The lease is as this replica has written it, for all that it knows.
+        self._wrote_last = False
         self._unanswered_at = -math.inf
 
     @property
     def leading(self) -> bool:
-        """Whether this replica may act now. It asks the clock, so that it is right even if this process was suspended for a while."""
+        """Whether this replica may act now.
+
+        It asks the clock, so that it is right even if this process was suspended for a while.
+        """
         return leads(self._candidacy, self._clock())
 
     @property
@@ -81,11 +88,15 @@ class Elector:
             holder = self.holder
             await self._try()
             if self.leading:
-                logger.info("leading", extra={"identity": self._candidacy.identity, "lease": self._name})
+                logger.info(
+                    "leading", extra={"identity": self._candidacy.identity, "lease": self._name}
+                )
                 return
             if self.holder != holder:
                 logger.info("on standby", extra={"leader": self.holder or "none"})
-            look = self._clock() + self._timing.look_seconds * random.uniform(1 - JITTER, 1 + JITTER)
+            look = self._clock() + self._timing.look_seconds * random.uniform(
+                1 - JITTER, 1 + JITTER
+            )
             expiry = acquirable_at(self._candidacy)
             await self._sleep_until(expiry if self._clock() < expiry < look else look)
 
@@ -118,12 +129,15 @@ class Elector:
     async def _try(self) -> None:
         """Acquires or renews the lease if that is allowed, within the time that there is.
 
-        A request that is not answered soon was sent on a dead connection, or the API server is slow. So it is not given up: another one
-        begins beside it, and the first answer counts.
+        A request that is not answered soon was sent on a dead connection, or the API server is
+        slow. So it is not given up: another one begins beside it, and the first answer counts.
         """
-        seconds = self._timing.renew_deadline_seconds  # for a look and the write that follows; who leads only writes
+        # For a look and the write that follows; who leads only writes.
+        seconds = self._timing.renew_deadline_seconds
         if self.leading:
-            seconds = min(2 * self._timing.request_seconds, leads_until(self._candidacy) - self._clock())
+            seconds = min(
+                2 * self._timing.request_seconds, leads_until(self._candidacy) - self._clock()
+            )
         claims = {asyncio.create_task(self._claim())}
         try:
             async with asyncio.timeout(seconds):
@@ -152,10 +166,16 @@ class Elector:
 
     async def _write(self) -> None:
         before, sent_at = self._candidacy, self._clock()
-        self._found = await self._cluster.replace(LEASES, {**self._found, "spec": acquire(before, _time())})
+        self._found = await self._cluster.replace(
+            LEASES, {**self._found, "spec": acquire(before, _time())}
+        )
         self._candidacy = acquired(before, read_lease(self._found), sent_at, self._clock())
         self._wrote_last = True
-        if before.seen and before.seen.holder not in ("", before.identity) and before.changed_at > self._unanswered_at:
+        if (
+            before.seen
+            and before.seen.holder not in ("", before.identity)
+            and before.changed_at > self._unanswered_at
+        ):
             self.lost_leader = before.seen.holder
 
     async def _sleep_until(self, moment: float) -> None:

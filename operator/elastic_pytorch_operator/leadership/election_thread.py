@@ -1,6 +1,7 @@
 """Runs the election in a thread, on an event loop of its own: a renewal waits neither for other requests nor for the operator's event loop.
 
-A leader whose event loop hangs must not renew its Lease. So the thread is told again and again that the loop still turns.
+A leader whose event loop hangs must not renew its Lease. So the thread is told again and again that
+the loop still turns.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ MAX_HUNG_SECONDS = 10.0  # shorter than the liveness probe takes to have the con
 
 class ElectionThread:
     def __init__(self) -> None:
-        self._turned_at = time.monotonic()  # not by the clock of the election: a machine that was suspended has not hung
+        # Not by the clock of the election: a machine that was suspended has not hung.
+        self._turned_at = time.monotonic()
         self._told_at = 0.0
         self._watched = threading.get_ident()
         self._loop = asyncio.new_event_loop()
@@ -30,7 +32,10 @@ class ElectionThread:
 
     @property
     def may_renew(self) -> bool:
-        """Whether the event loop that waits for the election still turns. If it hangs, the log says where, once for each time."""
+        """Whether the event loop that waits for the election still turns.
+
+        If it hangs, the log says where, once for each time.
+        """
         turned_at = self._turned_at
         seconds = time.monotonic() - turned_at
         if seconds < MAX_HUNG_SECONDS:
@@ -38,7 +43,11 @@ class ElectionThread:
         if self._told_at != turned_at:
             self._told_at = turned_at
             stack = "".join(traceback.format_stack(sys._current_frames().get(self._watched)))
-            logger.error("the event loop has hung for %.0f s, so the lease is not renewed. It is in:\n%s", seconds, stack)
+            logger.error(
+                "the event loop has hung for %.0f s, so the lease is not renewed. It is in:\n%s",
+                seconds,
+                stack,
+            )
         return False
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -1,7 +1,7 @@
 """A cluster that only the leader may write to: each write asks whether this replica still leads.
 
-A write that was sent while it led may arrive when it no longer leads. Status writes therefore name the version that they are based on,
-deletions the UID, and the next plan discards a surplus pod.
+A write that was sent while it led may arrive when it no longer leads. Status writes therefore name
+the version that they are based on, deletions the UID, and the next plan discards a surplus pod.
 """
 
 import asyncio
@@ -15,7 +15,17 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
 # A verb that is in neither list cannot be used.
 WRITES: Final = frozenset({"create", "delete", "patch", "replace"})
-UNFENCED: Final = frozenset({"get", "get_token_keys", "list_all", "namespaces", "review_read", "review_token", "review_user"})
+UNFENCED: Final = frozenset(
+    {
+        "get",
+        "get_token_keys",
+        "list_all",
+        "namespaces",
+        "review_read",
+        "review_token",
+        "review_user",
+    }
+)
 
 
 class NotLeadingError(ClusterError):
@@ -44,7 +54,13 @@ class Fence:
     async def drained(self) -> None:
         await self._idle.wait()
 
-    async def _write(self, send: Callable[..., Awaitable[Any]], resource: Resource, *arguments: Any, **options: Any) -> Any:
+    async def _write(
+        self,
+        send: Callable[..., Awaitable[Any]],
+        resource: Resource,
+        *arguments: Any,
+        **options: Any,
+    ) -> Any:
         if resource is LEASES:  # a replica has to write it to lead
             return await send(resource, *arguments, **options)
         if not self._may_write():

@@ -1,10 +1,12 @@
 """Points the agents' Service at the leader: it has no selector, and the leader writes its own address into an EndpointSlice of it.
 
-So no replica is asked who leads, and one on standby is ready like any other. The address of a leader whose node has died is replaced when
-another one leads, whether or not the controller manager runs. Until then it stays: agents that it leads astray try again.
+So no replica is asked who leads, and one on standby is ready like any other. The address of a
+leader whose node has died is replaced when another one leads, whether or not the controller manager
+runs. Until then it stays: agents that it leads astray try again.
 
-The chart renders an empty EndpointSlice for each family of addresses, because `addressType` cannot be changed. The leader writes into the
-one of its pod's family, and corrects it later if it says anything else.
+The chart renders an empty EndpointSlice for each family of addresses, because `addressType` cannot
+be changed. The leader writes into the one of its pod's family, and corrects it later if it says
+anything else.
 """
 
 import asyncio
@@ -51,18 +53,25 @@ def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
         "metadata": {
             "namespace": namespace,
             "name": f"{endpoint.service}-{family.lower()}",
-            "labels": {"kubernetes.io/service-name": endpoint.service, "endpointslice.kubernetes.io/managed-by": OPERATOR},
+            "labels": {
+                "kubernetes.io/service-name": endpoint.service,
+                "endpointslice.kubernetes.io/managed-by": OPERATOR,
+            },
         },
         "addressType": family,
         "endpoints": [leader],
-        "ports": [{"name": PORT_NAME, "port": endpoint.port, "protocol": "TCP", "appProtocol": "https"}],
+        "ports": [
+            {"name": PORT_NAME, "port": endpoint.port, "protocol": "TCP", "appProtocol": "https"}
+        ],
     }
 
 
 def node_of(found: Manifest, pod: str) -> str:
     """The node on which a pod runs by what an EndpointSlice says; empty if it does not name that pod."""
     nodes = [
-        there.get("nodeName") for there in found.get("endpoints") or () if (there.get("targetRef") or {}).get("name") == pod
+        there.get("nodeName")
+        for there in found.get("endpoints") or ()
+        if (there.get("targetRef") or {}).get("name") == pod
     ]
     return nodes[0] or "" if nodes else ""
 
@@ -78,7 +87,9 @@ async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -
     if not _says(found, wanted):
         metadata = found["metadata"]
         labels = {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]}
-        await cluster.replace(ENDPOINT_SLICES, {**found, **wanted, "metadata": {**metadata, "labels": labels}})
+        await cluster.replace(
+            ENDPOINT_SLICES, {**found, **wanted, "metadata": {**metadata, "labels": labels}}
+        )
     return found
 
 
@@ -90,7 +101,10 @@ async def take_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) ->
             return await write_endpoint(cluster, namespace, endpoint)
         except ClusterError as error:
             if str(error) != logged:
-                logger.error("no agent finds this leader: cannot write its address into the Service's EndpointSlice: %s", error)
+                logger.error(
+                    "no agent finds this leader: cannot write its address into the Service's EndpointSlice: %s",
+                    error,
+                )
             logged = str(error)
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -103,9 +117,16 @@ async def keep_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) ->
 
 
 def _says(found: Any, wanted: Any) -> bool:
-    """Whether something holds all that is wanted. It may hold further fields, such as those that the API server adds."""
+    """Whether something holds all that is wanted.
+
+    It may hold further fields, such as those that the API server adds.
+    """
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(_says(found.get(name), value) for name, value in wanted.items())
+        return isinstance(found, dict) and all(
+            _says(found.get(name), value) for name, value in wanted.items()
+        )
     if isinstance(wanted, list):
-        return isinstance(found, list) and len(found) == len(wanted) and all(map(_says, found, wanted))
+        return (
+            isinstance(found, list) and len(found) == len(wanted) and all(map(_says, found, wanted))
+        )
     return bool(found == wanted)

@@ -1,8 +1,9 @@
 """Which replica leads, by client-go's rules. Pure: a Lease and monotonic times are arguments.
 
-No replica's time of day counts. One on standby measures how long the lease has not changed, by its own clock from when it saw
-the last change. The one that leads measures from before it asked for the renewal. So the leader always thinks its time is up before
-another can lead: it stops `renew_deadline_seconds` after its last renewal was sent, the others wait for `lease_seconds`.
+No replica's time of day counts. One on standby measures how long the lease has not changed, by its
+own clock from when it saw the last change. The one that leads measures from before it asked for the
+renewal. So the leader always thinks its time is up before another can lead: it stops
+`renew_deadline_seconds` after its last renewal was sent, the others wait for `lease_seconds`.
 """
 
 import math
@@ -14,17 +15,21 @@ from elastic_pytorch_operator.api.manifest import Manifest
 
 RELEASED_SECONDS = 1  # the API does not allow 0
 UNNAMED_SECONDS = 15.0  # the duration of a lease that names none
-# The longest that a replica may ask for. A Lease that names more has been edited: it would keep all replicas from leading for years.
+# The longest that a replica may ask for. A Lease that names more has been edited: it would keep all
+# replicas from leading for years.
 MAX_LEASE_SECONDS = 300
 MAX_TRANSITIONS = 2**31 - 1  # an int32 in the API
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """How soon a leader is replaced, in seconds. The three are those of Kubernetes' LeaderElectionConfiguration.
+    """How soon a leader is replaced, in seconds.
+
+    The three are those of Kubernetes' LeaderElectionConfiguration.
 
     Raises:
-        ValueError: two tries to renew do not fit before the deadline, the deadline is not before the lease's end, or the lease is too long.
+        ValueError: two tries to renew do not fit before the deadline, the deadline is not before
+            the lease's end, or the lease is too long.
     """
 
     # How long a lease lasts without a renewal: whole seconds, as the API demands.
@@ -33,13 +38,20 @@ class LeaseTiming:
     retry_period_seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < 2 * self.retry_period_seconds <= self.renew_deadline_seconds < self.lease_seconds:
+        if (
+            not 0
+            < 2 * self.retry_period_seconds
+            <= self.renew_deadline_seconds
+            < self.lease_seconds
+        ):
             raise ValueError(
                 f"the lease's duration ({self.lease_seconds:g} s) must be longer than the renew deadline "
                 f"({self.renew_deadline_seconds:g} s), and that at least twice the retry period ({self.retry_period_seconds:g} s)"
             )
         if self.lease_seconds > MAX_LEASE_SECONDS:
-            raise ValueError(f"the lease's duration ({self.lease_seconds:g} s) must be at most {MAX_LEASE_SECONDS} s")
+            raise ValueError(
+                f"the lease's duration ({self.lease_seconds:g} s) must be at most {MAX_LEASE_SECONDS} s"
+            )
 
     @property
     def look_seconds(self) -> float:
@@ -79,7 +91,8 @@ def read_lease(manifest: Manifest) -> Lease:
     found = manifest.get("spec")
     spec = found if isinstance(found, Mapping) else {}
     holder, renewed, acquired = (
-        text if isinstance(text := spec.get(name), str) else "" for name in ("holderIdentity", "renewTime", "acquireTime")
+        text if isinstance(text := spec.get(name), str) else ""
+        for name in ("holderIdentity", "renewTime", "acquireTime")
     )
     seconds, transitions = (
         number if isinstance(number := spec.get(name), int | float) and number > 0 else 0
@@ -108,7 +121,11 @@ def leads(candidacy: Candidacy, now: float) -> bool:
 
 
 def leads_until(candidacy: Candidacy) -> float:
-    return -math.inf if candidacy.renewed_at is None else candidacy.renewed_at + candidacy.timing.renew_deadline_seconds
+    return (
+        -math.inf
+        if candidacy.renewed_at is None
+        else candidacy.renewed_at + candidacy.timing.renew_deadline_seconds
+    )
 
 
 def may_acquire(candidacy: Candidacy, now: float) -> bool:
@@ -135,7 +152,9 @@ def acquire(candidacy: Candidacy, time: str) -> dict[str, Any]:
         "leaseDurationSeconds": candidacy.timing.lease_seconds,
         "acquireTime": (lease.acquired if lease is not None and mine else "") or time,
         "renewTime": time,
-        "leaseTransitions": 0 if lease is None else min(lease.transitions + (not mine), MAX_TRANSITIONS),
+        "leaseTransitions": 0
+        if lease is None
+        else min(lease.transitions + (not mine), MAX_TRANSITIONS),
     }
 
 

@@ -6,12 +6,19 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.spec.job import Job
 
-WEIGHT, APART_WEIGHT = 100, 50  # of 100: other preferences of the template may outweigh that units are apart
-REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+# Of 100: other preferences of the template may outweigh that units are apart.
+WEIGHT, APART_WEIGHT = 100, 50
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
 
 
 def keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
-    """The template's affinity with some nodes left out. Terms are alternatives, so each of them gets the requirement."""
+    """The template's affinity with some nodes left out.
+
+    Terms are alternatives, so each of them gets the requirement.
+    """
     unwanted = _not_among(nodes)
     node_affinity = affinity.get("nodeAffinity") or {}
     required = node_affinity.get(REQUIRED) or {}
@@ -19,23 +26,37 @@ def keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifes
         {**term, "matchFields": [*(term.get("matchFields") or []), *unwanted]}
         for term in required.get("nodeSelectorTerms") or [{}]
     ]
-    return {**affinity, "nodeAffinity": {**node_affinity, REQUIRED: {**required, "nodeSelectorTerms": terms}}}
+    return {
+        **affinity,
+        "nodeAffinity": {**node_affinity, REQUIRED: {**required, "nodeSelectorTerms": terms}},
+    }
 
 
 def prefer_others(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
-    return _with(affinity, "nodeAffinity", PREFERRED, {"weight": WEIGHT, "preference": {"matchFields": _not_among(nodes)}})
+    return _with(
+        affinity,
+        "nodeAffinity",
+        PREFERRED,
+        {"weight": WEIGHT, "preference": {"matchFields": _not_among(nodes)}},
+    )
 
 
 def prefer_alone(affinity: MutableManifest, job: Job) -> MutableManifest:
     """The template's affinity with the heaviest preference for nodes without another worker of the job: one loss is not to take both."""
-    return _with(affinity, "podAntiAffinity", PREFERRED, _weighted(WEIGHT, _near(job, "kubernetes.io/hostname")))
+    return _with(
+        affinity,
+        "podAntiAffinity",
+        PREFERRED,
+        _weighted(WEIGHT, _near(job, "kubernetes.io/hostname")),
+    )
 
 
 def place_in_unit(pod: MutableManifest, job: Job, index: int) -> None:
     """Labels a worker pod with its unit, and places it as `scheduling.unitTopology` says.
 
-    The first pod of a unit is placed anywhere, although it has to be beside its unit: the scheduler lets a pod begin that its own affinity
-    selects (https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity).
+    The first pod of a unit is placed anywhere, although it has to be beside its unit: the scheduler
+    lets a pod begin that its own affinity selects
+    (https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity).
 
     Args:
         pod: is changed; its template's own affinity stays.
@@ -47,10 +68,16 @@ def place_in_unit(pod: MutableManifest, job: Job, index: int) -> None:
         return
     together = _near(job, topology.key, unit=unit)
     apart = _near(job, topology.key)
-    apart["labelSelector"]["matchExpressions"] = [{"key": names.LABEL_UNIT, "operator": "NotIn", "values": [unit]}]
-    when, term = (REQUIRED, together) if topology.required else (PREFERRED, _weighted(WEIGHT, together))
+    apart["labelSelector"]["matchExpressions"] = [
+        {"key": names.LABEL_UNIT, "operator": "NotIn", "values": [unit]}
+    ]
+    when, term = (
+        (REQUIRED, together) if topology.required else (PREFERRED, _weighted(WEIGHT, together))
+    )
     affinity = _with(pod["spec"].get("affinity") or {}, "podAffinity", when, term)
-    pod["spec"]["affinity"] = _with(affinity, "podAntiAffinity", PREFERRED, _weighted(APART_WEIGHT, apart))
+    pod["spec"]["affinity"] = _with(
+        affinity, "podAntiAffinity", PREFERRED, _weighted(APART_WEIGHT, apart)
+    )
 
 
 def _near(job: Job, topology_key: str, *, unit: str = "") -> MutableManifest:
@@ -65,7 +92,9 @@ def _weighted(weight: int, term: MutableManifest) -> MutableManifest:
     return {"weight": weight, "podAffinityTerm": term}
 
 
-def _with(affinity: MutableManifest, kind: str, when: str, term: MutableManifest) -> MutableManifest:
+def _with(
+    affinity: MutableManifest, kind: str, when: str, term: MutableManifest
+) -> MutableManifest:
     known = affinity.get(kind) or {}
     return {**affinity, kind: {**known, when: [*(known.get(when) or []), term]}}
 

@@ -12,7 +12,8 @@ FOLDER = "/opt/elastic-pytorch"  # in the training container
 COPY_FOLDER = "/agent"  # in the init container
 VOLUME_SIZE = "16Mi"  # the agent has less than one
 
-# `python3`, as nearly every image has it, and a few have no `python`. No shell: an image may have none.
+# `python3`, as nearly every image has it, and a few have no `python`. No shell: an image may have
+# none.
 INSTALLED_COMMAND = ("python3", "-m", "elastic_pytorch.agent")
 INJECTED_COMMAND = ("python3", FOLDER)
 
@@ -22,7 +23,10 @@ OWN_PYTHONPATH = "ELASTIC_PYTORCH_OWN_PYTHONPATH"
 
 @dataclass(frozen=True, slots=True)
 class AgentImage:
-    """The image that brings the agent. Its entry point copies the agent to the folder that is its argument."""
+    """The image that brings the agent.
+
+    Its entry point copies the agent to the folder that is its argument.
+    """
 
     name: str
     pull_policy: str = ""  # Always, IfNotPresent or Never; empty: Kubernetes' default for the name
@@ -33,7 +37,9 @@ def agent_command(*, injected: bool) -> list[str]:
     return list(INJECTED_COMMAND if injected else INSTALLED_COMMAND)
 
 
-def inject_agent(spec: MutableManifest, container: MutableManifest, image: AgentImage, *, own_command: bool) -> None:
+def inject_agent(
+    spec: MutableManifest, container: MutableManifest, image: AgentImage, *, own_command: bool
+) -> None:
     """Puts the agent into a pod's spec.
 
     Args:
@@ -51,15 +57,24 @@ def inject_agent(spec: MutableManifest, container: MutableManifest, image: Agent
     volume = {"name": VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": VOLUME_SIZE}}
     spec["volumes"] = [*(spec.get("volumes") or []), volume]
     own = list(spec.get("imagePullSecrets") or [])
-    if secrets := [*own, *(secret for name in image.pull_secrets if (secret := {"name": name}) not in own)]:
+    if secrets := [
+        *own,
+        *(secret for name in image.pull_secrets if (secret := {"name": name}) not in own),
+    ]:
         spec["imagePullSecrets"] = secrets
     # The last one: the user's own init containers may have to wait for longer.
-    spec["initContainers"] = [*(spec.get("initContainers") or []), _copying_container(image, spec, container)]
+    spec["initContainers"] = [
+        *(spec.get("initContainers") or []),
+        _copying_container(image, spec, container),
+    ]
 
 
-def _copying_container(image: AgentImage, spec: Mapping[str, Any], training: Mapping[str, Any]) -> MutableManifest:
-    # No user is named, so that OpenShift can assign one: the pod's applies, or the image's, which is not root. A kubelet starts no
-    # container that has runAsNonRoot and runs as root because its pod does.
+def _copying_container(
+    image: AgentImage, spec: Mapping[str, Any], training: Mapping[str, Any]
+) -> MutableManifest:
+    # No user is named, so that OpenShift can assign one: the pod's applies, or the image's, which
+    # is not root. A kubelet starts no container that has runAsNonRoot and runs as root because its
+    # pod does.
     as_root = (spec.get("securityContext") or {}).get("runAsUser") == 0
     container: MutableManifest = {
         "name": CONTAINER,
@@ -86,12 +101,15 @@ def _copying_container(image: AgentImage, spec: Mapping[str, Any], training: Map
 def native_resources(container: Mapping[str, Any]) -> MutableManifest:
     """What a container requests and is limited to, without devices, which have a domain in their names: cores, memory, storage.
 
-    Another container with the same is one that each LimitRange takes that takes the first, and gives the same defaults. Where the one
-    container begins after the other has ended, the pod keeps its size and QoS class, too.
+    Another container with the same is one that each LimitRange takes that takes the first, and
+    gives the same defaults. Where the one container begins after the other has ended, the pod keeps
+    its size and QoS class, too.
     """
     resources = container.get("resources") or {}
     native = {
-        kind: {name: amount for name, amount in (resources.get(kind) or {}).items() if "/" not in name}
+        kind: {
+            name: amount for name, amount in (resources.get(kind) or {}).items() if "/" not in name
+        }
         for kind in ("requests", "limits")
     }
     return {kind: amounts for kind, amounts in native.items() if amounts}

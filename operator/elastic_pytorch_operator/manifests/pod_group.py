@@ -30,7 +30,11 @@ def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
 def _spec(job: Job, gang: GangScheduler) -> MutableManifest:
     template = job.template["spec"]
     if not gang.built_in:
-        requests = {name: _quantity(amount * job.minimum) for name, amount in pod_requests(template).items() if amount}
+        requests = {
+            name: _quantity(amount * job.minimum)
+            for name, amount in pod_requests(template).items()
+            if amount
+        }
         return {"minMember": job.minimum, "minResources": requests}
     spec: MutableManifest = {"schedulingPolicy": {"gang": {"minCount": job.minimum}}}
     if template.get("priorityClassName"):

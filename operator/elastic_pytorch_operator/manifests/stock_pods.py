@@ -19,8 +19,9 @@ from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.job import Job, training_container
 
 STOCK_COMMAND = ["python3", "-m", "torch.distributed.run"]
-# Torch builds without libuv exist (Debian's): a server that asks for it there fails. Signals are blocked before torch starts
-# threads, so that the main thread alone gets them; the first process of a container has no default action for SIGTERM.
+# Torch builds without libuv exist (Debian's): a server that asks for it there fails. Signals are
+# blocked before torch starts threads, so that the main thread alone gets them; the first process of
+# a container has no default action for SIGTERM.
 STORE_PROGRAM = """\
 import signal, sys
 from datetime import timedelta
@@ -41,8 +42,12 @@ signal.sigwait(stops)
 STORE_GRACE_SECONDS = 2
 # What torch with CUDA needs to be imported; a limit, because some namespaces take no pod without.
 STORE_CPU, STORE_MEMORY, STORE_MEMORY_LIMIT = "50m", "256Mi", "2Gi"
-STORE_RESOURCES = {"requests": {"cpu": STORE_CPU, "memory": STORE_MEMORY}, "limits": {"memory": STORE_MEMORY_LIMIT}}
-# As a LimitRange and a ResourceQuota refuse a pod (plugin/pkg/admission: limitranger, resourcequota).
+STORE_RESOURCES = {
+    "requests": {"cpu": STORE_CPU, "memory": STORE_MEMORY},
+    "limits": {"memory": STORE_MEMORY_LIMIT},
+}
+# As a LimitRange and a ResourceQuota refuse a pod (plugin/pkg/admission: limitranger,
+# resourcequota).
 ABOUT_RESOURCES = re.compile(r"(usage|ratio) per (Container|Pod) is |must specify ")
 STORE_WAY_OUT = (
     f"it is the pod of the rendezvous' store, which requests cpu {STORE_CPU} and memory {STORE_MEMORY}, with a memory limit of "
@@ -60,8 +65,9 @@ STORE_TAKES = (
     "serviceAccountName",
 )
 
-# A worker waits for room in the cluster without a limit. Loss is found after interval x attempts, 6 s: as fast as nodes
-# whose clocks are a second or two apart allow, for torch compares times of day. Releases without these two keys take 5 s x 3.
+# A worker waits for room in the cluster without a limit. Loss is found after interval x attempts, 6
+# s: as fast as nodes whose clocks are a second or two apart allow, for torch compares times of day.
+# Releases without these two keys take 5 s x 3.
 JOIN_SECONDS = 30 * 24 * 3600
 KEEP_ALIVE_SECONDS, KEEP_ALIVE_ATTEMPTS = 2, 3
 READ_SECONDS = 60
@@ -74,7 +80,12 @@ def store_host(job: Job, rendezvous: int) -> str:
 
 @building("Pod")
 def stock_worker_pod(
-    job: Job, index: int, suffix: str, rendezvous: int, failed_starts: Sequence[str] = (), grant: Grant | None = None
+    job: Job,
+    index: int,
+    suffix: str,
+    rendezvous: int,
+    failed_starts: Sequence[str] = (),
+    grant: Grant | None = None,
 ) -> MutableManifest:
     """A worker pod that joins a stock rendezvous: the image's own torchrun finds all it needs in its environment.
 
@@ -104,7 +115,9 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
         "resources": _store_resources(trains),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    container |= {field: trains[field] for field in ("imagePullPolicy", "securityContext") if field in trains}
+    container |= {
+        field: trains[field] for field in ("imagePullPolicy", "securityContext") if field in trains
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -112,7 +125,11 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
             "name": f"{job.key.name}-store-{suffix}",
             "namespace": job.key.namespace,
             "annotations": {names.ANNOTATION_TRAINING_CONTAINER: container["name"]},
-            "labels": {**labels(job), names.LABEL_ROLE: names.ROLE_STORE, names.LABEL_RENDEZVOUS: str(rendezvous)},
+            "labels": {
+                **labels(job),
+                names.LABEL_ROLE: names.ROLE_STORE,
+                names.LABEL_RENDEZVOUS: str(rendezvous),
+            },
             "ownerReferences": [owner_reference(job)],
         },
         "spec": {
@@ -123,7 +140,8 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
             "enableServiceLinks": False,
             "hostname": _store_hostname(job, rendezvous),
             "subdomain": job.key.name,
-            # A store that has lost its memory is of no use to those that were connected: they all end, and a new one is made.
+            # A store that has lost its memory is of no use to those that were connected: they all
+            # end, and a new one is made.
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": STORE_GRACE_SECONDS,
         },
@@ -131,10 +149,14 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
 
 
 def _store_resources(training: Manifest) -> MutableManifest:
-    """The store's cores and memory. Of what the training container does not name, a LimitRange gives both the same defaults."""
+    """The store's cores and memory.
+
+    Of what the training container does not name, a LimitRange gives both the same defaults.
+    """
     named = {name for amounts in native_resources(training).values() for name in amounts}
     return {
-        kind: {name: amount for name, amount in amounts.items() if name in named} for kind, amounts in STORE_RESOURCES.items()
+        kind: {name: amount for name, amount in amounts.items() if name in named}
+        for kind, amounts in STORE_RESOURCES.items()
     }
 
 
@@ -146,10 +168,14 @@ def explain_refusal(message: str) -> str:
 def run_id(job: Job, rendezvous: int) -> str:
     """The rendezvous' id, which scripts see as TORCHELASTIC_RUN_ID.
 
-    A rendezvous that has been closed stays closed. With c10d the next one has a store of its own and may keep the id, the job's UID; in
-    an etcd that lives on it needs another.
+    A rendezvous that has been closed stays closed. With c10d the next one has a store of its own
+    and may keep the id, the job's UID; in an etcd that lives on it needs another.
     """
-    return job.uid if rendezvous == 1 or job.backend == names.BACKEND_C10D else f"{job.uid}-{rendezvous}"
+    return (
+        job.uid
+        if rendezvous == 1 or job.backend == names.BACKEND_C10D
+        else f"{job.uid}-{rendezvous}"
+    )
 
 
 def _store_hostname(job: Job, rendezvous: int) -> str:
@@ -174,15 +200,23 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableMan
         "PET_NPROC_PER_NODE": job.nproc_per_node,
         "PET_MAX_RESTARTS": str(job.max_failures),
         "PET_RDZV_BACKEND": job.backend,
-        "PET_RDZV_ENDPOINT": f"{store_host(job, rendezvous)}:{job.store_port}" if c10d else job.endpoint,
+        "PET_RDZV_ENDPOINT": f"{store_host(job, rendezvous)}:{job.store_port}"
+        if c10d
+        else job.endpoint,
         "PET_RDZV_ID": run_id(job, rendezvous),
         "PET_RDZV_CONF": ",".join(f"{key}={value}" for key, value in configuration.items()),
-        # Sharing the agent's store keeps the address of a rank 0 that has gone: no joiner would ever train.
+        # Sharing the agent's store keeps the address of a rank 0 that has gone: no joiner would
+        # ever train.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        # All workers run the same number of processes, so that none waits to learn it from a peer that died while joining.
+        # All workers run the same number of processes, so that none waits to learn it from a peer
+        # that died while joining.
         "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
     }
-    # Peers reach each other by address: no worker waits for a name to be published, or is sent to the address of a predecessor.
-    address: MutableManifest = {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    # Peers reach each other by address: no worker waits for a name to be published, or is sent to
+    # the address of a predecessor.
+    address: MutableManifest = {
+        "name": "PET_LOCAL_ADDR",
+        "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+    }
     own = [address] if address["name"] not in values else []
     return [*({"name": name, "value": value} for name, value in values.items()), *own]

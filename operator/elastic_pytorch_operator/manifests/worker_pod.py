@@ -1,4 +1,7 @@
-"""The objects that a job owns: its headless Service and its worker pods. Pure builders from a Job to a manifest."""
+"""The objects that a job owns: its headless Service and its worker pods.
+
+Pure builders from a Job to a manifest.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,21 +10,35 @@ from dataclasses import dataclass
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
 from elastic_pytorch_operator.api.resources import REVISIONS
-from elastic_pytorch_operator.manifests.affinity import keep_away, place_in_unit, prefer_alone, prefer_others
-from elastic_pytorch_operator.manifests.agent_injection import AgentImage, agent_command, inject_agent
+from elastic_pytorch_operator.manifests.affinity import (
+    keep_away,
+    place_in_unit,
+    prefer_alone,
+    prefer_others,
+)
+from elastic_pytorch_operator.manifests.agent_injection import (
+    AgentImage,
+    agent_command,
+    inject_agent,
+)
 from elastic_pytorch_operator.model.actions import CreatePod
 from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.fields import MAX_WORDS
 from elastic_pytorch_operator.spec.job import Job, training_container
 from elastic_pytorch_operator.spec.pod_template import SET_FOR_PODS, is_set_for_processes
 from elastic_pytorch_operator.spec.scheduling import ALLOW, FORBID
-from elastic_pytorch_operator.spec.volumes import ClaimTemplate, add_claim_volumes, add_shared_memory
+from elastic_pytorch_operator.spec.volumes import (
+    ClaimTemplate,
+    add_claim_volumes,
+    add_shared_memory,
+)
 
 APPLICATION = "elastic-pytorch-job"
 TOKEN_VOLUME = "elastic-pytorch-token"
 TOKEN_FOLDER = "/var/run/secrets/elasticpytorch.dev"
 TOKEN_SECONDS = 3600
-# How long a pod stays bound to a node that is gone, unless the template says otherwise: Kubernetes' own default is 300.
+# How long a pod stays bound to a node that is gone, unless the template says otherwise: Kubernetes'
+# own default is 300.
 NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NODE_LOSS_SECONDS = 10
 
@@ -123,11 +140,14 @@ def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
     }
 
 
-# What Cluster Autoscaler and Karpenter read before they remove a node to save cost. The first does not remove one with pods of a
-# custom controller unless they say so.
+# What Cluster Autoscaler and Karpenter read before they remove a node to save cost. The first does
+# not remove one with pods of a custom controller unless they say so.
 DISRUPTION_ANNOTATIONS: Mapping[str, Mapping[str, str]] = {
     ALLOW: {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
-    FORBID: {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"},
+    FORBID: {
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+    },
 }
 
 
@@ -180,22 +200,29 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
     return pod
 
 
-def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = None) -> tuple[MutableManifest, MutableManifest]:
+def pod_from_template(
+    job: Job, index: int, suffix: str, grant: Grant | None = None
+) -> tuple[MutableManifest, MutableManifest]:
     """What any worker pod is, with either backend; and in it the container that trains."""
     template = copied(dict(job.template_of(index, extra=None if grant is None else grant.extra)))
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]
     host = f"{job.key.name}-worker-{index}"
-    container = next(c for c in spec["containers"] if c["name"] == training_container(template)["name"])
+    container = next(
+        c for c in spec["containers"] if c["name"] == training_container(template)["name"]
+    )
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     spec["tolerations"] = tolerations(spec.get("tolerations") or [])
-    # Training needs neither the API server nor a variable for each Service of the namespace, unless the user asks for them.
+    # Training needs neither the API server nor a variable for each Service of the namespace, unless
+    # the user asks for them.
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
-    # An agent that has died is replaced by a new pod, so that one pod name is one incarnation of a worker.
+    # An agent that has died is replaced by a new pod, so that one pod name is one incarnation of a
+    # worker.
     spec |= {**SET_FOR_PODS, "hostname": host, "subdomain": job.key.name}
     if spec.get("hostNetwork"):
-        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # the node's own resolver does not know the cluster's Services
+        # The node's own resolver does not know the cluster's Services.
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     add_claim_volumes(spec, job.claims, job.key.name)
     add_shared_memory(spec, container, job.shared_memory)
     gang, gang_labels = job.scheduling.gang, {}
@@ -234,7 +261,9 @@ def pod_from_template(job: Job, index: int, suffix: str, grant: Grant | None = N
 
 def remember_failed_starts(pod: MutableManifest, nodes: Sequence[str]) -> None:
     if nodes:
-        pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_FAILED_STARTS] = ",".join(nodes)
+        pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_FAILED_STARTS] = ",".join(
+            nodes
+        )
 
 
 def provide(container: MutableManifest, environment: Sequence[MutableManifest]) -> None:
@@ -245,21 +274,40 @@ def provide(container: MutableManifest, environment: Sequence[MutableManifest]) 
 
 
 def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[MutableManifest]:
-    vouching = [{"name": names.AUTHORITIES_VARIABLE, "value": agent.authorities}] if agent.authorities else []
+    vouching = (
+        [{"name": names.AUTHORITIES_VARIABLE, "value": agent.authorities}]
+        if agent.authorities
+        else []
+    )
     return [
         {"name": names.OPERATOR_URL_VARIABLE, "value": agent.operator_url},
         *vouching,
         {"name": "ELASTIC_PYTORCH_TOKEN_FILE", "value": f"{TOKEN_FOLDER}/token"},
         {"name": "ELASTIC_PYTORCH_JOB", "value": job.key.name},
         {"name": "ELASTIC_PYTORCH_JOB_UID", "value": job.uid},
-        {"name": "ELASTIC_PYTORCH_WORKER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {
+            "name": "ELASTIC_PYTORCH_WORKER",
+            "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+        },
         {"name": "ELASTIC_PYTORCH_WORKER_INDEX", "value": str(index)},
         {"name": "ELASTIC_PYTORCH_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         {"name": "ELASTIC_PYTORCH_GRACE_SECONDS", "value": str(job.grace_seconds)},
         {"name": "ELASTIC_PYTORCH_STORE_PORT", "value": str(job.store_port)},
-        *([{"name": "ELASTIC_PYTORCH_UNIT_REPLICAS", "value": str(job.unit_replicas)}] if job.unit_replicas > 1 else []),
-        *([{"name": "ELASTIC_PYTORCH_CHECKPOINT_PATH", "value": job.checkpoint_path}] if job.checkpoint_path else []),
-        *([{"name": "ELASTIC_PYTORCH_PREPARE_SECONDS", "value": str(job.prepare_seconds)}] if job.prepare_seconds else []),
+        *(
+            [{"name": "ELASTIC_PYTORCH_UNIT_REPLICAS", "value": str(job.unit_replicas)}]
+            if job.unit_replicas > 1
+            else []
+        ),
+        *(
+            [{"name": "ELASTIC_PYTORCH_CHECKPOINT_PATH", "value": job.checkpoint_path}]
+            if job.checkpoint_path
+            else []
+        ),
+        *(
+            [{"name": "ELASTIC_PYTORCH_PREPARE_SECONDS", "value": str(job.prepare_seconds)}]
+            if job.prepare_seconds
+            else []
+        ),
         {"name": "PET_NPROC_PER_NODE", "value": job.nproc_per_node},
     ]
 
@@ -277,7 +325,11 @@ def _torchrun_environment(job: Job) -> list[MutableManifest]:
 
 def tolerations(own: list[MutableManifest]) -> list[MutableManifest]:
     """The template's tolerations, and short ones for lost nodes where it has none."""
-    missing = [taint for taint in NODE_LOSS_TAINTS if not any(t.get("key") in (taint, None, "") for t in own)]
+    missing = [
+        taint
+        for taint in NODE_LOSS_TAINTS
+        if not any(t.get("key") in (taint, None, "") for t in own)
+    ]
     short = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOSS_SECONDS}
     return [*own, *({"key": taint, **short} for taint in missing)]
 

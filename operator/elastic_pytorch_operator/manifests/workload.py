@@ -1,4 +1,7 @@
-"""Kueue's Workloads of a job, and what a pod has from the one by whose quota it runs. Pure builders from a Job to a manifest."""
+"""Kueue's Workloads of a job, and what a pod has from the one by whose quota it runs.
+
+Pure builders from a Job to a manifest.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +15,8 @@ from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.workload import BASE, Grant
 from elastic_pytorch_operator.spec.job import Job
 
-# Of the extras of all jobs alike. With the priority of its job, or one less, a job's extra would preempt the minimum of other jobs.
+# Of the extras of all jobs alike. With the priority of its job, or one less, a job's extra would
+# preempt the minimum of other jobs.
 EXTRA_PRIORITY = -1_000_000_000
 
 
@@ -29,16 +33,25 @@ def base_priority(job: Job, classes: Iterable[Manifest]) -> MutableManifest:
     """
     of_queue = job.queue.priority_class if job.queue is not None else ""
     name = of_queue or job.template["spec"].get("priorityClassName")
-    found = next((c for c in classes if (c["metadata"]["name"] == name if name else c.get("globalDefault"))), None)
+    found = next(
+        (c for c in classes if (c["metadata"]["name"] == name if name else c.get("globalDefault"))),
+        None,
+    )
     if found is None:
         return {"priority": 0}
-    group, kind = (kueue.GROUP, "WorkloadPriorityClass") if of_queue else ("scheduling.k8s.io", "PriorityClass")
+    group, kind = (
+        (kueue.GROUP, "WorkloadPriorityClass")
+        if of_queue
+        else ("scheduling.k8s.io", "PriorityClass")
+    )
     reference = {"group": group, "kind": kind, "name": found["metadata"]["name"]}
     return {"priority": int(found["value"]), "priorityClassRef": reference}
 
 
 @building("Workload")
-def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels: Mapping[str, str]) -> MutableManifest:
+def workload(
+    job: Job, action: CreateWorkload, priority: Manifest, flavor_labels: Mapping[str, str]
+) -> MutableManifest:
     """A Workload.
 
     Args:
@@ -49,16 +62,26 @@ def workload(job: Job, action: CreateWorkload, priority: Manifest, flavor_labels
     extra = action.number != BASE
     template = _pod_template(job.template_of(0, extra=extra), flavor_labels)
     pods: MutableManifest = {"name": kueue.POD_SET, "count": action.count, "template": template}
-    if request := _topology_request(job, template["metadata"].get("annotations") or {}, base=not extra):
+    if request := _topology_request(
+        job, template["metadata"].get("annotations") or {}, base=not extra
+    ):
         pods["topologyRequest"] = request
     metadata: MutableManifest = {
         "name": workload_name(job, action.number),
         "namespace": job.key.namespace,
-        # The UID and the owner in one write: with the label and without an owner, Kueue takes the Workload for an orphan.
-        "labels": {**labels(job), kueue.LABEL_JOB_UID: job.uid, names.LABEL_WORKLOAD_NUMBER: str(action.number)},
+        # The UID and the owner in one write: with the label and without an owner, Kueue takes the
+        # Workload for an orphan.
+        "labels": {
+            **labels(job),
+            kueue.LABEL_JOB_UID: job.uid,
+            names.LABEL_WORKLOAD_NUMBER: str(action.number),
+        },
         "ownerReferences": [owner_reference(job)],
     }
-    metadata["annotations"] = {**job.queue.provisioning, names.ANNOTATION_QUOTA_FOR: job.quota_for(extra=extra)}
+    metadata["annotations"] = {
+        **job.queue.provisioning,
+        names.ANNOTATION_QUOTA_FOR: job.quota_for(extra=extra),
+    }
     return {
         "apiVersion": kueue.API_VERSION,
         "kind": kueue.WORKLOAD,
@@ -77,20 +100,32 @@ def _pod_template(of_job: Manifest, flavor_labels: Mapping[str, str]) -> Mutable
     if flavor_labels:
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **flavor_labels}
     metadata = template.get("metadata") or {}
-    return {"metadata": {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}, "spec": spec}
+    return {
+        "metadata": {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)},
+        "spec": spec,
+    }
 
 
 def _request_limits(container: MutableManifest) -> None:
     """Writes requests where only limits are: Kueue may forget those after an eviction."""
     resources: dict[str, Any] = container.get("resources") or {}
     if limits := resources.get("limits"):
-        container["resources"] = {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
+        container["resources"] = {
+            **resources,
+            "requests": {**limits, **(resources.get("requests") or {})},
+        }
 
 
 def _topology_request(job: Job, annotations: Mapping[str, str], *, base: bool) -> MutableManifest:
-    """The topology that a template's annotations ask for, or a unit's. Within a Workload only: extras may be placed anywhere."""
+    """The topology that a template's annotations ask for, or a unit's.
+
+    Within a Workload only: extras may be placed anywhere.
+    """
     request: MutableManifest = {}
-    unit, piece = job.scheduling.unit_topology, annotations.get(kueue.TOPOLOGY_SLICE) if base else None
+    unit, piece = (
+        job.scheduling.unit_topology,
+        annotations.get(kueue.TOPOLOGY_SLICE) if base else None,
+    )
     size = parse_count(annotations.get(kueue.TOPOLOGY_SLICE_SIZE))
     if required := annotations.get(kueue.TOPOLOGY_REQUIRED):
         request["required"] = required
@@ -121,7 +156,8 @@ def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -
         pod: is changed.
 
     Raises:
-        PlacementConflict: the job sets a label, an annotation or a nodeSelector that the quota needs to be another one.
+        PlacementConflict: the job sets a label, an annotation or a nodeSelector that the quota
+            needs to be another one.
     """
     metadata, spec, admission = pod["metadata"], pod["spec"], grant.admission
     # A pod with this label would be one that Kueue queues by itself, beside its job.
@@ -134,9 +170,15 @@ def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -
     if admission.topology:
         if metadata["annotations"].keys().isdisjoint(kueue.TOPOLOGY_REQUESTS):
             _add(metadata, "annotations", {kueue.TOPOLOGY_UNCONSTRAINED: "true"})
-        spec["schedulingGates"] = [*(spec.get("schedulingGates") or []), {"name": kueue.TOPOLOGY_GATE}]
+        spec["schedulingGates"] = [
+            *(spec.get("schedulingGates") or []),
+            {"name": kueue.TOPOLOGY_GATE},
+        ]
     chosen = (flavor.get("spec") or {} for flavor in flavors)
-    of_flavors = ({"nodeSelector": one.get("nodeLabels"), "tolerations": one.get("tolerations")} for one in chosen)
+    of_flavors = (
+        {"nodeSelector": one.get("nodeLabels"), "tolerations": one.get("tolerations")}
+        for one in chosen
+    )
     for added in (*of_flavors, *admission.updates):
         for part in ("labels", "annotations"):
             _add(metadata, part, added.get(part) or {})
@@ -144,14 +186,18 @@ def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -
         _tolerate(spec, added.get("tolerations") or ())
 
 
-def _add(target: MutableManifest, part: str, fields: Mapping[str, str], *, extra: bool = False) -> None:
+def _add(
+    target: MutableManifest, part: str, fields: Mapping[str, str], *, extra: bool = False
+) -> None:
     known: Mapping[str, Any] = target.get(part) or {}
     for key, value in fields.items():
         if known.get(key, value) != value:
             where = f"spec.template.{'spec.nodeSelector' if part == 'nodeSelector' else f'metadata.{part}'}"
             if extra:
                 where += " or spec.scheduling.extraWorkers.nodeSelector"
-            raise PlacementConflict(f"{where} sets {key} to {known[key]!r}, and Kueue to {value!r}: remove it there")
+            raise PlacementConflict(
+                f"{where} sets {key} to {known[key]!r}, and Kueue to {value!r}: remove it there"
+            )
     if fields:
         target[part] = {**known, **fields}
 

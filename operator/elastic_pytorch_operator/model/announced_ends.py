@@ -1,12 +1,15 @@
 """What a node announces of its own end, and which faults it reports.
 
-That are taints, labels and conditions that autoscalers, clouds, Kubernetes and health monitors set, and keys of the cluster's own.
+That are taints, labels and conditions that autoscalers, clouds, Kubernetes and health monitors set,
+and keys of the cluster's own.
 
-Sources of ends: aws-node-termination-handler pkg/node/node.go, Karpenter pkg/apis/v1/taints.go, Cluster Autoscaler utils/taints/taints.go,
-GKE's "Manage GKE node disruption for GPUs and TPUs", AKS' "Node auto-drain", and Kubernetes' well-known taints.
+Sources of ends: aws-node-termination-handler pkg/node/node.go, Karpenter pkg/apis/v1/taints.go,
+Cluster Autoscaler utils/taints/taints.go, GKE's "Manage GKE node disruption for GPUs and TPUs",
+AKS' "Node auto-drain", and Kubernetes' well-known taints.
 
-Sources of faults: NVSentinel docs/INTEGRATIONS.md and docs/nic-health-monitor.md, EKS' "Automatically repair nodes", AKS' "Node Problem
-Detector in AKS nodes", and node-problem-detector config/kernel-monitor.json and config/systemd-monitor-counter.json.
+Sources of faults: NVSentinel docs/INTEGRATIONS.md and docs/nic-health-monitor.md, EKS'
+"Automatically repair nodes", AKS' "Node Problem Detector in AKS nodes", and node-problem-detector
+config/kernel-monitor.json and config/systemd-monitor-counter.json.
 """
 
 import math
@@ -19,7 +22,8 @@ from typing import NamedTuple
 
 from elastic_pytorch_operator.api.times import write_time
 
-NOTICE_SECONDS = 120.0  # AWS's notice for spot instances, the shortest one after which a node may end without an eviction
+# AWS's notice for spot instances, the shortest one after which a node may end without an eviction.
+NOTICE_SECONDS = 120.0
 
 
 class Taint(NamedTuple):
@@ -59,7 +63,8 @@ class AnnouncedEnd:
 class Mark(NamedTuple):
     """A taint, a label or a condition that announces an end or reports a fault.
 
-    An empty value stands for any, and for the status True of a condition. An empty effect stands for any, an effect for a taint.
+    An empty value stands for any, and for the status True of a condition. An empty effect stands
+    for any, an effect for a taint.
     """
 
     key: str
@@ -74,8 +79,12 @@ class Mark(NamedTuple):
         return AnnouncedEnd(by, self.certainty, self.notice_seconds, taint=taint, fault=self.fault)
 
 
-def _faults(certainty: Certainty, *keys: str, value: str = "", on: str = "condition") -> tuple[Mark, ...]:
-    return tuple(Mark(key, certainty, value, notice_seconds=math.inf, on=(on,), fault=True) for key in keys)
+def _faults(
+    certainty: Certainty, *keys: str, value: str = "", on: str = "condition"
+) -> tuple[Mark, ...]:
+    return tuple(
+        Mark(key, certainty, value, notice_seconds=math.inf, on=(on,), fault=True) for key in keys
+    )
 
 
 _AWS = "aws-node-termination-handler"
@@ -84,7 +93,8 @@ MAINTENANCE_TIME = f"{_GKE}/scheduled-maintenance-time"  # a label, seconds sinc
 ENDS = (
     Mark(f"{_AWS}/spot-itn", Certainty.SURE),
     Mark(f"{_AWS}/asg-lifecycle-termination", Certainty.SURE),
-    Mark(f"{_AWS}/scheduled-maintenance", Certainty.SURE),  # without a date: the handler sets it as it begins to drain
+    # Without a date: the handler sets it as it begins to drain.
+    Mark(f"{_AWS}/scheduled-maintenance", Certainty.SURE),
     Mark(f"{_AWS}/rebalance-recommendation", Certainty.SOFT),
     Mark("karpenter.sh/disrupted", Certainty.SURE),
     Mark("karpenter.sh/disruption", Certainty.SURE, value="disrupting"),
@@ -96,47 +106,93 @@ ENDS = (
     Mark("node.kubernetes.io/out-of-service", Certainty.SURE, notice_seconds=0.0),
     Mark("node.cloudprovider.kubernetes.io/shutdown", Certainty.SURE, notice_seconds=0.0),
 )
-# A sure fault breaks what trains on the node, or has it drained and repaired. Of a soft one those that train may not notice anything.
+# A sure fault breaks what trains on the node, or has it drained and repaired. Of a soft one those
+# that train may not notice anything.
 FAULTS = (
-    # NVSentinel's examples of taints, which its users may choose, and the conditions that it sets for fatal errors alone. By its default
-    # rules, such a node is cordoned and drained.
+    # NVSentinel's examples of taints, which its users may choose, and the conditions that it sets
+    # for fatal errors alone. By its default rules, such a node is cordoned and drained.
     *_faults(
         Certainty.SURE,
-        *(f"nvidia.com/{name}" for name in ("gpu-xid-error", "gpu-nvlink-error", "syslog-xid-error", "gpu-error")),
+        *(
+            f"nvidia.com/{name}"
+            for name in ("gpu-xid-error", "gpu-nvlink-error", "syslog-xid-error", "gpu-error")
+        ),
         on="taint",
     ),
     *_faults(
-        Certainty.SURE, *(f"Gpu{name}Watch" for name in ("Mem", "Pcie", "Inforom", "Sm", "Nvlink", "Mcu", "Pmu", "Driver"))
+        Certainty.SURE,
+        *(
+            f"Gpu{name}Watch"
+            for name in ("Mem", "Pcie", "Inforom", "Sm", "Nvlink", "Mcu", "Pmu", "Driver")
+        ),
     ),
     *_faults(
-        Certainty.SURE, "SysLogsXIDError", "SysLogsSXIDError", "SysLogsGPUFallenOff", "NVSwitchFatalError", "NVSwitchDown"
+        Certainty.SURE,
+        "SysLogsXIDError",
+        "SysLogsSXIDError",
+        "SysLogsGPUFallenOff",
+        "NVSwitchFatalError",
+        "NVSwitchDown",
     ),
     *_faults(Certainty.SURE, "CSPMaintenance", "SysLogsNICDriverError"),
     *_faults(
         Certainty.SURE,
-        *(f"{kind}{check}" for kind in ("InfiniBand", "Ethernet", "EFA") for check in ("StateCheck", "DegradationCheck")),
+        *(
+            f"{kind}{check}"
+            for kind in ("InfiniBand", "Ethernet", "EFA")
+            for check in ("StateCheck", "DegradationCheck")
+        ),
     ),
-    *_faults(Certainty.SOFT, "GpuThermalWatch", "GpuPowerWatch", "GpuCpusetWatch", "NVSwitchNonFatalError"),  # slow, not broken
+    # slow, not broken
+    *_faults(
+        Certainty.SOFT,
+        "GpuThermalWatch",
+        "GpuPowerWatch",
+        "GpuCpusetWatch",
+        "NVSwitchNonFatalError",
+    ),
     *_faults(Certainty.SOFT, "DCGMError", "SyslogError"),  # nothing watches the GPUs there
-    # EKS repairs the node ten minutes later, or 30 minutes for the others, where its users have that on.
+    # EKS repairs the node ten minutes later, or 30 minutes for the others, where its users have
+    # that on.
     *_faults(Certainty.SURE, "AcceleratedHardwareReady", value="False"),
-    *_faults(Certainty.SOFT, "KernelReady", "NetworkingReady", "StorageReady", "ContainerRuntimeReady", value="False"),
-    # AKS. XIDErrors does not say which, and a few are a script's own. A scheduled event may be a freeze of seconds.
+    *_faults(
+        Certainty.SOFT,
+        "KernelReady",
+        "NetworkingReady",
+        "StorageReady",
+        "ContainerRuntimeReady",
+        value="False",
+    ),
+    # AKS. XIDErrors does not say which, and a few are a script's own. A scheduled event may be a
+    # freeze of seconds.
     *_faults(Certainty.SURE, "GPUMissing", "NVLinkStatusInactive"),
     *_faults(
-        Certainty.SOFT, "XIDErrors", "IBLinkFlapping", "GPUClockThrottling", "UnhealthyNvidiaDevicePlugin", "VMEventScheduled"
+        Certainty.SOFT,
+        "XIDErrors",
+        "IBLinkFlapping",
+        "GPUClockThrottling",
+        "UnhealthyNvidiaDevicePlugin",
+        "VMEventScheduled",
     ),
     # node-problem-detector, on any cloud: new pods may not start there.
     *_faults(Certainty.SOFT, "KernelDeadlock", "ReadonlyFilesystem", "XfsShutdown"),
-    *_faults(Certainty.SOFT, "FrequentKubeletRestart", "FrequentContainerdRestart", "FrequentDockerRestart"),
+    *_faults(
+        Certainty.SOFT,
+        "FrequentKubeletRestart",
+        "FrequentContainerdRestart",
+        "FrequentDockerRestart",
+    ),
 )
 MARKS = (*ENDS, *FAULTS)
 
 
-def parse_marks(texts: Iterable[str], certainty: Certainty, *, fault: bool = False) -> tuple[Mark, ...]:
+def parse_marks(
+    texts: Iterable[str], certainty: Certainty, *, fault: bool = False
+) -> tuple[Mark, ...]:
     """Marks of the cluster's own, written as `key`, `key=value`, `key:effect` or `key=value:effect`.
 
-    Without an effect, both taints and labels of that key announce an end. A fault may be a condition's type, too.
+    Without an effect, both taints and labels of that key announce an end. A fault may be a
+    condition's type, too.
 
     Raises:
         ValueError: one has no key, or an effect that Kubernetes does not have.
@@ -149,8 +205,16 @@ def parse_marks(texts: Iterable[str], certainty: Certainty, *, fault: bool = Fal
             raise ValueError(
                 f"{text!r} is not key[=value][:effect] with an effect of NoSchedule, PreferNoSchedule or NoExecute"
             )
-        on = ("taint",) if effect else ("taint", "label", "condition") if fault else ("taint", "label")
-        marks.append(Mark(key, certainty, value, effect, math.inf if fault else NOTICE_SECONDS, on, fault))
+        on = (
+            ("taint",)
+            if effect
+            else ("taint", "label", "condition")
+            if fault
+            else ("taint", "label")
+        )
+        marks.append(
+            Mark(key, certainty, value, effect, math.inf if fault else NOTICE_SECONDS, on, fault)
+        )
     return tuple(marks)
 
 
@@ -189,4 +253,6 @@ def announced_end(
     if unschedulable:
         found.append(AnnouncedEnd("spec.unschedulable", Certainty.SOFT))
     order = list(Certainty)
-    return min(found, key=lambda end: (order.index(end.certainty), end.notice_seconds), default=None)
+    return min(
+        found, key=lambda end: (order.index(end.certainty), end.notice_seconds), default=None
+    )

@@ -1,7 +1,8 @@
 """What has failed, and whose fault it is.
 
-One table for workers (`fault_of_worker`), one for pods (`fault_of_pod`). Only the job's own code counts against its budget; which of a
-round's failures explains the others, `round_failure.py` decides.
+One table for workers (`fault_of_worker`), one for pods (`fault_of_pod`). Only the job's own code
+counts against its budget; which of a round's failures explains the others, `round_failure.py`
+decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,18 +11,30 @@ from enum import StrEnum
 from typing import Any
 
 from elastic_pytorch_operator.api.times import earlier
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Observed, PodView
+from elastic_pytorch_operator.model.observed import (
+    AgentState,
+    AgentView,
+    Failure,
+    Observed,
+    PodView,
+)
 from elastic_pytorch_operator.spec.failure_rules import FailureRule
 
-OUT_OF_MEMORY = "OutOfMemory"  # as the agent reports a worker that the kernel has killed for lack of memory
-DEVICE_FAULT = "DeviceFault"  # as the agent reports a worker whose last words say that a device has failed
+# As the agent reports a worker that the kernel has killed for lack of memory.
+OUT_OF_MEMORY = "OutOfMemory"
+# As the agent reports a worker whose last words say that a device has failed.
+DEVICE_FAULT = "DeviceFault"
 OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
-# A shell's codes for "cannot be executed" and "not found", and the runtime's for a container that it could not start.
+# A shell's codes for "cannot be executed" and "not found", and the runtime's for a container that
+# it could not start.
 START_ERROR_CODES = (126, 127, 128)
-RUNTIME_REASONS = ("StartError", "ContainerCannotRun")  # the runtime could not start the container's command
-# The kubelet's reasons for a pod that has ended by what its own spec asks for: its disk, its memory volumes, its deadline.
+# The runtime could not start the container's command.
+RUNTIME_REASONS = ("StartError", "ContainerCannotRun")
+# The kubelet's reasons for a pod that has ended by what its own spec asks for: its disk, its memory
+# volumes, its deadline.
 OWN_ENDS = ("Evicted", "DeadlineExceeded")
-DISRUPTION = ("DisruptionTarget", "True")  # the condition of a pod that has ended for its node's sake
+# The condition of a pod that has ended for its node's sake.
+DISRUPTION = ("DisruptionTarget", "True")
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
 
 OOM_GROUP = "With `singleProcessOOMKill: true` of the kubelet (Kubernetes 1.32 or newer) the kernel kills one process only"
@@ -91,7 +104,11 @@ class FailureRecord:
             return f"{where} hangs: {self.message.strip()}"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
         message = self.message.strip()
-        return f"{where} failed, {message}" if message.startswith(how) else f"{where} failed, {how}: {message}"
+        return (
+            f"{where} failed, {message}"
+            if message.startswith(how)
+            else f"{where} failed, {how}: {message}"
+        )
 
 
 def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
@@ -115,7 +132,11 @@ def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
 def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
     """Returns a failure with its time of day, and its pod's node."""
     pod = observed.pods_by_name.get(record.worker)
-    return replace(record, node=pod.node if pod else "", time=earlier(observed.time, observed.now - record.failed_at))
+    return replace(
+        record,
+        node=pod.node if pod else "",
+        time=earlier(observed.time, observed.now - record.failed_at),
+    )
 
 
 def fault_of_worker(failure: Failure | None) -> Fault:
@@ -139,7 +160,8 @@ def fault_of_worker(failure: Failure | None) -> Fault:
 def fault_of_pod(pod: PodView, *, spoken: bool, succeeded: bool = False) -> Fault | None:
     """Whose fault the end of a pod is; None if it has not ended, or has succeeded.
 
-    Exit code 0 alone is no success: a shell that pipes torchrun's output, or goes on after it, hides torchrun's own code.
+    Exit code 0 alone is no success: a shell that pipes torchrun's output, or goes on after it,
+    hides torchrun's own code.
 
     Args:
         spoken: its agent has ever reported.
@@ -164,8 +186,8 @@ def fault_of_pod(pod: PodView, *, spoken: bool, succeeded: bool = False) -> Faul
 def has_own_end(pod: PodView) -> bool:
     """Whether the kubelet has ended a pod by what the pod's own spec asks for, and not for its node's sake.
 
-    Source: pkg/kubelet/eviction/eviction_manager.go, where only an eviction under the pressure of a node sets a condition, and
-    pkg/kubelet/active_deadline.go.
+    Source: pkg/kubelet/eviction/eviction_manager.go, where only an eviction under the pressure of a
+    node sets a condition, and pkg/kubelet/active_deadline.go.
     """
     return pod.exit_reason in OWN_ENDS and DISRUPTION not in pod.conditions
 
@@ -187,7 +209,10 @@ def is_unprepared(agent: AgentView) -> bool:
 
 
 def failed_to_prepare(pod: PodView, observed: Observed) -> bool:
-    """Whether a pod has ended before its workers were ready for their first group. No group has lost anything by that."""
+    """Whether a pod has ended before its workers were ready for their first group.
+
+    No group has lost anything by that.
+    """
     agent = observed.agents.get(pod.name)
     return pod.ended and agent is not None and is_unprepared(agent)
 
@@ -195,8 +220,8 @@ def failed_to_prepare(pod: PodView, observed: Observed) -> bool:
 def has_succeeded(worker: str, observed: Observed) -> bool:
     """Whether a member of the current round has done its work.
 
-    An agent reports that, and stays until it has heard that the job is over: its pod's exit code adds nothing, and may lie.
-    A stock worker has no agent.
+    An agent reports that, and stays until it has heard that the job is over: its pod's exit code
+    adds nothing, and may lie. A stock worker has no agent.
     """
     number = observed.round.number if observed.round else 0
     agent = observed.agents.get(worker)
@@ -207,21 +232,29 @@ def has_succeeded(worker: str, observed: Observed) -> bool:
 
 
 def has_device_fault(agent: AgentView | None) -> bool:
-    return agent is not None and agent.failure is not None and agent.failure.exception == DEVICE_FAULT
+    return (
+        agent is not None and agent.failure is not None and agent.failure.exception == DEVICE_FAULT
+    )
 
 
 def failed_members(observed: Observed) -> list[AgentView]:
     if observed.round is None:
         return []
     agents = (agent for name in observed.ranks if (agent := observed.agents.get(name)))
-    return [agent for agent in agents if agent.state is AgentState.FAILED and agent.round == observed.round.number]
+    return [
+        agent
+        for agent in agents
+        if agent.state is AgentState.FAILED and agent.round == observed.round.number
+    ]
 
 
 def record_of(agent: AgentView) -> FailureRecord:
     failure = agent.failure
     if failure is None:
         message = "its workers have failed; torchrun does not report why, see the log of the pod"
-        return FailureRecord(agent.worker, agent.rank, 1, "", message, agent.state_since, fault_of_worker(None))
+        return FailureRecord(
+            agent.worker, agent.rank, 1, "", message, agent.state_since, fault_of_worker(None)
+        )
     return FailureRecord(
         worker=agent.worker,
         rank=failure.rank,
@@ -241,7 +274,11 @@ def _words_of(failure: Failure) -> str:
 
 def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
     """The earliest failure that is not the echo of another; None if all are."""
-    return min((f for f in failures if f.fault is not Fault.ECHO), key=lambda f: (f.failed_at, f.worker), default=None)
+    return min(
+        (f for f in failures if f.fault is not Fault.ECHO),
+        key=lambda f: (f.failed_at, f.worker),
+        default=None,
+    )
 
 
 def describe_end(pod: PodView, *, succeeded: bool = False) -> str:

@@ -38,19 +38,32 @@ class KnownWorker:
 def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[KnownWorker, ...]:
     """The workers of a status.
 
-    A worker that is not listed is the newest pod of its index that was there when the status was written. A pod that was created after
-    the last one whose agent has reported is no such pod: it may be a replacement, whose agent has not reported.
+    A worker that is not listed is the newest pod of its index that was there when the status was
+    written. A pod that was created after the last one whose agent has reported is no such pod: it
+    may be a replacement, whose agent has not reported.
     """
     listed = [
-        KnownWorker(str(worker.get("name", "")), int(worker.get("index", 0)), str(worker.get("state", "")), "rank" in worker)
+        KnownWorker(
+            str(worker.get("name", "")),
+            int(worker.get("index", 0)),
+            str(worker.get("state", "")),
+            "rank" in worker,
+        )
         for worker in status.get("workers") or ()
     ]
     states = _unlisted(status)
     if not states:
         return tuple(listed)
-    meant = _pods_by_index(pods, {worker.pod for worker in listed}, read_operator_state(status).newest_pod_time)
+    meant = _pods_by_index(
+        pods, {worker.pod for worker in listed}, read_operator_state(status).newest_pod_time
+    )
     unlisted = [
-        KnownWorker(meant[index].name if index in meant else "", index, state, ranked=state in (RUNNING, names.SAVING))
+        KnownWorker(
+            meant[index].name if index in meant else "",
+            index,
+            state,
+            ranked=state in (RUNNING, names.SAVING),
+        )
         for state, indexes in states.items()
         for index in indexes
     ]
@@ -64,12 +77,19 @@ def count_states(status: Mapping[str, Any]) -> Counter[str]:
 
 
 def _unlisted(status: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {state: parse_ranges(str(text)) for state, text in (status.get("unlistedWorkers") or {}).items()}
+    return {
+        state: parse_ranges(str(text))
+        for state, text in (status.get("unlistedWorkers") or {}).items()
+    }
 
 
 def _pods_by_index(pods: Iterable[PodView], others: set[str], newest: str) -> dict[int, PodView]:
     found: dict[int, PodView] = {}
     for pod in pods:
-        if pod.name not in others and pod.creation_time <= newest and pod.newer_than(found.get(pod.index)):
+        if (
+            pod.name not in others
+            and pod.creation_time <= newest
+            and pod.newer_than(found.get(pod.index))
+        ):
             found[pod.index] = pod
     return found

@@ -1,7 +1,7 @@
 """What decisions are made from: frozen views of pods, nodes and agents at one moment.
 
-No worker's or node's time of day enters a decision, so a clock that is an hour off changes nothing. The one exception
-is the date that a cloud announces for a node's maintenance.
+No worker's or node's time of day enters a decision, so a clock that is an hour off changes nothing.
+The one exception is the date that a cloud announces for a node's maintenance.
 """
 
 import math
@@ -65,20 +65,26 @@ class PodView:
     exit_code: int | None = None  # of its training container, once that has ended
     exit_reason: str = ""  # the kubelet's word for it: Completed, Error, OOMKilled, Evicted, …
     exit_message: str = ""
-    disrupted: bool = False  # the cluster reports that it was evicted, preempted or shut down with its node
-    sidecar_runs: bool = False  # another container has not ended, and the kubelet does not stop it by itself
+    # The cluster reports that it was evicted, preempted or shut down with its node.
+    disrupted: bool = False
+    # Another container has not ended, and the kubelet does not stop it by itself.
+    sidecar_runs: bool = False
     ended_before_deletion: bool = False  # was seen ended before its deletion was asked for
     waiting: str = ""  # why it does not run yet, for people
     waiting_reason: str = ""  # the kubelet's or the scheduler's word for it
-    unschedulable: bool = False  # the scheduler has found no node for it, and makes no room on one either
+    # The scheduler has found no node for it, and makes no room on one either.
+    unschedulable: bool = False
     avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
-    prefers_others_to: frozenset[str] = frozenset()  # nodes that it was made to take only if no other fits
+    # Nodes that it was made to take only if no other fits.
+    prefers_others_to: frozenset[str] = frozenset()
     created_at: float = 0.0
     stuck_since: float = 0.0  # since when its containers cannot be created
     ended_at: float = 0.0  # when it was first seen to have ended
     conditions: frozenset[tuple[str, str]] = frozenset()  # type and status of each
-    group_restarts: int = 0  # how often the job's pods had been replaced as a group when it was made
-    failed_starts: tuple[str, ...] = ()  # the nodes on which the pods before it of its index have failed to start, in a row
+    # How often the job's pods had been replaced as a group when it was made.
+    group_restarts: int = 0
+    # The nodes on which the pods before it of its index have failed to start, in a row.
+    failed_starts: tuple[str, ...] = ()
     ended_before_takeover: bool = False  # had ended when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
@@ -86,7 +92,8 @@ class PodView:
     topology: bool = False  # Kueue has chosen its node
     unhealthy: str = ""  # the resources of which the kubelet calls a device of its unhealthy
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
-    creation_time: str = ""  # RFC 3339, the API server's time of day: it is compared only with that of other pods
+    # RFC 3339, the API server's time of day: it is compared only with that of other pods.
+    creation_time: str = ""
 
     @property
     def hopeless(self) -> bool:
@@ -119,8 +126,14 @@ class PodView:
         return self.rendezvous > 0
 
     def newer_than(self, other: "PodView | None") -> bool:
-        """Whether it was created after another one, None: there is none. Of two that were created at once, the ended one is older."""
-        return other is None or (self.creation_time, not self.ended) > (other.creation_time, not other.ended)
+        """Whether it was created after another one, None: there is none.
+
+        Of two that were created at once, the ended one is older.
+        """
+        return other is None or (self.creation_time, not self.ended) > (
+            other.creation_time,
+            not other.ended,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +149,10 @@ class NodeView:
 
 
 class Nodes(dict[str, NodeView]):
-    """All nodes by name, at one moment. It is never changed: what is counted once holds for every plan that reads it."""
+    """All nodes by name, at one moment.
+
+    It is never changed: what is counted once holds for every plan that reads it.
+    """
 
     @cached_property
     def there(self) -> int:
@@ -190,9 +206,12 @@ class Progress:
     loss: float | None = None
     checkpoint_step: int | None = None
     checkpoint_seconds: float | None = None  # for which that checkpoint was written
-    checkpoints: int | None = None  # that its agent has seen written to the folder that it watches; None: it watches none
-    work_windows: int | None = None  # of a few seconds each, in which the work of the pod's processes was measured in the round
-    work_seconds: tuple[float | None, ...] = ()  # of a step in the last of them, without waits for others; by local rank
+    # That its agent has seen written to the folder that it watches; None: it watches none.
+    checkpoints: int | None = None
+    # Of a few seconds each, in which the work of the pod's processes was measured in the round.
+    work_windows: int | None = None
+    # Of a step in the last of them, without waits for others; by local rank.
+    work_seconds: tuple[float | None, ...] = ()
     step_seconds: float | None = None  # of a step, in the same window
     metrics: tuple[tuple[str, float], ...] = ()  # other numbers that it reports, by name
     failed_saves: int = 0  # of checkpoints, in a row
@@ -217,16 +236,23 @@ class AgentView:
     progress: Progress = Progress()
     progressed_at: float = 0.0  # when it last reported a new step
     steps_per_second: float | None = None  # over the last few heartbeats
-    newest: int = 0  # the number of the newest round that it knows, whether or not it has taken it up
-    started_at: float | None = None  # when all its processes of the round had been started; None: not known
-    formed_at: float | None = None  # when their process group had formed; None: not known, as of a script that starts cold
-    set_up_since: float | None = None  # when its last set-up before a group has begun; None: not known
+    # The number of the newest round that it knows, whether or not it has taken it up.
+    newest: int = 0
+    # When all its processes of the round had been started; None: not known.
+    started_at: float | None = None
+    # When their process group had formed; None: not known, as of a script that starts cold.
+    formed_at: float | None = None
+    # When its last set-up before a group has begun; None: not known.
+    set_up_since: float | None = None
     set_up_until: float | None = None  # when that was over; None: not known, or it goes on
     keeps_processes: bool = False  # they can join another group without a restart
-    saving_since: float | None = None  # since when its training is done but for the last checkpoint; None: it is not
-    places: tuple[Place, ...] = ()  # of its processes, by local rank, when it was last asked in the round; empty: not known
+    # Since when its training is done but for the last checkpoint; None: it is not.
+    saving_since: float | None = None
+    # Of its processes, by local rank, when it was last asked in the round; empty: not known.
+    places: tuple[Place, ...] = ()
     placed_at: float = 0.0  # when it read them
-    gives_up: bool = False  # its torchrun has started the failed workers as often as its own budget allows, and ends
+    # Its torchrun has started the failed workers as often as its own budget allows, and ends.
+    gives_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +280,19 @@ class Observed:
     arrived_at: float = 0.0  # when the job's last agent arrived that already had a round
     on_time_since: float = 0.0  # since when what known agents send has been read in time
     lets_in_since: float = 0.0  # since when no agent has had to wait before it was let in
-    heard_before: frozenset[str] = frozenset()  # workers whose agents an operator before this one has heard
-    lost_leader_node: str = ""  # where the operator before this one ran, if its lease has run out: the node may have died
+    # Workers whose agents an operator before this one has heard.
+    heard_before: frozenset[str] = frozenset()
+    # Where the operator before this one ran, if its lease has run out: the node may have died.
+    lost_leader_node: str = ""
     service_exists: bool = False
-    pod_group_minimum: int | None = None  # the gang's size in its PodGroup; 0: there is none; None: that is not known
+    # The gang's size in its PodGroup; 0: there is none; None: that is not known.
+    pod_group_minimum: int | None = None
     reports_progress: bool = False  # an agent has reported a step
     reporting_jobs: int = 1  # how many jobs report progress
-    workloads: tuple[WorkloadView, ...] | None = None  # by number; None: the operator does not support Kueue here
-    being_created: Mapping[int, str] = field(default_factory=dict)  # the Workloads of pods that are on their way, by index
+    # By number; None: the operator does not support Kueue here.
+    workloads: tuple[WorkloadView, ...] | None = None
+    # The Workloads of pods that are on their way, by index.
+    being_created: Mapping[int, str] = field(default_factory=dict)
     unreadable: tuple[UnreadableObject, ...] = ()  # pods and Workloads of the job
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
@@ -276,7 +307,10 @@ class Observed:
     def _since_saving(self) -> float | None:
         members = (agent for name in self.ranks if (agent := self.agents.get(name)))
         number = self.round.number if self.round else 0
-        return min((m.saving_since for m in members if m.saving_since is not None and m.round == number), default=None)
+        return min(
+            (m.saving_since for m in members if m.saving_since is not None and m.round == number),
+            default=None,
+        )
 
     def on_removed_node(self, pod: PodView) -> bool:
         node = self.nodes.get(pod.node)

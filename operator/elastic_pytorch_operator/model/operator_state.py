@@ -1,4 +1,6 @@
-"""`status.operatorState`: what a leader leaves for the next one. Nothing else reads it, so its content may change in any version.
+"""`status.operatorState`: what a leader leaves for the next one.
+
+Nothing else reads it, so its content may change in any version.
 
 The API server checks nothing in it. So what cannot be read counts as not written.
 """

@@ -1,21 +1,28 @@
 """What torch, NCCL, gloo and the c10d store say when a peer has failed, has gone away or hangs, and what they say of errors of their own.
 
-The agent and the operator have a copy of this module each, since neither can import the other. A test compares the two.
+The agent and the operator have a copy of this module each, since neither can import the other. A
+test compares the two.
 """
 
 import re
 
 # What a worker says that has lost a peer, or waits for one in vain, in small letters.
-_PEER = re.compile(r"connection (closed|reset) by (remote )?peer|dist(network|store|backend)error|broken pipe|tcpstore")
-# The same with a library's name before it. Only its first place counts: a text with a thousand of them must not be searched as often.
+_PEER = re.compile(
+    r"connection (closed|reset) by (remote )?peer|dist(network|store|backend)error|broken pipe|tcpstore"
+)
+# The same with a library's name before it. Only its first place counts: a text with a thousand of
+# them must not be searched as often.
 _PEER_AFTER = {
-    "gloo": re.compile(r"connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh|socket closed"),
+    "gloo": re.compile(
+        r"connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh|socket closed"
+    ),
     "nccl": re.compile(r"remote error|remote process exited|connection|aborted|timeout|timed out"),
     "store": re.compile(r"timeout|timed out"),
 }
-# What torch prints before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and heartbeat monitor, and C++ exceptions
-# of NCCL, gloo and the c10d store that nothing has caught (torch 2.6 to 2.13). The words of ProcessGroupNCCL2's watchdog are those that
-# the library of torch 2.15 contains; no GPU has been there to hear them.
+# What torch prints before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and
+# heartbeat monitor, and C++ exceptions of NCCL, gloo and the c10d store that nothing has caught
+# (torch 2.6 to 2.13). The words of ProcessGroupNCCL2's watchdog are those that the library of torch
+# 2.15 contains; no GPU has been there to hear them.
 _ABORTED = re.compile(
     r"watchdog caught collective operation timeout"
     r"|some nccl operations have failed or timed out"
@@ -25,14 +32,16 @@ _ABORTED = re.compile(
     r"|instance of '(c10::dist(backend|network|store)error|gloo::\w+)'",
     re.IGNORECASE,
 )
-# Errors that are the worker's own, although they come as a DistBackendError or through the watchdog. The names are NCCL's (nccl.h), as
-# torch writes them into its exceptions (NCCLUtils.cpp), and the sentences of ncclGetErrorString, which ProcessGroupNCCL2 writes alone.
+# Errors that are the worker's own, although they come as a DistBackendError or through the
+# watchdog. The names are NCCL's (nccl.h), as torch writes them into its exceptions (NCCLUtils.cpp),
+# and the sentences of ncclGetErrorString, which ProcessGroupNCCL2 writes alone.
 _OWN = re.compile(
     r"nccl(invalidusage|invalidargument|unhandledcudaerror)|\bcuda error: "
     r"|\binvalid (usage|argument) \(run with nccl_debug|\bunhandled cuda error\b",
     re.IGNORECASE,
 )
-# These two are, too (a full /dev/shm, no network interface), unless NCCL's last error is a connection's.
+# These two are, too (a full /dev/shm, no network interface), unless NCCL's last error is a
+# connection's.
 _OWN_OR_NETWORK = re.compile(r"nccl(internal|system)error", re.IGNORECASE)
 _NETWORK = re.compile(
     r"ncclremoteerror|remote process exited|connection (closed|reset|refused|timed out|abort)"
@@ -44,7 +53,9 @@ _NETWORK = re.compile(
 def is_peer_error(text: str) -> bool:
     """Whether an exception is only the consequence of what has happened to a peer."""
     words = text.lower()
-    told = _PEER.search(words) or any(after.search(words.partition(name)[2]) for name, after in _PEER_AFTER.items())
+    told = _PEER.search(words) or any(
+        after.search(words.partition(name)[2]) for name, after in _PEER_AFTER.items()
+    )
     return bool(told) and not _is_own(text)
 
 
@@ -57,4 +68,6 @@ def is_echo(*, exit_code: int, signal: str, exception: str, message: str, traceb
 
 
 def _is_own(text: str) -> bool:
-    return _OWN.search(text) is not None or (_OWN_OR_NETWORK.search(text) is not None and _NETWORK.search(text) is None)
+    return _OWN.search(text) is not None or (
+        _OWN_OR_NETWORK.search(text) is not None and _NETWORK.search(text) is None
+    )

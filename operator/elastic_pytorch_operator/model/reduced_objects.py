@@ -1,4 +1,7 @@
-"""What is kept of an object as it is read. The rest is dropped before the next one is read, since its author chooses how large it is."""
+"""What is kept of an object as it is read.
+
+The rest is dropped before the next one is read, since its author chooses how large it is.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -7,20 +10,38 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job_size import LargeSpec, check_size
 
-METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+)
 LABELS = (
-    *(names.LABEL_ROLE, names.LABEL_WORKER_INDEX, names.LABEL_RENDEZVOUS, names.LABEL_WORKLOAD_NUMBER),
+    *(
+        names.LABEL_ROLE,
+        names.LABEL_WORKER_INDEX,
+        names.LABEL_RENDEZVOUS,
+        names.LABEL_WORKLOAD_NUMBER,
+    ),
     *(kueue.LABEL_QUEUE, kueue.LABEL_PRIORITY_CLASS),
 )
-ANNOTATIONS = (f"{names.GROUP}/", f"{kueue.GROUP}/", kueue.PROVISIONING_PREFIX)  # how those begin that are kept
+# How those begin that are kept.
+ANNOTATIONS = (f"{names.GROUP}/", f"{kueue.GROUP}/", kueue.PROVISIONING_PREFIX)
 
 
 def reduce_pod(pod: Manifest) -> Manifest:
     """A pod without most of what no view of it has."""
     spec = pod.get("spec") or {}
-    reduced = {name: spec[name] for name in ("nodeName", "terminationGracePeriodSeconds") if name in spec}
+    reduced = {
+        name: spec[name] for name in ("nodeName", "terminationGracePeriodSeconds") if name in spec
+    }
     sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
-    reduced["initContainers"] = [{"name": c.get("name"), "restartPolicy": "Always"} for c in sidecars]
+    reduced["initContainers"] = [
+        {"name": c.get("name"), "restartPolicy": "Always"} for c in sidecars
+    ]
     return {**pod, "metadata": _reduce_metadata(pod["metadata"]), "spec": reduced}
 
 
@@ -28,7 +49,9 @@ def reduce_workload(workload: Manifest) -> Manifest:
     """A Workload without the templates of its pods."""
     spec = workload.get("spec") or {}
     reduced = {name: spec[name] for name in ("queueName", "active") if name in spec}
-    reduced["podSets"] = [{"count": pods["count"]} for pods in (spec.get("podSets") or ())[:1] if "count" in pods]
+    reduced["podSets"] = [
+        {"count": pods["count"]} for pods in (spec.get("podSets") or ())[:1] if "count" in pods
+    ]
     return {**workload, "metadata": _reduce_metadata(workload["metadata"]), "spec": reduced}
 
 
@@ -52,7 +75,10 @@ _REDUCE: Mapping[str, Callable[[Manifest], Manifest]] = {
 
 
 def reducer(resource: str) -> Callable[[Manifest], Manifest]:
-    """What reduces the objects of a resource. One that cannot be read stays as it is: the cache tells what is wrong with it."""
+    """What reduces the objects of a resource.
+
+    One that cannot be read stays as it is: the cache tells what is wrong with it.
+    """
     reduce = _REDUCE.get(resource)
 
     def reduced(found: Manifest) -> Manifest:
@@ -68,6 +94,10 @@ def _reduce_metadata(metadata: Manifest) -> Manifest:
     reduced = {name: metadata[name] for name in METADATA if name in metadata}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     reduced["labels"] = {name: labels[name] for name in LABELS if name in labels}
-    reduced["annotations"] = {name: text for name, text in annotations.items() if name.startswith(ANNOTATIONS)}
-    reduced["ownerReferences"] = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    reduced["annotations"] = {
+        name: text for name, text in annotations.items() if name.startswith(ANNOTATIONS)
+    }
+    reduced["ownerReferences"] = [
+        owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")
+    ]
     return reduced

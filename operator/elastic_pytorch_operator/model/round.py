@@ -1,4 +1,7 @@
-"""A round: the members of the group, in rank order. Declared by the operator, carried out by the agents."""
+"""A round: the members of the group, in rank order.
+
+Declared by the operator, carried out by the agents.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +44,9 @@ class Round:
             object.__setattr__(self, "orderly_since", self.number)
         if self.keeps_all_since < 0:
             object.__setattr__(self, "keeps_all_since", self.number)
-        object.__setattr__(self, "ranks", {member.worker: rank for rank, member in enumerate(self.members)})
+        object.__setattr__(
+            self, "ranks", {member.worker: rank for rank, member in enumerate(self.members)}
+        )
 
     @property
     def workers(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Which changes of a job's status say more than how far its training is. Pure.
 
-How far it is changes with each heartbeat, and what its time was spent on with each second. No decision rests on what a status
-says of either: it is written every few seconds, and no plan is made for its sake.
+How far it is changes with each heartbeat, and what its time was spent on with each second. No
+decision rests on what a status says of either: it is written every few seconds, and no plan is made
+for its sake.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -10,7 +11,8 @@ from typing import Any
 GOODPUT, HISTORY = "goodput", "history"
 # Changes of these alone are written every few seconds, and less often where there are many jobs.
 SLOW_FIELDS = ("progress", "stragglers")
-FOLLOWING = (GOODPUT,)  # changes of these are written with others, as are samples in the history: time passes always
+# Changes of these are written with others, as are samples in the history: time passes always.
+FOLLOWING = (GOODPUT,)
 
 Entry = Mapping[str, Any]
 
@@ -22,7 +24,9 @@ def says_more(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def differ(old: Mapping[str, Any], new: Mapping[str, Any], apart: Container[str]) -> bool:
     """Whether two statuses differ in more than some fields, and the samples in their histories."""
-    return any(_lasting(old, name) != _lasting(new, name) for name in {*old, *new} if name not in apart)
+    return any(
+        _lasting(old, name) != _lasting(new, name) for name in {*old, *new} if name not in apart
+    )
 
 
 def changes_of(history: Sequence[Entry]) -> list[Entry]:

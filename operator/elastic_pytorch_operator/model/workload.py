@@ -1,6 +1,7 @@
 """Kueue's Workloads of a job, as the API server last reported them, and what Kueue grants by them.
 
-A job has one Workload for its minimum, the base, and one for each further step up to its wanted size, the extras.
+A job has one Workload for its minimum, the base, and one for each further step up to its wanted
+size, the extras.
 """
 
 from collections.abc import Mapping
@@ -64,7 +65,13 @@ class WorkloadView:
     @property
     def granted(self) -> int:
         """For how many pods it may be used now."""
-        if self.admission is None or not self.is_true(kueue.ADMITTED) or self.evicted or not self.active or self.deleting:
+        if (
+            self.admission is None
+            or not self.is_true(kueue.ADMITTED)
+            or self.evicted
+            or not self.active
+            or self.deleting
+        ):
             return 0
         return 0 if self.is_true(kueue.FINISHED) else min(self.count, self.admission.count)
 

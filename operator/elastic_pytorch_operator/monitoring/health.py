@@ -1,6 +1,9 @@
-"""The checks behind the liveness probe: is the operator to be restarted? Pure: what was measured in, complaints out.
+"""The checks behind the liveness probe: is the operator to be restarted?
 
-An API server that does not answer is no fault of the operator: a silent watch counts only while the API server answers.
+Pure: what was measured in, complaints out.
+
+An API server that does not answer is no fault of the operator: a silent watch counts only while the
+API server answers.
 """
 
 from collections.abc import Mapping
@@ -10,12 +13,16 @@ STUCK_SECONDS = 300.0  # a reconcile whose every request fails by time-out is sh
 
 
 def failed_checks(
-    now: float, silent_since: Mapping[str, float], answering_since: float | None, longest_reconcile_seconds: float = 0.0
+    now: float,
+    silent_since: Mapping[str, float],
+    answering_since: float | None,
+    longest_reconcile_seconds: float = 0.0,
 ) -> tuple[str, ...]:
     """Returns what is wrong, for people.
 
     Args:
-        silent_since: by kind, since when a watch has reported nothing, although something has happened.
+        silent_since: by kind, since when a watch has reported nothing, although something has
+            happened.
         answering_since: None: the API server did not answer the last request.
     """
     found = []
@@ -23,7 +30,9 @@ def failed_checks(
         for kind, since in sorted(silent_since.items()):
             seconds = now - max(since, answering_since)
             if seconds > WATCH_STALE_SECONDS:
-                found.append(f"the watch of {kind} has been silent about a change for {seconds:.0f} s")
+                found.append(
+                    f"the watch of {kind} has been silent about a change for {seconds:.0f} s"
+                )
     if longest_reconcile_seconds > STUCK_SECONDS:
         found.append(f"a reconcile has been going on for {longest_reconcile_seconds:.0f} s")
     return tuple(found)

@@ -1,6 +1,7 @@
 """The counters of what jobs live through: rounds, interruptions, failures, ends, and what their time was spent on.
 
-Each leader counts what it sees happen, from 0 on. So a sum over replicas has everything once, but for what happens while none leads.
+Each leader counts what it sees happen, from 0 on. So a sum over replicas has everything once, but
+for what happens while none leads.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +21,8 @@ ACTIVITIES = tuple(activity.value for activity in Activity)
 class SpentTime:
     """Counts the time of accounts, and of their processes.
 
-    Time that an account books over to another activity may have been counted already, and a counter never falls: what it has counted
-    too much is made up for by what follows.
+    Time that an account books over to another activity may have been counted already, and a counter
+    never falls: what it has counted too much is made up for by what follows.
     """
 
     def __init__(self, counter: Callable[[str, str, Sequence[str]], Counter]) -> None:
@@ -52,10 +53,16 @@ class SpentTime:
         if before is None or after is None:
             return
         for activity, spent in after.spent.items():
-            if (known := before.spent.get(activity, Spent())) is spent:  # as of all activities but one or two
+            # As of all activities but one or two.
+            if (known := before.spent.get(activity, Spent())) is spent:
                 continue
             self._add(self._seconds, namespace, activity.value, spent.seconds - known.seconds)
-            self._add(self._process_seconds, namespace, activity.value, spent.process_seconds - known.process_seconds)
+            self._add(
+                self._process_seconds,
+                namespace,
+                activity.value,
+                spent.process_seconds - known.process_seconds,
+            )
 
     def _add(self, counter: Counter, namespace: str, activity: str, seconds: float) -> None:
         more = seconds - self._owed.pop((counter, namespace, activity), 0.0)
@@ -65,8 +72,8 @@ class SpentTime:
             counter.labels(namespace, activity).inc(more)
 
 
-# The values of labels. Every series begins at 0: Prometheus' `increase()` ignores a counter's first sample, so that a series created by
-# its first increment would lose it.
+# The values of labels. Every series begins at 0: Prometheus' `increase()` ignores a counter's first
+# sample, so that a series created by its first increment would lose it.
 ROUND_REASONS = (
     names.FIRST_ROUND,
     names.WORKER_FAILED,
@@ -82,7 +89,22 @@ ROUND_REASONS = (
     names.EVICTED,
 )
 FAILURE_KINDS = ("Exit", "Signal", "OutOfMemory", "Pod", "Hang", "Killed")
-INTERRUPTION_BUCKETS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+INTERRUPTION_BUCKETS = (
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    1.5,
+    2.0,
+    4.0,
+    6.0,
+    10.0,
+    20.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+)
 
 
 class JobCounts:
@@ -115,7 +137,9 @@ class JobCounts:
             ("namespace", "reason"),
         )
         self._steps_lost = counter(
-            "elastic_pytorch_steps_lost_total", "Training steps repeated after a change of the group.", ("namespace",)
+            "elastic_pytorch_steps_lost_total",
+            "Training steps repeated after a change of the group.",
+            ("namespace",),
         )
         self._spent_time = SpentTime(counter)
         self._failures = counter(
@@ -125,7 +149,9 @@ class JobCounts:
             ("namespace", "kind"),
         )
         self._completed = counter(
-            "elastic_pytorch_jobs_completed_total", "Jobs that have become complete while this replica led.", ("namespace",)
+            "elastic_pytorch_jobs_completed_total",
+            "Jobs that have become complete while this replica led.",
+            ("namespace",),
         )
         self._failed = counter(
             "elastic_pytorch_jobs_failed_total",

@@ -17,7 +17,18 @@ JOB_STATES = (
     names.COMPLETE,
     names.FAILED,
 )
-WORKER_STATES = ("Starting", "Preparing", "Ready", "Spare", "Running", "Saving", "Silent", "Leaving", "Succeeded", "Lost")
+WORKER_STATES = (
+    "Starting",
+    "Preparing",
+    "Ready",
+    "Spare",
+    "Running",
+    "Saving",
+    "Silent",
+    "Leaving",
+    "Succeeded",
+    "Lost",
+)
 
 
 class JobGauges:
@@ -26,7 +37,11 @@ class JobGauges:
     def __init__(self, gauge: Callable[[str, str, Sequence[str]], Gauge], *, per_job: bool) -> None:
         self._per_job = per_job
         space = ("namespace",)
-        self._jobs = gauge("elastic_pytorch_jobs", f"Jobs by state: {', '.join(JOB_STATES)}.", ("namespace", "state"))
+        self._jobs = gauge(
+            "elastic_pytorch_jobs",
+            f"Jobs by state: {', '.join(JOB_STATES)}.",
+            ("namespace", "state"),
+        )
         self._waiting = gauge(
             "elastic_pytorch_jobs_waiting",
             f"Pending jobs by what they wait for: {', '.join(WAIT_REASONS)}. Only reasons for which some job waits.",
@@ -49,11 +64,21 @@ class JobGauges:
         )
         job = ("namespace", "job_name")
         self._wanted = gauge("elastic_pytorch_job_wanted_workers", "The job's spec.replicas.", job)
-        self._ready = gauge("elastic_pytorch_job_ready_workers", "The job's status.readyReplicas.", job)
-        self._size = gauge("elastic_pytorch_job_world_size", "Processes that train together in the job; 0 if none does.", job)
-        self._step = gauge("elastic_pytorch_job_step", "The newest training step that was reported.", job)
+        self._ready = gauge(
+            "elastic_pytorch_job_ready_workers", "The job's status.readyReplicas.", job
+        )
+        self._size = gauge(
+            "elastic_pytorch_job_world_size",
+            "Processes that train together in the job; 0 if none does.",
+            job,
+        )
+        self._step = gauge(
+            "elastic_pytorch_job_step", "The newest training step that was reported.", job
+        )
         self._step_seconds = gauge(
-            "elastic_pytorch_job_step_seconds", "Time of a training step, while the job reports steps.", job
+            "elastic_pytorch_job_step_seconds",
+            "Time of a training step, while the job reports steps.",
+            job,
         )
         self._impaired = gauge(
             "elastic_pytorch_job_impaired_seconds",
@@ -62,9 +87,22 @@ class JobGauges:
         )
 
     def render(self, gauges: GaugeValues) -> None:
-        for gauge in (self._jobs, self._waiting, self._longest_pending, self._workers, self._stragglers):
+        for gauge in (
+            self._jobs,
+            self._waiting,
+            self._longest_pending,
+            self._workers,
+            self._stragglers,
+        ):
             gauge.clear()
-        for gauge in (self._wanted, self._ready, self._size, self._step, self._step_seconds, self._impaired):
+        for gauge in (
+            self._wanted,
+            self._ready,
+            self._size,
+            self._step,
+            self._step_seconds,
+            self._impaired,
+        ):
             gauge.clear()
         if not gauges.leading:
             return

@@ -54,7 +54,9 @@ def wait_reason(status: Mapping[str, Any]) -> str:
         if status.get("refusals"):
             return names.REFUSED
         activity = (status.get(GOODPUT) or {}).get("activity")
-        return str(activity if activity in (Activity.WAITING_FOR_NODES, Activity.PREPARING) else reason)
+        return str(
+            activity if activity in (Activity.WAITING_FOR_NODES, Activity.PREPARING) else reason
+        )
     return reason if reason in WAIT_REASONS else OTHER
 
 

@@ -1,8 +1,8 @@
 """The operator's metrics: the names, labels and meanings of all but those of jobs, which are in `job_counts` and `job_gauges`.
 
-Queue, reconciles and requests have the names that controller-runtime and client-go gave them, so that dashboards for operators
-know them. The number of series grows with the namespaces that have jobs, and with the jobs only on request. These modules are the source of
-docs/reference/metrics.md.
+Queue, reconciles and requests have the names that controller-runtime and client-go gave them, so
+that dashboards for operators know them. The number of series grows with the namespaces that have
+jobs, and with the jobs only on request. These modules are the source of docs/reference/metrics.md.
 """
 
 import threading
@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics import disable_created_metrics
 
@@ -35,7 +42,8 @@ OBJECT_KINDS = (names.KIND, "Pod", "Node", kueue.WORKLOAD)
 REFUSAL_REASONS = ("files", "rate", "address", "total", "crowd", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-KEEP_SECONDS = 600.0  # for which the counts of a namespace without jobs are still exported: a few scrapes
+# For which the counts of a namespace without jobs are still exported: a few scrapes.
+KEEP_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +55,15 @@ class Family:
 
 
 class Metrics:
-    def __init__(self, *, per_job: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, per_job: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.families: list[Family] = []
         self._clock = clock
-        self._namespaces: dict[str, float] = {}  # those whose counts are exported, and when each last had a job
-        self._lock = threading.Lock()  # of the namespaces; never held for longer than it takes to begin or to drop one
+        # Those whose counts are exported, and when each last had a job.
+        self._namespaces: dict[str, float] = {}
+        # Of the namespaces; never held for longer than it takes to begin or to drop one.
+        self._lock = threading.Lock()
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._define_queue()
@@ -66,14 +78,24 @@ class Metrics:
 
     def _define_queue(self) -> None:
         name = ("name",)
-        self._queue_depth = self._gauge("workqueue_depth", "Jobs that wait for a reconcile, due or scheduled.", name)
+        self._queue_depth = self._gauge(
+            "workqueue_depth", "Jobs that wait for a reconcile, due or scheduled.", name
+        )
         self._queue_adds = self._counter("workqueue_adds_total", "Jobs put into the queue.", name)
-        self._queue_retries = self._counter("workqueue_retries_total", "Jobs put back after a failed reconcile.", name)
+        self._queue_retries = self._counter(
+            "workqueue_retries_total", "Jobs put back after a failed reconcile.", name
+        )
         self._queue_wait = self._histogram(
-            "workqueue_queue_duration_seconds", "Time from when a job was due until its reconcile began.", name, WORK_BUCKETS
+            "workqueue_queue_duration_seconds",
+            "Time from when a job was due until its reconcile began.",
+            name,
+            WORK_BUCKETS,
         )
         self._queue_work = self._histogram(
-            "workqueue_work_duration_seconds", "Time from the start to the end of work on a job.", name, WORK_BUCKETS
+            "workqueue_work_duration_seconds",
+            "Time from the start to the end of work on a job.",
+            name,
+            WORK_BUCKETS,
         )
         self._queue_longest = self._gauge(
             "workqueue_longest_running_processor_seconds",
@@ -94,14 +116,19 @@ class Metrics:
             controller,
         )
         self._reconcile_seconds = self._histogram(
-            "controller_runtime_reconcile_time_seconds", "Duration of reconciles.", controller, WORK_BUCKETS
+            "controller_runtime_reconcile_time_seconds",
+            "Duration of reconciles.",
+            controller,
+            WORK_BUCKETS,
         )
         self._requests = self._counter(
             "rest_client_requests_total",
             f"Requests to the API server, except watches, by status code ({NO_ANSWER}: no response) and method.",
             ("code", "method"),
         )
-        self._leader = self._gauge("leader_election_master_status", "1 on the leader, 0 on a standby replica.", ("name",))
+        self._leader = self._gauge(
+            "leader_election_master_status", "1 on the leader, 0 on a standby replica.", ("name",)
+        )
 
     def _define_agents(self) -> None:
         self._agent_requests = self._counter(
@@ -111,7 +138,8 @@ class Metrics:
             ("request", "code"),
         )
         self._agents = self._gauge(
-            "elastic_pytorch_agents_connected", "Agents that sent a heartbeat within the last ten seconds."
+            "elastic_pytorch_agents_connected",
+            "Agents that sent a heartbeat within the last ten seconds.",
         )
         self._streams = self._gauge(
             "elastic_pytorch_agent_streams_open",
@@ -148,11 +176,17 @@ class Metrics:
             "after 60.",
             ("name",),
         )
-        self._ready = self._gauge("elastic_pytorch_operator_ready", "1 on each replica that is ready, as /readyz says; else 0.")
-        self._memory_limit = self._gauge(
-            "elastic_pytorch_operator_memory_limit_bytes", "The memory limit of the operator's container; +Inf if it has none."
+        self._ready = self._gauge(
+            "elastic_pytorch_operator_ready",
+            "1 on each replica that is ready, as /readyz says; else 0.",
         )
-        self._info = self._gauge("elastic_pytorch_operator_info", "Always 1, with the operator's version.", ("version",))
+        self._memory_limit = self._gauge(
+            "elastic_pytorch_operator_memory_limit_bytes",
+            "The memory limit of the operator's container; +Inf if it has none.",
+        )
+        self._info = self._gauge(
+            "elastic_pytorch_operator_info", "Always 1, with the operator's version.", ("version",)
+        )
 
     def _begin_at_zero(self) -> None:
         for of_queue in (self._queue_adds, self._queue_retries, self._queue_wait, self._queue_work):
@@ -167,7 +201,10 @@ class Metrics:
             self._refused_connections.labels(refusal)
 
     def render(self, gauges: GaugeValues) -> bytes:
-        """The text that Prometheus reads. It takes long where there are many namespaces; any thread may make it, one at a time."""
+        """The text that Prometheus reads.
+
+        It takes long where there are many namespaces; any thread may make it, one at a time.
+        """
         self._leader.labels(names.OPERATOR).set(gauges.leading)
         self._queue_depth.labels(CONTROLLER).set(gauges.queued)
         self._queue_longest.labels(CONTROLLER).set(gauges.longest_reconcile_seconds)
@@ -261,6 +298,8 @@ class Metrics:
         self.families.append(Family(name, "gauge", tuple(labels), text))
         return Gauge(name, text, labels, registry=self._registry)
 
-    def _histogram(self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]) -> Histogram:
+    def _histogram(
+        self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
+    ) -> Histogram:
         self.families.append(Family(name, "histogram", tuple(labels), text))
         return Histogram(name, text, labels, registry=self._registry, buckets=buckets)

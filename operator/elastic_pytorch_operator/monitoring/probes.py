@@ -15,8 +15,11 @@ logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 5.0
 PIECE_BYTES = 64 * 1024
-# Kubelets and Prometheus ask rarely, on a connection for each request. Pods of the node's network share the kubelet's address.
-PROBE_LIMITS = ConnectionLimits(per_second=10.0, at_once=50.0, per_address=16, reserved=0, newest_first=True)
+# Kubelets and Prometheus ask rarely, on a connection for each request. Pods of the node's network
+# share the kubelet's address.
+PROBE_LIMITS = ConnectionLimits(
+    per_second=10.0, at_once=50.0, per_address=16, reserved=0, newest_first=True
+)
 
 
 class Scrapes:
@@ -28,19 +31,25 @@ class Scrapes:
         begin: takes the values, and returns what makes the text of them, in a thread.
     """
 
-    def __init__(self, begin: Callable[[], Callable[[], bytes]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, begin: Callable[[], Callable[[], bytes]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._begin = begin
         self._clock = clock
         self._begun_at = -math.inf
         self._making: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
-        """The text, at most so old. All that ask while it is made get the same text, or the same error.
+        """The text, at most so old.
+
+        All that ask while it is made get the same text, or the same error.
 
         Raises:
             Exception: it could not be made.
         """
-        if self._making is None or (self._making.done() and self._clock() >= self._begun_at + FRESH_SECONDS):
+        if self._making is None or (
+            self._making.done() and self._clock() >= self._begun_at + FRESH_SECONDS
+        ):
             self._begun_at = self._clock()
             self._making = asyncio.create_task(asyncio.to_thread(self._begin()))
         return await asyncio.shield(self._making)
@@ -56,7 +65,10 @@ class Probes:
     """
 
     def __init__(
-        self, failed_checks: Callable[[], Sequence[str]], ready: Callable[[], bool], metrics: Callable[[], Awaitable[bytes]]
+        self,
+        failed_checks: Callable[[], Sequence[str]],
+        ready: Callable[[], bool],
+        metrics: Callable[[], Awaitable[bytes]],
     ) -> None:
         self._failed_checks = failed_checks
         self._is_ready = ready
@@ -88,6 +100,7 @@ class Probes:
         answer = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         answer.content_length = len(text)
         await answer.prepare(request)
-        for begin in range(0, len(text), PIECE_BYTES):  # a client that reads slowly has no copy of its own of the rest
+        # A client that reads slowly has no copy of its own of the rest.
+        for begin in range(0, len(text), PIECE_BYTES):
             await answer.write(text[begin : begin + PIECE_BYTES])
         return answer

@@ -1,8 +1,10 @@
 """Who may read the metrics: users whose token the API server knows, and whose roles allow `get` of /metrics.
 
-The API server is asked twice (TokenReview, then SubjectAccessReview), as the metrics servers of Kueue and Kubeflow Trainer do. Decisions
-are kept for a short time, by a hash of the token. Those that allow have a store of their own, so that invented tokens cannot push out a
-right one. If the API server cannot be asked, which is when metrics matter most, a decision that allows is used for longer.
+The API server is asked twice (TokenReview, then SubjectAccessReview), as the metrics servers of
+Kueue and Kubeflow Trainer do. Decisions are kept for a short time, by a hash of the token. Those
+that allow have a store of their own, so that invented tokens cannot push out a right one. If the
+API server cannot be asked, which is when metrics matter most, a decision that allows is used for
+longer.
 """
 
 import asyncio
@@ -24,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 PATH = "/metrics"
 ALLOWED_SECONDS = 60.0  # from one review of a token to the next
-STALE_SECONDS = 600.0  # for which a decision that allows is used while the API server gives no answer
+# For which a decision that allows is used while the API server gives no answer.
+STALE_SECONDS = 600.0
 ANSWER_SECONDS = 2.0  # that a scrape with such a decision waits for a new one
 REFUSED_SECONDS = 10.0
 MAX_REMEMBERED = 1000
@@ -47,7 +50,10 @@ class ScrapeAccess:
     """
 
     def __init__(
-        self, cluster: Cluster, clock: Callable[[], float] = time.monotonic, max_remembered: int = MAX_REMEMBERED
+        self,
+        cluster: Cluster,
+        clock: Callable[[], float] = time.monotonic,
+        max_remembered: int = MAX_REMEMBERED,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -62,7 +68,9 @@ class ScrapeAccess:
         """A middleware: answers 401 without a valid token, and 403 without the right."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token or not token.isascii():
-            raise _refusal(web.HTTPUnauthorized, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
+            raise _refusal(
+                web.HTTPUnauthorized, "a bearer token is needed", {"WWW-Authenticate": "Bearer"}
+            )
         try:
             access = await self.decide(token, peer_of(request)[0])
         except ClusterError as error:
@@ -72,12 +80,19 @@ class ScrapeAccess:
             case Access.ALLOWED:
                 return await handler(request)
             case Access.UNKNOWN:
-                raise _refusal(web.HTTPUnauthorized, "the token is not valid", {"WWW-Authenticate": "Bearer"})
+                raise _refusal(
+                    web.HTTPUnauthorized, "the token is not valid", {"WWW-Authenticate": "Bearer"}
+                )
             case Access.FORBIDDEN:
-                raise _refusal(web.HTTPForbidden, f"the token's user may not get the nonResourceURL {PATH}: bind a role to it")
+                raise _refusal(
+                    web.HTTPForbidden,
+                    f"the token's user may not get the nonResourceURL {PATH}: bind a role to it",
+                )
             case seconds:
                 retry = {"Retry-After": str(math.ceil(seconds))}
-                raise _refusal(web.HTTPTooManyRequests, "too many new tokens from this address", retry)
+                raise _refusal(
+                    web.HTTPTooManyRequests, "too many new tokens from this address", retry
+                )
 
     async def decide(self, token: str, address: str = "") -> Access | float:
         """What is decided about a token, or after how many seconds its address may show another unknown one.
@@ -120,7 +135,9 @@ class ScrapeAccess:
             user = await self._cluster.review_user(token)
             if user is None:
                 return Access.UNKNOWN
-            return Access.ALLOWED if await self._cluster.review_read(user, PATH) else Access.FORBIDDEN
+            return (
+                Access.ALLOWED if await self._cluster.review_read(user, PATH) else Access.FORBIDDEN
+            )
 
     def _note(self, digest: bytes, access: Access) -> None:
         now = self._clock()
@@ -131,5 +148,7 @@ class ScrapeAccess:
             self._refused[digest] = (access, now + REFUSED_SECONDS)
 
 
-def _refusal(kind: type[web.HTTPException], text: str, headers: dict[str, str] | None = None) -> web.HTTPException:
+def _refusal(
+    kind: type[web.HTTPException], text: str, headers: dict[str, str] | None = None
+) -> web.HTTPException:
     return kind(text=text, headers=headers)

@@ -9,7 +9,11 @@ from elastic_pytorch_operator.model.failure import FailureRecord, has_spoken, ha
 from elastic_pytorch_operator.model.known_workers import known_workers
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts, why_given_up
+from elastic_pytorch_operator.planning.failures.start_backoff import (
+    NONE_FAILED,
+    FailedStarts,
+    why_given_up,
+)
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
@@ -19,7 +23,8 @@ NO_AGENT = (
     'log). Remove `command` and name the script in `args` (args: ["train.py"]), or start it by torchrun '
     '(command: ["torchrun", "train.py"])'
 )
-GIVE_UP_SECONDS = 300.0  # registries and webhooks may fail for minutes; a missing image stays missing
+# Registries and webhooks may fail for minutes; a missing image stays missing.
+GIVE_UP_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,11 @@ def decide_ending(
     """
     if invalid is not None:
         claim = invalid.startswith("PersistentVolumeClaim")
-        what = "spec.sharedVolumeClaims cannot make a claim" if claim else "spec.template cannot make a pod"
+        what = (
+            "spec.sharedVolumeClaims cannot make a claim"
+            if claim
+            else "spec.template cannot make a pod"
+        )
         return Ending(False, names.INVALID_TEMPLATE, f"{what}: {invalid}"), None
     round_ = observed.round
     if round_ is not None and round_.size > 0:
@@ -82,8 +91,15 @@ def decide_ending(
         text = f"{budget.fatal.rule} fails the job: {budget.fatal}"
         return Ending(False, names.FAILURE_POLICY_RULE, text, budget.fatal), None
     if budget.failures > job.max_failures and budget.last is not None:
-        if first and not job.stock and budget.last.pod_uid and not (observed.agents or observed.heard_before):
-            return Ending(False, names.NEVER_JOINED, f"{budget.last}. {NO_AGENT}", budget.last), None
+        if (
+            first
+            and not job.stock
+            and budget.last.pod_uid
+            and not (observed.agents or observed.heard_before)
+        ):
+            return Ending(
+                False, names.NEVER_JOINED, f"{budget.last}. {NO_AGENT}", budget.last
+            ), None
         allowed = f"failurePolicy.maxFailures allows {job.max_failures}"
         text = f"{_failures(budget.failures)} without progress, {allowed}; the last: {budget.last}"
         return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
@@ -92,11 +108,19 @@ def decide_ending(
         count = f"{_failures(budget.total)} since the job began"
         text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
         return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
-    if job.on_pod_loss == FAIL_JOB and (lost := _lost_members(job, observed, candidates, departures)):
-        return Ending(False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"), None
-    save_by = None if observed.saving_since is None else observed.saving_since + job.save_deadline_seconds
+    if job.on_pod_loss == FAIL_JOB and (
+        lost := _lost_members(job, observed, candidates, departures)
+    ):
+        return Ending(
+            False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"
+        ), None
+    save_by = (
+        None if observed.saving_since is None else observed.saving_since + job.save_deadline_seconds
+    )
     if save_by is not None and observed.now >= save_by:
-        return Ending(False, names.LAST_CHECKPOINT_NOT_WRITTEN, _why_not_written(job, observed)), None
+        return Ending(
+            False, names.LAST_CHECKPOINT_NOT_WRITTEN, _why_not_written(job, observed)
+        ), None
     if deadline_at is not None and observed.now >= deadline_at:
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
         return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
@@ -111,7 +135,9 @@ def decide_ending(
 
 def _why_not_written(job: Job, observed: Observed) -> str:
     agents = (observed.agents[name] for name in observed.ranks if name in observed.agents)
-    error = next((f": {agent.progress.save_error}" for agent in agents if agent.progress.save_error), "")
+    error = next(
+        (f": {agent.progress.save_error}" for agent in agents if agent.progress.save_error), ""
+    )
     return f"the last checkpoint was not written within saveDeadlineSeconds ({job.save_deadline_seconds}){error}"
 
 
@@ -122,15 +148,20 @@ def _failures(count: int) -> str:
 def _never_joined(observed: Observed) -> str:
     """What is wrong with a worker that has ended well without having been part of the job; empty if none has."""
     for pod in observed.pods:
-        if pod.exit_code == 0 and not (pod.deleting or pod.ended_before_takeover or has_spoken(pod, observed)):
+        if pod.exit_code == 0 and not (
+            pod.deleting or pod.ended_before_takeover or has_spoken(pod, observed)
+        ):
             return f"{pod.name} has ended with exit code 0. {NO_AGENT}"
     return ""
 
 
-def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate], departures: Departures) -> list[str]:
+def _lost_members(
+    job: Job, observed: Observed, candidates: Sequence[Candidate], departures: Departures
+) -> list[str]:
     """The members that go without having been asked to, and that no rule excuses.
 
-    If a rule is about conditions, an agent's report of SIGTERM is not enough: the pod's conditions will show why.
+    If a rule is about conditions, an agent's report of SIGTERM is not enough: the pod's conditions
+    will show why.
     """
     excepted = {*departures.victims, *departures.excused}
     members = observed.ranks
@@ -141,15 +172,21 @@ def _lost_members(job: Job, observed: Observed, candidates: Sequence[Candidate],
         for candidate in candidates
         if (candidate.worker in members or (waits and candidate.worker in departures.leaving))
         and candidate.worker not in excepted
-        and (candidate.liveness is Liveness.GONE or (candidate.liveness is Liveness.LEAVING and candidate.worker in known))
+        and (
+            candidate.liveness is Liveness.GONE
+            or (candidate.liveness is Liveness.LEAVING and candidate.worker in known)
+        )
         and not has_succeeded(candidate.worker, observed)
     ]
-    # After a change of leader a round has the members that have been heard since; the status still names the others.
+    # After a change of leader a round has the members that have been heard since; the status still
+    # names the others.
     size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
     if len(members) < size:
         alive = (c.worker for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING))
         accounted_for = {*members, *alive, *excepted}
-        ranked = (worker.name for worker in known_workers(job.status, observed.pods) if worker.ranked)
+        ranked = (
+            worker.name for worker in known_workers(job.status, observed.pods) if worker.ranked
+        )
         unheard = (name for name in ranked if name not in accounted_for)
         lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
     return lost
@@ -182,4 +219,7 @@ def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float
     hopeless_at = first.stuck_since + GIVE_UP_SECONDS
     if now < hopeless_at and not any(pod.hopeless for pod in waiting):
         return "", hopeless_at
-    return f"no worker can start: {first.waiting}; correct spec.template and create the job again", None
+    return (
+        f"no worker can start: {first.waiting}; correct spec.template and create the job again",
+        None,
+    )

@@ -17,7 +17,15 @@ REPORTED_AFTER_FAILURES = 3  # in a row: most trouble has passed before
 MAX_REPORTED = 3  # at once: the deletions of a thousand pods may be refused
 
 # What is written for a job, besides the deletions of its pods.
-SERVICE, CLAIMS, POD_GROUP, DRY_RUN, PODS, STATUS, JOB = "service", "claims", "pod-group", "dry-run", "pods", "status", "job"
+SERVICE, CLAIMS, POD_GROUP, DRY_RUN, PODS, STATUS, JOB = (
+    "service",
+    "claims",
+    "pod-group",
+    "dry-run",
+    "pods",
+    "status",
+    "job",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +54,11 @@ class Answers:
         """The same for a job's present spec: what another one's pods were refused says nothing about this one's."""
         if self.generation in (None, generation):
             return replace(self, generation=generation)
-        failed = {key: write for key, write in self.failed.items() if key not in (DRY_RUN, POD_GROUP, PODS)}
+        failed = {
+            key: write
+            for key, write in self.failed.items()
+            if key not in (DRY_RUN, POD_GROUP, PODS)
+        }
         return replace(self, generation=generation, failed=failed)
 
     def reported(self) -> "Answers":
@@ -69,7 +81,11 @@ def note_failure(
     """
     times = before.times + 1 if before else 1
     trouble = judgement is Judgement.TROUBLE
-    backoff = min(FIRST_BACKOFF_SECONDS * 2 ** min(times - 1, 16), MAX_BACKOFF_SECONDS) if trouble else refused_seconds
+    backoff = (
+        min(FIRST_BACKOFF_SECONDS * 2 ** min(times - 1, 16), MAX_BACKOFF_SECONDS)
+        if trouble
+        else refused_seconds
+    )
     return FailedWrite(
         words,
         now + max(backoff, retry_after_seconds),
@@ -95,22 +111,35 @@ def explain_refusals(words: Sequence[str]) -> str:
 
 
 def unreported(failed: FailedWrites) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting and not write.reported))[:MAX_REPORTED]
+    return tuple(
+        dict.fromkeys(
+            write.words for write in failed.values() if write.lasting and not write.reported
+        )
+    )[:MAX_REPORTED]
 
 
 def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
-    return {key: replace(write, reported=write.reported or write.lasting) for key, write in failed.items()}
+    return {
+        key: replace(write, reported=write.reported or write.lasting)
+        for key, write in failed.items()
+    }
 
 
 def wants_dry_run(job: Job, target: Target, observed: Observed, answers: Answers) -> bool:
     """Whether a dry run asks the API server about a job's worker pods before the first is created.
 
-    It asks until there is an answer, once for each valid generation of a job that has never begun, or has no pod while it is stopped.
-    The template of a suspended job may have changed. The status remembers the answer for the next leader: it has seen this generation,
-    and its `Suspended` condition says whether what the job needs was refused.
+    It asks until there is an answer, once for each valid generation of a job that has never begun,
+    or has no pod while it is stopped. The template of a suspended job may have changed. The status
+    remembers the answer for the next leader: it has seen this generation, and its `Suspended`
+    condition says whether what the job needs was refused.
     """
     begun = observed.round is not None or job.status.get("round")
-    if job.problem or observed.pods or (begun and not target.stopped) or answers.tried_generation == job.generation:
+    if (
+        job.problem
+        or observed.pods
+        or (begun and not target.stopped)
+        or answers.tried_generation == job.generation
+    ):
         return False
     if DRY_RUN in answers.failed or job.status.get("observedGeneration") != job.generation:
         return True

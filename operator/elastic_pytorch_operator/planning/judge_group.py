@@ -6,9 +6,18 @@ from dataclasses import dataclass, replace
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.failure import FailureRecord, dated
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
+from elastic_pytorch_operator.planning.completion import (
+    Departures,
+    Ending,
+    active_since,
+    deadline_at,
+    decide_ending,
+)
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
-from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, find_group_restart
+from elastic_pytorch_operator.planning.failures.group_restart import (
+    GroupRestart,
+    find_group_restart,
+)
 from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
 from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
 from elastic_pytorch_operator.planning.failures.rulings import (
@@ -46,7 +55,10 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
     failure = judge_round(observed, candidates, failed_again(workers.objections))
     leaving = leaving_members(observed, candidates, memory.departures.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
-    excused, moments = excused_members(observed, memory.departures.excused, pods, leaving), memory.moments
+    excused, moments = (
+        excused_members(observed, memory.departures.excused, pods, leaving),
+        memory.moments,
+    )
     memory = replace(
         memory,
         answers=memory.answers.about(job.generation),
@@ -54,7 +66,9 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         schedule=workers.schedule,
         stall=stall,
         departures=Departures(victims, excused, leaving),
-        moments=replace(moments, active_since=active_since(target, observed.now, moments.active_since)),
+        moments=replace(
+            moments, active_since=active_since(target, observed.now, moments.active_since)
+        ),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
     ending, ending_recheck = decide_ending(
@@ -74,20 +88,33 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
 
 
 def _count_failures(
-    job: Job, observed: Observed, budget: Budget, failure: RoundFailure, pods: Sequence[FailureRecord], stall: Stall | None
+    job: Job,
+    observed: Observed,
+    budget: Budget,
+    failure: RoundFailure,
+    pods: Sequence[FailureRecord],
+    stall: Stall | None,
 ) -> Budget:
     reports = [observed.agents[name].progress for name in observed.ranks if name in observed.agents]
     step = max((r.step for r in reports if r.step is not None), default=None)
     pods = [dated(record, observed) for record in pods]
     cause = stall.cause if stall is not None else failure.cause
-    lasted = observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
+    lasted = (
+        observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
+    )
     if step is not None:
         budget = budget.after_progress(step, lasted)
-    elif cause is None and not failure.open and all(pod.pod_uid in budget.counted_pods for pod in pods):  # kept for their logs
+    elif (
+        cause is None
+        and not failure.open
+        and all(pod.pod_uid in budget.counted_pods for pod in pods)
+    ):  # kept for their logs
         budget = budget.after_steady_round(lasted)
     crashed = lasted < CRASH_LOOP_SECONDS
     there = [pod.uid for pod in observed.pods]
     if observed.round is not None and cause is not None:
         cause = rule_on_worker(dated(cause, observed), observed, job.rules)
-        budget = budget.after_round(observed.round.number, cause, observed.now, back_off=crashed or failure.echoes_only)
+        budget = budget.after_round(
+            observed.round.number, cause, observed.now, back_off=crashed or failure.echoes_only
+        )
     return budget.after_pods(pods, there, observed.now, back_off=crashed)

@@ -24,10 +24,18 @@ from elastic_pytorch_operator.planning.reporting.interruption import (
     recall_interruption,
 )
 from elastic_pytorch_operator.planning.reporting.status_writes import Written
-from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers, read_stragglers
+from elastic_pytorch_operator.planning.reporting.stragglers import (
+    NO_STRAGGLERS,
+    Stragglers,
+    read_stragglers,
+)
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import CheckpointWait, WaitEnd
 from elastic_pytorch_operator.planning.stock.group import StockMemory
-from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait, pause_seconds
+from elastic_pytorch_operator.planning.workers.schedule_timeout import (
+    NO_WAIT,
+    ScheduleWait,
+    pause_seconds,
+)
 from elastic_pytorch_operator.spec.job import Job
 
 
@@ -103,7 +111,8 @@ def recall(job: Job, now: float, time: str) -> Memory:
     state = read_operator_state(job.status)
     timeouts, step = state.schedule_timeouts, int(progress.get("step", 0))
     paused = timeouts > 0 and running.get("reason") == names.SCHEDULE_TIMEOUT
-    # Failures that a rule keeps from counting are not in the status: a pause means that there were two in a row.
+    # Failures that a rule keeps from counting are not in the status: a pause means that there were
+    # two in a row.
     in_a_row = max(failures, 2 if backing_off else 0)
     started, grown = str(job.status.get("startTime") or ""), state.last_growth_time
     return Memory(
@@ -112,7 +121,9 @@ def recall(job: Job, now: float, time: str) -> Memory:
             grown_at=now - seconds_between(grown, time) if grown else None,
         ),
         schedule=ScheduleWait(
-            timeouts, retry_at=now + pause_seconds(job.uid, timeouts) if paused else 0.0, generation=job.generation
+            timeouts,
+            retry_at=now + pause_seconds(job.uid, timeouts) if paused else 0.0,
+            generation=job.generation,
         ),
         budget=Budget(
             failures=failures,
@@ -130,5 +141,6 @@ def recall(job: Job, now: float, time: str) -> Memory:
             unled_step=step if step and job.status.get("worldSize") else None,
         ),
         stragglers=read_stragglers(job.status),
-        written=Written(at=now),  # by another leader, perhaps: its progress need not be written at once
+        # By another leader, perhaps: its progress need not be written at once.
+        written=Written(at=now),
     )

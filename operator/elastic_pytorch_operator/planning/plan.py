@@ -12,7 +12,11 @@ from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.plan_rounds import plan_rounds
 from elastic_pytorch_operator.planning.plan_stock import plan_stock
 from elastic_pytorch_operator.planning.queueing.quota import Target, find_quota
-from elastic_pytorch_operator.planning.queueing.workloads import finish_workloads, grant_pods, plan_workloads
+from elastic_pytorch_operator.planning.queueing.workloads import (
+    finish_workloads,
+    grant_pods,
+    plan_workloads,
+)
 from elastic_pytorch_operator.planning.reporting.events import record_refusals, record_unreadable
 from elastic_pytorch_operator.planning.stock.rendezvous import delete_stores
 from elastic_pytorch_operator.planning.workers.worker_pods import plan_pod_group
@@ -38,7 +42,9 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
         return todo
     events = record_unreadable(observed.unreadable, memory.answers.unreadable)
     answers = replace(todo.memory.answers, unreadable=observed.unreadable)
-    return replace(todo, actions=(*todo.actions, *events), memory=replace(todo.memory, answers=answers))
+    return replace(
+        todo, actions=(*todo.actions, *events), memory=replace(todo.memory, answers=answers)
+    )
 
 
 def _plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
@@ -47,7 +53,11 @@ def _plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 
 def _plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
-    if observed.round is not None and observed.round.size == 0 and observed.round.number < int(job.status.get("round", 0)):
+    if (
+        observed.round is not None
+        and observed.round.size == 0
+        and observed.round.number < int(job.status.get("round", 0))
+    ):
         # Stock torchrun formed the groups since then: the job was suspended in between.
         observed = replace(observed, round=None)
     target = Target(job.wanted, find_quota(job, job.wanted, observed), job.spares)
@@ -59,7 +69,9 @@ def _with_quota(job: Job, target: Target, observed: Observed, todo: Plan) -> Pla
         return todo
     pods = grant_pods(observed, target.quota, todo.actions)
     recheck = earliest(todo.recheck_at, target.quota.recheck_at)
-    return replace(todo, actions=(*pods, *plan_workloads(job, observed, target.quota)), recheck_at=recheck)
+    return replace(
+        todo, actions=(*pods, *plan_workloads(job, observed, target.quota)), recheck_at=recheck
+    )
 
 
 def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
@@ -82,7 +94,9 @@ def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action
     """
     recheck = None
     if job.ttl_seconds is not None:
-        left = job.ttl_seconds - seconds_between(str(job.status.get("completionTime", observed.time)), observed.time)
+        left = job.ttl_seconds - seconds_between(
+            str(job.status.get("completionTime", observed.time)), observed.time
+        )
         if left <= 0:
             return [DeleteJob()], None
         recheck = observed.now + left

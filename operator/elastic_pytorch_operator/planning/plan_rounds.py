@@ -12,7 +12,11 @@ from elastic_pytorch_operator.planning.judge_group import Judgement, judge_group
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.plan_workers import missing_pods, pod_actions
 from elastic_pytorch_operator.planning.queueing.quota import Target
-from elastic_pytorch_operator.planning.reporting.events import record_announcements, record_events, record_timeout
+from elastic_pytorch_operator.planning.reporting.events import (
+    record_announcements,
+    record_events,
+    record_timeout,
+)
 from elastic_pytorch_operator.planning.reporting.goodput import keep_account
 from elastic_pytorch_operator.planning.reporting.interruption import (
     Interruption,
@@ -21,9 +25,15 @@ from elastic_pytorch_operator.planning.reporting.interruption import (
     begin_interruption,
     set_up_seconds,
 )
-from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_eviction, explain_lack
+from elastic_pytorch_operator.planning.reporting.quota_conditions import (
+    explain_eviction,
+    explain_lack,
+)
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
-from elastic_pytorch_operator.planning.reporting.status_writes import next_progress_write, status_write
+from elastic_pytorch_operator.planning.reporting.status_writes import (
+    next_progress_write,
+    status_write,
+)
 from elastic_pytorch_operator.planning.reporting.stragglers import (
     NO_STRAGGLERS,
     advance_stragglers,
@@ -37,8 +47,8 @@ from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
-# Between two plans of a job whose agents are heard, as long as a window of their work, each of which is judged by a plan; metrics
-# count by plans what its time is spent on.
+# Between two plans of a job whose agents are heard, as long as a window of their work, each of
+# which is judged by a plan; metrics count by plans what its time is spent on.
 REGULAR_SECONDS = 5.0
 
 
@@ -66,7 +76,9 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     )
     round_ = decision.round or observed.round
     status = describe_job(job, observed, workers.candidates, round_, findings)
-    account = keep_account(job, status, observed, round_, memory.account, after.interruptions, resumed)
+    account = keep_account(
+        job, status, observed, round_, memory.account, after.interruptions, resumed
+    )
     status[GOODPUT] = account.as_status(observed.time)
     write, write_at = status_write(job, status, observed, memory.written)
     news = find_news(memory, after, decision.round, judged.ending, resumed, deferral.over)
@@ -92,8 +104,12 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         dump_stacks=judged.dump_stacks,
         resumed=resumed,
         # An interruption has a phase for the set-up.
-        set_up_seconds=None if after.interruptions.current else set_up_seconds(decision.round, observed),
-        verdict=None if judged.ending is None else ("complete" if judged.ending.complete else "failed"),
+        set_up_seconds=None
+        if after.interruptions.current
+        else set_up_seconds(decision.round, observed),
+        verdict=None
+        if judged.ending is None
+        else ("complete" if judged.ending.complete else "failed"),
         actions=(*pods, *events, *write),
         recheck_at=earliest(*rechecks),
         urgent_at=decision.recheck_at,
@@ -114,16 +130,25 @@ def _decide(
     leave_by = judged.workers.evacuation.leave_by
     deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait, leave_by)
     if deferral.until is not None:
-        decision = Decision(recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates)))
+        decision = Decision(
+            recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates))
+        )
     gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
     known = memory.interruptions
-    current = advance_interruption(known.current, observed.round, observed.agents.values(), observed.time, gone)
+    current = advance_interruption(
+        known.current, observed.round, observed.agents.values(), observed.time, gone
+    )
     resumed = current if current is not None and current.seconds is not None else None
     current = None if resumed else current
     if decision.round is not None:
         status_step = (job.status.get("progress") or {}).get("step")
         current = begin_interruption(
-            observed.round, decision.round, observed, current, status_step=status_step, unled_step=known.unled_step
+            observed.round,
+            decision.round,
+            observed,
+            current,
+            status_step=status_step,
+            unled_step=known.unled_step,
         )
     unled_step = known.unled_step if observed.round is None and decision.round is None else None
     grown = grows(observed.round, decision.round)
@@ -152,8 +177,12 @@ def _next_round(job: Job, target: Target, observed: Observed, judged: Judgement)
         stall=Cause(names.PROGRESS_STALLED, judged.stall.cause.message) if judged.stall else None,
         settled=memory.checkpoint_wait is not None,
         grown_at=memory.moments.grown_at,
-        restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting)) if judged.restarting.stops else None,
-        eviction=Cause(names.EVICTED, explain_eviction(target.quota)) if target.quota.evicted else None,
+        restart=Cause(names.GROUP_RESTARTED, explain_restart(judged.restarting))
+        if judged.restarting.stops
+        else None,
+        eviction=Cause(names.EVICTED, explain_eviction(target.quota))
+        if target.quota.evicted
+        else None,
     )
 
 

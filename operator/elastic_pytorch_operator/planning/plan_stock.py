@@ -1,7 +1,10 @@
-"""Decides everything about one job whose group stock torchrun forms. Pure, as `plan_rounds.py`, which it replaces for such a job.
+"""Decides everything about one job whose group stock torchrun forms.
 
-There are no agents to talk to: the operator sees pods and nodes only. It keeps as many workers as are wanted, and a store for them to meet
-in. It finds out when their rendezvous is over, and then begins a new one, completes the job or fails it.
+Pure, as `plan_rounds.py`, which it replaces for such a job.
+
+There are no agents to talk to: the operator sees pods and nodes only. It keeps as many workers as
+are wanted, and a store for them to meet in. It finds out when their rendezvous is over, and then
+begins a new one, completes the job or fails it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,14 +21,38 @@ from elastic_pytorch_operator.model.actions import (
     RecordEvent,
     TryPod,
 )
-from elastic_pytorch_operator.model.failure import FailureRecord, Fault, dated, fault_of_pod, name_end
+from elastic_pytorch_operator.model.failure import (
+    FailureRecord,
+    Fault,
+    dated,
+    fault_of_pod,
+    name_end,
+)
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.model.status_changes import GOODPUT
-from elastic_pytorch_operator.planning.completion import Departures, Ending, active_since, deadline_at, decide_ending
+from elastic_pytorch_operator.planning.completion import (
+    Departures,
+    Ending,
+    active_since,
+    deadline_at,
+    decide_ending,
+)
 from elastic_pytorch_operator.planning.failed_writes import lasting, wants_dry_run
-from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget, action_on, backoff_seconds
-from elastic_pytorch_operator.planning.failures.rulings import excused_members, judge_pods, rule_on_worker
-from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
+from elastic_pytorch_operator.planning.failures.budget import (
+    CRASH_LOOP_SECONDS,
+    Budget,
+    action_on,
+    backoff_seconds,
+)
+from elastic_pytorch_operator.planning.failures.rulings import (
+    excused_members,
+    judge_pods,
+    rule_on_worker,
+)
+from elastic_pytorch_operator.planning.failures.start_backoff import (
+    FailedStarts,
+    find_failed_starts,
+)
 from elastic_pytorch_operator.planning.memory import Memory, Plan, find_news
 from elastic_pytorch_operator.planning.nodes.objections import find_objections
 from elastic_pytorch_operator.planning.queueing.quota import Target, displaced_pods
@@ -42,14 +69,25 @@ from elastic_pytorch_operator.planning.stock.rendezvous import (
     delete_stores,
     judge_rendezvous,
 )
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, is_outage
-from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, plan_pod_group, plan_replicas
+from elastic_pytorch_operator.planning.workers.liveness import (
+    Candidate,
+    Liveness,
+    assess_workers,
+    is_outage,
+)
+from elastic_pytorch_operator.planning.workers.worker_pods import (
+    Going,
+    Replicas,
+    plan_pod_group,
+    plan_replicas,
+)
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 
 # Once one worker has ended: the others end in that time, and each may be the one that knows why.
 EXIT_REPORT_SECONDS = 5.0
-STEADY_SECONDS = 60.0  # a rendezvous that has lasted this long may be followed by another one at once
+# A rendezvous that has lasted this long may be followed by another one at once.
+STEADY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +107,31 @@ class _View:
 
 
 def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do now for a job that trains, or is to train. The arguments are those of `plan_rounds`."""
+    """Decides what to do now for a job that trains, or is to train.
+
+    The arguments are those of `plan_rounds`.
+    """
     view, stock = _look(job, target, observed, memory)
     objections = find_objections(job, view.observed, view.candidates, view.starts, ())
-    going = Going(displaced=displaced_pods(job, observed, target.quota), doubted={each.node for each in objections})
+    going = Going(
+        displaced=displaced_pods(job, observed, target.quota),
+        doubted={each.node for each in objections},
+    )
     serving = replace(view.observed, pods=tuple(_serving(view)))
     replicas = plan_replicas(job, target, serving, view.candidates, going)
     stock = replace(stock, victims=stock.victims | replicas.victims)
-    pods = judge_pods(view.observed, view.candidates, job.rules, _ended_pods(view.observed), stock.victims)
+    pods = judge_pods(
+        view.observed, view.candidates, job.rules, _ended_pods(view.observed), stock.victims
+    )
     budget, stock, events = _understand(view, memory.budget, stock, pods)
     group, settled_at = next_group(
-        job, target, stock.group, view.running, {c.worker: c.why for c in view.candidates}, stock.victims, observed.now
+        job,
+        target,
+        stock.group,
+        view.running,
+        {c.worker: c.why for c in view.candidates},
+        stock.victims,
+        observed.now,
     )
     changed = group.round if group.round is not view.observed.round else None
     stock = replace(stock, group=group)
@@ -91,10 +143,14 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         budget=budget,
         stock=stock,
         departures=Departures(stock.victims, excused),
-        moments=replace(moments, active_since=active_since(target, observed.now, moments.active_since)),
+        moments=replace(
+            moments, active_since=active_since(target, observed.now, moments.active_since)
+        ),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory)
-    findings = Findings(budget, target, ending=ending, refusals=lasting(memory.answers.failed), starts=view.starts)
+    findings = Findings(
+        budget, target, ending=ending, refusals=lasting(memory.answers.failed), starts=view.starts
+    )
     status = describe_job(job, observed, view.candidates, group.round, findings)
     account = keep_account(job, status, observed, group.round, memory.account)
     status[GOODPUT] = account.as_status(observed.time)
@@ -104,23 +160,39 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         actions += [*_pod_actions(view, replicas, stock, memory), *events]
         pauses = [view.starts.backoff_until.get(index, 0.0) for index in replicas.create]
         over_at = stock.over_since + EXIT_REPORT_SECONDS if stock.over_since is not None else 0.0
-        rechecks += [t for t in (over_at, stock.backoff_until, budget.backoff_until, *pauses) if t > observed.now]
+        rechecks += [
+            t
+            for t in (over_at, stock.backoff_until, budget.backoff_until, *pauses)
+            if t > observed.now
+        ]
     declared = changed if changed and changed.reason else None
-    actions += record_events(job, target, view.observed, find_news(before, memory, declared, ending))
+    actions += record_events(
+        job, target, view.observed, find_news(before, memory, declared, ending)
+    )
     write, write_at = status_write(job, status, observed, memory.written)
     memory = replace(memory, answers=memory.answers.reported(), account=account)
     return Plan(memory, actions=(*actions, *write), recheck_at=earliest(*rechecks, write_at))
 
 
-def _look(job: Job, target: Target, observed: Observed, memory: Memory) -> tuple[_View, StockMemory]:
+def _look(
+    job: Job, target: Target, observed: Observed, memory: Memory
+) -> tuple[_View, StockMemory]:
     now, number, known = observed.now, current_number(job, observed), memory.stock
     observed = replace(observed, round=known.group.round if known else None)
     outage = is_outage(observed.nodes)
-    lost = frozenset(pod.name for pod in (*observed.pods, *observed.stores) if _node_lost(pod, observed, outage=outage))
-    runs = [p for p in observed.pods if p.started and not (p.ended or p.deleting) and p.name not in lost]
+    lost = frozenset(
+        pod.name
+        for pod in (*observed.pods, *observed.stores)
+        if _node_lost(pod, observed, outage=outage)
+    )
+    runs = [
+        p for p in observed.pods if p.started and not (p.ended or p.deleting) and p.name not in lost
+    ]
     running = [pod for pod in runs if pod.rendezvous == number]
     if known is None:
-        stock = StockMemory(number, now, disturbed=bool(observed.pods), group=adopt_group(job, running, now))
+        stock = StockMemory(
+            number, now, disturbed=bool(observed.pods), group=adopt_group(job, running, now)
+        )
         observed = replace(observed, round=stock.group.round)
     elif known.rendezvous != number:
         lasted = (known.over_since or now) - known.since
@@ -129,7 +201,9 @@ def _look(job: Job, target: Target, observed: Observed, memory: Memory) -> tuple
     else:
         there = {pod.name for pod in (*running, *(pod for pod in observed.pods if pod.ended))}
         stock = replace(known, disturbed=known.disturbed or not known.group.running <= there)
-    candidates = tuple(_ready_if_running(candidate) for candidate in assess_workers(observed, stock=True))
+    candidates = tuple(
+        _ready_if_running(candidate) for candidate in assess_workers(observed, stock=True)
+    )
     rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
     if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
         running += [pod for pod in observed.pods if pod.rendezvous == number and pod.succeeded]
@@ -144,7 +218,9 @@ def _understand(
 ) -> tuple[Budget, StockMemory, list[Action]]:
     """Counts what the job's own code has done wrong: a rendezvous once, and each pod that left its rendezvous standing."""
     now, rendezvous = view.observed.now, view.rendezvous
-    if rendezvous.phase is not Phase.OVER and all(record.pod_uid in budget.counted_pods for record in pods):
+    if rendezvous.phase is not Phase.OVER and all(
+        record.pod_uid in budget.counted_pods for record in pods
+    ):
         budget = budget.after_steady_round(now - stock.since)
     there = [pod.uid for pod in view.observed.pods]
     failed = [dated(record, view.observed) for record in pods]
@@ -164,7 +240,11 @@ def _understand(
         if cause.gave_up and action_on(record) is FailureAction.COUNT:
             budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
     note = f"Rendezvous {rendezvous.number} is over, all workers begin a new one: {rendezvous.why}"
-    return budget, replace(stock, understood=True), [RecordEvent(names.RENDEZVOUS_OVER, note, warning=True)]
+    return (
+        budget,
+        replace(stock, understood=True),
+        [RecordEvent(names.RENDEZVOUS_OVER, note, warning=True)],
+    )
 
 
 def _exits_collected(view: _View, stock: StockMemory) -> bool:
@@ -172,13 +252,23 @@ def _exits_collected(view: _View, stock: StockMemory) -> bool:
     assert stock.over_since is not None
     if view.observed.now >= stock.over_since + EXIT_REPORT_SECONDS:
         return True
-    return not any(pod.started for pod in view.alive(view.observed.pods) if pod.rendezvous == view.rendezvous.number)
+    return not any(
+        pod.started
+        for pod in view.alive(view.observed.pods)
+        if pod.rendezvous == view.rendezvous.number
+    )
 
 
-def _decide_ending(view: _View, stock: StockMemory, memory: Memory) -> tuple[Ending | None, float | None]:
+def _decide_ending(
+    view: _View, stock: StockMemory, memory: Memory
+) -> tuple[Ending | None, float | None]:
     if view.rendezvous.phase is Phase.DONE:
         done = len(view.running)
-        return Ending(True, names.WORKERS_SUCCEEDED, f"{done} worker{'s have' if done > 1 else ' has'} succeeded"), None
+        return Ending(
+            True,
+            names.WORKERS_SUCCEEDED,
+            f"{done} worker{'s have' if done > 1 else ' has'} succeeded",
+        ), None
     if view.rendezvous.phase is Phase.OVER and not stock.understood:
         return None, None
     return decide_ending(
@@ -209,17 +299,30 @@ def _judged(end: End) -> FailureRecord:
     return replace(end.record, fault=Fault.OUTSIDE, end=name_end(end.pod))
 
 
-def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Memory) -> list[Action]:
+def _pod_actions(
+    view: _View, replicas: Replicas, stock: StockMemory, memory: Memory
+) -> list[Action]:
     job, observed, number = view.job, view.observed, view.rendezvous.number
     gang = plan_pod_group(job, view.target, observed, memory.answers.failed)
     backing_off = observed.now < max(memory.budget.backoff_until, stock.backoff_until)
     may_create = not view.target.stopped and not backing_off and not gang.holds_pods
     actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
     keep = 0 if view.target.stopped and not view.alive(observed.pods) else number
-    doomed = {pod.name: "belongs to a rendezvous that is over" for pod in observed.pods if pod.rendezvous != number}
+    doomed = {
+        pod.name: "belongs to a rendezvous that is over"
+        for pod in observed.pods
+        if pod.rendezvous != number
+    }
     match view.rendezvous.phase:
         case Phase.OPEN:
-            store = next((s for s in view.alive(observed.stores) if s.rendezvous == number and not s.deleting), None)
+            store = next(
+                (
+                    s
+                    for s in view.alive(observed.stores)
+                    if s.rendezvous == number and not s.deleting
+                ),
+                None,
+            )
             if job.backend == names.BACKEND_C10D and store is None:
                 actions += [CreateStore(number)] if may_create else []
             elif may_create and (store is None or store.started):
@@ -228,7 +331,11 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
             doomed |= {pod.name: "no longer serves" for pod in replicas.discard}
         case Phase.OVER if stock.understood:
             if not view.alive(observed.pods) and may_create:
-                last = stock.group.round.number if stock.group.round else int(job.status.get("round", 0))
+                last = (
+                    stock.group.round.number
+                    if stock.group.round
+                    else int(job.status.get("round", 0))
+                )
                 actions += _begin(job, view.target, max(number, last) + 1)
                 keep = 0
             over = view.alive(observed.pods) if not view.target.stopped else observed.pods
@@ -243,7 +350,11 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
         if pod.name in view.lost and not pod.ended and (not pod.deleting or removed):
             why = f"was on node {pod.node}, which is lost"
             actions.append(DeletePod(pod.name, pod.uid, why, force=removed))
-        elif pod.name in doomed and not pod.deleting and (not pod.ended or pod.lingers or pod.name in discarded):
+        elif (
+            pod.name in doomed
+            and not pod.deleting
+            and (not pod.ended or pod.lingers or pod.name in discarded)
+        ):
             actions.append(DeletePod(pod.name, pod.uid, doomed[pod.name]))
     return actions
 
@@ -251,7 +362,10 @@ def _pod_actions(view: _View, replicas: Replicas, stock: StockMemory, memory: Me
 def _creates(view: _View, indices: Iterable[int]) -> list[Action]:
     starts, number = view.starts, view.rendezvous.number
     due = [index for index in indices if view.observed.now >= starts.backoff_until.get(index, 0.0)]
-    return [CreatePod(index, rendezvous=number, failed_starts=starts.nodes.get(index, ())) for index in due]
+    return [
+        CreatePod(index, rendezvous=number, failed_starts=starts.nodes.get(index, ()))
+        for index in due
+    ]
 
 
 def _begin(job: Job, target: Target, number: int) -> list[Action]:
@@ -263,7 +377,9 @@ def _begin(job: Job, target: Target, number: int) -> list[Action]:
 
 def _serving(view: _View) -> list[PodView]:
     """The pods of the current rendezvous, and those that have ended: they are kept for their logs."""
-    return [pod for pod in view.observed.pods if pod.ended or pod.rendezvous == view.rendezvous.number]
+    return [
+        pod for pod in view.observed.pods if pod.ended or pod.rendezvous == view.rendezvous.number
+    ]
 
 
 def _ready_if_running(candidate: Candidate) -> Candidate:
@@ -276,7 +392,8 @@ def _ready_if_running(candidate: Candidate) -> Candidate:
 def _node_lost(pod: PodView, observed: Observed, *, outage: bool) -> bool:
     """Whether a pod will never report its end: its node has been removed, or the cluster has evicted it from a node that is not ready.
 
-    A node that has just become NotReady may only have lost its connection: its taint evicts the pod some seconds later.
+    A node that has just become NotReady may only have lost its connection: its taint evicts the pod
+    some seconds later.
     """
     node = observed.nodes.get(pod.node)
     if node is None or pod.ended:

@@ -4,12 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.api.times import earliest
-from elastic_pytorch_operator.model.actions import Action, CreatePod, CreateService, DeletePod, TryPod
+from elastic_pytorch_operator.model.actions import (
+    Action,
+    CreatePod,
+    CreateService,
+    DeletePod,
+    TryPod,
+)
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failed_writes import wants_dry_run
-from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart, group_restarts, outdated_pods
-from elastic_pytorch_operator.planning.failures.start_backoff import FailedStarts, find_failed_starts
+from elastic_pytorch_operator.planning.failures.group_restart import (
+    GroupRestart,
+    group_restarts,
+    outdated_pods,
+)
+from elastic_pytorch_operator.planning.failures.start_backoff import (
+    FailedStarts,
+    find_failed_starts,
+)
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation, plan_evacuation
 from elastic_pytorch_operator.planning.nodes.objections import (
@@ -21,9 +34,23 @@ from elastic_pytorch_operator.planning.nodes.objections import (
 )
 from elastic_pytorch_operator.planning.nodes.placement import misled_pods, nodes_to_avoid
 from elastic_pytorch_operator.planning.queueing.quota import Target, displaced_pods
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, assess_workers, without_victims
-from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait, give_back, judge_schedule
-from elastic_pytorch_operator.planning.workers.worker_pods import Going, Replicas, free_indices, plan_pod_group, plan_replicas
+from elastic_pytorch_operator.planning.workers.liveness import (
+    Candidate,
+    assess_workers,
+    without_victims,
+)
+from elastic_pytorch_operator.planning.workers.schedule_timeout import (
+    ScheduleWait,
+    give_back,
+    judge_schedule,
+)
+from elastic_pytorch_operator.planning.workers.worker_pods import (
+    Going,
+    Replicas,
+    free_indices,
+    plan_pod_group,
+    plan_replicas,
+)
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 
@@ -50,21 +77,29 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
     schedule = judge_schedule(job, target, observed, candidates, memory.schedule)
     going = Going(
         outdated=outdated_pods(job, observed),
-        displaced={*displaced_pods(job, observed, target.quota), *displaced_workers(objections, observed)},
+        displaced={
+            *displaced_pods(job, observed, target.quota),
+            *displaced_workers(objections, observed),
+        },
         misled=misled_pods(observed, objections),
         staying=evacuation.staying,
         leaving=evacuation.leaving,
         doubted={each.node for each in objections},
     )
-    replicas = give_back(plan_replicas(job, target, observed, candidates, going), schedule, observed)
+    replicas = give_back(
+        plan_replicas(job, target, observed, candidates, going), schedule, observed
+    )
     candidates = without_victims(candidates, replicas.victims, evacuation.leaving)
     return WorkerPlan(candidates, objections, starts, evacuation, schedule, replicas)
 
 
-def missing_pods(job: Job, target: Target, observed: Observed, memory: Memory) -> tuple[Action, ...]:
+def missing_pods(
+    job: Job, target: Target, observed: Observed, memory: Memory
+) -> tuple[Action, ...]:
     """Pods for indices that have none: a new leader can create them before it has heard any agent.
 
-    None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is to fail the job.
+    None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is
+    to fail the job.
     """
     ending = any(agent.state is AgentState.SUCCEEDED for agent in observed.agents.values())
     taken = {pod.index for pod in observed.pods if not pod.deleting}
@@ -75,7 +110,10 @@ def missing_pods(job: Job, target: Target, observed: Observed, memory: Memory) -
     missing = free_indices(taken, target.pods - len(taken), job.unit_replicas)
     apart = missing[max(0, target.size - len(taken)) :]
     restarts = group_restarts(job)
-    return (*gang.actions, *(CreatePod(index, group_restarts=restarts, apart=index in apart) for index in missing))
+    return (
+        *gang.actions,
+        *(CreatePod(index, group_restarts=restarts, apart=index in apart) for index in missing),
+    )
 
 
 def pod_actions(
@@ -100,7 +138,8 @@ def pod_actions(
     if replicas.create and not held:
         one_of_each = {job.is_extra(index): index for index in replicas.create}
         avoided = {
-            extra: nodes_to_avoid(observed, job.template_of(index), workers.objections) for extra, index in one_of_each.items()
+            extra: nodes_to_avoid(observed, job.template_of(index), workers.objections)
+            for extra, index in one_of_each.items()
         }
         actions += [
             CreatePod(
@@ -128,5 +167,7 @@ def pod_actions(
     for pod in replicas.abandon:
         if pod.name not in members:
             force = observed.nodes[pod.node].removed
-            actions.append(DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force))
+            actions.append(
+                DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force)
+            )
     return actions

@@ -1,6 +1,7 @@
 """The loop: a job's key comes out of the queue, its plan is made, its round is declared, and its writer gets the rest.
 
-Planning is quick and waits for nothing: a write that hangs delays neither the next round of its job nor another job.
+Planning is quick and waits for nothing: a write that hangs delays neither the next round of its job
+nor another job.
 """
 
 import asyncio
@@ -39,11 +40,14 @@ logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 300.0
 RESYNC_PARTS = 60
-WATCH_CHECK_SECONDS = 1.0  # between two looks at whether watches that have begun have reported all that was listed before
+# Between two looks at whether watches that have begun have reported all that was listed before.
+WATCH_CHECK_SECONDS = 1.0
 UNAVAILABLE_SECONDS = 30.0  # between two tries to list a namespace that could not be listed
 PLANS_SECONDS = 0.01  # of plans, one after the other; then agents are answered
 RESTS_PER_WORK = (
-    2.0  # how much longer a job rests after a plan than that took: a large job leaves time for agents and other jobs
+    # How much longer a job rests after a plan than that took: a large job leaves time for agents
+    # and other jobs.
+    2.0
 )
 
 
@@ -85,7 +89,8 @@ class Controller:
         self._slots = slots or WriteSlots()
         self._memories: dict[str, Memory] = {}
         self._writers: dict[str, JobWriter] = {}
-        self._silences: dict[str, asyncio.TimerHandle] = {}  # by UID of the job: when the next one may be over
+        # By UID of the job: when the next one may be over.
+        self._silences: dict[str, asyncio.TimerHandle] = {}
         self._reporting: set[str] = set()  # UIDs of the jobs that report progress
         self._unended: set[str] = set()  # UIDs of the jobs that this leader has seen go on
         self._listening_since = clock()
@@ -124,8 +129,9 @@ class Controller:
     async def work(self) -> None:
         """Reconciles jobs until it is cancelled.
 
-        Agents are answered in between, but not after each plan. Where ten thousand of them keep the event loop busy, one of its turns takes
-        longer than twenty plans. With one plan in each turn, jobs would wait for their plans, and the processor time would be there.
+        Agents are answered in between, but not after each plan. Where ten thousand of them keep the
+        event loop busy, one of its turns takes longer than twenty plans. With one plan in each
+        turn, jobs would wait for their plans, and the processor time would be there.
         """
         try:
             while True:
@@ -148,8 +154,11 @@ class Controller:
             result = self.reconcile(key)
             self._queue.forget(key)
         except Exception:
-            rest_seconds = self._queue.add_after_failure(key)  # news of the job would only make it fail again
-            logger.exception("cannot reconcile", extra={"job": str(key), "retry_seconds": rest_seconds})
+            # News of the job would only make it fail again.
+            rest_seconds = self._queue.add_after_failure(key)
+            logger.exception(
+                "cannot reconcile", extra={"job": str(key), "retry_seconds": rest_seconds}
+            )
         seconds = self._clock() - began
         self._queue.done(key, rest_seconds=max(rest_seconds, seconds * RESTS_PER_WORK))
         self._metrics.reconciled(result, seconds)
@@ -160,13 +169,19 @@ class Controller:
         if found.trouble is not None and not leave_out_failing:
             raise found.trouble
         self._tell_unavailable(found)
-        touched = self._cache.replace_all(found.jobs, found.pods, found.nodes, began, found.workloads, found.failed)
+        touched = self._cache.replace_all(
+            found.jobs, found.pods, found.nodes, began, found.workloads, found.failed
+        )
         for key in sorted(touched.union(self._cache.keys)):
             self._queue.add(key, urgent=False)
 
     def _tell_unavailable(self, found: Listing) -> None:
         for namespace in found.failed.keys() - self._cache.unavailable:
-            logger.warning("a namespace is left out: %s", found.failed[namespace], extra={"namespace": namespace})
+            logger.warning(
+                "a namespace is left out: %s",
+                found.failed[namespace],
+                extra={"namespace": namespace},
+            )
         for namespace in self._cache.unavailable - found.failed.keys():
             logger.info("a namespace is there again", extra={"namespace": namespace})
 
@@ -195,14 +210,19 @@ class Controller:
         return True
 
     async def _list_regularly(self) -> None:
-        """Services and PodGroups are not watched. They are looked for again once in this time, each job's at another moment."""
+        """Services and PodGroups are not watched.
+
+        They are looked for again once in this time, each job's at another moment.
+        """
         while True:
             for part in range(RESYNC_PARTS):
                 await asyncio.sleep(RESYNC_SECONDS / RESYNC_PARTS)
                 self._executor.forget_unwatched(part, RESYNC_PARTS)
                 for key in self._cache.keys:
                     job = self._cache.job(key)
-                    if isinstance(job, Job) and not (has_ended(job.status) or self._executor.has_service(job.uid)):
+                    if isinstance(job, Job) and not (
+                        has_ended(job.status) or self._executor.has_service(job.uid)
+                    ):
                         self._queue.add(key, urgent=False)
             if await self._try_relist():
                 self._executor.forget_claims()
@@ -210,14 +230,18 @@ class Controller:
 
     def reconcile(self, key: JobKey) -> str:
         if not self._leading():
-            return "success"  # also if this process was suspended for longer than its lease, and has not noticed yet
+            # Also if this process was suspended for longer than its lease, and has not noticed yet.
+            return "success"
         job = self._cache.job(key)
         if job is None:
             self._forget_others()
             return "success"
         if isinstance(job, TemplateUnread):
             manifest = self._cache.job_manifest(key)
-            writer, write = self._writer(key, manifest["metadata"]["uid"]), self._executor.read_template(manifest, job)
+            writer, write = (
+                self._writer(key, manifest["metadata"]["uid"]),
+                self._executor.read_template(manifest, job),
+            )
             writer.ask([write] if write else [], writer.failed)
             self._plan_again(key, writer)
             return "success"
@@ -233,7 +257,9 @@ class Controller:
             reporting_jobs=len(self._reporting),
             being_created=writer.pods_being_created,
         )
-        observed = observe(job, self._cache, self._registry, known, writer.pods_being_deleted, kueue=self._kueue)
+        observed = observe(
+            job, self._cache, self._registry, known, writer.pods_being_deleted, kueue=self._kueue
+        )
         if observed.reports_progress and not has_ended(job.status):
             self._reporting.add(job.uid)
         else:
@@ -286,15 +312,21 @@ class Controller:
             self._registry.nudge(job.uid, declared.number if declared else 0)
         if todo.dump_stacks and todo.memory.stall is not None:
             self._registry.ask_for_stacks(job.uid, todo.memory.stall.round)
-            logger.warning("asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)})
+            logger.warning(
+                "asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)}
+            )
 
     def _have_written(self, job: Job, todo: Plan) -> None:
         writer = self._writer(job.key, job.uid)
         note_tried = partial(self._remember, job.uid, tried_generation=job.generation)
-        writes = self._executor.writes(job, todo.actions, partial(self._note_status, job, todo, writer), note_tried)
+        writes = self._executor.writes(
+            job, todo.actions, partial(self._note_status, job, todo, writer), note_tried
+        )
         writer.ask(writes, todo.memory.answers.failed)
         self._remember(job.uid, failed=dict(writer.failed))
-        if todo.verdict is not None and not any(isinstance(action, PatchStatus) for action in todo.actions):
+        if todo.verdict is not None and not any(
+            isinstance(action, PatchStatus) for action in todo.actions
+        ):
             self._registry.conclude(job.uid, todo.verdict)
         if todo.round or describe(writer.failed) != describe(todo.memory.answers.failed):
             self._queue.add(job.key)
@@ -303,7 +335,8 @@ class Controller:
     def _plan_again(self, key: JobKey, writer: JobWriter, todo: Plan | None = None) -> None:
         """Has a job planned again when its plan asks for that, and when a write that has failed may be tried again.
 
-        What may be tried already waits in the writer for its turn. Its end has the job planned; before that, a plan changes nothing.
+        What may be tried already waits in the writer for its turn. Its end has the job planned;
+        before that, a plan changes nothing.
         """
         now = self._clock()
         retries = (failure.retry_at for failure in writer.failed.values() if failure.retry_at > now)
@@ -345,21 +378,34 @@ class Controller:
 
     def _end_write(self, writer: JobWriter, ended: Ended) -> None:
         error, before = ended.error, self._memories.get(writer.uid)
-        if error is not None and ended.news and self._leading():  # otherwise it no longer concerns this replica
-            logger.warning("the API server: %s", error, extra={"job": str(writer.key), "code": error.code})
+        # Otherwise it no longer concerns this replica.
+        if error is not None and ended.news and self._leading():
+            logger.warning(
+                "the API server: %s", error, extra={"job": str(writer.key), "code": error.code}
+            )
         if ended.write.kind is WriteKind.EVENTS:
             return
-        if not self._cache.has_job(writer.key, writer.uid):  # deleted meanwhile, and perhaps forgotten already
+        # Deleted meanwhile, and perhaps forgotten already.
+        if not self._cache.has_job(writer.key, writer.uid):
             self._queue.add(writer.key)
             return
-        if error is not None and (ended.write.kind is WriteKind.STATUS or error.judgement is Judgement.TROUBLE):
+        if error is not None and (
+            ended.write.kind is WriteKind.STATUS or error.judgement is Judgement.TROUBLE
+        ):
             self._metrics.write_failed()
         told = False
         if before is not None and ended.changed:
             answers = replace(before.answers, failed=dict(writer.failed))
-            if error is not None and error.judgement is Judgement.MALFORMED and not self._has_begun(writer):
+            if (
+                error is not None
+                and error.judgement is Judgement.MALFORMED
+                and not self._has_begun(writer)
+            ):
                 answers = replace(answers, invalid=str(error))
-            told = describe(answers.failed) != describe(before.answers.failed) or answers.invalid != before.answers.invalid
+            told = (
+                describe(answers.failed) != describe(before.answers.failed)
+                or answers.invalid != before.answers.invalid
+            )
             self._memories[writer.uid] = replace(before, answers=answers)
         if told or (error is None and ended.rest):
             self._queue.add(writer.key, urgent=self._has_begun(writer))

@@ -1,4 +1,7 @@
-"""What a plan asks for, as writes to the API server. What they have written, the cache knows at once."""
+"""What a plan asks for, as writes to the API server.
+
+What they have written, the cache knows at once.
+"""
 
 import itertools
 import logging
@@ -16,8 +19,16 @@ from elastic_pytorch_operator.api.times import write_micro_time
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import MAX_QUOTED, Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.manifests.stock_pods import explain_refusal, stock_worker_pod, store_pod
-from elastic_pytorch_operator.manifests.worker_pod import AgentSettings, headless_service, worker_pod
+from elastic_pytorch_operator.manifests.stock_pods import (
+    explain_refusal,
+    stock_worker_pod,
+    store_pod,
+)
+from elastic_pytorch_operator.manifests.worker_pod import (
+    AgentSettings,
+    headless_service,
+    worker_pod,
+)
 from elastic_pytorch_operator.manifests.workload import workload_name
 from elastic_pytorch_operator.model.actions import (
     Action,
@@ -38,7 +49,15 @@ from elastic_pytorch_operator.model.actions import (
     WorkloadAction,
 )
 from elastic_pytorch_operator.model.status_changes import says_more
-from elastic_pytorch_operator.planning.failed_writes import CLAIMS, DRY_RUN, JOB, POD_GROUP, PODS, SERVICE, STATUS
+from elastic_pytorch_operator.planning.failed_writes import (
+    CLAIMS,
+    DRY_RUN,
+    JOB,
+    POD_GROUP,
+    PODS,
+    SERVICE,
+    STATUS,
+)
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
@@ -49,11 +68,14 @@ from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
 
 logger = logging.getLogger(__name__)
 
-SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes' own generated names: no vowels, nothing that looks alike
+# As Kubernetes' own generated names: no vowels, nothing that looks alike.
+SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 MAX_NOTE_BYTES = 1024  # the API's bound on an event's note, which counts bytes
-DRY_RUN_SECONDS = 60.0  # between two refused dry runs of a job: nothing waits for it, and many jobs may be suspended
-SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the Service of a deleted job
+# Between two refused dry runs of a job: nothing waits for it, and many jobs may be suspended.
+DRY_RUN_SECONDS = 60.0
+# The garbage collector needs about as long for the Service of a deleted job.
+SERVICE_GOES_SECONDS = 5.0
 
 
 class Executor:
@@ -122,15 +144,22 @@ class Executor:
         ]
         if any(isinstance(action, CreatePod | CreateStore) for action in actions):
             found += [
-                JobWrite(WriteKind.CLAIMS, CLAIMS, f"claim {name}", write) for name, write in self._claims.missing(job).items()
+                JobWrite(WriteKind.CLAIMS, CLAIMS, f"claim {name}", write)
+                for name, write in self._claims.missing(job).items()
             ]
-        found += [self.event(job, action) for action in actions if isinstance(action, RecordEvent) and not action.with_status]
+        found += [
+            self.event(job, action)
+            for action in actions
+            if isinstance(action, RecordEvent) and not action.with_status
+        ]
         return found
 
     def _write(self, job: Job, action: Action, on_success: Callable[[], None]) -> JobWrite:
         match action:
             case CreateService():
-                return JobWrite(WriteKind.SERVICE, SERVICE, SERVICE, partial(self._create_service, job))
+                return JobWrite(
+                    WriteKind.SERVICE, SERVICE, SERVICE, partial(self._create_service, job)
+                )
             case PutPodGroup(before_pods, without_pods):
                 # WriteKind.SERVICE: of those writes, no pod waits for any.
                 kind = WriteKind.POD_GROUP if before_pods else WriteKind.SERVICE
@@ -141,19 +170,33 @@ class Executor:
                 return JobWrite(WriteKind.SERVICE, POD_GROUP, f"delete {POD_GROUP}", send)
             case TryPod():
                 send = partial(self._try_pod, job, on_success)
-                return JobWrite(WriteKind.DRY_RUN, DRY_RUN, DRY_RUN, send, refused_seconds=DRY_RUN_SECONDS)
+                return JobWrite(
+                    WriteKind.DRY_RUN, DRY_RUN, DRY_RUN, send, refused_seconds=DRY_RUN_SECONDS
+                )
             case CreatePod():
-                creates = (action.index, action.grant.workload) if action.grant is not None else None
+                creates = (
+                    (action.index, action.grant.workload) if action.grant is not None else None
+                )
                 send = partial(self._create_pod, job, action)
                 return JobWrite(WriteKind.PODS, PODS, f"pod {action.index}", send, creates=creates)
             case CreateStore():
-                return JobWrite(WriteKind.PODS, PODS, "store", partial(self._create_pod, job, action))
+                return JobWrite(
+                    WriteKind.PODS, PODS, "store", partial(self._create_pod, job, action)
+                )
             case DeletePod():
                 key = f"delete {action.name}"
-                return JobWrite(WriteKind.DELETES, key, action.uid, partial(self._delete_pod, job, action))
+                return JobWrite(
+                    WriteKind.DELETES, key, action.uid, partial(self._delete_pod, job, action)
+                )
             case PatchStatus():
                 send = partial(self._patch_status, job, action.status, on_success)
-                return JobWrite(WriteKind.STATUS, STATUS, STATUS, send, leads_on=says_more(job.status, action.status))
+                return JobWrite(
+                    WriteKind.STATUS,
+                    STATUS,
+                    STATUS,
+                    send,
+                    leads_on=says_more(job.status, action.status),
+                )
             case DeleteJob():
                 return JobWrite(WriteKind.JOB, JOB, JOB, partial(self._delete_job, job))
             case RecordEvent():
@@ -162,13 +205,17 @@ class Executor:
                 return self._write_workload(job, action)
 
     def _write_workload(self, job: Job, action: WorkloadAction) -> JobWrite:
-        which = workload_name(job, action.number) if isinstance(action, CreateWorkload) else action.name
+        which = (
+            workload_name(job, action.number) if isinstance(action, CreateWorkload) else action.name
+        )
         key = f"workload {which}"
         return JobWrite(WriteKind.WORKLOADS, key, key, partial(self._workloads.write, job, action))
 
     def event(self, job: Job, action: RecordEvent) -> JobWrite:
         # Two events of one microsecond have different names.
-        nanoseconds = round(self._time_of_day().timestamp() * 1e6) * 1000 + next(self._event_numbers) % 1000
+        nanoseconds = (
+            round(self._time_of_day().timestamp() * 1e6) * 1000 + next(self._event_numbers) % 1000
+        )
         id_ = f"event {nanoseconds} {action.reason}"
         send = partial(self._send_event, job, action, nanoseconds)
         return JobWrite(WriteKind.EVENTS, f"event {action.reason}", id_, send)
@@ -195,39 +242,53 @@ class Executor:
         owners = service["metadata"].get("ownerReferences") or ()
         if not any(owner.get("uid") == job.uid for owner in owners):
             # The Service of a deleted job of the same name goes soon; any other one stays.
-            goes = any(owner.get("kind") == names.KIND and owner.get("name") == job.key.name for owner in owners)
+            goes = any(
+                owner.get("kind") == names.KIND and owner.get("name") == job.key.name
+                for owner in owners
+            )
             problem = (
                 f"Service {job.key.name} exists and is not owned by this job, so its workers cannot be resolved by name: "
                 "delete that Service, or create the job under another name"
             )
             judgement = Judgement.TROUBLE if goes else Judgement.REFUSED
-            raise ClusterError(409, problem, retry_after_seconds=SERVICE_GOES_SECONDS, judgement=judgement)
+            raise ClusterError(
+                409, problem, retry_after_seconds=SERVICE_GOES_SECONDS, judgement=judgement
+            )
 
     async def _try_pod(self, job: Job, on_success: Callable[[], None]) -> None:
         await self._claims.try_all(job)
         await self._pod_groups.put(job, dry_run=True)
-        await self._send_pod(job, CreatePod(0, rendezvous=1 if job.stock else 0), strict=True, dry_run=True)
+        await self._send_pod(
+            job, CreatePod(0, rendezvous=1 if job.stock else 0), strict=True, dry_run=True
+        )
         on_success()
 
     async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> None:
-        # A job that has begun goes on with the template it has, even if that holds fields which were dropped when it began.
+        # A job that has begun goes on with the template it has, even if that holds fields which
+        # were dropped when it began.
         strict = not job.status.get("round")
         pod = await self._send_pod(job, action, strict=strict)
         self._cache.note_written("Pod", pod, self._clock())
         logger.info("created pod", extra={"job": str(job.key), "pod": pod["metadata"]["name"]})
 
-    async def _send_pod(self, job: Job, action: CreatePod | CreateStore, *, strict: bool, dry_run: bool = False) -> Manifest:
+    async def _send_pod(
+        self, job: Job, action: CreatePod | CreateStore, *, strict: bool, dry_run: bool = False
+    ) -> Manifest:
         suffix = "".join(random.choices(SUFFIX_ALPHABET, k=SUFFIX_LENGTH))
         if isinstance(action, CreateStore):
             manifest = store_pod(job, suffix, action.rendezvous)
         elif job.stock:
-            manifest = stock_worker_pod(job, action.index, suffix, action.rendezvous, action.failed_starts, action.grant)
+            manifest = stock_worker_pod(
+                job, action.index, suffix, action.rendezvous, action.failed_starts, action.grant
+            )
         else:
             manifest = worker_pod(job, action, suffix, self.agent)
         if isinstance(action, CreatePod) and action.grant is not None:
             await self._workloads.place(manifest, action.grant)
         try:
-            pod = await self._cluster.create(resources.PODS, manifest, strict=strict, dry_run=dry_run)
+            pod = await self._cluster.create(
+                resources.PODS, manifest, strict=strict, dry_run=dry_run
+            )
             if rewritten := find_rewritten(manifest, pod):
                 if not dry_run:
                     where, found = job.key.namespace, pod["metadata"]
@@ -235,39 +296,55 @@ class Executor:
                 raise ClusterError(422, rewritten, judgement=Judgement.REFUSED)
             return pod
         except ClusterError as error:
-            # The suffix differs each time: without it the message stays the same, and is not written again.
+            # The suffix differs each time: without it the message stays the same, and is not
+            # written again.
             message = str(error).replace(f"-{suffix}", "")
             error.args = (explain_refusal(message) if isinstance(action, CreateStore) else message,)
             raise
 
     async def _delete_pod(self, job: Job, action: DeletePod) -> None:
         grace = 0 if action.force else None
-        pod = await self._cluster.delete(resources.PODS, job.key.namespace, action.name, action.uid, grace_seconds=grace)
+        pod = await self._cluster.delete(
+            resources.PODS, job.key.namespace, action.name, action.uid, grace_seconds=grace
+        )
         if pod is None:
-            gone = {"metadata": {"namespace": job.key.namespace, "name": action.name, "uid": action.uid}}
+            gone = {
+                "metadata": {"namespace": job.key.namespace, "name": action.name, "uid": action.uid}
+            }
             self._cache.remove("Pod", gone, self._clock())
         elif pod.get("kind") == "Pod":
             self._cache.apply("Pod", pod, self._clock())
-        logger.info("deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why})
+        logger.info(
+            "deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why}
+        )
 
     async def _delete_job(self, job: Job) -> None:
         await self._cluster.delete(resources.JOBS, job.key.namespace, job.key.name, job.uid)
         self._forget_job(job.key, job.uid)
         logger.info("deleted job", extra={"job": str(job.key), "why": "its time to live is over"})
 
-    async def _patch_status(self, job: Job, status: Mapping[str, Any], on_success: Callable[[], None]) -> None:
-        # If the job has changed while this waited, the API server refuses it, and another plan is made of what the job is now.
+    async def _patch_status(
+        self, job: Job, status: Mapping[str, Any], on_success: Callable[[], None]
+    ) -> None:
+        # If the job has changed while this waited, the API server refuses it, and another plan is
+        # made of what the job is now.
         await self._write_status(job.key, job.uid, merge_patch(job.status, status), job.version)
         on_success()
 
     async def _write_whole_status(self, manifest: Manifest, status: dict[str, Any]) -> None:
         metadata = manifest["metadata"]
         patch = merge_patch(manifest.get("status") or {}, status)
-        await self._write_status(parse_key(manifest), metadata["uid"], patch, metadata.get("resourceVersion", ""))
+        await self._write_status(
+            parse_key(manifest), metadata["uid"], patch, metadata.get("resourceVersion", "")
+        )
 
-    async def _write_status(self, key: JobKey, uid: str, status: Mapping[str, Any], version: str) -> None:
+    async def _write_status(
+        self, key: JobKey, uid: str, status: Mapping[str, Any], version: str
+    ) -> None:
         try:
-            manifest = await self._cluster.patch(resources.JOBS, key.namespace, key.name, version, {"status": status}, "status")
+            manifest = await self._cluster.patch(
+                resources.JOBS, key.namespace, key.name, version, {"status": status}, "status"
+            )
         except ClusterError as error:
             if error.code != 404:
                 raise
@@ -276,15 +353,26 @@ class Executor:
         self._cache.note_written(names.KIND, manifest, self._clock())
 
     def _forget_job(self, key: JobKey, uid: str) -> None:
-        self._cache.remove(names.KIND, {"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}, self._clock())
+        self._cache.remove(
+            names.KIND,
+            {"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}},
+            self._clock(),
+        )
 
-    async def _send_event(self, job: Job, action: RecordEvent, nanoseconds: int, count: int) -> None:
+    async def _send_event(
+        self, job: Job, action: RecordEvent, nanoseconds: int, count: int
+    ) -> None:
         now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
-        # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order of their names.
-        metadata: dict[str, Any] = {"name": f"{job.key.name}.{nanoseconds:016x}", "namespace": job.key.namespace}
+        # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order
+        # of their names.
+        metadata: dict[str, Any] = {
+            "name": f"{job.key.name}.{nanoseconds:016x}",
+            "namespace": job.key.namespace,
+        }
         if action.annotations:
             metadata["annotations"] = {
-                name: value.encode(errors="replace").decode() for name, value in action.annotations.items()
+                name: value.encode(errors="replace").decode()
+                for name, value in action.annotations.items()
             }
         event = {
             "apiVersion": "events.k8s.io/v1",
@@ -313,13 +401,16 @@ class Executor:
 def find_rewritten(sent: Manifest, stored: Manifest) -> str:
     """Which label or annotation of the operator's own admission has changed in a pod, in words; empty: none.
 
-    A pod without them is no worker of the job for any watch or list, and one with others is another worker.
+    A pod without them is no worker of the job for any watch or list, and one with others is another
+    worker.
     """
     for part, kind in (("labels", "label"), ("annotations", "annotation")):
         found = stored["metadata"].get(part) or {}
         for name, value in (sent["metadata"].get(part) or {}).items():
             if name.startswith(f"{names.GROUP}/") and found.get(name) != value:
-                change = f"sets to {str(found[name])[:MAX_QUOTED]!r}" if name in found else "removes"
+                change = (
+                    f"sets to {str(found[name])[:MAX_QUOTED]!r}" if name in found else "removes"
+                )
                 return (
                     f"a policy or webhook {change} the {kind} {name} of the job's pods, by which the operator finds "
                     "them, so each is deleted at once: exempt these pods from it"
@@ -333,5 +424,9 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
     for name, value in new.items():
         before = old.get(name)
         if name not in old or before != value:
-            patch[name] = merge_patch(before, value) if isinstance(value, Mapping) and isinstance(before, Mapping) else value
+            patch[name] = (
+                merge_patch(before, value)
+                if isinstance(value, Mapping) and isinstance(before, Mapping)
+                else value
+            )
     return patch

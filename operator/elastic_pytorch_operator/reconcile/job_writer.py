@@ -1,6 +1,7 @@
 """The writes of one job, in the background: planning goes on meanwhile.
 
-Each plan replaces what waits by what it asks for. What is on its way is not sent a second time: the plan that follows its end decides.
+Each plan replaces what waits by what it asks for. What is on its way is not sent a second time: the
+plan that follows its end decides.
 """
 
 import asyncio
@@ -15,17 +16,25 @@ from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 from elastic_pytorch_operator.manifests.worker_pod import UnbuildableError
-from elastic_pytorch_operator.planning.failed_writes import CLAIMS, REFUSED_SECONDS, FailedWrite, FailedWrites, note_failure
+from elastic_pytorch_operator.planning.failed_writes import (
+    CLAIMS,
+    REFUSED_SECONDS,
+    FailedWrite,
+    FailedWrites,
+    note_failure,
+)
 from elastic_pytorch_operator.reconcile.write_slots import Write, WriteSlots
 from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
-MAX_WRITE_SECONDS = 55.0  # of a write of several requests; the alert for an operator that hangs fires after a minute
+# Of a write of several requests; the alert for an operator that hangs fires after a minute.
+MAX_WRITE_SECONDS = 55.0
 MAX_EVENTS = 100  # that wait; of more, the oldest are dropped
 # What heartbeats say changes as often as they come, and each write stores all of a job.
 STATUSES_PER_SECOND, STATUS_BURST = 1.0, 10.0
-EVENTS_PER_SECOND, EVENT_BURST = 1 / 30, 20.0  # of one reason; the next one that is sent counts the others
+# Of one reason; the next one that is sent counts the others.
+EVENTS_PER_SECOND, EVENT_BURST = 1 / 30, 20.0
 
 
 @unique  # an alias would put one kind under the rules of the other
@@ -48,10 +57,11 @@ class WriteKind(Enum):
 POD_KINDS = (WriteKind.PODS, WriteKind.DELETES)
 # When the next plan comes: it takes these pods for deleted, and these events for recorded.
 KEPT = (WriteKind.DELETES, WriteKind.EVENTS)
-# One is sent alone, and the others once it has succeeded: what is refused once is not asked for a hundred times.
+# One is sent alone, and the others once it has succeeded: what is refused once is not asked for a
+# hundred times.
 ONE_FIRST = (WriteKind.CLAIMS, WriteKind.PODS)
-# Sent before any pod: a pod must not mount another job's claim, is not scheduled without its gang, and is not created if the API server
-# finds it malformed.
+# Sent before any pod: a pod must not mount another job's claim, is not scheduled without its gang,
+# and is not created if the API server finds it malformed.
 BEFORE_PODS = (WriteKind.DRY_RUN, WriteKind.CLAIMS, WriteKind.POD_GROUP)
 
 
@@ -105,7 +115,12 @@ class JobWriter:
     """
 
     def __init__(
-        self, key: JobKey, uid: str, slots: WriteSlots, on_end: Callable[["JobWriter", Ended], None], clock: Callable[[], float]
+        self,
+        key: JobKey,
+        uid: str,
+        slots: WriteSlots,
+        on_end: Callable[["JobWriter", Ended], None],
+        clock: Callable[[], float],
     ) -> None:
         self.key = key
         self.uid = uid
@@ -114,9 +129,12 @@ class JobWriter:
         self._slots = slots
         self._on_end = on_end
         self._clock = clock
-        self._waiting: dict[WriteKind, OrderedDict[str, JobWrite]] = {kind: OrderedDict() for kind in WriteKind}
+        self._waiting: dict[WriteKind, OrderedDict[str, JobWrite]] = {
+            kind: OrderedDict() for kind in WriteKind
+        }
         self._sent: dict[str, JobWrite] = {}  # on their way, by id
-        self._held: set[str] = set()  # ids that the last plan asked for while they were on their way
+        # Ids that the last plan asked for while they were on their way.
+        self._held: set[str] = set()
         self._kinds: Counter[WriteKind] = Counter()  # of those on their way
         self._batches: dict[str, _Batch] = {}  # by key
         self._statuses: RateLimit[str] = RateLimit(STATUSES_PER_SECOND, STATUS_BURST)
@@ -171,7 +189,9 @@ class JobWriter:
             write = replace(write, send=partial(write.send, self._unsent.pop(write.key)))
         elif not self._is_due(write, now):
             return
-        elif write.kind is WriteKind.STATUS and (wait := self._statuses.wait_seconds(self.uid, now)):
+        elif write.kind is WriteKind.STATUS and (
+            wait := self._statuses.wait_seconds(self.uid, now)
+        ):
             self.status_at = now + wait
             return
         waiting = self._waiting[write.kind]
@@ -209,7 +229,10 @@ class JobWriter:
         return lambda: self._send(write)
 
     def _next_kind(self) -> WriteKind | None:
-        return next((kind for kind, waiting in self._waiting.items() if waiting and self._may_send(kind)), None)
+        return next(
+            (kind for kind, waiting in self._waiting.items() if waiting and self._may_send(kind)),
+            None,
+        )
 
     def _may_send(self, kind: WriteKind) -> bool:
         if kind is WriteKind.EVENTS:
@@ -232,11 +255,16 @@ class JobWriter:
         except ClusterError as found:
             error = found
         except TimeoutError:
-            error = ClusterError(504, f"a write took longer than {MAX_WRITE_SECONDS:.0f} s, perhaps because of slow webhooks")
+            error = ClusterError(
+                504,
+                f"a write took longer than {MAX_WRITE_SECONDS:.0f} s, perhaps because of slow webhooks",
+            )
         except Exception as fault:
             logger.exception("cannot write", extra={"job": str(self.key), "write": write.id})
             if isinstance(fault, UnbuildableError):
-                error = ClusterError(422, str(fault), judgement=Judgement.MALFORMED, words=str(fault))
+                error = ClusterError(
+                    422, str(fault), judgement=Judgement.MALFORMED, words=str(fault)
+                )
             else:
                 error = ClusterError(500, f"the operator cannot make this request: {fault!r}")
         finally:
@@ -267,8 +295,13 @@ class JobWriter:
         again = before is None or not batch.failed_ids or write.id in batch.failed_ids
         batch.failed_ids.add(write.id)
         refused = error.judgement is not Judgement.TROUBLE
-        news = again if not refused else all(error.words != failure.words for failure in self.failed.values())
-        # Those that were sent together fail once, but a refusal is more informative than the trouble beside it.
+        news = (
+            again
+            if not refused
+            else all(error.words != failure.words for failure in self.failed.values())
+        )
+        # Those that were sent together fail once, but a refusal is more informative than the
+        # trouble beside it.
         if before is None or again or (refused and not before.lasting):
             self.failed[write.key] = note_failure(
                 before,

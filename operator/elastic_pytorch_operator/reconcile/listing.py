@@ -11,7 +11,8 @@ from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
 MAX_AT_ONCE = 10  # namespaces: each lists its jobs, then its pods, then its Workloads
-Lists = tuple[list[Manifest], list[Manifest], list[Manifest]]  # a namespace's jobs, pods and Workloads
+# A namespace's jobs, pods and Workloads.
+Lists = tuple[list[Manifest], list[Manifest], list[Manifest]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,9 @@ class Listing:
     @property
     def trouble(self) -> ClusterError | None:
         """The first error that is no refusal, so that it may pass by itself."""
-        return next((error for error in self.failed.values() if error.code not in UNAVAILABLE_CODES), None)
+        return next(
+            (error for error in self.failed.values() if error.code not in UNAVAILABLE_CODES), None
+        )
 
 
 async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
@@ -36,11 +39,17 @@ async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
     """
     places = tuple(cluster.namespaces) or ("",)
     answers = await _try_namespaces(cluster, places, kueue=kueue)
-    failed = {place: found for place, found in zip(places, answers, strict=True) if isinstance(found, ClusterError)}
+    failed = {
+        place: found
+        for place, found in zip(places, answers, strict=True)
+        if isinstance(found, ClusterError)
+    }
     if len(failed) == len(places):
         raise failed[places[0]]
     listed: list[Lists] = [found for found in answers if not isinstance(found, ClusterError)]
-    jobs, pods, workloads = (list(chain.from_iterable(lists)) for lists in zip(*listed, strict=True))
+    jobs, pods, workloads = (
+        list(chain.from_iterable(lists)) for lists in zip(*listed, strict=True)
+    )
     return Listing(jobs, pods, await cluster.list_all(NODES), workloads, failed)
 
 
@@ -49,7 +58,9 @@ async def can_list_any(cluster: Cluster, namespaces: Collection[str], *, kueue: 
     return not all(isinstance(found, ClusterError) for found in answers)
 
 
-async def _try_namespaces(cluster: Cluster, namespaces: Iterable[str], *, kueue: bool) -> Sequence[Lists | ClusterError]:
+async def _try_namespaces(
+    cluster: Cluster, namespaces: Iterable[str], *, kueue: bool
+) -> Sequence[Lists | ClusterError]:
     slots = asyncio.Semaphore(MAX_AT_ONCE)
 
     async def ask(namespace: str) -> Lists | ClusterError:
@@ -61,7 +72,10 @@ async def _try_namespaces(cluster: Cluster, namespaces: Iterable[str], *, kueue:
 
 async def _try_namespace(cluster: Cluster, namespace: str, *, kueue: bool) -> Lists | ClusterError:
     try:
-        jobs, pods = await cluster.list_all(JOBS, namespace), await cluster.list_all(PODS, namespace)
+        jobs, pods = (
+            await cluster.list_all(JOBS, namespace),
+            await cluster.list_all(PODS, namespace),
+        )
         return jobs, pods, await _list_workloads(cluster, namespace) if kueue else []
     except ClusterError as error:
         return error

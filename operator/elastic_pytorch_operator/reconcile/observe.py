@@ -22,8 +22,8 @@ def observe(
 ) -> Observed:
     """A job at this moment, for a plan.
 
-    A pod is deleted from the moment when a plan asks for that: else, the next plan would take the agent of a lost worker for
-    that of a newcomer.
+    A pod is deleted from the moment when a plan asks for that: else, the next plan would take the
+    agent of a lost worker for that of a newcomer.
 
     Args:
         known: the moment, with what cache and registry do not have.
@@ -56,7 +56,11 @@ def _mark_deleting(pods: tuple[PodView, ...], uids: Collection[str]) -> tuple[Po
     if not uids:  # as with nearly all plans
         return pods
     return tuple(
-        replace(pod, deleting=True, ended_before_deletion=pod.ended_before_deletion or (pod.ended and not pod.deleting))
+        replace(
+            pod,
+            deleting=True,
+            ended_before_deletion=pod.ended_before_deletion or (pod.ended and not pod.deleting),
+        )
         if pod.uid in uids
         else pod
         for pod in pods
@@ -65,14 +69,19 @@ def _mark_deleting(pods: tuple[PodView, ...], uids: Collection[str]) -> tuple[Po
 
 def heard_before(job: Job, pods: Sequence[PodView]) -> frozenset[str]:
     """The pods whose agents have reported, as the status says; stock workers have none."""
-    return frozenset(worker.pod for worker in known_workers(job.status, pods) if worker.heard and worker.pod)
+    return frozenset(
+        worker.pod for worker in known_workers(job.status, pods) if worker.heard and worker.pod
+    )
 
 
-def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now: float) -> Round | None:
+def recover_round(
+    pods: Sequence[PodView], agents: Mapping[str, AgentView], now: float
+) -> Round | None:
     """The round that agents report to an operator that has just started; None if they report none.
 
-    The highest round number counts. Each worker that reports it is a member; the round's size shows whether others have not reported yet.
-    If a newer round has been declared that none of them has taken up, the workers were told to stop: that round is empty.
+    The highest round number counts. Each worker that reports it is a member; the round's size shows
+    whether others have not reported yet. If a newer round has been declared that none of them has
+    taken up, the workers were told to stop: that round is empty.
 
     Args:
         now: since when the operator knows of the round.
@@ -83,8 +92,15 @@ def recover_round(pods: Sequence[PodView], agents: Mapping[str, AgentView], now:
     declared = max(agent.newest for agent in agents.values())
     if declared > newest:
         return Round(declared, (), 0, "", "taken over from the agents", now)
-    here = sorted((a for a in agents.values() if a.round == newest and a.world_size > 0), key=lambda a: (a.rank, a.worker))
+    here = sorted(
+        (a for a in agents.values() if a.round == newest and a.world_size > 0),
+        key=lambda a: (a.rank, a.worker),
+    )
     by_name = {pod.name: pod for pod in pods}
-    members = tuple(Member(a.worker, by_name[a.worker].index, by_name[a.worker].address) for a in here if a.worker in by_name)
+    members = tuple(
+        Member(a.worker, by_name[a.worker].index, by_name[a.worker].address)
+        for a in here
+        if a.worker in by_name
+    )
     size = max(len(members), *(agent.world_size for agent in here))
     return Round(newest, members, 0, "", "taken over from the agents", now, size)

@@ -1,4 +1,7 @@
-"""Keeps the PodGroups of jobs. They are not watched: what was last written is remembered, and looked for again from time to time."""
+"""Keeps the PodGroups of jobs.
+
+They are not watched: what was last written is remembered, and looked for again from time to time.
+"""
 
 from collections.abc import Collection
 from zlib import crc32
@@ -12,7 +15,8 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.pod_group import pod_group
 from elastic_pytorch_operator.spec.job import Job
 
-PREDECESSOR_GOES_SECONDS = 5.0  # the garbage collector needs about as long for the PodGroup of a deleted job
+# The garbage collector needs about as long for the PodGroup of a deleted job.
+PREDECESSOR_GOES_SECONDS = 5.0
 
 
 class PodGroupError(ClusterError):
@@ -20,7 +24,12 @@ class PodGroupError(ClusterError):
 
     def __init__(self, code: int, message: str, *, passes: bool = False) -> None:
         judgement = Judgement.TROUBLE if passes else Judgement.REFUSED
-        super().__init__(code, message, retry_after_seconds=PREDECESSOR_GOES_SECONDS if passes else 0.0, judgement=judgement)
+        super().__init__(
+            code,
+            message,
+            retry_after_seconds=PREDECESSOR_GOES_SECONDS if passes else 0.0,
+            judgement=judgement,
+        )
 
 
 class PodGroupWriter:
@@ -38,7 +47,9 @@ class PodGroupWriter:
     def forget(self, part: int, parts: int) -> None:
         """Has the PodGroups of one part of the jobs looked for again."""
         self._known = {
-            uid: (gang, size) for uid, (gang, size) in self._known.items() if size == 0 or crc32(uid.encode()) % parts != part
+            uid: (gang, size)
+            for uid, (gang, size) in self._known.items()
+            if size == 0 or crc32(uid.encode()) % parts != part
         }
 
     def forget_others(self, job_uids: Collection[str]) -> None:
@@ -63,7 +74,9 @@ class PodGroupWriter:
         if known is None:
             await self._write(gang, wanted, dry_run=dry_run)
         elif any(known["spec"].get(name) != value for name, value in wanted["spec"].items()):
-            await self._write(gang, {**known, "spec": {**known["spec"], **wanted["spec"]}}, dry_run=dry_run)
+            await self._write(
+                gang, {**known, "spec": {**known["spec"], **wanted["spec"]}}, dry_run=dry_run
+            )
         if not dry_run:
             self._known[job.uid] = gang, job.minimum
 
@@ -73,36 +86,55 @@ class PodGroupWriter:
         try:
             known = await self._find(job, gang)
         except PodGroupError:
-            known = None  # the name is another's, or the operator may not look: it cannot have made one
+            # The name is another's, or the operator may not look: it cannot have made one.
+            known = None
         if known is not None:
-            await self._cluster.delete(pod_groups(gang.api_version), job.key.namespace, job.key.name, known["metadata"]["uid"])
+            await self._cluster.delete(
+                pod_groups(gang.api_version),
+                job.key.namespace,
+                job.key.name,
+                known["metadata"]["uid"],
+            )
         self._known[job.uid] = gang, 0
 
     async def _find(self, job: Job, gang: GangScheduler) -> Manifest | None:
         try:
-            known = await self._cluster.get(pod_groups(gang.api_version), job.key.namespace, job.key.name)
+            known = await self._cluster.get(
+                pod_groups(gang.api_version), job.key.namespace, job.key.name
+            )
         except ClusterError as error:
             if error.code == 404:
                 return None
-            if error.code != 403:  # no admission is asked before a read: 403 is a lack of permission
+            # No admission is asked before a read: 403 is a lack of permission.
+            if error.code != 403:
                 raise
             problem = f"the operator may not manage its PodGroup: add {gang.name} to gangSchedulers in the chart's values"
-            raise PodGroupError(403, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}") from error
+            raise PodGroupError(
+                403, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}"
+            ) from error
         owners = known["metadata"].get("ownerReferences") or ()
         if any(owner.get("uid") == job.uid for owner in owners):
             return known
-        predecessor = any(o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners)
-        message = (
-            f"PodGroup {job.key.name} exists and is not owned by this job: delete it, or create the job under another name"
+        predecessor = any(
+            o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners
         )
+        message = f"PodGroup {job.key.name} exists and is not owned by this job: delete it, or create the job under another name"
         raise PodGroupError(409, message, passes=predecessor)
 
     async def _write(self, gang: GangScheduler, manifest: Manifest, *, dry_run: bool) -> None:
-        write = self._cluster.replace if manifest["metadata"].get("resourceVersion") else self._cluster.create
+        write = (
+            self._cluster.replace
+            if manifest["metadata"].get("resourceVersion")
+            else self._cluster.create
+        )
         try:
             await write(pod_groups(gang.api_version), manifest, strict=True, dry_run=dry_run)
         except ClusterError as error:
             if error.code != 404:
                 raise
-            problem = f"the cluster has no PodGroup of {gang.api_version}: {gang.remedy}, or remove gang"
-            raise PodGroupError(404, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}") from error
+            problem = (
+                f"the cluster has no PodGroup of {gang.api_version}: {gang.remedy}, or remove gang"
+            )
+            raise PodGroupError(
+                404, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}"
+            ) from error

@@ -1,7 +1,10 @@
-"""Reads the templates of jobs. One that is missing, or with which a job would not be valid, is asked for again.
+"""Reads the templates of jobs.
 
-What a job has of its template is kept in a ControllerRevision that the job owns, as other controllers keep what they have
-started with. So a job goes on under each leader, whatever becomes of the template.
+One that is missing, or with which a job would not be valid, is asked for again.
+
+What a job has of its template is kept in a ControllerRevision that the job owns, as other
+controllers keep what they have started with. So a job goes on under each leader, whatever becomes
+of the template.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,7 +13,13 @@ from functools import partial
 from typing import Any
 
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.api.conditions import MAX_MESSAGE, Condition, find_condition, is_true, merge_conditions
+from elastic_pytorch_operator.api.conditions import (
+    MAX_MESSAGE,
+    Condition,
+    find_condition,
+    is_true,
+    merge_conditions,
+)
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import REVISIONS, TEMPLATES
 from elastic_pytorch_operator.api.times import write_time
@@ -21,7 +30,13 @@ from elastic_pytorch_operator.manifests.worker_pod import template_revision
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job, parse_key
-from elastic_pytorch_operator.spec.platform.job_template import FIELD, TemplateUnread, resumes, titled, usable_spec
+from elastic_pytorch_operator.spec.platform.job_template import (
+    FIELD,
+    TemplateUnread,
+    resumes,
+    titled,
+    usable_spec,
+)
 
 MISSING_SECONDS = 30.0  # between two looks for a template that no job can use yet
 WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
@@ -30,7 +45,13 @@ WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
 class TemplateReader:
     """Reads the template of a job when the job is new or resumes, and what the job has of it once for each leader."""
 
-    def __init__(self, cluster: Cluster, cache: Cache, write_status: WriteStatus, time_of_day: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: Cache,
+        write_status: WriteStatus,
+        time_of_day: Callable[[], datetime],
+    ) -> None:
         self._cluster = cluster
         self._cache = cache
         self._write_status = write_status
@@ -38,11 +59,19 @@ class TemplateReader:
 
     def read(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
         """The write that has the template of a job read; None: the job is another controller's, or is being deleted."""
-        if manifest["metadata"].get("deletionTimestamp") or manifest["spec"].get("managedBy") not in (None, "", names.MANAGER):
+        if manifest["metadata"].get("deletionTimestamp") or manifest["spec"].get(
+            "managedBy"
+        ) not in (None, "", names.MANAGER):
             return None
         # Of another template, no failure is known.
         key = f"template {unread.name} {unread.template_uid}"
-        return JobWrite(WriteKind.TEMPLATE, key, key, partial(self._read, manifest, unread), refused_seconds=MISSING_SECONDS)
+        return JobWrite(
+            WriteKind.TEMPLATE,
+            key,
+            key,
+            partial(self._read, manifest, unread),
+            refused_seconds=MISSING_SECONDS,
+        )
 
     async def _read(self, manifest: Manifest, unread: TemplateUnread) -> None:
         if not self._waits(manifest):
@@ -70,17 +99,29 @@ class TemplateReader:
         return isinstance(self._cache.job(parse_key(manifest)), TemplateUnread)
 
     async def _take(self, manifest: Manifest, template: Manifest) -> None:
-        name, uid, spec = template["metadata"]["name"], template["metadata"]["uid"], usable_spec(template)
+        name, uid, spec = (
+            template["metadata"]["name"],
+            template["metadata"]["uid"],
+            usable_spec(template),
+        )
         # Other pods may be made from it, so that the API server is asked about them again: this
         # generation has not been seen yet.
-        status = {field: value for field, value in manifest["status"].items() if field != "observedGeneration"}
+        status = {
+            field: value
+            for field, value in manifest["status"].items()
+            if field != "observedGeneration"
+        }
         status[FIELD] = {"name": name, "uid": uid}
         if resumes(manifest):
             resumed = f"the job resumes with {titled(name)} as it is now"
-            status["conditions"] = self._with(manifest, Condition(names.SUSPENDED, True, names.JOB_RESUMED, resumed))
+            status["conditions"] = self._with(
+                manifest, Condition(names.SUSPENDED, True, names.JOB_RESUMED, resumed)
+            )
         job = parse_job({**manifest, "status": status}, self._cache.defaults, {uid: spec})
         try:
-            await self._cluster.create(REVISIONS, template_revision(job, revision_name(manifest["metadata"], uid), spec))
+            await self._cluster.create(
+                REVISIONS, template_revision(job, revision_name(manifest["metadata"], uid), spec)
+            )
         except ClusterError as error:
             if error.code != 409:  # a write of the status has failed since
                 raise
@@ -91,26 +132,44 @@ class TemplateReader:
         """Says what a job waits for.
 
         Raises:
-            ClusterError: always, to have the template read again: the platform's team may repair it.
+            ClusterError: always, to have the template read again: the platform's team may repair
+                it.
         """
         status, suspend = manifest["status"], manifest["spec"].get("suspend") is True
         generation, runs = manifest["metadata"].get("generation", 1), is_true(status, names.RUNNING)
-        missing = Condition(names.DEGRADED if runs else names.RUNNING, runs, names.TEMPLATE_MISSING, message)
+        missing = Condition(
+            names.DEGRADED if runs else names.RUNNING, runs, names.TEMPLATE_MISSING, message
+        )
         known = find_condition(status, missing.type)
         told = (status.get("observedGeneration"), known.get("reason"), known.get("message"))
         if told != (generation, names.TEMPLATE_MISSING, message[:MAX_MESSAGE]):
             conditions = [missing]
             if suspend and not status.get("round") and not is_true(status, names.SUSPENDED):
-                conditions.append(Condition(names.SUSPENDED, True, names.JOB_SUSPENDED, "spec.suspend is true: nothing runs"))
+                conditions.append(
+                    Condition(
+                        names.SUSPENDED,
+                        True,
+                        names.JOB_SUSPENDED,
+                        "spec.suspend is true: nothing runs",
+                    )
+                )
             state = status["state"] if runs else names.SUSPENDED if suspend else "Pending"
-            said = {"conditions": self._with(manifest, *conditions), "state": state, "observedGeneration": generation}
+            said = {
+                "conditions": self._with(manifest, *conditions),
+                "state": state,
+                "observedGeneration": generation,
+            }
             await self._write_status(manifest, {**status, **said})
         raise ClusterError(404, message, judgement=Judgement.REFUSED)
 
     def _with(self, manifest: Manifest, *conditions: Condition) -> list[dict[str, Any]]:
         status, time = manifest["status"], write_time(self._time_of_day())
         types = {condition.type for condition in conditions}
-        others = [condition for condition in status.get("conditions") or () if condition.get("type") not in types]
+        others = [
+            condition
+            for condition in status.get("conditions") or ()
+            if condition.get("type") not in types
+        ]
         generation = manifest["metadata"].get("generation", 1)
         return [*others, *merge_conditions(status, conditions, generation=generation, time=time)]
 

@@ -6,11 +6,22 @@ from collections.abc import Callable
 
 from elastic_pytorch_operator.api import kueue
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
-from elastic_pytorch_operator.api.resources import PRIORITY_CLASSES, RESOURCE_FLAVORS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
+from elastic_pytorch_operator.api.resources import (
+    PRIORITY_CLASSES,
+    RESOURCE_FLAVORS,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+)
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Change, Cluster, ClusterError
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.manifests.workload import EXTRA_PRIORITY, PlacementConflict, base_priority, place_pod, workload
+from elastic_pytorch_operator.manifests.workload import (
+    EXTRA_PRIORITY,
+    PlacementConflict,
+    base_priority,
+    place_pod,
+    workload,
+)
 from elastic_pytorch_operator.model.actions import (
     CreateWorkload,
     DeleteWorkload,
@@ -42,7 +53,9 @@ class WorkloadWriter:
                 written = await self._create(job, action)
             case PatchWorkload(name, version, spec, status):
                 change = {"status": status} if status else {"spec": spec}
-                written = await self._change(namespace, name, version, change, "status" if status else "")
+                written = await self._change(
+                    namespace, name, version, change, "status" if status else ""
+                )
             case ResizeWorkload(name, version, count):
                 change = [{"op": "replace", "path": "/spec/podSets/0/count", "value": count}]
                 written = await self._change(namespace, name, version, change)
@@ -50,14 +63,20 @@ class WorkloadWriter:
                 await self._cluster.delete(WORKLOADS, namespace, name, uid)
                 gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
                 self._cache.remove(kueue.WORKLOAD, gone, self._clock())
-                logger.info("deleted workload", extra={"job": str(job.key), "workload": name, "why": why})
+                logger.info(
+                    "deleted workload", extra={"job": str(job.key), "workload": name, "why": why}
+                )
         if written is not None:
             self._cache.note_written(kueue.WORKLOAD, written, self._clock())
 
-    async def _change(self, namespace: str, name: str, version: str, change: Change, subresource: str = "") -> Manifest | None:
+    async def _change(
+        self, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+    ) -> Manifest | None:
         """Changes a Workload; returns it, None if it is gone."""
         try:
-            return await self._cluster.patch(WORKLOADS, namespace, name, version, change, subresource)
+            return await self._cluster.patch(
+                WORKLOADS, namespace, name, version, change, subresource
+            )
         except ClusterError as error:
             if error.code != 404:
                 raise
@@ -67,14 +86,17 @@ class WorkloadWriter:
         """Has a pod run by a Workload's quota.
 
         Raises:
-            ClusterError: a ResourceFlavor cannot be read, or asks for something else than the template.
+            ClusterError: a ResourceFlavor cannot be read, or asks for something else than the
+                template.
         """
         flavors = await asyncio.gather(*map(self._flavor, grant.admission.flavors))
         try:
             place_pod(pod, grant, flavors)
         except PlacementConflict as conflict:
             # The template or the queue has to change.
-            raise ClusterError(409, str(conflict), judgement=Judgement.REFUSED, words=str(conflict)) from None
+            raise ClusterError(
+                409, str(conflict), judgement=Judgement.REFUSED, words=str(conflict)
+            ) from None
 
     async def _create(self, job: Job, action: CreateWorkload) -> Manifest:
         assert job.queue is not None
@@ -82,15 +104,21 @@ class WorkloadWriter:
         if action.number != BASE:
             priority = {"priority": EXTRA_PRIORITY}
         elif name := job.queue.priority_class:
-            priority = base_priority(job, [await self._cluster.get(WORKLOAD_PRIORITY_CLASSES, "", name)])
+            priority = base_priority(
+                job, [await self._cluster.get(WORKLOAD_PRIORITY_CLASSES, "", name)]
+            )
         else:
             priority = base_priority(job, await self._cluster.list_all(PRIORITY_CLASSES))
         flavors = await asyncio.gather(*map(self._flavor, action.flavors))
         labels = {
-            key: value for flavor in flavors for key, value in ((flavor.get("spec") or {}).get("nodeLabels") or {}).items()
+            key: value
+            for flavor in flavors
+            for key, value in ((flavor.get("spec") or {}).get("nodeLabels") or {}).items()
         }
         created = await self._cluster.create(WORKLOADS, workload(job, action, priority, labels))
-        logger.info("created workload", extra={"job": str(job.key), "workload": created["metadata"]["name"]})
+        logger.info(
+            "created workload", extra={"job": str(job.key), "workload": created["metadata"]["name"]}
+        )
         return created
 
     async def _flavor(self, name: str) -> Manifest:

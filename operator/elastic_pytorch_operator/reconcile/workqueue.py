@@ -1,7 +1,8 @@
 """A keyed queue with the contract of controller-runtime's: a key is worked on by one worker at a time, and once for many additions.
 
-It is built as client-go's: the keys that are ready, a set of keys that are worked on, and one heap of keys that are due later. Two things
-are added. Urgent keys go before the others. And a key may rest after work on it, so that one that costs much leaves time for the others.
+It is built as client-go's: the keys that are ready, a set of keys that are worked on, and one heap
+of keys that are due later. Two things are added. Urgent keys go before the others. And a key may
+rest after work on it, so that one that costs much leaves time for the others.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ Key = TypeVar("Key", bound=Hashable)
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
 SOON_SECONDS = 0.5
-URGENT_IN_A_ROW = 8  # before one that is not urgent is taken, if there is one: it may have waited for long
+# Before one that is not urgent is taken, if there is one: it may have waited for long.
+URGENT_IN_A_ROW = 8
 SPARE_ENTRIES = 16  # of the heap, for keys that have become due earlier than their entries say
 ENTRIES_PER_KEY = 3  # of the heap, at most: two are in force
 
@@ -52,14 +54,22 @@ class WorkQueue(Generic[Key]):
     """
 
     def __init__(
-        self, observer: QueueObserver | None = None, *, begun: bool = True, clock: Callable[[], float] = time.monotonic
+        self,
+        observer: QueueObserver | None = None,
+        *,
+        begun: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._observer = observer
         self._begun = begun
         self._clock = clock
         self._due: dict[Key, _Due] = {}  # of each key that awaits work
-        # Keys that are due, are not worked on and do not rest, by whether they are urgent: each in one of the two.
-        self._ready: dict[bool, OrderedDict[Key, None]] = {True: OrderedDict(), False: OrderedDict()}
+        # Keys that are due, are not worked on and do not rest, by whether they are urgent: each in
+        # one of the two.
+        self._ready: dict[bool, OrderedDict[Key, None]] = {
+            True: OrderedDict(),
+            False: OrderedDict(),
+        }
         self._ready_count = asyncio.Semaphore(0)
         self._urgent_in_a_row = 0
         self._active: dict[Key, float] = {}  # and when the work on each began
@@ -84,13 +94,17 @@ class WorkQueue(Generic[Key]):
         return self._clock() - min(self._active.values()) if self._active else 0.0
 
     def begin(self) -> None:
-        """Takes keys in from now on. Those for which there is work already have to be added again."""
+        """Takes keys in from now on.
+
+        Those for which there is work already have to be added again.
+        """
         self._begun = True
 
     def add(self, key: Key, delay_seconds: float = 0.0, *, urgent: bool | None = None) -> None:
         """Asks for work on a key after a delay.
 
-        The earliest time asked for counts. What waits, and was asked for as urgent for a later time, goes before what is not from then on.
+        The earliest time asked for counts. What waits, and was asked for as urgent for a later
+        time, goes before what is not from then on.
 
         Args:
             urgent: it goes before what is not; None: if it is due soon. Reports of a loss wait for
@@ -136,7 +150,10 @@ class WorkQueue(Generic[Key]):
         self._failures.pop(key, None)
 
     async def get(self) -> Key:
-        """Waits for the next key that is due and not worked on. Call `done` when it has been worked on."""
+        """Waits for the next key that is due and not worked on.
+
+        Call `done` when it has been worked on.
+        """
         await self._ready_count.acquire()
         others_turn = self._ready[False] and self._urgent_in_a_row >= URGENT_IN_A_ROW
         urgent = bool(self._ready[True]) and not others_turn

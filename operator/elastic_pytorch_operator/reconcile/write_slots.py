@@ -1,8 +1,9 @@
 """Sends the writes of all jobs: some at once, and for each namespace fewer than leave slots for the others.
 
-Half of the slots are for namespaces that have no write on their way. So those whose webhooks hang hold one slot each, and half of all
-beside that, and another namespace finds a free one at once. Namespaces take turns, and so do the jobs of each: a job with
-thousands of writes delays that of another job by one write at most. No write is urgent: agents wait for rounds, which need no write.
+Half of the slots are for namespaces that have no write on their way. So those whose webhooks hang
+hold one slot each, and half of all beside that, and another namespace finds a free one at once.
+Namespaces take turns, and so do the jobs of each: a job with thousands of writes delays that of
+another job by one write at most. No write is urgent: agents wait for rounds, which need no write.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 
 logger = logging.getLogger(__name__)
 
-MAX_WRITES = 50  # by default: about what the API server's priority and fairness grants one client beside its others
+# By default: about what the API server's priority and fairness grants one client beside its others.
+MAX_WRITES = 50
 LEAST_MAX_WRITES = 10  # what may be set
 MOST_MAX_WRITES = 150  # reviews of tokens and lists need connections, too
 OVERLOADED = 429
@@ -41,8 +43,8 @@ class Sender(Hashable, Protocol):
 class WriteSlots:
     """Gives senders their turns, each for one write.
 
-    An API server that asks to wait (429) is left alone by all for that time: it limits a client as a whole (API priority and fairness).
-    A 429 that a webhook has chosen is a refusal like others.
+    An API server that asks to wait (429) is left alone by all for that time: it limits a client as
+    a whole (API priority and fairness). A 429 that a webhook has chosen is a refusal like others.
     """
 
     def __init__(
@@ -54,7 +56,8 @@ class WriteSlots:
         self._clock = clock
         self._sleep = sleep
         self._max_writes = max_writes
-        self._waiting: OrderedDict[str, OrderedDict[Sender, None]] = OrderedDict()  # by namespace, in the order of their turns
+        # By namespace, in the order of their turns.
+        self._waiting: OrderedDict[str, OrderedDict[Sender, None]] = OrderedDict()
         self._began: dict[asyncio.Task[ClusterError | None], float] = {}  # of each write on its way
         self._on_their_way: Counter[str] = Counter()  # by namespace
         self._paused_until = 0.0
@@ -66,7 +69,10 @@ class WriteSlots:
         return self._clock() - min(self._began.values()) if self._began else 0.0
 
     def offer(self, sender: Sender) -> None:
-        """Has a sender take its turn if it has something to send. One that waits already keeps its place."""
+        """Has a sender take its turn if it has something to send.
+
+        One that waits already keeps its place.
+        """
         self._place(sender)
         self._fill()
 
@@ -103,11 +109,21 @@ class WriteSlots:
             self._place(sender)
 
     def _next(self) -> str | None:
-        """The namespace whose turn it is; None: no slot is free for any. It passes over no more of them than there are slots."""
+        """The namespace whose turn it is; None: no slot is free for any.
+
+        It passes over no more of them than there are slots.
+        """
         if 2 * len(self._began) < self._max_writes:
             return next(iter(self._waiting), None)
         free = len(self._began) < self._max_writes
-        return next((namespace for namespace in self._waiting if not self._on_their_way[namespace]), None) if free else None
+        return (
+            next(
+                (namespace for namespace in self._waiting if not self._on_their_way[namespace]),
+                None,
+            )
+            if free
+            else None
+        )
 
     def _end(self, namespace: str, task: asyncio.Task[ClusterError | None]) -> None:
         del self._began[task]
@@ -118,7 +134,11 @@ class WriteSlots:
             return
         if fault := task.exception():
             logger.error("a write has failed", exc_info=fault)
-        elif (error := task.result()) and error.code == OVERLOADED and error.judgement is Judgement.TROUBLE:
+        elif (
+            (error := task.result())
+            and error.code == OVERLOADED
+            and error.judgement is Judgement.TROUBLE
+        ):
             seconds = min(error.retry_after_seconds or OVERLOADED_SECONDS, MAX_OVERLOADED_SECONDS)
             self._paused_until = max(self._paused_until, self._clock() + seconds)
         self._fill()

@@ -1,4 +1,7 @@
-"""Reads the values of the gauges. What changes is taken on the event loop; the rest is counted wherever there is time for it."""
+"""Reads the values of the gauges.
+
+What changes is taken on the event loop; the rest is counted wherever there is time for it.
+"""
 
 import logging
 import math
@@ -16,13 +19,19 @@ from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.model.known_workers import count_states
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues, JobFigures
-from elastic_pytorch_operator.monitoring.job_reasons import PENDING, impairment, state_of, wait_reason
+from elastic_pytorch_operator.monitoring.job_reasons import (
+    PENDING,
+    impairment,
+    state_of,
+    wait_reason,
+)
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
-CONNECTED_SECONDS = 10.0  # agents send a heartbeat every second, or every few seconds where there are thousands
+# Agents send a heartbeat every second, or every few seconds where there are thousands.
+CONNECTED_SECONDS = 10.0
 CGROUP = Path("/sys/fs/cgroup")
 FILES = ("memory.max", "memory/memory.limit_in_bytes")  # of version 2 and of version 1
 NO_LIMIT_BYTES = 1 << 60  # version 1 has a large number where there is no limit
@@ -74,7 +83,9 @@ def begin_to_read(
     return partial(_count, manifests, time, others)
 
 
-def _count(manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, others: GaugeValues) -> GaugeValues:
+def _count(
+    manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, others: GaugeValues
+) -> GaugeValues:
     jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
     workers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     waiting: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -86,12 +97,16 @@ def _count(manifests: Sequence[tuple[JobKey, Mapping[str, Any]]], time: str, oth
             state = state_of(status)
             jobs[key.namespace][state] += 1
             if state == PENDING:
-                waiting[key.namespace, wait_reason(status)].append(seconds_between(pending_since(manifest), time))
+                waiting[key.namespace, wait_reason(status)].append(
+                    seconds_between(pending_since(manifest), time)
+                )
             if not has_ended(status):
                 workers[key.namespace].update(count_states(status))
                 stragglers[key.namespace] += len(status.get("stragglers") or ())
             figures.append(_figures(key, manifest, time))
-        except Exception:  # a status that its author has spoilt must not take away the metrics of all
+        except (
+            Exception
+        ):  # a status that its author has spoilt must not take away the metrics of all
             logger.debug("cannot read a status", extra={"job": str(key)}, exc_info=True)
     return replace(
         others,
@@ -118,7 +133,11 @@ def pending_since(manifest: Mapping[str, Any]) -> str:
 def _impaired_since(manifest: Mapping[str, Any]) -> str:
     status = manifest.get("status") or {}
     degraded = find_condition(status, names.DEGRADED)
-    return pending_since(manifest) if state_of(status) == PENDING else str(degraded.get("lastTransitionTime") or "")
+    return (
+        pending_since(manifest)
+        if state_of(status) == PENDING
+        else str(degraded.get("lastTransitionTime") or "")
+    )
 
 
 def _figures(key: JobKey, manifest: Mapping[str, Any], time: str) -> JobFigures:

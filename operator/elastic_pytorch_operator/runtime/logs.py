@@ -38,8 +38,16 @@ def configure_logging(level: str, form: str) -> None:
 
 
 def _time_of(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(record.created, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:
-    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD and not name.startswith("_")}
+    return {
+        name: value
+        for name, value in record.__dict__.items()
+        if name not in _STANDARD and not name.startswith("_")
+    }

@@ -1,7 +1,8 @@
 """One replica of the operator: it watches, takes part in the election, and acts while it leads.
 
-A standby replica knows all that the leader knows of the cluster, but writes nothing and does not listen to agents. One that no longer
-leads ends: what it remembers may be out of date, and its successor begins with nothing.
+A standby replica knows all that the leader knows of the cluster, but writes nothing and does not
+listen to agents. One that no longer leads ends: what it remembers may be out of date, and its
+successor begins with nothing.
 """
 
 import asyncio
@@ -26,7 +27,12 @@ from elastic_pytorch_operator.informer.watch_lag import WatchLag
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread
 from elastic_pytorch_operator.leadership.fence import Fence
-from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint, keep_endpoint, node_of, take_endpoint
+from elastic_pytorch_operator.leadership.leader_endpoint import (
+    Endpoint,
+    keep_endpoint,
+    node_of,
+    take_endpoint,
+)
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
@@ -104,7 +110,13 @@ class Replica:
         self._elect = thread.run if thread else _run_here
         self._elector = (
             Elector(
-                asks, settings.namespace, settings.name, settings.pod, clock, timing, lambda: thread is None or thread.may_renew
+                asks,
+                settings.namespace,
+                settings.name,
+                settings.pod,
+                clock,
+                timing,
+                lambda: thread is None or thread.may_renew,
             )
             if settings.namespace
             else None
@@ -117,7 +129,9 @@ class Replica:
         self._shown: Shown | None = None
         self._primed = asyncio.Event()
         self._cache = Cache(
-            defaults=settings.defaults, marks=settings.marks, watch_lag=WatchLag(by_namespace=bool(settings.watched))
+            defaults=settings.defaults,
+            marks=settings.marks,
+            watch_lag=WatchLag(by_namespace=bool(settings.watched)),
         )
         self._registry = AgentRegistry(lambda: self._cache.running_workers, self._clock)
         self._queue: WorkQueue[JobKey] = WorkQueue(self._metrics, begun=False, clock=self._clock)
@@ -135,12 +149,23 @@ class Replica:
             kueue=settings.kueue,
         )
         reviewer = TokenReviewer(
-            self._cluster, self._metrics, heartbeat_seconds=self._registry.heartbeat_seconds, clock=self._clock
+            self._cluster,
+            self._metrics,
+            heartbeat_seconds=self._registry.heartbeat_seconds,
+            clock=self._clock,
         )
         self._api = AgentApi(
-            self._cache, self._registry, reviewer, self._queue.add, lambda: self.leading, self._metrics, clock=self._clock
+            self._cache,
+            self._registry,
+            reviewer,
+            self._queue.add,
+            lambda: self.leading,
+            self._metrics,
+            clock=self._clock,
         )
-        self._probes = Probes(self._failed_checks, lambda: self._cache.primed, Scrapes(self._begin_to_render).text)
+        self._probes = Probes(
+            self._failed_checks, lambda: self._cache.primed, Scrapes(self._begin_to_render).text
+        )
 
     @property
     def leading(self) -> bool:
@@ -207,35 +232,46 @@ class Replica:
             done, _ = await asyncio.wait({acting, renewing}, return_when=asyncio.FIRST_COMPLETED)
             if acting in done:
                 acting.result()
-            raise LeadershipLostError(f"the lease is {self._elector.holder or 'no replica'}'s, or could not be renewed")
+            raise LeadershipLostError(
+                f"the lease is {self._elector.holder or 'no replica'}'s, or could not be renewed"
+            )
         finally:
             for task in (acting, renewing):
                 task.cancel()
             await asyncio.wait({acting, renewing}, timeout=END_SECONDS)
 
     async def _act(self) -> None:
-        """Does the leader's work. It begins with a list, which has what the previous leader wrote last.
+        """Does the leader's work.
 
-        The agents' connections are closed at the end, before another replica can lead: none goes on listening to this one.
+        It begins with a list, which has what the previous leader wrote last.
+
+        The agents' connections are closed at the end, before another replica can lead: none goes on
+        listening to this one.
         """
         self._queue.begin()  # before the listing, which adds every job
         settings = self._settings
         tls = server_context() if urlsplit(settings.operator_url).scheme == "https" else None
-        # Until all is known, the kernel refuses agents: they retry sooner than after an answer that refuses them.
+        # Until all is known, the kernel refuses agents: they retry sooner than after an answer that
+        # refuses them.
         async with asyncio.TaskGroup() as preparations:
             if tls is not None:
                 preparations.create_task(self._keep_trust(tls))
             if settings.endpoint is not None:
                 preparations.create_task(self._succeed(settings.endpoint))
             preparations.create_task(self._prime())
-        async with self._listen(self._api, settings.host, settings.port, tls), asyncio.TaskGroup() as tasks:
+        async with (
+            self._listen(self._api, settings.host, settings.port, tls),
+            asyncio.TaskGroup() as tasks,
+        ):
             self._cache.mark_ended_before_takeover()
             self._controller.listen()
             self._listening = True
             logger.info("listening to agents", extra={"jobs": len(self._cache.keys)})
             tasks.create_task(self._controller.work())
             if settings.endpoint is not None:
-                tasks.create_task(keep_endpoint(self._cluster, settings.namespace, settings.endpoint))
+                tasks.create_task(
+                    keep_endpoint(self._cluster, settings.namespace, settings.endpoint)
+                )
             while tls is not None:
                 await asyncio.sleep(TRUST_SECONDS)
                 await self._keep_trust(tls)
@@ -243,7 +279,9 @@ class Replica:
     async def _succeed(self, endpoint: Endpoint) -> None:
         """Points the agents' Service here, and notes the node with which the previous leader has probably died."""
         before = await take_endpoint(self._cluster, self._settings.namespace, endpoint)
-        self._controller.lost_leader_node = node_of(before, self._elector.lost_leader) if self._elector else ""
+        self._controller.lost_leader_node = (
+            node_of(before, self._elector.lost_leader) if self._elector else ""
+        )
 
     async def _keep_trust(self, tls: ssl.SSLContext) -> None:
         while True:
@@ -259,8 +297,13 @@ class Replica:
     async def _certificate(self) -> Shown:
         settings, cluster = self._settings, self._cluster
         if settings.existing_secret:
-            return read_existing(await cluster.get(SECRETS, settings.namespace, settings.existing_secret))
-        hosts, now = [urlsplit(settings.operator_url).hostname or ""], self._time_of_day().timestamp()
+            return read_existing(
+                await cluster.get(SECRETS, settings.namespace, settings.existing_secret)
+            )
+        hosts, now = (
+            [urlsplit(settings.operator_url).hostname or ""],
+            self._time_of_day().timestamp(),
+        )
         name = secret_name(settings.name)
         self._trust = await keep_trust(cluster, settings.namespace, hosts, now, self._trust, name)
         shown = self._trust.shown
@@ -308,7 +351,8 @@ async def _run_here(coroutine: Coroutine[Any, Any, None]) -> None:
 async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> None:
     """Runs a replica until it is told to stop; after one that no longer leads, another one.
 
-    The process goes on: were it to end, the kubelet would wait longer each time before it starts the container again.
+    The process goes on: were it to end, the kubelet would wait longer each time before it starts
+    the container again.
 
     Args:
         begin: makes a replica that remembers nothing.

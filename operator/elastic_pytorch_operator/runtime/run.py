@@ -22,14 +22,19 @@ from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 logger = logging.getLogger(__name__)
 
 JSON_LEVELS = 10_000  # of objects and lists in each other: the most that the API server reads
-GIVE_WAY_SECONDS = 0.001  # after which a busy thread, such as the one that renders the metrics, lets the event loop go on
+# After which a busy thread, such as the one that renders the metrics, lets the event loop go on.
+GIVE_WAY_SECONDS = 0.001
 YOUNG_OBJECTS = 50_000  # more than requests have in flight: what they leave counts only if it stays
 YOUNG_SEARCHES = 10  # to one of the middle generation
 MIDDLE_SEARCHES = 10  # to one of all objects, if a quarter has been added since the last
 
 
 async def run_operator(
-    settings: ReplicaSettings, agent_image: AgentImage | None, timing: LeaseTiming, *, metrics_per_job: bool = False
+    settings: ReplicaSettings,
+    agent_image: AgentImage | None,
+    timing: LeaseTiming,
+    *,
+    metrics_per_job: bool = False,
 ) -> None:
     """Runs until SIGTERM or SIGINT.
 
@@ -72,7 +77,8 @@ async def run_operator(
 def allow_deep_json() -> None:
     """Lets Python read whatever the API server has taken: `json` calls itself for each level, and a schema may leave a field open.
 
-    With Python's own limit one such job would end each list of all jobs. It needs 2 MiB of a thread's stack, which has 8.
+    With Python's own limit one such job would end each list of all jobs. It needs 2 MiB of a
+    thread's stack, which has 8.
     """
     sys.setrecursionlimit(2 * JSON_LEVELS)
 
@@ -80,7 +86,8 @@ def allow_deep_json() -> None:
 def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     """Sets an event on SIGTERM and SIGINT.
 
-    A thread waits for them, and no other one receives them: kopf puts handlers of its own into the loop, and would stop all there is in it.
+    A thread waits for them, and no other one receives them: kopf puts handlers of its own into the
+    loop, and would stop all there is in it.
     """
     numbers = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
@@ -95,9 +102,9 @@ def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> 
 def collect_rarely() -> None:
     """Has Python search for circles of objects when many stay, not when many are in flight.
 
-    What an open request keeps counts as added. So with Python's own thresholds and 5,000 agents, a third of the leader's
-    processor time went into searches of up to two seconds, in which nothing else ran, not even the renewal of the Lease.
-    A closed connection leaves about 1 KiB in circles.
+    What an open request keeps counts as added. So with Python's own thresholds and 5,000 agents, a
+    third of the leader's processor time went into searches of up to two seconds, in which nothing
+    else ran, not even the renewal of the Lease. A closed connection leaves about 1 KiB in circles.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
 """Serves the metrics over TLS, to clients that may read them: on every replica, as each has metrics of its own.
 
-The certificate is the one of the agents' Service, from the Secret. So a client checks it under that Service's name. A replica that finds
-none yet waits for the leader.
+The certificate is the one of the agents' Service, from the Secret. So a client checks it under that
+Service's name. A replica that finds none yet waits for the leader.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ from elastic_pytorch_operator.tls.secret import (
 
 logger = logging.getLogger(__name__)
 
-CERTIFICATE_SECONDS = 3600.0  # between two looks at the Secret: a certificate is renewed a month before its end
+# Between two looks at the Secret: a certificate is renewed a month before its end.
+CERTIFICATE_SECONDS = 3600.0
 RETRY_SECONDS = 1.0
 
 
@@ -56,7 +57,9 @@ async def _load(cluster: Cluster, settings: ReplicaSettings, tls: ssl.SSLContext
     while True:
         try:
             existing = settings.existing_secret
-            secret = await cluster.get(SECRETS, settings.namespace, existing or secret_name(settings.name))
+            secret = await cluster.get(
+                SECRETS, settings.namespace, existing or secret_name(settings.name)
+            )
             shown = read_existing(secret) if existing else read_trust(secret)[0].shown
             if shown is not None:
                 load_certificate(shown, tls)

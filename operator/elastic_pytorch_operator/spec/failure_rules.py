@@ -1,6 +1,7 @@
 """`failurePolicy.rules`: what a failure means, by the exit code of a process or a container, or by the conditions of a lost pod.
 
-In the manner of `podFailurePolicy` of a Kubernetes Job (batch/v1): the rules are tried in order, and the first one that matches decides.
+In the manner of `podFailurePolicy` of a Kubernetes Job (batch/v1): the rules are tried in order,
+and the first one that matches decides.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,7 +11,8 @@ from typing import Any
 
 from elastic_pytorch_operator.api.numbers import format_ranges
 
-SIGNAL_BASE = 128  # a process that signal N has ended: 128 + N, as a shell and the kubelet report it
+# A process that signal N has ended: 128 + N, as a shell and the kubelet report it.
+SIGNAL_BASE = 128
 
 PodCondition = tuple[str, str]  # type and status
 
@@ -86,6 +88,11 @@ def parse_rules(rules: Sequence[Mapping[str, Any]]) -> tuple[FailureRule, ...]:
 def _parse_rule(index: int, rule: Mapping[str, Any]) -> FailureRule:
     action, on_codes = FailureAction(rule["action"]), rule.get("onExitCodes")
     if on_codes is not None:
-        return FailureRule(index, action, frozenset(on_codes["values"]), on_codes["operator"] == "NotIn")
-    conditions = ((condition["type"], condition.get("status") or "True") for condition in rule["onPodConditions"])
+        return FailureRule(
+            index, action, frozenset(on_codes["values"]), on_codes["operator"] == "NotIn"
+        )
+    conditions = (
+        (condition["type"], condition.get("status") or "True")
+        for condition in rule["onPodConditions"]
+    )
     return FailureRule(index, action, conditions=frozenset(conditions))

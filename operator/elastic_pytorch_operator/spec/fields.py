@@ -32,7 +32,8 @@ class InvalidJob(ValueError):
 def reading(path: str) -> Iterator[None]:
     """Has whatever goes wrong while a part of a job is read refuse the job, with the path of that part.
 
-    A schema that leaves fields open lets through any JSON, and stored jobs may be older than a rule.
+    A schema that leaves fields open lets through any JSON, and stored jobs may be older than a
+    rule.
 
     Raises:
         InvalidJob: instead of any other exception.
@@ -41,7 +42,14 @@ def reading(path: str) -> Iterator[None]:
         yield
     except InvalidJob:
         raise
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as fault:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as fault:
         raise InvalidJob(path, f"the operator cannot read it: {fault!r}"[:MAX_WORDS]) from fault
 
 
@@ -63,7 +71,9 @@ def check_names(value: Iterable[object], known: Iterable[str], path: str) -> Non
         if not isinstance(name, str):
             raise InvalidJob(path, f"the key {name!r} must be a string: put it in quotes")
         if name not in known:
-            raise InvalidJob(below(path, name), f"there is no such field{suggest(name, known) or ': remove it'}")
+            raise InvalidJob(
+                below(path, name), f"there is no such field{suggest(name, known) or ': remove it'}"
+            )
 
 
 def below(path: str, name: str) -> str:
@@ -74,7 +84,13 @@ def shown(value: object) -> str:
     """A value as a sentence quotes it."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
-    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else "null" if value is None else repr(value)
+    text = (
+        {True: "true", False: "false"}[value]
+        if isinstance(value, bool)
+        else "null"
+        if value is None
+        else repr(value)
+    )
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
@@ -82,5 +98,9 @@ def must_be(wanted: str, value: object) -> str:
     """Why a value of another type is refused, and how to write it if a quote too few or too many is the mistake."""
     if wanted == "a string" and isinstance(value, bool | int | float):
         return f'must be a string, not {shown(value)}: put it in quotes, "{shown(value)}"'
-    quoted = value in ("true", "false") if wanted == "true or false" else isinstance(value, str) and _NUMBER.fullmatch(value)
+    quoted = (
+        value in ("true", "false")
+        if wanted == "true or false"
+        else isinstance(value, str) and _NUMBER.fullmatch(value)
+    )
     return f"must be {wanted}, not {shown(value)}{': take the quotes away' if quoted else ''}"

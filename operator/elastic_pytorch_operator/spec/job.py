@@ -1,7 +1,8 @@
 """An ElasticPyTorchJob as the operator reads it: parsed once, checked, with the API's defaults filled in.
 
-The API server has already applied the schema of `crds/`. It is applied again here, as local mode has no API server, and as a job may
-be older than a rule: it is refused with the field's name rather than half understood.
+The API server has already applied the schema of `crds/`. It is applied again here, as local mode
+has no API server, and as a job may be older than a rule: it is refused with the field's name rather
+than half understood.
 """
 
 from collections.abc import Mapping
@@ -57,20 +58,26 @@ class Job:
         wanted: how many workers to aim at; 0 while it is suspended.
         requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
         allowed: the sizes that a group may have, rising; none: any.
-        unit_replicas: how many workers, of consecutive indices, hold one replica of the model. They are in a group all or not at all.
-        checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at all.
+        unit_replicas: how many workers, of consecutive indices, hold one replica of the model. They
+            are in a group all or not at all.
+        checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at
+            all.
         checkpoint_path: the folder that agents watch for checkpoints; empty: none.
         save_deadline_seconds: how long the last checkpoint may take once the training is done.
-        growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the group larger.
+        growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the
+            group larger.
         backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
         endpoint: of the user's etcd, `host:port`.
-        prepare_seconds: how long scripts may set themselves up before their group exists; 0: they start when it does.
+        prepare_seconds: how long scripts may set themselves up before their group exists; 0: they
+            start when it does.
         shared_memory: `spec.sharedMemorySize`; empty: unset.
         queue: where it waits for quota; None: it starts without.
         version: the resource version that all this is from.
         template_uid: of the template that its spec is merged over; None: its spec is whole.
-        problem: what is wrong with its spec as it is now; empty: nothing. If the job runs, the rest is that of the last valid spec.
-        last_valid: that spec, for the status to keep; None: the present one is valid, or no valid one is known.
+        problem: what is wrong with its spec as it is now; empty: nothing. If the job runs, the rest
+            is that of the last valid spec.
+        last_valid: that spec, for the status to keep; None: the present one is valid, or no valid
+            one is known.
     """
 
     key: JobKey
@@ -130,7 +137,11 @@ class Job:
     @property
     def rounded_by(self) -> str:
         """The field, without `spec.`, that says why fewer workers are wanted than are requested."""
-        return "unitReplicas" if self.requested % self.unit_replicas else "resizePolicy.allowedReplicas"
+        return (
+            "unitReplicas"
+            if self.requested % self.unit_replicas
+            else "resizePolicy.allowedReplicas"
+        )
 
     def is_extra(self, index: int) -> bool:
         """Whether the worker of an index is scheduled by `scheduling.extraWorkers`."""
@@ -138,7 +149,10 @@ class Job:
 
     @property
     def extras_choose_flavors(self) -> bool:
-        """Whether Kueue's Workloads beyond the minimum may have other flavors. Each pod then runs by the quota of its own Workload."""
+        """Whether Kueue's Workloads beyond the minimum may have other flavors.
+
+        Each pod then runs by the quota of its own Workload.
+        """
         extra = self.scheduling.extra_workers
         return extra is not None and extra.chooses_nodes
 
@@ -156,7 +170,9 @@ class Job:
         """
         workers = self.scheduling.extra_workers
         beyond = self.is_extra(index) if extra is None else extra
-        return workers.applied_to(self.template) if workers is not None and beyond else self.template
+        return (
+            workers.applied_to(self.template) if workers is not None and beyond else self.template
+        )
 
     @property
     def pod_conditions(self) -> frozenset[PodCondition]:
@@ -182,7 +198,11 @@ def training_container(template: Manifest) -> Manifest:
     for container in containers:
         if isinstance(container, Mapping) and container.get("name") == names.TRAINING_CONTAINER:
             return container
-    problem = "needs a container" if not containers else f"one of its containers must be named `{names.TRAINING_CONTAINER}`"
+    problem = (
+        "needs a container"
+        if not containers
+        else f"one of its containers must be named `{names.TRAINING_CONTAINER}`"
+    )
     raise InvalidJob("spec.template.spec.containers", problem)
 
 
@@ -192,12 +212,15 @@ def parse_key(manifest: Manifest) -> JobKey:
 
 
 @reading("spec")
-def parse_job(manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, templates: Templates = NONE_READ) -> Job:
+def parse_job(
+    manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, templates: Templates = NONE_READ
+) -> Job:
     """Reads a job's manifest, merged over the template that its status names.
 
     Raises:
         TemplateUnread: it names a template that is to be read first.
-        InvalidJob: a field is missing, of the wrong type or out of bounds; it names the field and the reason.
+        InvalidJob: a field is missing, of the wrong type or out of bounds; it names the field and
+            the reason.
     """
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
@@ -258,7 +281,8 @@ def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Jo
         prepare_seconds=0 if prepare is None else prepare.get("timeoutSeconds") or PREPARE_SECONDS,
         shared_memory="" if shared_memory is None else str(shared_memory),
         claims=tuple(ClaimTemplate(claim["metadata"]["name"], claim["spec"]) for claim in claims),
-        keep_claims=(spec.get("sharedVolumeClaimRetentionPolicy") or {}).get("whenDeleted") != DELETE,
+        keep_claims=(spec.get("sharedVolumeClaimRetentionPolicy") or {}).get("whenDeleted")
+        != DELETE,
         scheduling=read_scheduling(spec, kueue_queue=queue.name if queue else ""),
         clean_pod_policy=spec.get("cleanPodPolicy") or defaults.clean_pod_policy,
         inject_agent=spec.get("injectAgent") is not False,

@@ -1,6 +1,7 @@
 """How large a job may be: a schema that leaves fields open takes whatever etcd does, and a replica would keep it for each job.
 
-A job that is too large is known by the few fields that say what becomes of it; the rest is dropped where it is read.
+A job that is too large is known by the few fields that say what becomes of it; the rest is dropped
+where it is read.
 """
 
 import json
@@ -40,7 +41,8 @@ def check_size(fields: Manifest, path: str) -> None:
     It looks at no more than `MAX_VALUES` values.
 
     Raises:
-        InvalidJob: the fields hold more than `MAX_BYTES` of JSON, `MAX_VALUES` values or `MAX_DEPTH` levels, or are of a LargeSpec.
+        InvalidJob: the fields hold more than `MAX_BYTES` of JSON, `MAX_VALUES` values or
+            `MAX_DEPTH` levels, or are of a LargeSpec.
     """
     if isinstance(fields, LargeSpec):
         raise InvalidJob(fields.path, fields.words)
@@ -52,18 +54,26 @@ def check_size(fields: Manifest, path: str) -> None:
             count += sum(map(len, holders))
             if count > MAX_VALUES:
                 raise InvalidJob(path, f"must hold at most {MAX_VALUES} values")
-            level = [inner for item in holders for inner in (item.values() if isinstance(item, dict) else item)]
+            level = [
+                inner
+                for item in holders
+                for inner in (item.values() if isinstance(item, dict) else item)
+            ]
             if not level:
                 break
         else:
-            raise InvalidJob(f"{path}.{name}", f"must not hold more than {MAX_DEPTH} levels of objects and lists")
+            raise InvalidJob(
+                f"{path}.{name}", f"must not hold more than {MAX_DEPTH} levels of objects and lists"
+            )
     if (size := size_of(fields)) > MAX_BYTES:
         raise InvalidJob(path, f"must have at most {MAX_BYTES} bytes as JSON, not {size}")
 
 
 def size_of(fields: Manifest) -> int:
     """The bytes of fields as JSON."""
-    return len(json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"))
+    return len(
+        json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+    )
 
 
 def _is_plain(value: object) -> bool:

@@ -42,7 +42,12 @@ OBJECT, LIST = an_object(), a_list({})
 OBJECTS, NAMED = a_list(OBJECT), an_object(name=TEXT)
 RESOURCES = an_object(requests=OBJECT, limits=OBJECT)
 CONTAINERS = a_list(
-    an_object(name=TEXT, env=a_list({**NAMED, "required": ["name"]}), volumeMounts=OBJECTS, resources=RESOURCES)
+    an_object(
+        name=TEXT,
+        env=a_list({**NAMED, "required": ["name"]}),
+        volumeMounts=OBJECTS,
+        resources=RESOURCES,
+    )
 )
 REQUIREMENTS = a_list(an_object(key=TEXT, values=LIST))
 NODE_AFFINITY = an_object(
@@ -51,7 +56,8 @@ NODE_AFFINITY = an_object(
     ),
     preferredDuringSchedulingIgnoredDuringExecution=LIST,
 )
-# What is read or added to when a pod, its PodGroup or its Workload is made, or a node is looked for.
+# What is read or added to when a pod, its PodGroup or its Workload is made, or a node is looked
+# for.
 TEMPLATE = an_object(
     metadata=an_object(labels=OBJECT, annotations=OBJECT),
     spec=an_object(
@@ -90,14 +96,23 @@ def check_template(template: Mapping[str, Any]) -> None:
     """
     _template()(template, PATH, False)
     affinity = (template["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get(
+        "nodeSelectorTerms"
+    ) or ()
     kinds = ("matchExpressions", "matchFields")
-    if sum(1 + sum(len(term.get(kind) or ()) for kind in kinds) for term in terms) > MAX_REQUIREMENTS:
+    if (
+        sum(1 + sum(len(term.get(kind) or ()) for kind in kinds) for term in terms)
+        > MAX_REQUIREMENTS
+    ):
         path = f"{PATH}.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-        raise InvalidJob(path, f"must have at most {MAX_REQUIREMENTS} entries and requirements in all")
+        raise InvalidJob(
+            path, f"must have at most {MAX_REQUIREMENTS} entries and requirements in all"
+        )
 
 
-def with_tolerations(template: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def with_tolerations(
+    template: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
     """A template with the tolerations that it does not have itself; the same object if it has all of them."""
     own = template["spec"].get("tolerations") or []
     missing = [toleration for toleration in tolerations if toleration not in own]

@@ -10,7 +10,14 @@ from elastic_pytorch_operator.api import kueue
 
 # What Kueue grants quota for: requests, and what chooses the nodes and the priority of a pod.
 GRANTED_FOR = (
-    *("nodeSelector", "tolerations", "affinity", "priorityClassName", "runtimeClassName", "overhead"),
+    *(
+        "nodeSelector",
+        "tolerations",
+        "affinity",
+        "priorityClassName",
+        "runtimeClassName",
+        "overhead",
+    ),
     "resources",
 )
 
@@ -21,7 +28,8 @@ class Queue:
 
     Attributes:
         name: of the LocalQueue in the job's namespace.
-        priority_class: the name of a WorkloadPriorityClass; empty: the priority of the job's pods counts.
+        priority_class: the name of a WorkloadPriorityClass; empty: the priority of the job's pods
+            counts.
         provisioning: annotations for a ProvisioningRequest.
         template: a hash of what in the pod template quota is granted for.
     """
@@ -32,7 +40,9 @@ class Queue:
     template: str = ""
 
 
-def read_queue(metadata: Mapping[str, Any], template: Mapping[str, Any] | None = None) -> Queue | None:
+def read_queue(
+    metadata: Mapping[str, Any], template: Mapping[str, Any] | None = None
+) -> Queue | None:
     """The queue that a job's metadata names; None: it names none.
 
     Args:
@@ -43,7 +53,11 @@ def read_queue(metadata: Mapping[str, Any], template: Mapping[str, Any] | None =
     if not name:
         return None
     annotations = metadata.get("annotations") or {}
-    provisioning = {key: value for key, value in annotations.items() if key.startswith(kueue.PROVISIONING_PREFIX)}
+    provisioning = {
+        key: value
+        for key, value in annotations.items()
+        if key.startswith(kueue.PROVISIONING_PREFIX)
+    }
     granted_for = "" if template is None else hash_template(template)
     return Queue(name, labels.get(kueue.LABEL_PRIORITY_CLASS) or "", provisioning, granted_for)
 
@@ -54,7 +68,13 @@ def hash_template(template: Mapping[str, Any]) -> str:
     parts = {
         **{name: spec.get(name) for name in GRANTED_FOR},
         "containers": [c.get("resources") for c in spec.get("containers") or ()],
-        "initContainers": [(c.get("resources"), c.get("restartPolicy")) for c in spec.get("initContainers") or ()],
-        "topology": {name: value for name, value in annotations.items() if name.startswith(f"{kueue.GROUP}/podset-")},
+        "initContainers": [
+            (c.get("resources"), c.get("restartPolicy")) for c in spec.get("initContainers") or ()
+        ],
+        "topology": {
+            name: value
+            for name, value in annotations.items()
+            if name.startswith(f"{kueue.GROUP}/podset-")
+        },
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,7 +1,8 @@
 """What containers and pods request, the accelerators among it, and how many processes a worker runs on them. Pure.
 
-Devices are extended resources, which their vendors' device plugins name: NVIDIA k8s-device-plugin, AMD k8s-device-plugin, Intel GPU
-device plugin. The same plugins also name what is no device: `gpu.intel.com/i915_monitoring`, `gpu.intel.com/millicores`, `.../memory.max`.
+Devices are extended resources, which their vendors' device plugins name: NVIDIA k8s-device-plugin,
+AMD k8s-device-plugin, Intel GPU device plugin. The same plugins also name what is no device:
+`gpu.intel.com/i915_monitoring`, `gpu.intel.com/millicores`, `.../memory.max`.
 """
 
 import re
@@ -14,7 +15,8 @@ from elastic_pytorch_operator.spec.fields import InvalidJob
 
 Amounts = dict[str, float]  # by resource, in base units
 DEVICES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"})
-# Parts of a device. CUDA shows one of them to a process, however many the container has: they do not add up to more processes.
+# Parts of a device. CUDA shows one of them to a process, however many the container has: they do
+# not add up to more processes.
 PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
 MAX_PROCESSES = 1024  # of a worker
 WORDS = ("auto", "cpu", "gpu", "xpu")  # torchrun's own words for what the node has
@@ -25,14 +27,18 @@ def count_accelerators(container: Mapping[str, Any]) -> int:
     """How many whole devices a container asks for, of all vendors together.
 
     Args:
-        container: of a pod template. A limit counts where there is no request: Kubernetes has them equal.
+        container: of a pod template. A limit counts where there is no request: Kubernetes has them
+            equal.
     """
     return sum(_whole(amount) for name, amount in _requests(container).items() if name in DEVICES)
 
 
 def uses_accelerators(container: Mapping[str, Any]) -> bool:
     """Whether a container asks for a device, or for a part of one."""
-    return any(_whole(amount) and (name in DEVICES or name.startswith(PARTS)) for name, amount in _requests(container).items())
+    return any(
+        _whole(amount) and (name in DEVICES or name.startswith(PARTS))
+        for name, amount in _requests(container).items()
+    )
 
 
 def is_process_count(value: int | str) -> bool:
@@ -45,8 +51,9 @@ def processes_per_node(value: int | str | None, container: Mapping[str, Any]) ->
     """The value of torchrun's `--nproc-per-node`.
 
     Args:
-        value: of spec.nprocPerNode; None: a process for each device that the container asks for, else one. `cpu`, and `auto` without a
-            device: one for each whole core of the container's limit, if it has one; torchrun would count the node's cores.
+        value: of spec.nprocPerNode; None: a process for each device that the container asks for,
+            else one. `cpu`, and `auto` without a device: one for each whole core of the container's
+            limit, if it has one; torchrun would count the node's cores.
         container: the one that trains.
 
     Raises:
@@ -67,8 +74,8 @@ def processes_per_node(value: int | str | None, container: Mapping[str, Any]) ->
 def pod_requests(spec: Manifest) -> Amounts:
     """What a pod of this spec requests, as the scheduler counts it (`PodRequests` of k8s.io/component-helpers/resource).
 
-    Containers and native sidecars count together. Each other init container counts alone, beside the sidecars that start before it.
-    What the pod itself requests takes the place of that.
+    Containers and native sidecars count together. Each other init container counts alone, beside
+    the sidecars that start before it. What the pod itself requests takes the place of that.
     """
     together: Amounts = {}
     for container in spec.get("containers") or ():

@@ -65,7 +65,8 @@ class Scheduling:
 
     Attributes:
         gang: the scheduler for which a PodGroup is made; None: no PodGroup is.
-        timeout_seconds: how long the job holds places for fewer workers than its minimum; None: without limit.
+        timeout_seconds: how long the job holds places for fewer workers than its minimum; None:
+            without limit.
         disruption: whether an autoscaler may take a worker's node away to save cost.
         unit_topology: where the pods of a unit are placed; None: like others.
         rank_topology_key: the label of nodes that orders the ranks; empty: none does.
@@ -93,7 +94,11 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
         InvalidJob: two would admit the minimum as a whole: a gang scheduler, and Kueue.
     """
     fields = spec.get("scheduling") or {}
-    gang, unit, extra = fields.get("gangScheduler"), fields.get("unitTopology"), fields.get("extraWorkers")
+    gang, unit, extra = (
+        fields.get("gangScheduler"),
+        fields.get("unitTopology"),
+        fields.get("extraWorkers"),
+    )
     if gang is not None and kueue_queue:
         problem = (
             f"may not be set together with the label {kueue.LABEL_QUEUE}: Kueue admits the minimum as a whole already; "
@@ -104,12 +109,17 @@ def read_scheduling(spec: Mapping[str, Any], *, kueue_queue: str = "") -> Schedu
         gang=None if gang is None else GANG_SCHEDULERS[gang],
         timeout_seconds=fields.get("scheduleTimeoutSeconds"),
         # An elastic job trains on without a worker; one of a fixed size stops.
-        disruption=fields.get("disruption") or (FORBID if spec.get("minReplicas") is None else ALLOW),
+        disruption=fields.get("disruption")
+        or (FORBID if spec.get("minReplicas") is None else ALLOW),
         unit_topology=None
         if unit is None
-        else UnitTopology(unit["topologyKey"], (unit.get("whenUnsatisfiable") or REQUIRED) == REQUIRED),
+        else UnitTopology(
+            unit["topologyKey"], (unit.get("whenUnsatisfiable") or REQUIRED) == REQUIRED
+        ),
         rank_topology_key=fields.get("rankTopologyKey") or "",
         extra_workers=None
         if extra is None
-        else ExtraWorkers(dict(extra.get("nodeSelector") or {}), tuple(extra.get("tolerations") or ())),
+        else ExtraWorkers(
+            dict(extra.get("nodeSelector") or {}), tuple(extra.get("tolerations") or ())
+        ),
     )

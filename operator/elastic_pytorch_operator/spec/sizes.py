@@ -16,7 +16,8 @@ class Sizes:
         minimum: the fewest workers that train; of a job of a fixed size, all.
         maximum: the most workers that may be requested.
         allowed: the sizes that a group may have, rising; none: any.
-        unit: how many workers hold one replica of the model; all sizes and spares are multiples of it.
+        unit: how many workers hold one replica of the model; all sizes and spares are multiples of
+            it.
     """
 
     requested: int
@@ -38,13 +39,16 @@ def read_sizes(spec: Mapping[str, Any], *, stock: bool) -> Sizes:
     A job without `minReplicas` has a fixed size.
 
     Args:
-        stock: stock torchrun forms the group. Its largest size cannot be changed when the job is scaled.
+        stock: stock torchrun forms the group. Its largest size cannot be changed when the job is
+            scaled.
     """
     requested, minimum, maximum = spec["replicas"], spec.get("minReplicas"), spec.get("maxReplicas")
     spares, unit = spec.get("spares") or 0, spec.get("unitReplicas") or 1
     if minimum is None:
         return Sizes(requested, requested, requested, spares=spares, unit=unit)
-    bound = maximum if maximum is not None else bound_of("maximum", "replicas") if stock else requested
+    bound = (
+        maximum if maximum is not None else bound_of("maximum", "replicas") if stock else requested
+    )
     allowed = tuple(sorted((spec.get("resizePolicy") or {}).get("allowedReplicas") or ()))
     if unit > 1 and not allowed:
         allowed = tuple(range(minimum, bound + 1, unit))

@@ -1,9 +1,10 @@
 """A job as the API server stores it, also one whose spec cannot be carried out: an invalid edit undoes nothing. Pure.
 
-A job that runs goes on by its last valid spec, which its status keeps for as long as the present one is invalid: the next
-leader finds it there, and users may edit a job, but not its status. Where no valid spec is known, as after an upgrade
-to an operator with a stricter rule, the fields at fault do not count. Suspension, deletion and the queue are always those of
-the present object. A job that does not run waits until its spec is corrected.
+A job that runs goes on by its last valid spec, which its status keeps for as long as the present
+one is invalid: the next leader finds it there, and users may edit a job, but not its status. Where
+no valid spec is known, as after an upgrade to an operator with a stricter rule, the fields at fault
+do not count. Suspension, deletion and the queue are always those of the present object. A job that
+does not run waits until its spec is corrected.
 """
 
 import re
@@ -33,7 +34,8 @@ from elastic_pytorch_operator.spec.platform.job_template import (
 from elastic_pytorch_operator.spec.queue import read_queue
 
 LAST_VALID = "lastValidSpec"  # of the status
-# Those of the present object, unless it is too large to have them. The API server lets most of them change in no job that runs.
+# Those of the present object, unless it is too large to have them. The API server lets most of them
+# change in no job that runs.
 PRESENT = ("suspend", "managedBy", "template", "templateRef", "sharedVolumeClaims")
 # By these the workers of one group agree with each other. A guess at one would break the group.
 NOT_GUESSED = (
@@ -63,9 +65,13 @@ def parse_stored(
     except InvalidJob as problem:
         status = manifest.get("status") or {}
         # A job that has ended without a template need not have one.
-        if isinstance(problem, TemplateUnread) and not (problem.template_uid is None and has_ended(status)):
+        if isinstance(problem, TemplateUnread) and not (
+            problem.template_uid is None and has_ended(status)
+        ):
             raise
-        runs = status.get("round") and not has_ended(status) and not is_true(status, names.SUSPENDED)
+        runs = (
+            status.get("round") and not has_ended(status) and not is_true(status, names.SUSPENDED)
+        )
         job = _by_last_valid(manifest, defaults, valid, templates) if runs else None
         return replace(job or _resting(manifest, defaults, templates), problem=str(problem))
 
@@ -80,7 +86,9 @@ def recorded(valid: Manifest) -> Manifest:
     return {name: value for name, value in valid.items() if name not in PRESENT}
 
 
-def _by_last_valid(manifest: Manifest, defaults: JobDefaults, valid: Manifest | None, templates: Templates) -> Job | None:
+def _by_last_valid(
+    manifest: Manifest, defaults: JobDefaults, valid: Manifest | None, templates: Templates
+) -> Job | None:
     """A job that runs, by what of its last valid spec is still valid; None: that does not say enough."""
     present = manifest.get("spec")
     valid = valid or (manifest.get("status") or {}).get(LAST_VALID)
@@ -115,7 +123,11 @@ def _without(spec: Manifest, path: str) -> Manifest | None:
     inner: Any = spec
     found: list[tuple[Any, str | int]] = []
     for step in steps:
-        there = step in inner if isinstance(inner, dict) else isinstance(inner, list) and step in range(len(inner))
+        there = (
+            step in inner
+            if isinstance(inner, dict)
+            else isinstance(inner, list) and step in range(len(inner))
+        )
         if not there:
             break
         found.append((inner, step))
@@ -130,7 +142,11 @@ def _without(spec: Manifest, path: str) -> Manifest | None:
 def _resting(manifest: Manifest, defaults: JobDefaults, templates: Templates) -> Job:
     """A job that wants no worker: what becomes of its pods and of itself, read as far as that can be read."""
     metadata, spec = manifest["metadata"], _readable_spec(manifest, templates)
-    ttl, policy, rendezvous = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy"), spec.get("rendezvous")
+    ttl, policy, rendezvous = (
+        spec.get("ttlSecondsAfterFinished"),
+        spec.get("cleanPodPolicy"),
+        spec.get("rendezvous"),
+    )
     backend = rendezvous.get("backend") if isinstance(rendezvous, Mapping) else None
     status, generation = manifest.get("status") or {}, metadata.get("generation")
     kept = status.get(FIELD)

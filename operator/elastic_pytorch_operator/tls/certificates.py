@@ -1,4 +1,7 @@
-"""Makes certificates. The only module that knows the library for it; `rotation.py` decides what to make, and when."""
+"""Makes certificates.
+
+The only module that knows the library for it; `rotation.py` decides what to make, and when.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -48,7 +51,9 @@ def make_serving(authority: Pair, hosts: Sequence[str], now: float) -> Pair:
     builder = (
         _builder(key, _name(AUTHORITY_NAME), now, SERVING_DAYS)
         .issuer_name(signer.subject)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(identifier, critical=False)
@@ -72,7 +77,9 @@ def is_whole(pair: Pair, signer: str) -> bool:
             and key.public_key() == certificate.public_key()
             and abs(begins - pair.made_at) <= 1  # a certificate's times are in whole seconds
         )
-    except Exception:  # anyone may have written it, and the library has an exception of its own for each part
+    except (
+        Exception
+    ):  # anyone may have written it, and the library has an exception of its own for each part
         return False
 
 
@@ -85,7 +92,9 @@ def end_of(certificate: str) -> float:
     return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc.timestamp()
 
 
-def _builder(key: ec.EllipticCurvePrivateKey, name: x509.Name, now: float, days: int) -> x509.CertificateBuilder:
+def _builder(
+    key: ec.EllipticCurvePrivateKey, name: x509.Name, now: float, days: int
+) -> x509.CertificateBuilder:
     begins = datetime.fromtimestamp(now, UTC)
     return (
         x509.CertificateBuilder()
@@ -102,5 +111,9 @@ def _name(common: str) -> x509.Name:
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, now: float) -> Pair:
-    encoded = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Pair(certificate.public_bytes(serialization.Encoding.PEM).decode(), encoded.decode(), now)
+    encoded = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return Pair(
+        certificate.public_bytes(serialization.Encoding.PEM).decode(), encoded.decode(), now
+    )

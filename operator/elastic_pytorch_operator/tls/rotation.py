@@ -1,8 +1,11 @@
-"""Which authorities agents trust, and which of them signs. Pure: it takes what there is and the time, and returns what to make.
+"""Which authorities agents trust, and which of them signs.
 
-The operator is its own certificate authority. Pods are given the authorities that there are when they are made, and keep them for as long
-as they run. So a new authority is made long before the old one ends, and signs nothing before every pod that does not know it has had
-a year to end. The operator's own certificate is short-lived, and renewed without a restart.
+Pure: it takes what there is and the time, and returns what to make.
+
+The operator is its own certificate authority. Pods are given the authorities that there are when
+they are made, and keep them for as long as they run. So a new authority is made long before the old
+one ends, and signs nothing before every pod that does not know it has had a year to end. The
+operator's own certificate is short-lived, and renewed without a restart.
 """
 
 from collections.abc import Sequence
@@ -49,7 +52,12 @@ class Trust:
         """What clients get; None: there is no certificate yet."""
         if self.serving is None:
             return None
-        return Shown(self.serving.certificate, self.serving.key, self.bundle, self.serving.made_at + SERVING_DAYS * DAY)
+        return Shown(
+            self.serving.certificate,
+            self.serving.key,
+            self.bundle,
+            self.serving.made_at + SERVING_DAYS * DAY,
+        )
 
 
 def unexpired(authorities: Sequence[Pair], now: float) -> tuple[Pair, ...]:

@@ -15,7 +15,15 @@ from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.cluster.interface import Cluster
 from elastic_pytorch_operator.tls.certificates import end_of, is_whole, make_authority, make_serving
-from elastic_pytorch_operator.tls.rotation import Pair, Shown, Trust, signing, unexpired, wants_authority, wants_serving
+from elastic_pytorch_operator.tls.rotation import (
+    Pair,
+    Shown,
+    Trust,
+    signing,
+    unexpired,
+    wants_authority,
+    wants_serving,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +45,18 @@ SECRET_NAME = secret_name(OPERATOR)
 
 
 async def keep_trust(
-    cluster: Cluster, namespace: str, hosts: Sequence[str], now: float, held: Trust | None = None, name: str = SECRET_NAME
+    cluster: Cluster,
+    namespace: str,
+    hosts: Sequence[str],
+    now: float,
+    held: Trust | None = None,
+    name: str = SECRET_NAME,
 ) -> Trust:
     """What is trusted now; made or renewed, and written, if it is time for that.
 
-    A damaged Secret is restored from what is held. Without that its damaged parts are replaced as if they were missing: an operator that
-    ended would serve no agent at all. Agents that trust only an authority which is lost find no operator that they trust.
+    A damaged Secret is restored from what is held. Without that its damaged parts are replaced as
+    if they were missing: an operator that ended would serve no agent at all. Agents that trust only
+    an authority which is lost find no operator that they trust.
 
     Args:
         now: seconds since the epoch.
@@ -59,7 +73,10 @@ async def keep_trust(
     wanted = write_trust(trust)
     if not wanted.items() <= (found.get("data") or {}).items():
         await cluster.replace(SECRETS, {**found, "data": wanted})
-        logger.info("wrote certificates", extra={"authorities": len(trust.authorities), "hosts": list(hosts)})
+        logger.info(
+            "wrote certificates",
+            extra={"authorities": len(trust.authorities), "hosts": list(hosts)},
+        )
     return trust
 
 
@@ -82,12 +99,19 @@ def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
         return Trust(), ()
     try:
         state = json.loads(base64.b64decode(text))
-        authorities, signer = [_read_pair(pair) for pair in state["authorities"]], str(state["signer"])
+        authorities, signer = (
+            [_read_pair(pair) for pair in state["authorities"]],
+            str(state["signer"]),
+        )
         serving = _read_pair(state["serving"], signer) if state["serving"] else None
-        trust = Trust(tuple(filter(None, authorities)), serving, signer, tuple(map(str, state["hosts"])))
+        trust = Trust(
+            tuple(filter(None, authorities)), serving, signer, tuple(map(str, state["hosts"]))
+        )
     except (ValueError, TypeError, KeyError, RecursionError):
         return Trust(), (STATE_KEY,)
-    damage = [f"{STATE_KEY}: authorities[{n}]" for n, pair in enumerate(authorities) if pair is None]
+    damage = [
+        f"{STATE_KEY}: authorities[{n}]" for n, pair in enumerate(authorities) if pair is None
+    ]
     if state["serving"] and serving is None:
         damage.append(f"{STATE_KEY}: serving")
     return trust, tuple(damage)
@@ -97,24 +121,31 @@ def read_existing(secret: Manifest) -> Shown:
     """What a Secret holds that others keep.
 
     Raises:
-        UnusableSecretError: it lacks the certificate, its key or the authorities, or they do not go together.
+        UnusableSecretError: it lacks the certificate, its key or the authorities, or they do not go
+            together.
     """
     data = secret.get("data") or {}
     try:
         certificate, key, authorities = (
-            base64.b64decode(data[name], validate=True).decode() for name in (CERTIFICATE_KEY, PRIVATE_KEY, BUNDLE_KEY)
+            base64.b64decode(data[name], validate=True).decode()
+            for name in (CERTIFICATE_KEY, PRIVATE_KEY, BUNDLE_KEY)
         )
         shown = Shown(certificate, key, authorities, end_of(certificate))
         ssl.create_default_context(cadata=authorities)
         load_certificate(shown, server_context())
     except (KeyError, TypeError, ValueError, OSError) as fault:
         needed = f"needs a certificate in {CERTIFICATE_KEY}, its key in {PRIVATE_KEY}, and its authorities in {BUNDLE_KEY}"
-        raise UnusableSecretError(f"Secret {secret['metadata']['name']} {needed}: {fault!r}") from fault
+        raise UnusableSecretError(
+            f"Secret {secret['metadata']['name']} {needed}: {fault!r}"
+        ) from fault
     return shown
 
 
 def _read_pair(state: Mapping[str, Any], signer: str = "") -> Pair | None:
-    """A pair, None if it cannot be used. Without a signer it is an authority, which signs itself."""
+    """A pair, None if it cannot be used.
+
+    Without a signer it is an authority, which signs itself.
+    """
     try:
         pair = Pair(str(state["certificate"]), str(state["key"]), float(state["made_at"]))
     except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -134,7 +165,8 @@ def load_certificate(shown: Shown, context: ssl.SSLContext) -> None:
     Raises:
         OSError: its key is another one's.
     """
-    with tempfile.TemporaryDirectory() as folder:  # the library reads only files; no other user may read this folder
+    # The library reads only files; no other user may read this folder.
+    with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
         certificate.write_text(shown.certificate)
         key.write_text(shown.key)

@@ -7,7 +7,9 @@ from elastic_pytorch_client import names
 
 Object = dict[str, Any]
 
-WATCH_SECONDS = 60  # then the API server ends a watch, and the next one begins: a dead connection is noticed within this time
+# Then the API server ends a watch, and the next one begins: a dead connection is noticed within
+# this time.
+WATCH_SECONDS = 60
 
 
 class ClusterReader(Protocol):
@@ -111,7 +113,8 @@ class Cluster(ClusterReader, Protocol):
         """Runs a command in a container, as `kubectl exec` does; returns what it has written to stdout.
 
         Raises:
-            Refused: it has ended with another exit code than 0; the message has what it has written to stderr.
+            Refused: it has ended with another exit code than 0; the message has what it has written
+                to stderr.
         """
         ...
 

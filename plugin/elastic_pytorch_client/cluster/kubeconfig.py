@@ -1,8 +1,8 @@
 """The cluster that kubectl would act on: the files of a kubeconfig merged, and one context of them chosen.
 
-The rules are those of client-go's `clientcmd`, against which the tests compare them. The official Python client merges
-otherwise: there the last file's current context counts, a context needs a current one beside it, and paths are relative
-to the first file.
+The rules are those of client-go's `clientcmd`, against which the tests compare them. The official
+Python client merges otherwise: there the last file's current context counts, a context needs a
+current one beside it, and paths are relative to the first file.
 """
 
 import os
@@ -31,7 +31,8 @@ class Access:
         namespace: the namespace; empty: the context's.
         cluster: a cluster of the kubeconfig; empty: the context's.
         user: a user of the kubeconfig; empty: the context's.
-        act_as: a user or ServiceAccount to act as; empty: the one that the user of the kubeconfig names, or none.
+        act_as: a user or ServiceAccount to act as; empty: the one that the user of the kubeconfig
+            names, or none.
     """
 
     kubeconfig: str = ""
@@ -71,18 +72,32 @@ def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
     if not name and not access.cluster:
         raise NoContext(f"no cluster is configured: {_nothing(access, environment, contexts)}")
     if name and name not in contexts:
-        raise Unreachable(f'cannot use the kubeconfig: it has no context "{name}"; {_choices(contexts)}')
+        raise Unreachable(
+            f'cannot use the kubeconfig: it has no context "{name}"; {_choices(contexts)}'
+        )
     context = contexts.get(name, {})
-    cluster, user = access.cluster or str(context.get("cluster", "")), access.user or str(context.get("user", ""))
-    for kind, wanted, given, known in (("cluster", cluster, access.cluster, clusters), ("user", user, access.user, users)):
+    cluster, user = (
+        access.cluster or str(context.get("cluster", "")),
+        access.user or str(context.get("user", "")),
+    )
+    for kind, wanted, given, known in (
+        ("cluster", cluster, access.cluster, clusters),
+        ("user", user, access.user, users),
+    ):
         if wanted not in known and (wanted or kind == "cluster"):
-            missing = f'it has no {kind} "{wanted}"' if given else f'the {kind} "{wanted}" of the context "{name}" is missing'
+            missing = (
+                f'it has no {kind} "{wanted}"'
+                if given
+                else f'the {kind} "{wanted}" of the context "{name}" is missing'
+            )
             raise Unreachable(f"cannot use the kubeconfig: {missing}")
     if "server" not in clusters[cluster]:
         raise Unreachable(f'cannot use the kubeconfig: the cluster "{cluster}" has no server')
     fields = users.get(user, {})
     if others := sorted(field for field in fields if field.startswith("as-")):
-        raise Unreachable(f'cannot use the kubeconfig: the user "{user}" acts as another with {others[0]}: only kubectl can')
+        raise Unreachable(
+            f'cannot use the kubeconfig: the user "{user}" acts as another with {others[0]}: only kubectl can'
+        )
     config = {
         "current-context": name,
         "contexts": [{"name": name, "context": {"cluster": cluster, "user": user}}],
@@ -90,7 +105,13 @@ def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
         "users": [{"name": user, "user": _with_token(users[user])}] if user else [],
     }
     several = len({other.get("cluster") for other in contexts.values()}) > 1
-    return Chosen(config, name, str(context.get("namespace", "")), several, access.act_as or str(fields.get("as", "")))
+    return Chosen(
+        config,
+        name,
+        str(context.get("namespace", "")),
+        several,
+        access.act_as or str(fields.get("as", "")),
+    )
 
 
 def _files(access: Access, environment: Mapping[str, str]) -> list[Path]:
@@ -154,7 +175,9 @@ def _with_token(user: dict[str, Any]) -> dict[str, Any]:
 
 def _nothing(access: Access, environment: Mapping[str, str], contexts: Entries) -> str:
     if contexts:
-        return f"the kubeconfig has no current context: choose one by --context; {_choices(contexts)}"
+        return (
+            f"the kubeconfig has no current context: choose one by --context; {_choices(contexts)}"
+        )
     return f"no context stands in {access.kubeconfig or environment.get('KUBECONFIG') or '~/.kube/config'}"
 
 

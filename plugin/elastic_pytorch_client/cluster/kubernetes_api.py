@@ -10,13 +10,22 @@ from urllib.parse import quote, urlencode
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object, training_container
 from elastic_pytorch_client.cluster.kubeconfig import Access, NoContext, read_kubeconfig
-from elastic_pytorch_client.errors import EpjError, Refused, Unreachable, error_of, error_of_exec, one_line, reason_of
+from elastic_pytorch_client.errors import (
+    EpjError,
+    Refused,
+    Unreachable,
+    error_of,
+    error_of_exec,
+    one_line,
+    reason_of,
+)
 
 PAGE_SIZE = 500
 REQUEST_SECONDS = 30
 JOBS = f"/apis/{names.API_VERSION}"
 MAX_LINE_BYTES = 8 << 20  # more than any object of the API server has
-KEPT_BYTES = 1 << 20  # of each end of a longer line: its time is at its begin, and the newest output at its end
+# Of each end of a longer line: its time is at its begin, and the newest output at its end.
+KEPT_BYTES = 1 << 20
 
 
 class KubernetesCluster:
@@ -31,7 +40,8 @@ class KubernetesCluster:
         """Connects to the cluster that kubectl would take, or in a pod without a kubeconfig as its ServiceAccount.
 
         Raises:
-            Unreachable: the kubeconfig cannot be used, or there is none, and this is no pod with a ServiceAccount.
+            Unreachable: the kubeconfig cannot be used, or there is none, and this is no pod with a
+                ServiceAccount.
         """
         # Imported late: it takes half a second, which `kubectl epj --help` need not wait for.
         from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415
@@ -47,7 +57,10 @@ class KubernetesCluster:
         try:
             chosen = read_kubeconfig(access, os.environ)
             load_kube_config_from_dict(chosen.config, client_configuration=configuration)  # type: ignore[no-untyped-call]
-            namespace, context = chosen.namespace, chosen.context if chosen.is_one_of_several else ""
+            namespace, context = (
+                chosen.namespace,
+                chosen.context if chosen.is_one_of_several else "",
+            )
             act_as = chosen.act_as
         except (ConfigException, OSError) as error:
             raise Unreachable(f"cannot use the kubeconfig: {one_line(error)}") from error
@@ -94,7 +107,12 @@ class KubernetesCluster:
         self._request("PATCH", f"{_job_path(namespace, name)}/scale", body, job=(namespace, name))
 
     def delete_job(self, namespace: str, name: str) -> None:
-        self._request("DELETE", _job_path(namespace, name), {"propagationPolicy": "Background"}, job=(namespace, name))
+        self._request(
+            "DELETE",
+            _job_path(namespace, name),
+            {"propagationPolicy": "Background"},
+            job=(namespace, name),
+        )
 
     def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
         selector = f"{names.LABEL_JOB_NAME}={job}"
@@ -105,20 +123,34 @@ class KubernetesCluster:
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
         from kubernetes.stream import ws_client  # noqa: PLC0415  as the client itself
 
-        query = [("command", word) for word in command] + [("container", container), ("stdout", "true"), ("stderr", "true")]
+        query = [("command", word) for word in command] + [
+            ("container", container),
+            ("stdout", "true"),
+            ("stderr", "true"),
+        ]
         path = f"{_pod_path(namespace, pod)}/exec?{urlencode(query)}"
         try:
-            _, url, headers, _, _ = self._api.param_serialize("GET", path, header_params={}, auth_settings=["BearerToken"])
+            _, url, headers, _, _ = self._api.param_serialize(
+                "GET", path, header_params={}, auth_settings=["BearerToken"]
+            )
             lower = {name.lower(): value for name, value in headers.items()}
             connect: Any = ws_client.websocket_call
-            client = connect(self._api.configuration, "GET", url, headers=lower, _preload_content=False)
+            client = connect(
+                self._api.configuration, "GET", url, headers=lower, _preload_content=False
+            )
             client.run_forever(timeout=REQUEST_SECONDS)
-            output, errors, code = client.read_stdout(timeout=0), client.read_stderr(timeout=0), client.returncode
+            output, errors, code = (
+                client.read_stdout(timeout=0),
+                client.read_stderr(timeout=0),
+                client.returncode,
+            )
             client.close()
         except Exception as error:
             raise error_of_exec(error, namespace, pod) from error
         if code != 0:
-            raise Refused(f"the command in pod {pod} has ended with exit code {code}: {one_line(errors)}")
+            raise Refused(
+                f"the command in pod {pod} has ended with exit code {code}: {one_line(errors)}"
+            )
         return str(output)
 
     def list_nodes(self) -> list[Object]:
@@ -142,7 +174,11 @@ class KubernetesCluster:
         query |= {"follow": "true"} if follow else {}
         query |= {"tailLines": str(tail_lines)} if tail_lines is not None else {}
         query |= {"sinceTime": since} if since else {}
-        yield from self._lines(f"{_pod_path(namespace, pod)}/log", query, read_seconds=None if follow else REQUEST_SECONDS)
+        yield from self._lines(
+            f"{_pod_path(namespace, pod)}/log",
+            query,
+            read_seconds=None if follow else REQUEST_SECONDS,
+        )
 
     def _list(self, path: str, **query: str) -> list[Object]:
         items: list[Object] = []
@@ -156,7 +192,12 @@ class KubernetesCluster:
             page["continue"] = token
 
     def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, job: tuple[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        job: tuple[str, str] | None = None,
     ) -> Object:
         response = self._open(method, path, body, (10, REQUEST_SECONDS), job)
         try:
@@ -166,11 +207,15 @@ class KubernetesCluster:
         assert isinstance(found, dict)  # the API server answers with objects
         return found
 
-    def _lines(self, path: str, query: Mapping[str, str], *, read_seconds: float | None) -> Iterator[str]:
+    def _lines(
+        self, path: str, query: Mapping[str, str], *, read_seconds: float | None
+    ) -> Iterator[str]:
         """A stream's lines; a connection that breaks ends it."""
         import urllib3  # noqa: PLC0415  with the client, late
 
-        response = self._open("GET", f"{path}?{urlencode(query)}", None, (10, read_seconds), None).response
+        response = self._open(
+            "GET", f"{path}?{urlencode(query)}", None, (10, read_seconds), None
+        ).response
         lines = LineCutter()
         try:
             for chunk in response.stream(65536, decode_content=True):

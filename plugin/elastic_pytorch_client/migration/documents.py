@@ -8,7 +8,15 @@ from typing import Any
 from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.process_variables import listed
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remark, Remarks
-from elastic_pytorch_client.migration.sources import job, jobset, other_kinds, pytorchjob, runtime, trainjob, volcano
+from elastic_pytorch_client.migration.sources import (
+    job,
+    jobset,
+    other_kinds,
+    pytorchjob,
+    runtime,
+    trainjob,
+    volcano,
+)
 from elastic_pytorch_client.migration.sources.slurm.job import migrate_batch_script
 
 Manifest = dict[str, Any]
@@ -37,7 +45,9 @@ class Migrated:
 
 
 def migrate_documents(
-    documents: Sequence[Any], runtimes: Sequence[Mapping[str, Any]] = (), entrypoint: Sequence[str] = ()
+    documents: Sequence[Any],
+    runtimes: Sequence[Mapping[str, Any]] = (),
+    entrypoint: Sequence[str] = (),
 ) -> list[Migrated]:
     """Migrates jobs that train; other objects pass as they are, and runtimes are only read."""
     objects = list(_objects(documents))
@@ -50,10 +60,13 @@ def migrate_documents(
     hosts = {
         (_namespace(found), job.subdomain_of(found))
         for found, result in zip(jobs, migrated, strict=True)
-        if found.get("kind") == job.KIND and any(document is not found for document in result.documents)
+        if found.get("kind") == job.KIND
+        and any(document is not found for document in result.documents)
     }
     return [
-        _superfluous(found) if _is_headless(found) and (_namespace(found), _name(found)) in hosts else result
+        _superfluous(found)
+        if _is_headless(found) and (_namespace(found), _name(found)) in hosts
+        else result
         for found, result in zip(jobs, migrated, strict=True)
     ]
 
@@ -71,16 +84,22 @@ def _objects(documents: Sequence[Any]) -> Iterator[Manifest]:
     for document in documents:
         if not isinstance(document, dict):
             yield {"kind": "", "metadata": {}, "spec": document}
-        elif str(document.get("kind", "")).endswith("List") and isinstance(document.get("items"), list):
+        elif str(document.get("kind", "")).endswith("List") and isinstance(
+            document.get("items"), list
+        ):
             yield from _objects(document["items"])
         else:
             yield document
 
 
-def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint: Sequence[str]) -> Migrated:
+def _migrate(
+    found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint: Sequence[str]
+) -> Migrated:
     group, kind = str(found.get("apiVersion", "")).partition("/")[0], found.get("kind")
     if not kind:
-        return Migrated("document", (), failed=Remark("kind", "is missing: this is no Kubernetes object"))
+        return Migrated(
+            "document", (), failed=Remark("kind", "is missing: this is no Kubernetes object")
+        )
     remarks = Remarks()
     title = f"{kind} {_name(found)}"
     try:
@@ -88,14 +107,18 @@ def _migrate(found: Manifest, runtimes: Sequence[Mapping[str, Any]], entrypoint:
         if source or (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
             _refuse_placeholders(found)
         if source:
-            return Migrated(title, _with_its_volumes(source(found, remarks, entrypoint)), remarks.found)
+            return Migrated(
+                title, _with_its_volumes(source(found, remarks, entrypoint)), remarks.found
+            )
         if (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
             jobs = trainjob.migrate_trainjob(found, remarks, runtimes, entrypoint)
             return Migrated(title, _with_its_volumes(jobs), remarks.found)
     except CannotMigrate as error:
         return Migrated(title, (), remarks.found, error.remark)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return Migrated(title, (), remarks.found, Remark("spec", f"does not have the form of a {kind}: {error}"))
+        return Migrated(
+            title, (), remarks.found, Remark("spec", f"does not have the form of a {kind}: {error}")
+        )
     if (failed := other_kinds.refusal(found)) is not None:
         return Migrated(title, (), failed=failed)
     return Migrated(title, [found], other_kinds.passed_on(found))
@@ -126,7 +149,8 @@ def _with_its_volumes(documents: Sequence[Mapping[str, Any]]) -> Sequence[Mappin
     """Returns the same documents.
 
     Raises:
-        CannotMigrate: a job mounts a volume that it does not have, as where a JobSet makes claims for its pods.
+        CannotMigrate: a job mounts a volume that it does not have, as where a JobSet makes claims
+            for its pods.
     """
     for spec in (document["spec"] for document in documents if document.get("kind") == names.KIND):
         pod = spec["template"]["spec"]
@@ -135,9 +159,7 @@ def _with_its_volumes(documents: Sequence[Mapping[str, Any]]) -> Sequence[Mappin
         for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
             for mount in container.get("volumeMounts") or ():
                 if mount.get("name") not in volumes:
-                    text = (
-                        f"mounts the volume {mount.get('name')}, which the new job does not have: add it to the pod's volumes"
-                    )
+                    text = f"mounts the volume {mount.get('name')}, which the new job does not have: add it to the pod's volumes"
                     raise CannotMigrate(f"container {container.get('name')}", text)
     return documents
 
@@ -158,7 +180,11 @@ def _metadata(found: Manifest) -> Manifest:
 
 def _is_headless(found: Manifest) -> bool:
     spec = found.get("spec")
-    return found.get("kind") == "Service" and isinstance(spec, dict) and spec.get("clusterIP") == "None"
+    return (
+        found.get("kind") == "Service"
+        and isinstance(spec, dict)
+        and spec.get("clusterIP") == "None"
+    )
 
 
 def _superfluous(found: Manifest) -> Migrated:

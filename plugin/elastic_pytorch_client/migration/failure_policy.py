@@ -22,7 +22,10 @@ def failure_policy(
     launch: Launch,
     remarks: Remarks,
 ) -> Manifest:
-    """A job's failurePolicy, empty if the defaults mean the same. Without `max_restarts` torchrun restarts nothing."""
+    """A job's failurePolicy, empty if the defaults mean the same.
+
+    Without `max_restarts` torchrun restarts nothing.
+    """
     policy: Manifest = {}
     if max_restarts is not None and restart_policy == "Never":
         policy["maxFailures"] = min(max_restarts, MAX_FAILURES)
@@ -57,8 +60,15 @@ def failure_policy(
                 text += ". It does not match yet: torchrun in a `command` does not report its script's exit code"
             remarks.add(path, text)
         case "Always":
-            remarks.add(path, "Always also restarted workers that had succeeded. Here a worker that exits with 0 is done")
-    if restart_policy in ("OnFailure", "Always") and backoff_limit is None and "maxFailures" not in policy:
+            remarks.add(
+                path,
+                "Always also restarted workers that had succeeded. Here a worker that exits with 0 is done",
+            )
+    if (
+        restart_policy in ("OnFailure", "Always")
+        and backoff_limit is None
+        and "maxFailures" not in policy
+    ):
         remarks.add(
             path,
             f"{restart_policy} restarted failed pods without a limit. This job fails after {DEFAULT_MAX_FAILURES} failures in a row "

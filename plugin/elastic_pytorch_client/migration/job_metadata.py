@@ -26,11 +26,16 @@ def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
         )
     if not name:
         raise CannotMigrate("metadata.name", "is missing")
-    annotations = {key: value for key, value in (old.get("annotations") or {}).items() if key not in NOT_KEPT_ANNOTATIONS}
+    annotations = {
+        key: value
+        for key, value in (old.get("annotations") or {}).items()
+        if key not in NOT_KEPT_ANNOTATIONS
+    }
     labels = dict(old.get("labels") or {})
     if QUEUE_LABEL in labels:
         remarks.add(
-            f"metadata.labels[{QUEUE_LABEL}]", "stays: the operator asks Kueue for quota if its chart sets kueue.enabled"
+            f"metadata.labels[{QUEUE_LABEL}]",
+            "stays: the operator asks Kueue for quota if its chart sets kueue.enabled",
         )
     for key, value in (("labels", labels), ("annotations", annotations)):
         metadata.pop(key, None)
@@ -40,15 +45,26 @@ def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
 
 
 def drop_manager(path: str, manager: str | None, own_controller: str, remarks: Remarks) -> None:
-    """Says that another manager of the old job does not stay. MultiKueue is one: the operator does not support it."""
+    """Says that another manager of the old job does not stay.
+
+    MultiKueue is one: the operator does not support it.
+    """
     if manager and manager != own_controller:
-        remarks.add(path, f"{manager} is dropped: it does not know this kind of job, which would never start")
+        remarks.add(
+            path,
+            f"{manager} is dropped: it does not know this kind of job, which would never start",
+        )
 
 
-def suspension(path: str, suspended: object, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
+def suspension(
+    path: str, suspended: object, metadata: Mapping[str, Any], remarks: Remarks
+) -> Manifest:
     """`suspend`, with a remark if Kueue may have set it."""
     if not suspended:
         return {}
     if QUEUE_LABEL in (metadata.get("labels") or {}):
-        remarks.add(path, "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it")
+        remarks.add(
+            path,
+            "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it",
+        )
     return {"suspend": True}

@@ -12,7 +12,9 @@ COUNTED_BY_COMMAND = (
 COUNTED_BY_TORCH = ("auto", "cpu", "gpu", "xpu")
 
 
-def group_size(path: str, pods: int, options: Mapping[str, str], remarks: Remarks) -> dict[str, Any]:
+def group_size(
+    path: str, pods: int, options: Mapping[str, str], remarks: Remarks
+) -> dict[str, Any]:
     """`replicas`, and the bounds of an elastic job: torchrun's own `--nnodes` wins, as it does there.
 
     Raises:
@@ -30,25 +32,41 @@ def group_size(path: str, pods: int, options: Mapping[str, str], remarks: Remark
     least, most = bounds
     replicas = min(max(pods, least), most)
     if replicas != pods:
-        remarks.add(path, f"{pods} pods are not what --nnodes={options['nnodes']} waits for: replicas is {replicas}")
-    return {"replicas": replicas} if least == most else {"replicas": replicas, "minReplicas": least, "maxReplicas": most}
+        remarks.add(
+            path,
+            f"{pods} pods are not what --nnodes={options['nnodes']} waits for: replicas is {replicas}",
+        )
+    return (
+        {"replicas": replicas}
+        if least == most
+        else {"replicas": replicas, "minReplicas": least, "maxReplicas": most}
+    )
 
 
 def nnodes_bounds(nnodes: str) -> tuple[int, int] | None:
     """The least and the most nodes of `--nnodes`, written as `4` or `2:6`; None: it is neither."""
     low, _, high = nnodes.partition(":")
     high = high or low
-    return (int(low), int(high)) if low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high) else None
+    return (
+        (int(low), int(high))
+        if low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high)
+        else None
+    )
 
 
-def process_count(path: str, given: str, *, started_by: str, accelerators: int, remarks: Remarks) -> int | str | None:
+def process_count(
+    path: str, given: str, *, started_by: str, accelerators: int, remarks: Remarks
+) -> int | str | None:
     """The job's nprocPerNode; None: its default means the same, one for each accelerator that the container asks for, else one."""
     if started_by == "python":
         return _one(path, given, accelerators, remarks)
     if given.isdecimal():
         return int(given)
     if given not in COUNTED_BY_TORCH:
-        remarks.add(path, f"{given} is not known here: set spec.nprocPerNode, unless it is the number of accelerators")
+        remarks.add(
+            path,
+            f"{given} is not known here: set spec.nprocPerNode, unless it is the number of accelerators",
+        )
         return None
     if accelerators and given in ("auto", "gpu", "xpu"):
         return None

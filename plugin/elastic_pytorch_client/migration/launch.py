@@ -8,7 +8,12 @@ from pathlib import PurePosixPath
 from textwrap import shorten
 
 from elastic_pytorch_client.migration import shell_text, wrappers
-from elastic_pytorch_client.migration.process_variables import LITERAL, listed, only_sizes_of_the_group, unset_variables
+from elastic_pytorch_client.migration.process_variables import (
+    LITERAL,
+    listed,
+    only_sizes_of_the_group,
+    unset_variables,
+)
 from elastic_pytorch_client.migration.remarks import CannotMigrate
 from elastic_pytorch_client.migration.torchrun_options import UnknownOption, split_line
 
@@ -16,10 +21,14 @@ PYTHON = re.compile(r"python[\d.]*\Z")
 LONGEST_SHOWN = 80
 VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
 LOCAL_RANK_ARGUMENT = "--local-rank=${local_rank}"  # torch replaces it for each process
-TORCHRUN_MODULES = {"torch.distributed.run": False, "torch.distributed.launch": True}  # whether it gives scripts a --local-rank
+# Whether it gives scripts a --local-rank.
+TORCHRUN_MODULES = {"torch.distributed.run": False, "torch.distributed.launch": True}
 TORCHRUN_SCRIPTS = re.compile(r"(?:^|.*/)(?:torchrun|torch/distributed/(?:run|launch)\.py)\Z")
 PYTHON_OPTIONS_WITH_VALUE = ("-X", "-W")
-IN_THE_SPEC = {"nnodes": "spec.replicas, minReplicas and maxReplicas", "max-restarts": "spec.failurePolicy.maxFailures"}
+IN_THE_SPEC = {
+    "nnodes": "spec.replicas, minReplicas and maxReplicas",
+    "max-restarts": "spec.failurePolicy.maxFailures",
+}
 OTHER_LAUNCHERS = {
     "accelerate": (
         "`accelerate launch` forms its own group and cannot join the operator's. Write the script into `args`: Accelerate reads the "
@@ -48,7 +57,10 @@ SECOND_CLASS = (
     "its cause"
 )
 
-JOINS = "the command is kept, without torchrun's rendezvous options: its torchrun joins the job. " + SECOND_CLASS
+JOINS = (
+    "the command is kept, without torchrun's rendezvous options: its torchrun joins the job. "
+    + SECOND_CLASS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +104,17 @@ def read_launch(
                 "inspect IMAGE`) and pass it: --entrypoint 'python /path/to/train.py'",
             )
         else:
-            remarks.append("`args` start the training themselves; the image's ENTRYPOINT does not run any more")
+            remarks.append(
+                "`args` start the training themselves; the image's ENTRYPOINT does not run any more"
+            )
     launch = _read_words(path, words)
-    launch = replace(launch, options={name: resolve(value, values or {}) for name, value in launch.options.items()})
-    unset = unset_variables(" ".join(launch.args), command=False, by_kubelet=_runs_shell(launch.args))
+    launch = replace(
+        launch,
+        options={name: resolve(value, values or {}) for name, value in launch.options.items()},
+    )
+    unset = unset_variables(
+        " ".join(launch.args), command=False, by_kubelet=_runs_shell(launch.args)
+    )
     if not launch.command and unset:
         raise CannotMigrate(
             f"{path}.args",
@@ -107,9 +126,13 @@ def read_launch(
         raise CannotMigrate(f"{path}.command", text)
     for name, fields in IN_THE_SPEC.items():
         if not only_sizes_of_the_group(value := launch.options.get(name, "")):
-            remarks.append(f"--{name}={value} is dropped, for its value is not in the manifest: compare {fields}")
+            remarks.append(
+                f"--{name}={value} is dropped, for its value is not in the manifest: compare {fields}"
+            )
     if not launch.command and "PET_NODE_RANK" in " ".join(launch.args):
-        remarks.append("it reads PET_NODE_RANK, which the training processes do not have: read GROUP_RANK")
+        remarks.append(
+            "it reads PET_NODE_RANK, which the training processes do not have: read GROUP_RANK"
+        )
     return replace(launch, remarks=(*remarks, *launch.remarks))
 
 
@@ -156,12 +179,16 @@ def _read_torchrun(path: str, words: Sequence[str], start: int, *, kept: bool = 
     try:
         line = split_line(words[start:])
     except UnknownOption as error:
-        raise CannotMigrate(f"{path}.command", f"{error} is not a known option of torchrun: take it away") from error
+        raise CannotMigrate(
+            f"{path}.command", f"{error} is not a known option of torchrun: take it away"
+        ) from error
     if line.program == len(words) - start:
         raise CannotMigrate(f"{path}.command", "starts torchrun without a script")
     remarks: tuple[str, ...] = ()
     if (program := words[start + line.program]).startswith("$("):
-        remarks = (f"{program} may hold options of torchrun: write them out, without those of the rendezvous",)
+        remarks = (
+            f"{program} may hold options of torchrun: write them out, without those of the rendezvous",
+        )
     if kept:
         stays = (*words[:start], *line.kept)
         if "use-env" in line.options:
@@ -181,7 +208,9 @@ def _read_wrapped(path: str, words: Sequence[str], place: int) -> Launch:
     if start := _options_of_torchrun(inner):
         return _read_torchrun(path, words, place + start, kept=True)
     launch = (
-        _read_shell(path, inner, plain=False) if PurePosixPath(inner[0]).name in shell_text.SHELLS else _read_words(path, inner)
+        _read_shell(path, inner, plain=False)
+        if PurePosixPath(inner[0]).name in shell_text.SHELLS
+        else _read_words(path, inner)
     )
     if launch.command:
         return replace(launch, command=(*wrapper, *launch.command))
@@ -202,8 +231,13 @@ def _read_python(path: str, words: Sequence[str]) -> Launch:
         raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[module])
     if not rest:
         raise CannotMigrate(f"{path}.command", "starts a Python without a script")
-    remarks = () if "/" not in words[0] else (f"the agent runs the image's `python3`: make sure that it is {words[0]}",)
-    if rest[0].startswith("-") and rest[0] != "-m":  # options that the agent does not know: each process is started as written
+    remarks = (
+        ()
+        if "/" not in words[0]
+        else (f"the agent runs the image's `python3`: make sure that it is {words[0]}",)
+    )
+    # Options that the agent does not know: each process is started as written.
+    if rest[0].startswith("-") and rest[0] != "-m":
         return Launch((), ("--no-python", words[0], *rest), "python", unbuffered=True)
     return Launch((), tuple(rest), "python", remarks=remarks)
 
@@ -212,7 +246,10 @@ def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launc
     needless = plain and len(words) == 3 and shell_text.PLAIN_FLAGS.match(words[1]) is not None
     if needless and (alone := shell_text.plain_words(words[2])) is not None:
         return _read_words(path, alone)
-    place = next((index for index, word in enumerate(words) if index and not word.startswith("-")), len(words))
+    place = next(
+        (index for index, word in enumerate(words) if index and not word.startswith("-")),
+        len(words),
+    )
     if place == len(words) or "c" not in words[place - 1].lstrip("-") or place == 1:
         raise _unknown(path, " ".join(words), words)
     text = words[place]
@@ -222,20 +259,41 @@ def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launc
         return _read_shell(path, [*words[:place], text], plain=plain)
     taken = shell_text.take_options(text)
     if taken is not None:
-        if needless and not taken.counted and (alone := shell_text.plain_words(taken.text)) is not None:
+        if (
+            needless
+            and not taken.counted
+            and (alone := shell_text.plain_words(taken.text)) is not None
+        ):
             launch = _read_words(path, alone)  # only the rendezvous needed a shell
             return replace(launch, options=taken.options | launch.options)
         remarks = [JOINS]
         if unset := unset_variables(taken.text, command=True):
-            remarks.append(f"it uses {listed(unset)}, which the container does not have: only the training processes do")
+            remarks.append(
+                f"it uses {listed(unset)}, which the container does not have: only the training processes do"
+            )
         if taken.variables:
-            remarks.append(f"{listed(taken.variables)} may hold more options: remove torchrun's rendezvous options there, too")
+            remarks.append(
+                f"{listed(taken.variables)} may hold more options: remove torchrun's rendezvous options there, too"
+            )
         if found := shell_text.SET_FOR_TORCHRUN.search(taken.text):
-            remarks.append(f"it sets {found[1]}, so its torchrun does not join the job: remove that")
+            remarks.append(
+                f"it sets {found[1]}, so its torchrun does not join the job: remove that"
+            )
         kept = (*words[:place], taken.text, *words[place + 1 :])
-        return Launch(kept, (), "torchrun", taken.options, tuple(remarks), unbuffered=True, counted=taken.counted)
+        return Launch(
+            kept,
+            (),
+            "torchrun",
+            taken.options,
+            tuple(remarks),
+            unbuffered=True,
+            counted=taken.counted,
+        )
     if shell_text.TORCHRUN.search(text):
-        raise CannotMigrate(f"{path}.command", "calls torchrun in a way that is not known: write it as one command of its own")
+        raise CannotMigrate(
+            f"{path}.command",
+            "calls torchrun in a way that is not known: write it as one command of its own",
+        )
     if found := SHELL_LAUNCHERS.search(text):
         raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[found[1]])
     if shell_text.calls_python(text):
@@ -254,9 +312,15 @@ def _unknown(path: str, program: str, words: Sequence[str]) -> CannotMigrate:
 
 def _starts_something(word: str) -> bool:
     program = PurePosixPath(word).name
-    return program in {"torchrun", *shell_text.SHELLS, *OTHER_LAUNCHERS} or bool(PYTHON.match(program))
+    return program in {"torchrun", *shell_text.SHELLS, *OTHER_LAUNCHERS} or bool(
+        PYTHON.match(program)
+    )
 
 
 def _runs_shell(args: Sequence[str]) -> bool:
     """Whether each training process is a shell, which knows the process's variables."""
-    return args[:1] == ("--no-python",) and len(args) > 1 and PurePosixPath(args[1]).name in shell_text.SHELLS
+    return (
+        args[:1] == ("--no-python",)
+        and len(args) > 1
+        and PurePosixPath(args[1]).name in shell_text.SHELLS
+    )

@@ -5,7 +5,12 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_client.migration.shell_words import ENDS_OF_WORDS, pieces, word_end, words_from
-from elastic_pytorch_client.migration.torchrun_options import VARIABLE, TorchrunLine, UnknownOption, split_line
+from elastic_pytorch_client.migration.torchrun_options import (
+    VARIABLE,
+    TorchrunLine,
+    UnknownOption,
+    split_line,
+)
 
 SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 # Flags with which `-c` runs one command as it would run without a shell: no login files, no prompt.
@@ -19,7 +24,9 @@ TORCHRUN = re.compile(
     r"|\$\((?:which|command -v)\s+torchrun\s*\)|`(?:which|command -v)\s+torchrun\s*`|(?:[\w./-]*/)?torchrun)(?![\w./-])"
 )
 PYTHON = re.compile(r"(?<![\w./-])(?:[\w./-]*/)?python[\d.]*(?=\s)")
-SET_FOR_TORCHRUN = re.compile(r"\b(PET_(?:NNODES|NODE_RANK|RDZV_\w+|MASTER_ADDR|MASTER_PORT|STANDALONE|LOCAL_ADDR))=")
+SET_FOR_TORCHRUN = re.compile(
+    r"\b(PET_(?:NNODES|NODE_RANK|RDZV_\w+|MASTER_ADDR|MASTER_PORT|STANDALONE|LOCAL_ADDR))="
+)
 
 
 def plain_words(text: str) -> list[str] | None:
@@ -67,7 +74,9 @@ def take_options(text: str) -> ShellText | None:
     except UnknownOption:
         return None
     for start, end in sorted(unneeded, reverse=True):
-        if any(low <= start and end <= high and (low, high) != (start, end) for low, high in unneeded):
+        if any(
+            low <= start and end <= high and (low, high) != (start, end) for low, high in unneeded
+        ):
             continue  # it goes with the word that it is a part of
         text = text[:start].rstrip(" \t") + text[end:]
     taken.text = _without_empty_lines(text)
@@ -92,12 +101,17 @@ def _calls(text: str) -> list[tuple[int, int]]:
     for call in TORCHRUN.finditer(text):
         found.append(call.span())
         if name := re.search(r"""(\w+)=['"]?\Z""", text[: call.start()]):
-            found += [use.span() for use in re.finditer(rf"\$(?:{name[1]}\b|\{{{name[1]}\}})", text)]
+            found += [
+                use.span() for use in re.finditer(rf"\$(?:{name[1]}\b|\{{{name[1]}\}})", text)
+            ]
     return found
 
 
 def _unneeded(
-    text: str, spans: list[tuple[int, int]], taken: ShellText, followed: frozenset[str] = frozenset()
+    text: str,
+    spans: list[tuple[int, int]],
+    taken: ShellText,
+    followed: frozenset[str] = frozenset(),
 ) -> set[tuple[int, int]]:
     """Which of the words that follow a torchrun go; their options are added to what was taken.
 
@@ -107,7 +121,8 @@ def _unneeded(
     line: TorchrunLine = split_line(words)
     removed = set(line.removed) - set(line.places.get("use-env", ()))
     for name, value in line.options.items():
-        if name == "nproc-per-node" and EXPANDED.search(value):  # a number that the shell works out stays where it is
+        # A number that the shell works out stays where it is.
+        if name == "nproc-per-node" and EXPANDED.search(value):
             taken.counted = True
             removed -= set(line.places[name])
         elif name != "use-env":
@@ -146,10 +161,15 @@ def _limit(text: str, place: int) -> int:
     if text[:place].endswith("=("):
         raise UnknownOption(text[place:])
     low, limit = 0, len(text)
-    while around := next(((start, end) for start, end in pieces(text, low, limit) if start < place < end - 1), None):
+    while around := next(
+        ((start, end) for start, end in pieces(text, low, limit) if start < place < end - 1), None
+    ):
         start, end = around
         quoted = text[start] in "'\""
-        if quoted and ("\\" in text[start:end].replace("\\\n", "") or (end < limit and text[end] not in ENDS_OF_WORDS)):
+        if quoted and (
+            "\\" in text[start:end].replace("\\\n", "")
+            or (end < limit and text[end] not in ENDS_OF_WORDS)
+        ):
             raise UnknownOption(text[start:end])
         low, limit = start + (1 if quoted or text[start] == "`" else 2), end - 1
     return limit
@@ -160,11 +180,18 @@ def words_of_torchrun(text: str) -> list[str]:
     found: list[str] = []
     for call in TORCHRUN.finditer(text):
         try:
-            words = [_unquoted(text[start:end]) for start, end in words_from(text, call.end(), _limit(text, call.start()))]
+            words = [
+                _unquoted(text[start:end])
+                for start, end in words_from(text, call.end(), _limit(text, call.start()))
+            ]
             line = split_line(words)
         except UnknownOption:
             continue
-        found += [words[place] for place in dict.fromkeys((*line.variables, line.program)) if place < len(words)]
+        found += [
+            words[place]
+            for place in dict.fromkeys((*line.variables, line.program))
+            if place < len(words)
+        ]
     return found
 
 

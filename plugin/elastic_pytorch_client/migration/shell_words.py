@@ -1,4 +1,7 @@
-"""Where the words of shell commands stand in a text. Nothing is expanded: only the ends of quotes and substitutions are found."""
+"""Where the words of shell commands stand in a text.
+
+Nothing is expanded: only the ends of quotes and substitutions are found.
+"""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +29,11 @@ def words_from(text: str, place: int, limit: int, *, array: bool = False) -> lis
 
 def word_end(text: str, place: int) -> int:
     """Where the word ends that begins at a place; the same place: none begins there."""
-    while place < len(text) and text[place] not in ENDS_OF_WORDS and not text.startswith("\\\n", place):
+    while (
+        place < len(text)
+        and text[place] not in ENDS_OF_WORDS
+        and not text.startswith("\\\n", place)
+    ):
         place = _piece_end(text, place)
     return place
 

@@ -26,7 +26,13 @@ LABELS = {
     "job-name": names.LABEL_JOB_NAME,
 }
 LABEL_FIELD = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]\Z")
-OLD_LABELS = ("training.kubeflow.org/", "jobset.sigs.k8s.io/", "batch.kubernetes.io/", "trainer.kubeflow.org/", "volcano.sh/")
+OLD_LABELS = (
+    "training.kubeflow.org/",
+    "jobset.sigs.k8s.io/",
+    "batch.kubernetes.io/",
+    "trainer.kubeflow.org/",
+    "volcano.sh/",
+)
 OLDEST_FOR_ARGS, OLDEST_FOR_COMMANDS = (2, 4), (2, 6)
 # PyTorch's own images, whose tags begin with torch's release.
 PYTORCH = re.compile(r"(?:docker\.io/|ghcr\.io/)?pytorch/pytorch:(\d+)\.(\d+)(?![\d])")
@@ -42,17 +48,26 @@ def find_training_container(path: str, pod: Mapping[str, Any], name: str) -> tup
         CannotMigrate: there is none.
     """
     containers = pod.get("containers") or []
-    found = next((place for place, container in enumerate(containers) if container.get("name") == name), None)
+    found = next(
+        (place for place, container in enumerate(containers) if container.get("name") == name), None
+    )
     if found is None and len(containers) == 1:
         found = 0
     if found is None:
-        raise CannotMigrate(f"{path}.spec.containers", f"has none that is named `{name}`: which one trains is not known")
+        raise CannotMigrate(
+            f"{path}.spec.containers",
+            f"has none that is named `{name}`: which one trains is not known",
+        )
     return found, containers[found]
 
 
 def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> Manifest:
     """A copy of a template, without what is the operator's, and with selectors that find the new pods."""
-    metadata = {key: value for key, value in (template.get("metadata") or {}).items() if key in KEPT_METADATA and value}
+    metadata = {
+        key: value
+        for key, value in (template.get("metadata") or {}).items()
+        if key in KEPT_METADATA and value
+    }
     metadata = copy.deepcopy(metadata)
     labels = metadata.get("labels") or {}
     for label in [label for label in labels if label.startswith((*OLD_LABELS, f"{names.GROUP}/"))]:
@@ -63,13 +78,20 @@ def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> 
     spec = copy.deepcopy(dict(template.get("spec") or {}))
     for field in OF_THE_OPERATOR:
         if spec.pop(field, None) and field != "restartPolicy":
-            remarks.add(f"{path}.spec.{field}", "is dropped: the operator names the workers' hosts `JOB-worker-N`")
+            remarks.add(
+                f"{path}.spec.{field}",
+                "is dropped: the operator names the workers' hosts `JOB-worker-N`",
+            )
     if spec.pop("activeDeadlineSeconds", None):
         remarks.add(
-            f"{path}.spec.activeDeadlineSeconds", "is dropped: it limits each pod; spec.activeDeadlineSeconds limits the job"
+            f"{path}.spec.activeDeadlineSeconds",
+            "is dropped: it limits each pod; spec.activeDeadlineSeconds limits the job",
         )
-    if (spec.get("serviceAccountName") or spec.get("serviceAccount")) and "automountServiceAccountToken" not in spec:
-        spec["automountServiceAccountToken"] = True  # as it was: here, pods get no token unless they ask for it
+    if (
+        spec.get("serviceAccountName") or spec.get("serviceAccount")
+    ) and "automountServiceAccountToken" not in spec:
+        # As it was: here, pods get no token unless they ask for it.
+        spec["automountServiceAccountToken"] = True
     for part in ("affinity", "topologySpreadConstraints"):
         if part in spec:
             spec[part] = _relabel(f"{path}.spec.{part}", spec[part], labels, remarks)
@@ -93,14 +115,24 @@ def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks)
     ports = [port for port in container.get("ports") or () if port.get("name") not in OLD_PORTS]
     if len(ports) < len(container.get("ports") or ()):
         remarks.add(
-            f"{path}.ports", "pytorchjob-port is dropped: `spec.rendezvous.port` of the job sets the port, if one is needed"
+            f"{path}.ports",
+            "pytorchjob-port is dropped: `spec.rendezvous.port` of the job sets the port, if one is needed",
         )
     container.pop("ports", None)
     if ports:
         container["ports"] = ports
-    if launch.unbuffered and not any(variable.get("name") == "PYTHONUNBUFFERED" for variable in container.get("env") or ()):
-        container["env"] = [*(container.get("env") or []), {"name": "PYTHONUNBUFFERED", "value": "1"}]
-    ordered = {key: container[key] for key in ("name", "image", "imagePullPolicy", "command", "args") if key in container}
+    if launch.unbuffered and not any(
+        variable.get("name") == "PYTHONUNBUFFERED" for variable in container.get("env") or ()
+    ):
+        container["env"] = [
+            *(container.get("env") or []),
+            {"name": "PYTHONUNBUFFERED", "value": "1"},
+        ]
+    ordered = {
+        key: container[key]
+        for key in ("name", "image", "imagePullPolicy", "command", "args")
+        if key in container
+    }
     rest = {key: value for key, value in container.items() if key not in ordered}
     container.clear()
     container.update(ordered | rest)
@@ -110,7 +142,8 @@ def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str
     """Drops the variables that the operator or the agent sets.
 
     Returns:
-        The values of those that are torchrun's options and still have a place in the spec, by the options' names.
+        The values of those that are torchrun's options and still have a place in the spec, by the
+        options' names.
     """
     kept, taken, dropped = [], {}, []
     for variable in container.get("env") or ():
@@ -122,7 +155,10 @@ def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str
         else:
             kept.append(variable)
     if dropped:
-        remarks.add(f"{path}.env", f"{', '.join(dropped)}: dropped, for the operator and the agent set them for each group")
+        remarks.add(
+            f"{path}.env",
+            f"{', '.join(dropped)}: dropped, for the operator and the agent set them for each group",
+        )
     container.pop("env", None)
     if kept:
         container["env"] = kept
@@ -134,7 +170,9 @@ def accelerators(container: Mapping[str, Any]) -> int:
     resources = container.get("resources") or {}
     total = 0
     for name in ACCELERATORS:
-        amount = (resources.get("limits") or {}).get(name, (resources.get("requests") or {}).get(name, 0))
+        amount = (resources.get("limits") or {}).get(
+            name, (resources.get("requests") or {}).get(name, 0)
+        )
         total += int(amount) if str(amount).isdecimal() else 0
     return total
 
@@ -148,7 +186,9 @@ def _relabel(path: str, part: Any, own: Mapping[str, str], remarks: Remarks) -> 
     changed: Manifest = {}
     for key, value in part.items():
         if key == "matchLabels" and isinstance(value, dict):
-            changed[key] = {_new_label(path, label, own, remarks): wanted for label, wanted in value.items()}
+            changed[key] = {
+                _new_label(path, label, own, remarks): wanted for label, wanted in value.items()
+            }
         elif key == "key" and isinstance(value, str):
             changed[key] = _new_label(path, value, own, remarks)
         else:
@@ -161,7 +201,10 @@ def _new_label(path: str, label: str, own: Mapping[str, str], remarks: Remarks) 
         remarks.add(path, f"selects by {LABELS[label]} now, instead of {label}")
         return LABELS[label]
     if label.startswith(OLD_LABELS):
-        remarks.add(path, f"selects by {label}, which worker pods do not have: select by {names.LABEL_JOB_NAME}")
+        remarks.add(
+            path,
+            f"selects by {label}, which worker pods do not have: select by {names.LABEL_JOB_NAME}",
+        )
     return label
 
 
@@ -172,7 +215,11 @@ def _repoint(path: str, part: Any, remarks: Remarks) -> None:
     if not isinstance(part, dict) or is_set_for_processes(str(part.get("name", ""))):
         return
     for key, value in part.items():
-        if key != "fieldPath" or not isinstance(value, str) or (found := LABEL_FIELD.match(value)) is None:
+        if (
+            key != "fieldPath"
+            or not isinstance(value, str)
+            or (found := LABEL_FIELD.match(value)) is None
+        ):
             _repoint(path, value, remarks)
         elif found[1] in LABELS:
             label = LABELS[found[1]]
@@ -180,7 +227,9 @@ def _repoint(path: str, part: Any, remarks: Remarks) -> None:
             counts = "" if label == names.LABEL_JOB_NAME else ": it counts all workers from 0"
             remarks.add(path, f"reads the label {label} now, instead of {found[1]}{counts}")
         elif found[1].startswith(OLD_LABELS):
-            remarks.add(path, f"reads {found[1]}, which worker pods do not have, and gets an empty value")
+            remarks.add(
+                path, f"reads {found[1]}, which worker pods do not have, and gets an empty value"
+            )
 
 
 def too_old(image: str, *, command: bool) -> str:
@@ -190,6 +239,8 @@ def too_old(image: str, *, command: bool) -> str:
     why = "a command that calls torchrun needs" if command else "workers need"
     if (found := PYTORCH.match(image)) and (int(found[1]), int(found[2])) < needed:
         return f"has torch {found[1]}.{found[2]}: {why} {wanted}"
-    if (found := NVIDIA.match(image)) and (int(found[1]), int(found[2])) < (first := FIRST_OF_NVIDIA[needed]):
+    if (found := NVIDIA.match(image)) and (int(found[1]), int(found[2])) < (
+        first := FIRST_OF_NVIDIA[needed]
+    ):
         return f"has a torch that is too old: {why} {wanted}, as NVIDIA's images have since {first[0]}.{first[1]:02}"
     return ""

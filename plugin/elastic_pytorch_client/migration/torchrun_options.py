@@ -38,10 +38,12 @@ KEPT = {
     "shutdown-timeout",
 }
 KEPT_FLAGS = {"m", "module", "no-python", "run-path", "virtual-local-rank"}
-DROPPED_FLAGS = {"use-env"}  # of torch.distributed.launch: the variables instead of --local-rank, as torchrun does anyway
+# Of torch.distributed.launch: the variables instead of --local-rank, as torchrun does anyway.
+DROPPED_FLAGS = {"use-env"}
 WITH_VALUE = DECIDED | MOVED | KEPT
 FLAGS = DECIDED_FLAGS | KEPT_FLAGS | DROPPED_FLAGS
-# A variable of a shell that stands where an option or the script is expected: it can be either, or several words.
+# A variable of a shell that stands where an option or the script is expected: it can be either, or
+# several words.
 VARIABLE = re.compile(r"\$(?:\{?(\w+)(?:\[[@*]\])?\}?|[@*])\Z")
 
 
@@ -64,14 +66,17 @@ class TorchrunLine:
 def option_name(word: str) -> str | None:
     """The name of the option that a word is or begins, spelled with dashes; None: torchrun has none such.
 
-    As torchrun's own parser does, it takes a beginning that only one option has, and a short option with its value in the same word.
+    As torchrun's own parser does, it takes a beginning that only one option has, and a short option
+    with its value in the same word.
     """
     name = word.lstrip("-").partition("=")[0].replace("_", "-")
     if name in WITH_VALUE | FLAGS:
         return name
     if not word.startswith("--"):
         return word[1] if word[1:2] in ("r", "t") else None
-    longer = [known for known in WITH_VALUE | FLAGS if len(known) > 1 and name and known.startswith(name)]
+    longer = [
+        known for known in WITH_VALUE | FLAGS if len(known) > 1 and name and known.startswith(name)
+    ]
     return longer[0] if len(longer) == 1 else None
 
 
@@ -91,7 +96,11 @@ def split_line(words: Sequence[str]) -> TorchrunLine:
         if VARIABLE.match(word):
             variables.append(place)
             following = next((later for later in words[place:] if not VARIABLE.match(later)), "")
-            if len(following) > 1 and following.startswith("-") and (following == "--" or option_name(following)):
+            if (
+                len(following) > 1
+                and following.startswith("-")
+                and (following == "--" or option_name(following))
+            ):
                 place += 1
                 continue
         if not word.startswith("-") or len(word) == 1:
@@ -114,4 +123,6 @@ def split_line(words: Sequence[str]) -> TorchrunLine:
         place += len(taken)
     removed = sorted([*separator, *(taken for found in places.values() for taken in found)])
     kept = tuple(word for index, word in enumerate(words) if index not in removed)
-    return TorchrunLine(kept, options, min(place, len(words)), tuple(removed), places, tuple(variables))
+    return TorchrunLine(
+        kept, options, min(place, len(words)), tuple(removed), places, tuple(variables)
+    )

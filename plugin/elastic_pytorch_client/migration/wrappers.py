@@ -16,7 +16,16 @@ ENVIRONMENTS = {
     "mamba": "run",
     "micromamba": "run",
 }
-OTHERS = {"numactl": "", "taskset": "", "nice": "", "ionice": "", "stdbuf": "", "timeout": "", "nohup": "", "nsys": "profile"}
+OTHERS = {
+    "numactl": "",
+    "taskset": "",
+    "nice": "",
+    "ionice": "",
+    "stdbuf": "",
+    "timeout": "",
+    "nohup": "",
+    "nsys": "profile",
+}
 WITH_VALUE = {
     "-n",
     "--name",
@@ -41,7 +50,9 @@ def wrapped_program(words: Sequence[str], starts_something: Callable[[str], bool
         return 0
     wrappers = {*INITS, *ENVIRONMENTS, *OTHERS}
     for place, word in enumerate(words[1:], 1):
-        if words[place - 1] not in WITH_VALUE and (starts_something(word) or PurePosixPath(word).name in wrappers):
+        if words[place - 1] not in WITH_VALUE and (
+            starts_something(word) or PurePosixPath(word).name in wrappers
+        ):
             return place
     return 0
 

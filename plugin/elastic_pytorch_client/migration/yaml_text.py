@@ -1,4 +1,7 @@
-"""YAML as Kubernetes reads it: `1:3` is a string, `1e-4` is a number, a date is a string. PyYAML alone sees an int, a string and a date."""
+"""YAML as Kubernetes reads it: `1:3` is a string, `1e-4` is a number, a date is a string.
+
+PyYAML alone sees an int, a string and a date.
+"""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +10,9 @@ from typing import Any
 import yaml
 
 INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)\Z")
-FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z")
+FLOAT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z"
+)
 WORDS_FOR_BOOLEANS = re.compile(r"[yYnN]\Z")  # older readers take them for true and false
 DIGITS = list("-+0123456789.")
 NOT_AS_PYYAML = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"}
@@ -38,11 +43,15 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", WORDS_FOR_BOOLEANS, list
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    )
 
 
 def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
-    words = bool(items) and all(isinstance(item, (int, str)) and "\n" not in str(item) for item in items)
+    words = bool(items) and all(
+        isinstance(item, (int, str)) and "\n" not in str(item) for item in items
+    )
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=words)
 
 

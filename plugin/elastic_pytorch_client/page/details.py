@@ -12,7 +12,9 @@ from elastic_pytorch_client.reading.pods.workers import add_pods
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.worker_logs import Line
 
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]"
+)
 
 
 def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:

@@ -58,10 +58,14 @@ class LiveJobs:
         with self._changed:
             return list(self._views.values())
 
-    def changes(self, shown: Mapping[str, str], trouble: str, wait_seconds: float) -> Changes | None:
+    def changes(
+        self, shown: Mapping[str, str], trouble: str, wait_seconds: float
+    ) -> Changes | None:
         """What differs from what a page shows, as soon as anything does; None if nothing has in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self.stopped or self._differs(shown, trouble), wait_seconds)
+            self._changed.wait_for(
+                lambda: self.stopped or self._differs(shown, trouble), wait_seconds
+            )
             if not self._differs(shown, trouble):
                 return None
             rows = {uid: row for uid, row in self._rows.items() if shown.get(uid) != row}

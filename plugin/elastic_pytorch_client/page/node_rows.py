@@ -1,4 +1,7 @@
-"""What the page shows of nodes: those that something is the matter with, the worst first. Data for JSON."""
+"""What the page shows of nodes: those that something is the matter with, the worst first.
+
+Data for JSON.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +33,9 @@ class NodeFinding:
     at: datetime | None = None  # since when, or when; None: not known
 
 
-def nodes_of(jobs: Iterable[JobView], nodes: Sequence[NodeView] | None, now: datetime) -> dict[str, Any]:
+def nodes_of(
+    jobs: Iterable[JobView], nodes: Sequence[NodeView] | None, now: datetime
+) -> dict[str, Any]:
     """All nodes in trouble, and how many others have workers."""
     findings: defaultdict[str, list[NodeFinding]] = defaultdict(list)
     workers: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -44,9 +49,14 @@ def nodes_of(jobs: Iterable[JobView], nodes: Sequence[NodeView] | None, now: dat
         findings[view.name] += _findings_of_node(view, now)
     workers.pop("", None)
     in_trouble = {node: found for node, found in findings.items() if node and found}
-    order = sorted(in_trouble, key=lambda node: (-max(f.trouble for f in in_trouble[node]), -len(in_trouble[node]), node))
+    order = sorted(
+        in_trouble,
+        key=lambda node: (-max(f.trouble for f in in_trouble[node]), -len(in_trouble[node]), node),
+    )
     return {
-        "nodes": [_row(node, in_trouble[node], workers.get(node, {})) for node in order[:MAX_NODES]],
+        "nodes": [
+            _row(node, in_trouble[node], workers.get(node, {})) for node in order[:MAX_NODES]
+        ],
         "more": max(0, len(order) - MAX_NODES),
         "well": len(workers.keys() - in_trouble.keys()),
         "listed": nodes is not None,
@@ -80,7 +90,10 @@ def _findings_of_job(job: JobView, now: datetime) -> Iterator[tuple[str, NodeFin
     told = cause is not None and (now - cause.time < FAILURE_SHOWN if cause.time else not job.ended)
     if cause is not None and cause.node and told:
         how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}"
-        yield cause.node, NodeFinding(3, "failure", f"{cause.worker} failed here with {how}", job, cause.time)
+        yield (
+            cause.node,
+            NodeFinding(3, "failure", f"{cause.worker} failed here with {how}", job, cause.time),
+        )
     if job.ended:
         return
     for slow in job.stragglers:
@@ -88,7 +101,12 @@ def _findings_of_job(job: JobView, now: datetime) -> Iterator[tuple[str, NodeFin
         yield slow.node, NodeFinding(2, "slow", what, job)
     for worker in job.workers:
         if worker.state == "Lost":
-            yield worker.node, NodeFinding(5, "suspect", f"{worker.name} is lost: new workers keep away from here", job)
+            yield (
+                worker.node,
+                NodeFinding(
+                    5, "suspect", f"{worker.name} is lost: new workers keep away from here", job
+                ),
+            )
         elif worker.state == "Silent":
             yield worker.node, NodeFinding(1, "silent", f"{worker.name} has not been heard of", job)
 
@@ -101,7 +119,11 @@ def _findings_of_node(node: NodeView, now: datetime) -> Iterator[NodeFinding]:
         trouble, state = (4, "ends soon") if end.at - now <= SOON else (1, "ends later")
         yield NodeFinding(trouble, state, f"the node {end.what}", at=end.at)
     elif end is not None and end.at is None:
-        trouble, state = (4, "fault" if end.fault else "ends soon") if end.sure else (1, "fault" if end.fault else "may end")
+        trouble, state = (
+            (4, "fault" if end.fault else "ends soon")
+            if end.sure
+            else (1, "fault" if end.fault else "may end")
+        )
         yield NodeFinding(trouble, state, f"the node {end.what}")
     if node.cordoned:
         yield NodeFinding(1, "cordoned", "the node is cordoned: it takes no more pods")

@@ -1,7 +1,8 @@
 """Which requests are answered: those of the page itself. Pure.
 
-The server listens on 127.0.0.1 only, but every program and every web page on the machine can reach it. Three things keep them out: a secret
-in the path, the header Host (a name that an attacker points at 127.0.0.1 is another host), and the header Origin.
+The server listens on 127.0.0.1 only, but every program and every web page on the machine can reach
+it. Three things keep them out: a secret in the path, the header Host (a name that an attacker
+points at 127.0.0.1 is another host), and the header Origin.
 """
 
 import hmac
@@ -62,9 +63,13 @@ def check_request(
     place, _, query = path.partition("?")
     first, *rest = [unquote(part) for part in place.removeprefix("/").split("/")]
     if not path.startswith("/") or not hmac.compare_digest(first.encode(), secret.encode()):
-        return Refusal(HTTPStatus.FORBIDDEN, "use the whole address that `kubectl epj ui` has printed")
+        return Refusal(
+            HTTPStatus.FORBIDDEN, "use the whole address that `kubectl epj ui` has printed"
+        )
     if method != METHOD:
-        return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "this page changes nothing: it answers GET only")
+        return Refusal(
+            HTTPStatus.METHOD_NOT_ALLOWED, "this page changes nothing: it answers GET only"
+        )
     return Target(tuple(rest), query)
 
 

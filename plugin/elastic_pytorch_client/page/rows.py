@@ -36,7 +36,9 @@ def row_of(job: JobView) -> dict[str, Any]:
         "secondsLeft": progress.seconds_left if job.world else None,
         "loss": "" if progress.loss is None else f"{progress.loss:.4g}",
         "losses": pool(finite(losses), SPARK_POINTS),
-        "speed": f"{progress.steps_per_second:.3g}" if job.world and progress.steps_per_second is not None else "",
+        "speed": f"{progress.steps_per_second:.3g}"
+        if job.world and progress.steps_per_second is not None
+        else "",
         "goodput": str(job.goodput),
         "lost": job.goodput.lost,
         "interruptions": job.interruptions,
@@ -65,7 +67,9 @@ def blocks(job: JobView) -> list[list[str]]:
     """A tone and a state for each wanted worker of a job of a few, in the order of its indexes; none for a large job."""
     if job.ended or job.suspended or job.wanted > MAX_BLOCKS or job.unlisted:
         return []
-    states = {w.index: w.state for w in sorted(job.workers, key=lambda w: (w.rank is not None, w.name))}
+    states = {
+        w.index: w.state for w in sorted(job.workers, key=lambda w: (w.rank is not None, w.name))
+    }
     shown = [states[index] for index in sorted(states) if states[index] != "Spare"][:MAX_BLOCKS]
     missing = max(0, job.wanted - len(shown))
     return [[tone(state), state] for state in shown] + [["none", "no pod yet"]] * missing
@@ -91,5 +95,9 @@ def describe_group(job: JobView) -> str:
     others = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     size = f"{job.size if job.world else 0} of {job.wanted} train"
     world = f"world size {job.world}, round {job.round}" if job.world else ""
-    ranks = f"torchrun ({job.backend}) assigns the ranks" if job.backend != names.BACKEND_OPERATOR else ""
+    ranks = (
+        f"torchrun ({job.backend}) assigns the ranks"
+        if job.backend != names.BACKEND_OPERATOR
+        else ""
+    )
     return ", ".join(part for part in (size, world, others, job.described_spares, ranks) if part)

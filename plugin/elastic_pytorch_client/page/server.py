@@ -29,13 +29,20 @@ from elastic_pytorch_client.reading.nodes import NodeView
 from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
 
 ADDRESS = "127.0.0.1"
-KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+KINDS = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
 PAGE = "page.html"
-KEEP_ALIVE_SECONDS = 10.0  # between two words to a page that has nothing to hear: so its end is noticed
+# Between two words to a page that has nothing to hear: so its end is noticed.
+KEEP_ALIVE_SECONDS = 10.0
 IDLE_SECONDS = 60  # then a connection is closed
 LOG_LINES = 200
 MAX_DIGITS = 9  # of an index
-KEPT = timedelta(minutes=1)  # a large cluster's list of nodes is long, and an open page asks again and again
+# A large cluster's list of nodes is long, and an open page asks again and again.
+KEPT = timedelta(minutes=1)
 
 
 @dataclass
@@ -79,7 +86,11 @@ class PageServer(ThreadingHTTPServer):
     @cached_property
     def static(self) -> dict[str, bytes]:
         found = files("elastic_pytorch_client.page") / "static"
-        return {file.name: file.read_bytes() for file in found.iterdir() if file.name.endswith(tuple(KINDS))}
+        return {
+            file.name: file.read_bytes()
+            for file in found.iterdir()
+            if file.name.endswith(tuple(KINDS))
+        }
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Says nothing of connections that a browser has closed."""
@@ -115,7 +126,11 @@ class _Handler(BaseHTTPRequestHandler):
             case ("events",):
                 self._stream()
             case ("nodes",):
-                self._send_data(lambda: nodes_of(self.server.live.jobs(), self.server.nodes.nodes(), self.server.now()))
+                self._send_data(
+                    lambda: nodes_of(
+                        self.server.live.jobs(), self.server.nodes.nodes(), self.server.now()
+                    )
+                )
             case ("jobs", namespace, name) if is_name(namespace) and is_name(name):
                 self._send_data(lambda: self._job(namespace, name))
             case ("manifests", namespace, name) if is_name(namespace) and is_name(name):
@@ -124,15 +139,23 @@ class _Handler(BaseHTTPRequestHandler):
                 asked = parse_qs(target.query)
                 index, lines = asked.get("index", [""])[0], None if "whole" in asked else LOG_LINES
                 self._send_data(lambda: self._log(namespace, name, index, lines))
-            case ("stacks", namespace, name) if is_name(namespace) and is_name(name) and self.server.stacks_of is not None:
+            case ("stacks", namespace, name) if (
+                is_name(namespace) and is_name(name) and self.server.stacks_of is not None
+            ):
                 stacks_of = self.server.stacks_of
-                self._send_data(lambda: {"groups": stacks_of(view_job(self.server.cluster.get_job(namespace, name)))})
+                self._send_data(
+                    lambda: {
+                        "groups": stacks_of(view_job(self.server.cluster.get_job(namespace, name)))
+                    }
+                )
             case _:
                 self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is nothing here")
 
     def _job(self, namespace: str, name: str) -> Any:
         job = view_job(self.server.cluster.get_job(namespace, name))
-        evidence = read_evidence(self.server.cluster, job, self.server.nodes.nodes(), self.server.now())
+        evidence = read_evidence(
+            self.server.cluster, job, self.server.nodes.nodes(), self.server.now()
+        )
         return details_of(job, evidence) | {"stacks": self.server.stacks_of is not None}
 
     def _manifest(self, namespace: str, name: str) -> Any:
@@ -143,7 +166,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not (index.isascii() and index.isdecimal() and len(index) <= MAX_DIGITS):
             return {"lines": []}
         choice = Choice(indexes=frozenset({int(index)}))
-        job = find_workers(self.server.cluster, view_job(self.server.cluster.get_job(namespace, name)), choice)
+        job = find_workers(
+            self.server.cluster, view_job(self.server.cluster.get_job(namespace, name)), choice
+        )
         return {"lines": log_of(read_logs(self.server.cluster, job, choice, tail_lines=tail_lines))}
 
     def _send_data(self, read: Callable[[], Any]) -> None:
@@ -174,13 +199,23 @@ class _Handler(BaseHTTPRequestHandler):
                 shown.update(changes.rows)
                 for uid in changes.removed:
                     del shown[uid]
-                about = {"removed": changes.removed, "trouble": trouble, "namespace": self.server.live.namespace}
-                self.wfile.write(f'data: {{"rows":[{",".join(changes.rows.values())}],{json.dumps(about)[1:]}\n\n'.encode())
+                about = {
+                    "removed": changes.removed,
+                    "trouble": trouble,
+                    "namespace": self.server.live.namespace,
+                }
+                self.wfile.write(
+                    f'data: {{"rows":[{",".join(changes.rows.values())}],{json.dumps(about)[1:]}\n\n'.encode()
+                )
             changes = self.server.live.changes(shown, trouble, KEEP_ALIVE_SECONDS)
 
     def _begin(self, code: HTTPStatus, kind: str, length: int | None = None) -> None:
         self.send_response(code)
-        headers = {"Content-Type": kind, **HEADERS, **({} if length is None else {"Content-Length": str(length)})}
+        headers = {
+            "Content-Type": kind,
+            **HEADERS,
+            **({} if length is None else {"Content-Length": str(length)}),
+        }
         headers |= {"Connection": "close"} if self.close_connection else {}
         for name, value in headers.items():
             self.send_header(name, value)

@@ -1,4 +1,7 @@
-"""The timeline of a job: its group, loss and speed, what interrupted it, and its events. Times are seconds since 1970."""
+"""The timeline of a job: its group, loss and speed, what interrupted it, and its events.
+
+Times are seconds since 1970.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -18,7 +21,11 @@ def timeline_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict
     end = job.completed or now
     told = [entry.at for entry in job.history if entry.at] + [event.at for event in events]
     begin = min([*told, job.completed or job.started or now])
-    present = HistoryEntry(end, loss=job.progress.loss, steps_per_second=job.progress.steps_per_second if job.world else None)
+    present = HistoryEntry(
+        end,
+        loss=job.progress.loss,
+        steps_per_second=job.progress.steps_per_second if job.world else None,
+    )
     return {
         "begin": seconds_of(begin),
         "end": seconds_of(max(end, begin + timedelta(seconds=1))),
@@ -29,7 +36,12 @@ def timeline_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict
         "speeds": _points((*job.history, present), lambda entry: entry.steps_per_second),
         "interruptions": [_interruption(each) for each in job.recent_interruptions],
         "events": [
-            {"at": seconds_of(event.at), "reason": event.reason, "note": event.note, "warning": event.warning}
+            {
+                "at": seconds_of(event.at),
+                "reason": event.reason,
+                "note": event.note,
+                "warning": event.warning,
+            }
             for event in events
         ],
     }
@@ -41,8 +53,15 @@ def group_sizes(job: JobView) -> list[dict[str, Any]]:
     for entry in job.history:
         if entry.at is None or entry.workers is None:
             continue
-        if entry.seconds is not None and entry.count == 1:  # when the others stood still is not known
-            sizes.append({"at": seconds_of(entry.at - timedelta(seconds=_length(entry))), "workers": 0, "round": entry.round})
+        # When the others stood still is not known.
+        if entry.seconds is not None and entry.count == 1:
+            sizes.append(
+                {
+                    "at": seconds_of(entry.at - timedelta(seconds=_length(entry))),
+                    "workers": 0,
+                    "round": entry.round,
+                }
+            )
         sizes.append({"at": seconds_of(entry.at), "workers": entry.workers, "round": entry.round})
     running = job.condition("Running")
     if not job.world and running is not None and running.since is not None:
@@ -50,8 +69,15 @@ def group_sizes(job: JobView) -> list[dict[str, Any]]:
     return sizes
 
 
-def _points(entries: Sequence[HistoryEntry], value: Callable[[HistoryEntry], float | None]) -> list[list[float | None]]:
-    return [[seconds_of(entry.at), told] for entry in entries if entry.at for told in finite([value(entry)])]
+def _points(
+    entries: Sequence[HistoryEntry], value: Callable[[HistoryEntry], float | None]
+) -> list[list[float | None]]:
+    return [
+        [seconds_of(entry.at), told]
+        for entry in entries
+        if entry.at
+        for told in finite([value(entry)])
+    ]
 
 
 def _interruption(interruption: HistoryEntry) -> dict[str, Any]:
@@ -64,7 +90,11 @@ def _interruption(interruption: HistoryEntry) -> dict[str, Any]:
         "seconds": _length(interruption),
         "stepsLost": interruption.steps_lost,
         "round": interruption.round,
-        "phases": [[PHASE_NAMES[p], seconds] for p, seconds in interruption.phases.items() if finite([seconds])],
+        "phases": [
+            [PHASE_NAMES[p], seconds]
+            for p, seconds in interruption.phases.items()
+            if finite([seconds])
+        ],
     }
 
 

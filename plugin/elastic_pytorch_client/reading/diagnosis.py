@@ -1,4 +1,7 @@
-"""Why a job does not run at the wanted size, and what to do about it. Pure: judges what was read."""
+"""Why a job does not run at the wanted size, and what to do about it.
+
+Pure: judges what was read.
+"""
 
 import re
 from collections import defaultdict
@@ -22,14 +25,18 @@ MAX_NAMED = 3
 _AGAIN = "then delete the job and create it again: it continues from its checkpoint if the script loads one"
 
 _CORRECT = "Correct the script"
-# What to do in its place, by the words of the root cause: torch reports a device's memory, the kernel or Python that of the container.
+# What to do in its place, by the words of the root cause: torch reports a device's memory, the
+# kernel or Python that of the container.
 _CORRECT_MEMORY = {
-    re.compile(r"(CUDA|HIP|XPU|NPU|MPS) .{0,40}out of memory|torch\S*\.OutOfMemoryError", re.IGNORECASE): (
+    re.compile(
+        r"(CUDA|HIP|XPU|NPU|MPS) .{0,40}out of memory|torch\S*\.OutOfMemoryError", re.IGNORECASE
+    ): (
         "Have the script use less of the device's memory, with a smaller micro-batch or a sharded model"
     ),
-    re.compile(r"OOMKilled|container is out of memory|^MemoryError\b|DefaultCPUAllocator: .*allocate memory", re.MULTILINE): (
-        "Raise the container's memory limit in spec.template, or have the script use less"
-    ),
+    re.compile(
+        r"OOMKilled|container is out of memory|^MemoryError\b|DefaultCPUAllocator: .*allocate memory",
+        re.MULTILINE,
+    ): ("Raise the container's memory limit in spec.template, or have the script use less"),
 }
 
 _ADVICE = {  # by the reason of the condition Failed
@@ -92,17 +99,32 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
             do = "MultiKueue does not support this kind of job. Delete it, and create it again without spec.managedBy."
         return Diagnosis(f"{name} is managed by {job.managed_by}.", False, (Finding(what, do),))
     if not job.seen and seconds_since(job.created, evidence.now) >= UNSEEN_SECONDS:
-        return Diagnosis(f"The operator has not seen the newest spec of {name}.", False, (_operator_away(),))
+        return Diagnosis(
+            f"The operator has not seen the newest spec of {name}.", False, (_operator_away(),)
+        )
     if job.suspended:
         do = f"To continue from its checkpoint:\n  kubectl epj resume {name}"
         suspended = job.condition("Suspended")
         refused = tuple(_refused(job))
-        said = suspended.message if suspended and suspended.message and not refused else "spec.suspend is true"
-        headline = f"{name} is being suspended: its workers save and stop." if job.stopping else f"{name} is suspended."
+        said = (
+            suspended.message
+            if suspended and suspended.message and not refused
+            else "spec.suspend is true"
+        )
+        headline = (
+            f"{name} is being suspended: its workers save and stop."
+            if job.stopping
+            else f"{name} is suspended."
+        )
         return Diagnosis(headline, not refused, (*refused, Finding(f"{said}.", do)))
     trains = job.size if job.world else 0
     if job.at_wanted_size:
-        notes = (*_waits(job), *_refused(job), *_missing_spares(job, evidence), *_notes(job, evidence))
+        notes = (
+            *_waits(job),
+            *_refused(job),
+            *_missing_spares(job, evidence),
+            *_notes(job, evidence),
+        )
         spares = f", and {job.described_spares}" if job.spares else ""
         headline = f"{name} runs at the wanted size: all {trains} workers train{spares}."
         return Diagnosis(headline, not notes, notes, good=True)
@@ -121,8 +143,14 @@ def diagnose(job: JobView, evidence: Evidence) -> Diagnosis:
     if not findings:
         findings = _passing(job, evidence.now)
     if job.world:
-        return Diagnosis(f"{name} trains with {trains} of {job.wanted} workers.", False, tuple(findings))
-    start = f"training starts with {job.minimum}" if job.elastic else "its size is fixed, so training starts when all are ready"
+        return Diagnosis(
+            f"{name} trains with {trains} of {job.wanted} workers.", False, tuple(findings)
+        )
+    start = (
+        f"training starts with {job.minimum}"
+        if job.elastic
+        else "its size is fixed, so training starts when all are ready"
+    )
     headline = f"{name} does not train: {job.ready} of {job.wanted} workers are ready, and {start}."
     return Diagnosis(headline, False, tuple(findings))
 
@@ -133,13 +161,17 @@ def _ended(job: JobView) -> Diagnosis:
     failed = job.condition("Failed")
     reason, message = (failed.reason, failed.message) if failed else ("", "")
     said = first_line(message).rstrip(".") + "."
-    return Diagnosis(f"{job.name} has failed: {reason}.", False, (Finding(said, _advise_on_end(job, reason)),))
+    return Diagnosis(
+        f"{job.name} has failed: {reason}.", False, (Finding(said, _advise_on_end(job, reason)),)
+    )
 
 
 def _advise_on_end(job: JobView, reason: str) -> str:
     advice = _ADVICE.get(reason, f"Read the message, {_AGAIN}.")
     if (cause := job.root_cause) is not None:
-        instead = next((do for words, do in _CORRECT_MEMORY.items() if words.search(cause.message)), _CORRECT)
+        instead = next(
+            (do for words, do in _CORRECT_MEMORY.items() if words.search(cause.message)), _CORRECT
+        )
         advice = advice.replace(_CORRECT, instead)
         where = f"It failed in {cause.where}. The end of that worker's log:"
         return f"{advice} {where}\n  kubectl logs -n {job.namespace} {cause.worker} --tail=50"
@@ -185,11 +217,21 @@ def _from_pods(job: JobView, evidence: Evidence) -> Iterable[Finding]:
     for trouble in pod_troubles(evidence.pods, evidence.pod_warnings, evidence.now):
         groups[trouble.kind, trouble.said].append(trouble)
     for (kind, said), troubles in sorted(groups.items(), key=lambda group: -len(group[1])):
-        who = troubles[0].pod if len(troubles) == 1 else f"{len(troubles)} pods ({troubles[0].pod} is one)"
+        who = (
+            troubles[0].pod
+            if len(troubles) == 1
+            else f"{len(troubles)} pods ({troubles[0].pod} is one)"
+        )
         if kind == "unscheduled":
-            room = shortage_of_room(troubles[0].requests, evidence.nodes) if evidence.nodes is not None else None
+            room = (
+                shortage_of_room(troubles[0].requests, evidence.nodes)
+                if evidence.nodes is not None
+                else None
+            )
             what = f"{who} {'has' if len(troubles) == 1 else 'have'} no node: {said.rstrip('.')}."
-            yield Finding(what + (f" {room.what}" if room else ""), _make_room(job, room.do if room else ""))
+            yield Finding(
+                what + (f" {room.what}" if room else ""), _make_room(job, room.do if room else "")
+            )
         else:
             joint = " " if said.startswith("does") else ": "
             yield Finding(f"{who}{joint}{said.rstrip('.')}.", troubles[0].do)
@@ -202,8 +244,16 @@ def _missing_spares(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 
 
 def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
-    spoken = [w.name for w in job.workers if w.state in ("Ready", "Spare", "Running", "Saving", "Succeeded", "Leaving", "Lost")]
-    silent = silent_pods(evidence.pods, spoken, evidence.now) if job.backend == names.BACKEND_OPERATOR else []
+    spoken = [
+        w.name
+        for w in job.workers
+        if w.state in ("Ready", "Spare", "Running", "Saving", "Succeeded", "Leaving", "Lost")
+    ]
+    silent = (
+        silent_pods(evidence.pods, spoken, evidence.now)
+        if job.backend == names.BACKEND_OPERATOR
+        else []
+    )
     if silent:
         who = silent[0] if len(silent) == 1 else f"{len(silent)} pods ({silent[0]} is one)"
         yield Finding(
@@ -216,18 +266,30 @@ def _silent(job: JobView, evidence: Evidence) -> Iterable[Finding]:
 def _preparing(job: JobView, now: datetime) -> Iterable[Finding]:
     """Says how long the set-up of scripts has taken by now: of the worker that has begun first, as each may take its time."""
     if waits := sorted(
-        (since, w.name, w.describe_state(now)) for w in job.workers if w.state == "Preparing" and (since := w.state_since)
+        (since, w.name, w.describe_state(now))
+        for w in job.workers
+        if w.state == "Preparing" and (since := w.state_since)
     ):
-        who = f"{waits[0][1]}: {waits[0][2]}" + (f", and {len(waits) - 1} more" if len(waits) > 1 else "")
-        do = "It joins when its script has set itself up (spec.prepare). What it writes meanwhile:\n"
+        who = f"{waits[0][1]}: {waits[0][2]}" + (
+            f", and {len(waits) - 1} more" if len(waits) > 1 else ""
+        )
+        do = (
+            "It joins when its script has set itself up (spec.prepare). What it writes meanwhile:\n"
+        )
         yield Finding(f"{who}.", f"{do}  kubectl logs -n {job.namespace} {waits[0][1]} --tail=30")
 
 
 def _make_room(job: JobView, do: str) -> str:
     then = "has its spares" if job.at_wanted_size else "grows" if job.world else "starts"
-    lines = [do] if do else [f"Free resources, or add a node: the job then {then} without further action."]
+    lines = (
+        [do]
+        if do
+        else [f"Free resources, or add a node: the job then {then} without further action."]
+    )
     if job.elastic and job.world and not job.at_wanted_size and job.size >= job.minimum:
-        lines.append(f"Or keep the size that trains now:\n  kubectl epj resize {job.name} {job.size}")
+        lines.append(
+            f"Or keep the size that trains now:\n  kubectl epj resize {job.name} {job.size}"
+        )
     return "\n".join(lines)
 
 
@@ -248,13 +310,19 @@ def _unlike(job: JobView) -> Iterable[Finding]:
     """Workers that may be in no group, as their nodes make another number of processes of spec.nprocPerNode."""
     apart = [worker for worker in job.workers if worker.processes is not None]
     if apart:
-        named = ", ".join(f"{worker.name} on node {worker.node} runs {worker.processes}" for worker in apart[:MAX_NAMED])
+        named = ", ".join(
+            f"{worker.name} on node {worker.node} runs {worker.processes}"
+            for worker in apart[:MAX_NAMED]
+        )
         more = f", and {len(apart) - MAX_NAMED} more" if len(apart) > MAX_NAMED else ""
         do = (
             "All workers of a group run the same number of processes. Suspend the job, then set spec.nprocPerNode to a number, or add "
             "a nodeSelector for nodes of one type:\n  kubectl get nodes -L node.kubernetes.io/instance-type"
         )
-        yield Finding(f"Workers are left out because the others run another number of processes: {named}{more}.", do)
+        yield Finding(
+            f"Workers are left out because the others run another number of processes: {named}{more}.",
+            do,
+        )
 
 
 def _node_ending(job: JobView) -> Iterable[Finding]:
@@ -323,16 +391,22 @@ def _slow(job: JobView) -> Iterable[Finding]:
     if not job.stragglers or not job.world:
         return
     worst = job.stragglers[0]
-    others = [each for each in slowest_by_worker(job.stragglers).values() if each.worker != worst.worker]
+    others = [
+        each for each in slowest_by_worker(job.stragglers).values() if each.worker != worst.worker
+    ]
     what = f"The group waits for slow ranks in each step: {worst}."
     if others:
-        what += f" {len(others)} other {'worker is' if len(others) == 1 else 'workers are'} slow, too: "
+        what += (
+            f" {len(others)} other {'worker is' if len(others) == 1 else 'workers are'} slow, too: "
+        )
         what += f"{', '.join(each.worker for each in others)}."
     do = "Look for what else runs there, for a hot or throttled device, and for a slow disk"
     if not worst.node:
         yield Finding(what, f"{do}.")
         return
-    yield Finding(what, f"{do}:\n  kubectl describe node {worst.node}\n{_move(job, worst.worker, worst.node)}")
+    yield Finding(
+        what, f"{do}:\n  kubectl describe node {worst.node}\n{_move(job, worst.worker, worst.node)}"
+    )
 
 
 def _move(job: JobView, worker: str, node: str) -> str:
@@ -349,14 +423,21 @@ def _passing(job: JobView, now: datetime) -> list[Finding]:
     for type_ in ("Resizing",) if cooling else ("Degraded", "Resizing", "Running"):
         condition = job.condition(type_)
         if condition is not None and (condition.true or type_ == "Running") and condition.message:
-            since = f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
+            since = (
+                f", for {spell(seconds_since(condition.since, now))} now" if condition.since else ""
+            )
             message = first_line(condition.message)
             what = f"{message[:1].upper()}{message[1:]}{since}."
             do = f"This should pass within seconds. Watch it:\n  kubectl epj status {job.name} --watch"
             if cooling:
                 do = "resizePolicy.minSecondsBetweenGrowths delays growth, and only growth. The workers join then."
             return [Finding(what, do)]
-    return [Finding("The job is new to the operator.", f"Ask again in a few seconds:\n  kubectl epj why {job.name}")]
+    return [
+        Finding(
+            "The job is new to the operator.",
+            f"Ask again in a few seconds:\n  kubectl epj why {job.name}",
+        )
+    ]
 
 
 def _sentence(message: str) -> str:

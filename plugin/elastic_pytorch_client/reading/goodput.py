@@ -37,7 +37,11 @@ class Goodput:
         Of a script that reports no steps, it is the share of the time that its workers ran.
         """
         whole = sum(self.seconds.values())
-        return (self.seconds.get("Training") or self.seconds.get("StepsUnreported") or 0) / whole if whole else None
+        return (
+            (self.seconds.get("Training") or self.seconds.get("StepsUnreported") or 0) / whole
+            if whole
+            else None
+        )
 
     def __str__(self) -> str:
         """The ratio in per cent; empty if it is not known."""
@@ -48,16 +52,29 @@ class Goodput:
         """What the rest of the time was lost to, most of it first, as `1.2% recovering, 0.4% resizing`; empty: nothing worth a word."""
         whole = sum(self.seconds.values())
         shares = (
-            {activity: seconds / whole for activity, seconds in self.seconds.items() if activity in LOST_TO} if whole else {}
+            {
+                activity: seconds / whole
+                for activity, seconds in self.seconds.items()
+                if activity in LOST_TO
+            }
+            if whole
+            else {}
         )
-        told = sorted((activity for activity in shares if shares[activity] >= LEAST_SHARE), key=lambda each: -shares[each])
+        told = sorted(
+            (activity for activity in shares if shares[activity] >= LEAST_SHARE),
+            key=lambda each: -shares[each],
+        )
         return ", ".join(f"{100 * shares[activity]:.1f}% {LOST_TO[activity]}" for activity in told)
 
 
 def view_goodput(status: Mapping[str, Any]) -> Goodput:
     found = status.get("goodput") or {}
     seconds, process_seconds = (
-        {activity: int(spent) for activity, spent in (found.get(unit) or {}).items() if activity != APART}
+        {
+            activity: int(spent)
+            for activity, spent in (found.get(unit) or {}).items()
+            if activity != APART
+        }
         for unit in ("seconds", "processSeconds")
     )
     return Goodput(seconds, process_seconds)

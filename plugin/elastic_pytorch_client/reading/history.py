@@ -10,7 +10,9 @@ from elastic_pytorch_client.reading.text import parse_number, parse_time, parse_
 
 # As the operator writes them, in their order (docs/internals/rounds.md).
 PHASES = ("detection", "stop", "wait", "prepare", "start", "init", "firstStep")
-PHASE_NAMES: Final[Mapping[str, str]] = MappingProxyType({phase: phase for phase in PHASES} | {"firstStep": "first step"})
+PHASE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {phase: phase for phase in PHASES} | {"firstStep": "first step"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ class HistoryEntry:
 
 def name_slowest(phases: Mapping[str, float], slowest: str) -> str:
     """The slowest phase with its time, for people; empty if none is known."""
-    return f"{PHASE_NAMES.get(slowest, slowest)} ({phases.get(slowest, 0.0):.1f} s)" if slowest else ""
+    return (
+        f"{PHASE_NAMES.get(slowest, slowest)} ({phases.get(slowest, 0.0):.1f} s)" if slowest else ""
+    )
 
 
 def view_history(entries: Iterable[Mapping[str, Any]]) -> tuple[HistoryEntry, ...]:
@@ -53,7 +57,9 @@ def view_history(entries: Iterable[Mapping[str, Any]]) -> tuple[HistoryEntry, ..
     found, before = [], None
     for entry in entries:
         workers = parse_whole(entry.get("replicas"))
-        seconds = {phase: parse_number((entry.get("phaseSeconds") or {}).get(phase)) for phase in PHASES}
+        seconds = {
+            phase: parse_number((entry.get("phaseSeconds") or {}).get(phase)) for phase in PHASES
+        }
         found.append(
             HistoryEntry(
                 at=parse_time(entry.get("time")),

@@ -9,7 +9,14 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.goodput import Goodput, view_goodput
 from elastic_pytorch_client.reading.history import HistoryEntry, view_history
 from elastic_pytorch_client.reading.stragglers import Straggler, view_stragglers
-from elastic_pytorch_client.reading.text import parse_number, parse_ranges, parse_time, parse_whole, seconds_since, spell
+from elastic_pytorch_client.reading.text import (
+    parse_number,
+    parse_ranges,
+    parse_time,
+    parse_whole,
+    seconds_since,
+    spell,
+)
 
 RUNNING = "Running"
 IN_GROUP = (RUNNING, "Saving")  # the states of workers that have a rank
@@ -36,7 +43,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An entry of `status.workers`, whose fields it has, or a pod that is none. What is not known is None or empty.
+    """An entry of `status.workers`, whose fields it has, or a pod that is none.
+
+    What is not known is None or empty.
 
     Attributes:
         listed: whether the status lists it; otherwise its rank is not known.
@@ -53,7 +62,11 @@ class Worker:
 
     def describe_state(self, now: datetime) -> str:
         """Its state, with the time that a set-up or the last checkpoint has taken by now."""
-        return f"{self.state} ({spell(seconds_since(self.state_since, now))})" if self.state_since else self.state
+        return (
+            f"{self.state} ({spell(seconds_since(self.state_since, now))})"
+            if self.state_since
+            else self.state
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +136,12 @@ class RootCause:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job's spec and status, parsed. What has no text is the field of that name; a time that has not come is None.
+    """A job's spec and status, parsed.
 
-    Its parts have the fields of the status, too, as Python writes them: `progress` has `checkpoint_step`, and so on.
+    What has no text is the field of that name; a time that has not come is None.
+
+    Its parts have the fields of the status, too, as Python writes them: `progress` has
+    `checkpoint_step`, and so on.
 
     Attributes:
         wanted: `spec.replicas`.
@@ -145,7 +161,8 @@ class JobView:
         seen: whether the operator has looked at the newest spec.
         workers: the workers that the status lists, which are not all of a large job.
         unlisted: the indexes of the workers that the status does not list, by state.
-        refusals: the writes of the operator for this job that the API server refuses, each in a sentence.
+        refusals: the writes of the operator for this job that the API server refuses, each in a
+            sentence.
         spares: `spec.spares`.
         unit: `spec.unitReplicas`.
     """
@@ -289,7 +306,8 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         failures=int(status.get("failures", 0)),
         total_failures=int(status.get("totalFailures", 0)),
         interruptions=int(status.get("interruptions", 0)),
-        seen=int(status.get("observedGeneration", 0)) >= int(metadata.get("generation", 0)) and bool(status),
+        seen=int(status.get("observedGeneration", 0)) >= int(metadata.get("generation", 0))
+        and bool(status),
         started=parse_time(status.get("startTime")),
         completed=parse_time(status.get("completionTime")),
         progress=Progress(
@@ -337,7 +355,10 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
             )
             for condition in status.get("conditions") or ()
         ),
-        unlisted={state: parse_ranges(str(text)) for state, text in (status.get("unlistedWorkers") or {}).items()},
+        unlisted={
+            state: parse_ranges(str(text))
+            for state, text in (status.get("unlistedWorkers") or {}).items()
+        },
         refusals=tuple(str(said) for said in status.get("refusals") or ()),
         stragglers=view_stragglers(status),
         spares=int(spec.get("spares", 0)),

@@ -56,7 +56,11 @@ def parse_number(text: object) -> float | None:
 def spell(seconds: float) -> str:
     """A duration in its two largest units, such as `3 min 12 s`."""
     whole = max(0, int(seconds))
-    for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+    for unit, size, smaller, small in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "min", 60),
+        ("min", 60, "s", 1),
+    ):
         if whole >= size:
             rest = whole % size // small
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"

@@ -39,7 +39,10 @@ def read_events(manifests: Iterable[Mapping[str, Any]], uid: str = "") -> list[J
     events = []
     for manifest in manifests:
         about = (manifest.get("involvedObject") or manifest.get("regarding") or {}).get("uid")
-        times = (manifest.get(name) for name in ("eventTime", "lastTimestamp", "firstTimestamp", "deprecatedLastTimestamp"))
+        times = (
+            manifest.get(name)
+            for name in ("eventTime", "lastTimestamp", "firstTimestamp", "deprecatedLastTimestamp")
+        )
         at = next((time for text in times if (time := parse_time(text))), None)
         if at is None or (uid and about and about != uid):
             continue
@@ -62,7 +65,14 @@ def read_events(manifests: Iterable[Mapping[str, Any]], uid: str = "") -> list[J
 
 
 def _count(value: object) -> int | None:
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS else None
+    return (
+        int(value)
+        if isinstance(value, str)
+        and value.isascii()
+        and value.isdigit()
+        and len(value) <= MAX_DIGITS
+        else None
+    )
 
 
 def _seconds(value: object) -> float | None:

@@ -36,7 +36,9 @@ def _resume(context: Context, options: argparse.Namespace) -> int:
 
 def _add_restart_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
-    parser.add_argument("--wait", action="store_true", help="wait until all wanted workers train again")
+    parser.add_argument(
+        "--wait", action="store_true", help="wait until all wanted workers train again"
+    )
     parser.add_argument(
         "--timeout",
         type=float,
@@ -67,7 +69,9 @@ def _restart(context: Context, options: argparse.Namespace) -> int:
         except NoSuchJob:  # the wait has said so
             pass
         except EpjError as error:
-            raise EpjError(f"{error}; {name} stays suspended: `kubectl epj resume {name}`") from error
+            raise EpjError(
+                f"{error}; {name} stays suspended: `kubectl epj resume {name}`"
+            ) from error
     context.console.print(f"{name}: its workers start again", highlight=False)
     return _wait_for_training(context, options, ALL_TRAINED)
 
@@ -78,8 +82,12 @@ def _set_suspended(context: Context, name: str, suspended: bool) -> None:
 
 def _wait_for_training(context: Context, options: argparse.Namespace, what: str) -> int:
     if options.wait:
-        job = context.wait(options.name, lambda job: job.seen and job.at_wanted_size, what, options.timeout)
-        context.console.print(f"{options.name}: {job.size} workers train in round {job.round}", highlight=False)
+        job = context.wait(
+            options.name, lambda job: job.seen and job.at_wanted_size, what, options.timeout
+        )
+        context.console.print(
+            f"{options.name}: {job.size} workers train in round {job.round}", highlight=False
+        )
     return 0
 
 
@@ -90,14 +98,21 @@ def has_stopped(job: JobView) -> bool:
 
 def _add_resize_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
-    parser.add_argument("replicas", metavar="N", type=int, help="the number of workers, from minReplicas to maxReplicas")
+    parser.add_argument(
+        "replicas",
+        metavar="N",
+        type=int,
+        help="the number of workers, from minReplicas to maxReplicas",
+    )
     add_wait(parser, "all N workers train")
 
 
 def _resize(context: Context, options: argparse.Namespace) -> int:
     before = context.job(options.name)
     context.cluster.scale_job(context.one_namespace, options.name, options.replicas)
-    context.console.print(f"{options.name}: {before.wanted} -> {options.replicas} workers wanted", highlight=False)
+    context.console.print(
+        f"{options.name}: {before.wanted} -> {options.replicas} workers wanted", highlight=False
+    )
     return _wait_for_training(context, options, f"all {options.replicas} workers trained")
 
 

@@ -43,8 +43,18 @@ class Context:
         """A job's events, oldest first; empty if the user may not read them."""
         return read_job_events(self.cluster, job)
 
-    def wait(self, name: str, fulfilled: Callable[[JobView], bool], what: str, seconds: float) -> JobView:
-        return wait_for_job(self.cluster, self.one_namespace, name, fulfilled, what, timeout_seconds=seconds, clock=self.clock)
+    def wait(
+        self, name: str, fulfilled: Callable[[JobView], bool], what: str, seconds: float
+    ) -> JobView:
+        return wait_for_job(
+            self.cluster,
+            self.one_namespace,
+            name,
+            fulfilled,
+            what,
+            timeout_seconds=seconds,
+            clock=self.clock,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,13 @@ class Verb:
 
 def add_output(parser: argparse.ArgumentParser, *others: str) -> None:
     formats = ("json", "yaml", *others)
-    parser.add_argument("-o", "--output", choices=formats, metavar="FORMAT", help=f"what to print: {', '.join(formats)}")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=formats,
+        metavar="FORMAT",
+        help=f"what to print: {', '.join(formats)}",
+    )
 
 
 def print_data(context: Context, output: str, data: Mapping[str, Any]) -> None:
@@ -74,7 +90,11 @@ def print_data(context: Context, output: str, data: Mapping[str, Any]) -> None:
 def job_name(text: str) -> str:
     """The name in `NAME` or `epj/NAME`, as kubectl takes it."""
     kind, slash, name = text.partition("/")
-    if slash and kind.removesuffix(f".{names.GROUP}") in ("epj", "elasticpytorchjob", "elasticpytorchjobs"):
+    if slash and kind.removesuffix(f".{names.GROUP}") in (
+        "epj",
+        "elasticpytorchjob",
+        "elasticpytorchjobs",
+    ):
         text = name
     if not text or "/" in text:
         raise argparse.ArgumentTypeError(f"not the name of a job: {kind}{slash}{name}")
@@ -87,4 +107,10 @@ def add_name(parser: argparse.ArgumentParser) -> None:
 
 def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--wait", action="store_true", help=f"wait until {what}")
-    parser.add_argument("--timeout", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="limit of --wait (default: 300)")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=WAIT_SECONDS,
+        metavar="SECONDS",
+        help="limit of --wait (default: 300)",
+    )

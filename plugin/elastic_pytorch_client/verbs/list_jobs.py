@@ -14,26 +14,41 @@ EXAMPLES = ("-A", "-l team=nlp", "-o wide")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
-    parser.add_argument("-l", "--selector", default="", help="only jobs with these labels, such as team=nlp,tier!=test")
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces"
+    )
+    parser.add_argument(
+        "-l",
+        "--selector",
+        default="",
+        help="only jobs with these labels, such as team=nlp,tier!=test",
+    )
     add_output(parser, "name", "wide")
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
     found = sorted(context.cluster.list_jobs(context.namespace, options.selector), key=_place)
     if options.output in ("json", "yaml"):
-        print_data(context, options.output, {"apiVersion": "v1", "kind": "List", "items": list(map(shown_manifest, found))})
+        print_data(
+            context,
+            options.output,
+            {"apiVersion": "v1", "kind": "List", "items": list(map(shown_manifest, found))},
+        )
         return 0
     jobs = [view_job(job) for job in found]
     if options.output == "name":
         for job in jobs:
-            context.console.print(f"{names.KIND.lower()}.{names.GROUP}/{job.name}", highlight=False, soft_wrap=True)
+            context.console.print(
+                f"{names.KIND.lower()}.{names.GROUP}/{job.name}", highlight=False, soft_wrap=True
+            )
         return 0
     if not jobs:
         where = "" if context.namespace is None else f' in namespace "{context.namespace}"'
         context.console.print(f"There are no ElasticPyTorchJobs{where}.", highlight=False)
         return 0
-    table = show_list(jobs, context.now(), namespaces=context.namespace is None, wide=options.output == "wide")
+    table = show_list(
+        jobs, context.now(), namespaces=context.namespace is None, wide=options.output == "wide"
+    )
     context.console.print(table, crop=False)
     return 0
 

@@ -18,15 +18,27 @@ COLORS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
     parser.add_argument(
-        "--rank", type=int, action="append", default=[], help="only the worker that has this rank (may be repeated)"
+        "--rank",
+        type=int,
+        action="append",
+        default=[],
+        help="only the worker that has this rank (may be repeated)",
     )
     parser.add_argument(
-        "--index", type=int, action="append", default=[], help="only the worker with this index (may be repeated)"
+        "--index",
+        type=int,
+        action="append",
+        default=[],
+        help="only the worker with this index (may be repeated)",
     )
     parser.add_argument("-f", "--follow", action="store_true", help="continue until the job ends")
-    parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each worker (default: all)")
+    parser.add_argument(
+        "--tail", type=int, metavar="N", help="only the last N lines of each worker (default: all)"
+    )
     parser.add_argument("--timestamps", action="store_true", help="print the time of each line")
-    parser.add_argument("--no-prefix", action="store_true", help="do not print which worker logged the line")
+    parser.add_argument(
+        "--no-prefix", action="store_true", help="do not print which worker logged the line"
+    )
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
@@ -38,7 +50,9 @@ def run(context: Context, options: argparse.Namespace) -> int:
             raise NotFound(no_such_worker(job, options.rank, options.index))
         lines: Iterable[Line] = read_logs(context.cluster, job, choice, tail_lines=options.tail)
     else:
-        lines = follow_logs(context.cluster, context.one_namespace, job.name, choice, tail_lines=options.tail)
+        lines = follow_logs(
+            context.cluster, context.one_namespace, job.name, choice, tail_lines=options.tail
+        )
     prefixed = not options.no_prefix and len(options.rank) + len(options.index) != 1
     for line in lines:
         text = Text()

@@ -23,7 +23,8 @@ NAME, HELP = "migrate", "write ElasticPyTorchJobs for other kinds of jobs; needs
 EXAMPLES = ("-f job.yaml", "--slurm train.sbatch", "-f job.yaml --runtime runtime.yaml")
 FAILED = 1
 NAMED_AT_MOST = 3
-# Of installed packages that know what a cluster admits, as local mode does: they raise ValueError for a job that none would.
+# Of installed packages that know what a cluster admits, as local mode does: they raise ValueError
+# for a job that none would.
 CHECKS = "elastic_pytorch_client.job_checks"
 Check = Callable[[dict[str, Any]], object]
 # What Helm works out, and no other: Argo and shells have braces, too.
@@ -34,14 +35,36 @@ YAML_SOURCE = ' in "<unicode string>",'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", metavar="FILE", nargs="*", default=[], help="manifests, YAML or JSON; - is stdin")
-    parser.add_argument("-f", "--filename", metavar="FILE", action="append", default=[], help="the same, as kubectl has it")
-    parser.add_argument("--slurm", metavar="FILE", action="append", default=[], help="batch scripts of Slurm (sbatch)")
     parser.add_argument(
-        "--runtime", metavar="FILE", action="append", default=[], help="ClusterTrainingRuntimes that TrainJobs refer to"
+        "files", metavar="FILE", nargs="*", default=[], help="manifests, YAML or JSON; - is stdin"
     )
     parser.add_argument(
-        "--entrypoint", metavar="WORDS", default="", help="the image's ENTRYPOINT, for containers without a command"
+        "-f",
+        "--filename",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="the same, as kubectl has it",
+    )
+    parser.add_argument(
+        "--slurm",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="batch scripts of Slurm (sbatch)",
+    )
+    parser.add_argument(
+        "--runtime",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="ClusterTrainingRuntimes that TrainJobs refer to",
+    )
+    parser.add_argument(
+        "--entrypoint",
+        metavar="WORDS",
+        default="",
+        help="the image's ENTRYPOINT, for containers without a command",
     )
 
 
@@ -56,15 +79,21 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """
     files = [*options.files, *options.filename]
     if not files and not options.slurm:
-        raise Refused("which manifests? `kubectl epj migrate -f job.yaml`, `-f -` for stdin, or `--slurm train.sbatch`")
+        raise Refused(
+            "which manifests? `kubectl epj migrate -f job.yaml`, `-f -` for stdin, or `--slurm train.sbatch`"
+        )
     try:
         entrypoint = shlex.split(options.entrypoint)
     except ValueError as error:
         raise Refused(f"cannot read --entrypoint: {error}") from error
-    runtimes = [runtime for file in options.runtime for runtime in _read(file) if isinstance(runtime, dict)]
+    runtimes = [
+        runtime for file in options.runtime for runtime in _read(file) if isinstance(runtime, dict)
+    ]
     found: list[tuple[str, Migrated]] = []
     for file in files:
-        found += [(file, migrated) for migrated in migrate_documents(_read(file), runtimes, entrypoint)]
+        found += [
+            (file, migrated) for migrated in migrate_documents(_read(file), runtimes, entrypoint)
+        ]
     found += [(file, migrate_script(_text(file), file)) for file in options.slurm]
     checks: list[Check] = [check.load() for check in entry_points(group=CHECKS)]
     found = [(file, _checked(migrated, checks)) for file, migrated in found]
@@ -72,7 +101,12 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if documents:
         out.write(write_documents(documents))
     for file in dict.fromkeys(file for file, _ in found):
-        err.write(_tell_all("stdin" if file == "-" else file, [migrated for source, migrated in found if source == file]))
+        err.write(
+            _tell_all(
+                "stdin" if file == "-" else file,
+                [migrated for source, migrated in found if source == file],
+            )
+        )
     return FAILED if any(migrated.failed for _, migrated in found) else 0
 
 
@@ -83,7 +117,11 @@ def _checked(migrated: Migrated, checks: Sequence[Check]) -> Migrated:
             try:
                 check(dict(job))
             except ValueError as error:
-                return replace(migrated, documents=(), failed=Remark("the new job", f"no cluster would admit it: {error}"))
+                return replace(
+                    migrated,
+                    documents=(),
+                    failed=Remark("the new job", f"no cluster would admit it: {error}"),
+                )
     return migrated
 
 
@@ -91,13 +129,19 @@ def _read(file: str) -> list[Any]:
     source = "stdin" if file == "-" else file
     text = _text(file)
     if HELM_ACTION.search(text):
-        raise Refused(f"{source} is a Helm template: render it first, helm template CHART | kubectl epj migrate -f -")
+        raise Refused(
+            f"{source} is a Helm template: render it first, helm template CHART | kubectl epj migrate -f -"
+        )
     try:
         return read_documents(text)
     except yaml.YAMLError as error:
         if "{{" in text:
-            raise Refused(f"{source} is a template: render it first, helm template CHART | kubectl epj migrate -f -") from error
-        raise Refused(f"cannot read {source}: {' '.join(str(error).replace(YAML_SOURCE, ' at').split())}") from error
+            raise Refused(
+                f"{source} is a template: render it first, helm template CHART | kubectl epj migrate -f -"
+            ) from error
+        raise Refused(
+            f"cannot read {source}: {' '.join(str(error).replace(YAML_SOURCE, ' at').split())}"
+        ) from error
 
 
 def _text(file: str) -> str:
@@ -108,12 +152,24 @@ def _text(file: str) -> str:
 
 
 def _tell_all(file: str, found: Sequence[Migrated]) -> str:
-    same = {remark: number for remark, number in Counter(r for one in found for r in one.remarks).items() if number > 1}
+    same = {
+        remark: number
+        for remark, number in Counter(r for one in found for r in one.remarks).items()
+        if number > 1
+    }
     groups: dict[tuple[str, ...], list[Remark]] = {}
     for remark in same:
-        groups.setdefault(tuple(one.title for one in found if remark in one.remarks), []).append(remark)
-    told = [_tell(file, f"{len(titles)} objects ({_some(titles)})", remarks, None) for titles, remarks in groups.items()]
-    told += [_tell(file, one.title, [remark for remark in one.remarks if remark not in same], one.failed) for one in found]
+        groups.setdefault(tuple(one.title for one in found if remark in one.remarks), []).append(
+            remark
+        )
+    told = [
+        _tell(file, f"{len(titles)} objects ({_some(titles)})", remarks, None)
+        for titles, remarks in groups.items()
+    ]
+    told += [
+        _tell(file, one.title, [remark for remark in one.remarks if remark not in same], one.failed)
+        for one in found
+    ]
     return "".join(told)
 
 
@@ -123,5 +179,7 @@ def _some(titles: Sequence[str]) -> str:
 
 
 def _tell(file: str, title: str, remarks: Sequence[Remark], failed: Remark | None) -> str:
-    lines = [f"  {remark}\n" for remark in remarks] + ([] if failed is None else [f"  error: {failed}\n"])
+    lines = [f"  {remark}\n" for remark in remarks] + (
+        [] if failed is None else [f"  error: {failed}\n"]
+    )
     return f"{file}: {title}\n{''.join(lines)}" if lines else ""

@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(context: Context, options: argparse.Namespace) -> int:
     groups = group_stacks(read_stacks(context.cluster, context.job(options.name)))
     if not groups:
-        raise NotFound(f"no worker of {options.name} runs; `kubectl epj why {options.name}` says why")
+        raise NotFound(
+            f"no worker of {options.name} runs; `kubectl epj why {options.name}` says why"
+        )
     if options.output:
         print_data(context, options.output, {"groups": describe_groups(groups)})
     else:
@@ -40,7 +42,9 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 def _show(group: Sequence[ProcessStack], groups: Sequence[Sequence[ProcessStack]]) -> list[Text]:
     trouble, waited_for = group[0].trouble, is_waited_for(group, groups)
-    title = Text(name_processes(group), BAD if trouble or waited_for else BUSY).append(f", {trouble}" if trouble else "", MUTED)
+    title = Text(name_processes(group), BAD if trouble or waited_for else BUSY).append(
+        f", {trouble}" if trouble else "", MUTED
+    )
     title.append(f", {WAITED_FOR}" if waited_for else "", BAD)
     return [title, *([Text(group[0].stack)] if group[0].stack else []), Text()]
 
@@ -54,9 +58,14 @@ def describe_groups(groups: Sequence[Sequence[ProcessStack]]) -> list[dict[str, 
     return [_data(group, groups) for group in groups]
 
 
-def _data(group: Sequence[ProcessStack], groups: Sequence[Sequence[ProcessStack]]) -> dict[str, Any]:
+def _data(
+    group: Sequence[ProcessStack], groups: Sequence[Sequence[ProcessStack]]
+) -> dict[str, Any]:
     workers = [(stack.worker, stack.pid) for stack in group]
-    processes = [{"rank": w.rank, "index": w.index, "worker": w.name, "pid": pid or None} for w, pid in workers]
+    processes = [
+        {"rank": w.rank, "index": w.index, "worker": w.name, "pid": pid or None}
+        for w, pid in workers
+    ]
     return {
         "name": name_processes(group),
         "processes": processes,
@@ -74,7 +83,11 @@ def name_processes(group: Sequence[ProcessStack]) -> str:
         for worker in dict.fromkeys(stack.worker for stack in group):
             pids = [str(stack.pid) for stack in group if stack.worker == worker and stack.pid]
             who = f"rank {worker.rank}" if worker.rank is not None else f"index {worker.index}"
-            names.append(f"{who} ({'process' if len(pids) == 1 else 'processes'} {', '.join(pids)})" if pids else who)
+            names.append(
+                f"{who} ({'process' if len(pids) == 1 else 'processes'} {', '.join(pids)})"
+                if pids
+                else who
+            )
         return "; ".join(names)
     ranks = sorted(stack.worker.rank or 0 for stack in group)
     ends: list[tuple[int, int]] = []

@@ -19,14 +19,22 @@ EXAMPLES = ("char-lm", "char-lm --watch", "char-lm -o yaml")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
     add_output(parser)
-    parser.add_argument("-w", "--watch", action="store_true", help="refresh at each change, until the job ends")
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="refresh at each change, until the job ends"
+    )
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
     if options.output and options.watch:
-        raise Refused("-o prints the job once: use `kubectl get epj NAME --watch -o json`, or leave out --watch")
+        raise Refused(
+            "-o prints the job once: use `kubectl get epj NAME --watch -o json`, or leave out --watch"
+        )
     if options.output:
-        print_data(context, options.output, shown_manifest(context.cluster.get_job(context.one_namespace, options.name)))
+        print_data(
+            context,
+            options.output,
+            shown_manifest(context.cluster.get_job(context.one_namespace, options.name)),
+        )
         return 0
 
     def draw(job: JobView) -> RenderableType:
@@ -35,7 +43,9 @@ def run(context: Context, options: argparse.Namespace) -> int:
     if not options.watch:
         context.console.print(draw(context.job(options.name)))
         return 0
-    jobs = until_ended(follow_job(context.cluster, context.one_namespace, options.name, clock=context.clock))
+    jobs = until_ended(
+        follow_job(context.cluster, context.one_namespace, options.name, clock=context.clock)
+    )
     if not context.console.is_terminal:
         for job in jobs:
             context.console.print(draw(job))

@@ -19,25 +19,38 @@ WAIT_SECONDS = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
-    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: one that is free)")
-    parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="of 127.0.0.1 (default: one that is free)"
+    )
+    parser.add_argument(
+        "--no-open", action="store_true", help="print the address, and open no browser"
+    )
 
 
 def run(context: Context, options: argparse.Namespace) -> int:
     if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a page that is closed ends its stream, not the process
+        # A page that is closed ends its stream, not the process.
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     live = LiveJobs(context.cluster, context.namespace)
     try:
-        server = PageServer(context.cluster, live, context.now, options.port, partial(stacks_of, context.cluster))
+        server = PageServer(
+            context.cluster, live, context.now, options.port, partial(stacks_of, context.cluster)
+        )
     except (OSError, OverflowError) as error:
         raise Refused(f"cannot listen on port {options.port} of 127.0.0.1: {error}") from error
     with server:
         live.start()
         threading.Thread(target=server.serve_forever, name="page", daemon=True).start()
         try:
-            context.console.print(f"The page is at {server.url}", soft_wrap=True, highlight=False, markup=False)
-            context.console.print("The address has a secret: who knows it sees what you may see. Ctrl-C ends it.")
+            context.console.print(
+                f"The page is at {server.url}", soft_wrap=True, highlight=False, markup=False
+            )
+            context.console.print(
+                "The address has a secret: who knows it sees what you may see. Ctrl-C ends it."
+            )
             if not options.no_open and context.console.is_terminal:
                 open_page(server.url)
             while True:
@@ -55,5 +68,7 @@ def open_page(url: str, browser_of: Callable[[], webbrowser.BaseBrowser] = webbr
         browser = browser_of()
     except webbrowser.Error:
         return False
-    in_terminal = isinstance(browser, webbrowser.GenericBrowser) and not isinstance(browser, webbrowser.BackgroundBrowser)
+    in_terminal = isinstance(browser, webbrowser.GenericBrowser) and not isinstance(
+        browser, webbrowser.BackgroundBrowser
+    )
     return not in_terminal and browser.open(url)

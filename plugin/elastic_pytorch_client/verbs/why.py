@@ -27,7 +27,12 @@ def run(context: Context, options: argparse.Namespace) -> int:
     evidence = read_evidence(context.cluster, job, read_nodes(context.cluster), context.now())
     diagnosis = diagnose(add_pods(job, evidence.pods), evidence)
     if options.output:
-        about = {"namespace": job.namespace, "job": job.name, "asWanted": diagnosis.well, "headline": diagnosis.headline}
+        about = {
+            "namespace": job.namespace,
+            "job": job.name,
+            "asWanted": diagnosis.well,
+            "headline": diagnosis.headline,
+        }
         findings = [{"what": finding.what, "do": finding.do} for finding in diagnosis.findings]
         print_data(context, options.output, {**about, "findings": findings})
     else:
@@ -41,13 +46,22 @@ def show_why(diagnosis: Diagnosis, lost: str = "") -> RenderableType:
     A text `lost` says what the job's time was lost to.
     """
     mark, style = ("✔", GOOD) if diagnosis.well else ("▲", BUSY) if diagnosis.good else ("✗", BAD)
-    parts: list[RenderableType] = [Text(f"{mark} ", style).append(diagnosis.headline, "bold default")]
+    parts: list[RenderableType] = [
+        Text(f"{mark} ", style).append(diagnosis.headline, "bold default")
+    ]
     for finding in diagnosis.findings:
         parts += [Text(), Padding(Text(finding.what), (0, 0, 0, 2))]
         for line in finding.do.splitlines():
             command = line.startswith("  ")
-            text = Text(line.strip(), ACCENT) if command else Text("→ ", ACCENT).append(line, "default")
+            text = (
+                Text(line.strip(), ACCENT)
+                if command
+                else Text("→ ", ACCENT).append(line, "default")
+            )
             parts.append(Padding(text, (0, 0, 0, 6 if command else 2)))
     if lost:
-        parts += [Text(), Padding(Text(f"Since it began, the job lost {lost} of its time.", MUTED), (0, 0, 0, 2))]
+        parts += [
+            Text(),
+            Padding(Text(f"Since it began, the job lost {lost} of its time.", MUTED), (0, 0, 0, 2)),
+        ]
     return Group(*parts)

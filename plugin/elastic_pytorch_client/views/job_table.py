@@ -21,7 +21,9 @@ class Column:
         return max(cell_len(self.title), *(cell.cell_len for cell in self.cells), 0)
 
 
-def choose_columns(importance: Sequence[int], widths: Sequence[int], *, gap: int, room: int) -> list[int]:
+def choose_columns(
+    importance: Sequence[int], widths: Sequence[int], *, gap: int, room: int
+) -> list[int]:
     """Returns the places of the columns that a screen has room for, by their importance and widths in characters."""
     kept = list(range(len(widths)))
     for place in sorted(kept, key=lambda place: -importance[place]):
@@ -35,7 +37,8 @@ def choose_columns(importance: Sequence[int], widths: Sequence[int], *, gap: int
 class JobTable:
     """Draws columns as the width of the screen allows.
 
-    The columns that are always there may need more than the screen has. Then lines are longer than the screen, as kubectl's are.
+    The columns that are always there may need more than the screen has. Then lines are longer than
+    the screen, as kubectl's are.
     """
 
     columns: Sequence[Column]
@@ -44,7 +47,9 @@ class JobTable:
     gap: int = 2
     wide: bool = False  # all columns, whatever the width of the screen
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
         importance, widths = [c.importance for c in self.columns], [c.width for c in self.columns]
         kept = list(range(len(widths)))
         if not self.wide:

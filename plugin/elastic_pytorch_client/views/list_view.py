@@ -12,16 +12,26 @@ from elastic_pytorch_client.views.job_table import Column, JobTable
 from elastic_pytorch_client.views.widgets import MUTED, state_mark, state_style
 
 
-def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide: bool = False) -> RenderableType:
+def show_list(
+    jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide: bool = False
+) -> RenderableType:
     columns = [
         *name_columns(jobs, namespaces=namespaces),
         Column("WORKERS", 0, [Text(ready_of_wanted(job)) for job in jobs]),
         Column("WORLD", 6, [Text(str(job.world)) for job in jobs]),
         Column("STEP", 1, [Text(how_far(job)) for job in jobs]),
-        Column("LOSS", 5, [Text("" if job.progress.loss is None else f"{job.progress.loss:.4g}") for job in jobs]),
+        Column(
+            "LOSS",
+            5,
+            [Text("" if job.progress.loss is None else f"{job.progress.loss:.4g}") for job in jobs],
+        ),
         Column("GOODPUT", 4, [Text(str(job.goodput) or "-") for job in jobs]),
         Column("INTERRUPTIONS", 5, [Text(str(job.interruptions)) for job in jobs]),
-        Column("AGE", 3, [Text(short(seconds_since(job.created, now)) if job.created else "") for job in jobs]),
+        Column(
+            "AGE",
+            3,
+            [Text(short(seconds_since(job.created, now)) if job.created else "") for job in jobs],
+        ),
         Column("NOTE", 7, [Text(note(job), MUTED) for job in jobs]),
     ]
     notes = [
@@ -35,7 +45,11 @@ def show_list(jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide:
 def name_columns(jobs: Sequence[JobView], *, namespaces: bool) -> list[Column]:
     states = [Text(f"{state_mark(job.state)} {job.state}", state_style(job.state)) for job in jobs]
     names = [Column("NAME", 0, [Text(job.name) for job in jobs]), Column("STATE", 0, states)]
-    return [Column("NAMESPACE", 0, [Text(job.namespace) for job in jobs]), *names] if namespaces else names
+    return (
+        [Column("NAMESPACE", 0, [Text(job.namespace) for job in jobs]), *names]
+        if namespaces
+        else names
+    )
 
 
 def ready_of_wanted(job: JobView) -> str:
@@ -49,7 +63,9 @@ def how_far(job: JobView) -> str:
     if progress.step is None:
         return "-"
     return (
-        f"{progress.step}/{progress.total} ({progress.fraction:.0%})" if progress.fraction is not None else str(progress.step)
+        f"{progress.step}/{progress.total} ({progress.fraction:.0%})"
+        if progress.fraction is not None
+        else str(progress.step)
     )
 
 

@@ -18,7 +18,16 @@ from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.text import first_line, seconds_since, short, spell
 from elastic_pytorch_client.reading.timeline import JobEvent
-from elastic_pytorch_client.views.widgets import BAD, BUSY, GOOD, MUTED, progress_bar, spark, state_mark, state_style
+from elastic_pytorch_client.views.widgets import (
+    BAD,
+    BUSY,
+    GOOD,
+    MUTED,
+    progress_bar,
+    spark,
+    state_mark,
+    state_style,
+)
 
 BAR_WIDTH = 40
 SHOWN_METRICS = 4
@@ -32,7 +41,11 @@ def show_status(job: JobView, events: Sequence[JobEvent], now: datetime) -> Rend
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))
     parts += [Text(), _workers(job, now)]
-    if (interruption := job.last_interruption) is not None and interruption.slowest and not job.ended:
+    if (
+        (interruption := job.last_interruption) is not None
+        and interruption.slowest
+        and not job.ended
+    ):
         parts.append(Text(f"  {describe_interruption(interruption)}", MUTED))
     if goodput := describe_goodput(job.goodput):
         parts.append(Text(f"  {goodput}", MUTED))
@@ -90,14 +103,26 @@ def _how_far(job: JobView) -> Text | None:
         text.append(f", about {spell(progress.seconds_left)} left")
     facts = [f"loss {progress.loss:.4g}"] if progress.loss is not None else []
     facts += progress.name_metrics(SHOWN_METRICS)
-    facts += [f"{progress.steps_per_second:.3g} steps/s"] if trains and progress.steps_per_second is not None else []
-    facts += [f"checkpoint at step {progress.checkpoint_step}"] if progress.checkpoint_step is not None else []
+    facts += (
+        [f"{progress.steps_per_second:.3g} steps/s"]
+        if trains and progress.steps_per_second is not None
+        else []
+    )
+    facts += (
+        [f"checkpoint at step {progress.checkpoint_step}"]
+        if progress.checkpoint_step is not None
+        else []
+    )
     return text.append("\n" + " · ".join(facts), MUTED) if facts else text
 
 
 def _workers(job: JobView, now: datetime) -> Tree:
     members = job.members
-    size = f"{job.wanted} wanted ({job.minimum} to {job.maximum})" if job.elastic else f"{job.wanted} wanted, a fixed size"
+    size = (
+        f"{job.wanted} wanted ({job.minimum} to {job.maximum})"
+        if job.elastic
+        else f"{job.wanted} wanted, a fixed size"
+    )
     standing = (
         "the job has ended"
         if job.ended
@@ -116,27 +141,48 @@ def _workers(job: JobView, now: datetime) -> Tree:
     shown = all_workers
     if len(all_workers) > MAX_WORKERS:
         shown = _notable(all_workers, slowest_by_worker(job.stragglers), MAX_WORKERS)
-    widths = [max((len(w.name) for w in shown), default=0), max((len(w.node) for w in shown), default=0)]
+    widths = [
+        max((len(w.name) for w in shown), default=0),
+        max((len(w.node) for w in shown), default=0),
+    ]
     for worker in shown:
         tree.add(_worker(job, now, worker, widths))
     rest = Counter({state: len(indexes) for state, indexes in job.unlisted.items()})
     rest.update(w.state for w in all_workers if w not in shown)
     if rest:
-        tree.add(Text("and " + ", ".join(f"{count} more {state}" for state, count in rest.most_common()), MUTED))
+        tree.add(
+            Text(
+                "and " + ", ".join(f"{count} more {state}" for state, count in rest.most_common()),
+                MUTED,
+            )
+        )
     if job.backend != names.BACKEND_OPERATOR and all_workers:
-        tree.add(Text(f"torchrun ({job.backend}) assigns the ranks; the operator does not know them", MUTED))
+        tree.add(
+            Text(
+                f"torchrun ({job.backend}) assigns the ranks; the operator does not know them",
+                MUTED,
+            )
+        )
     if not all_workers:
         tree.add(Text("none", MUTED))
     return tree
 
 
 def _worker(job: JobView, now: datetime, worker: Worker, widths: Sequence[int]) -> Text:
-    place = f"rank {worker.rank}" if worker.rank is not None else "trains" if worker in job.members else "waits"
+    place = (
+        f"rank {worker.rank}"
+        if worker.rank is not None
+        else "trains"
+        if worker in job.members
+        else "waits"
+    )
     if worker.state == "Spare":
         place = "spare"
     elif worker.state in ("Leaving", "Lost"):
         place = "gone" if worker.rank is None else place
-    text = Text(f"{place:<8} ", "" if worker.rank is not None else MUTED).append(f"{worker.name:<{widths[0]}}  ")
+    text = Text(f"{place:<8} ", "" if worker.rank is not None else MUTED).append(
+        f"{worker.name:<{widths[0]}}  "
+    )
     text.append(f"{worker.node or 'no node yet':<{max(widths[1], 11)}}  ", MUTED)
     # The status of a job that has ended keeps what its workers did last.
     state, said = worker.state, worker.describe_state(now)
@@ -145,7 +191,10 @@ def _worker(job: JobView, now: datetime, worker: Worker, widths: Sequence[int]) 
     text.append(f"{state_mark(state)} {said}", state_style(state))
     if worker.rank is not None and job.progress.step is not None and job.world:
         text.append(f"  step {job.progress.step}", MUTED)
-    if worker.rank is not None and (slow := slowest_by_worker(job.stragglers).get(worker.name)) is not None:
+    if (
+        worker.rank is not None
+        and (slow := slowest_by_worker(job.stragglers).get(worker.name)) is not None
+    ):
         text.append(f"  ▲ {slow.slowdown} times the median's work", BUSY)
     return text
 
@@ -167,7 +216,9 @@ def _conditions(job: JobView, now: datetime) -> list[RenderableType]:
         mark, style = _sign(condition)
         age = short(seconds_since(condition.since, now)) if condition.since else ""
         name = f"{_whether(condition)}{condition.type}"
-        text = Text(first_line(condition.message) or condition.reason, "" if condition.true else MUTED)
+        text = Text(
+            first_line(condition.message) or condition.reason, "" if condition.true else MUTED
+        )
         grid.add_row(Text(f"  {mark} {name}", style), text, Text(age, MUTED))
     return [grid]
 
@@ -180,7 +231,9 @@ def _whether(condition: Condition) -> str:
 
 def _tells(job: JobView, condition: Condition) -> bool:
     """Whether it tells something that a condition is false: why nothing trains, or what a suspension waits for."""
-    return (condition.type == "Running" and not job.ended) or (condition.type == "Suspended" and job.stopping)
+    return (condition.type == "Running" and not job.ended) or (
+        condition.type == "Suspended" and job.stopping
+    )
 
 
 def _sign(condition: Condition) -> tuple[str, str]:
@@ -194,8 +247,18 @@ def _sign(condition: Condition) -> tuple[str, str]:
 def _root_cause(job: JobView) -> list[RenderableType]:
     cause = job.root_cause
     assert cause is not None
-    how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}" if cause.exit_code is not None else ""
-    title = Text().append("\nLast failure", "bold").append(f"  {cause.where}" + (f", {how}" if how else ""), MUTED)
+    how = (
+        f"signal {cause.signal}"
+        if cause.signal
+        else f"exit code {cause.exit_code}"
+        if cause.exit_code is not None
+        else ""
+    )
+    title = (
+        Text()
+        .append("\nLast failure", "bold")
+        .append(f"  {cause.where}" + (f", {how}" if how else ""), MUTED)
+    )
     lines = [line for line in cause.message.rstrip().splitlines() if line.strip()][-6:]
     text = Text()
     for number, line in enumerate(lines):
@@ -210,7 +273,10 @@ def _rounds(job: JobView) -> list[RenderableType]:
         return []
     progress = job.progress
     losses = [_finite(loss) for loss in (*(entry.loss for entry in told), progress.loss)]
-    speeds = [_finite(speed) for speed in (*(entry.steps_per_second for entry in told), progress.steps_per_second)]
+    speeds = [
+        _finite(speed)
+        for speed in (*(entry.steps_per_second for entry in told), progress.steps_per_second)
+    ]
     sizes, marks, size, width = [], "", 0, max(1, min(COLUMN_WIDTH, MAX_COLUMNS // len(losses)))
     for column, entry in enumerate(told):
         size = entry.workers if entry.workers is not None else size
@@ -219,7 +285,11 @@ def _rounds(job: JobView) -> list[RenderableType]:
             marks = f"{marks.ljust(column * width)}{entry.round} "
     sizes.append(float(size if job.ended else job.size if job.world else 0))
     text = Text()
-    for name, values, floor in (("loss", losses, None), ("steps/s", speeds, 0.0), ("workers", sizes, 0.0)):
+    for name, values, floor in (
+        ("loss", losses, None),
+        ("steps/s", speeds, 0.0),
+        ("workers", sizes, 0.0),
+    ):
         if (known := [value for value in values if value is not None]) and len(known) > 1:
             text.append(f"  {name:<8}", MUTED).append(spark(values, width, floor)).append(
                 f"  {known[0]:.3g} to {known[-1]:.3g}\n", MUTED
@@ -240,7 +310,9 @@ def _timeline(events: Sequence[JobEvent], now: datetime) -> RenderableType:
     grid.add_column()
     for event in events[-MAX_EVENTS:]:
         ago = f"  {short(seconds_since(event.at, now))} ago"
-        grid.add_row(Text(ago, MUTED), Text(event.reason, _event_style(event)), Text(first_line(event.note)))
+        grid.add_row(
+            Text(ago, MUTED), Text(event.reason, _event_style(event)), Text(first_line(event.note))
+        )
     if len(events) > MAX_EVENTS:
         return Group(Text(f"  {len(events) - MAX_EVENTS} earlier events", MUTED), grid)
     return grid

@@ -36,7 +36,9 @@ def state_style(state: str) -> str:
 
 def state_mark(state: str) -> str:
     """A sign before a state, which says the same without colours."""
-    return {"Running": "●", "Succeeded": "✔", "Complete": "✔", "Lost": "✗", "Failed": "✗"}.get(state, "○")
+    return {"Running": "●", "Succeeded": "✔", "Complete": "✔", "Lost": "✗", "Failed": "✗"}.get(
+        state, "○"
+    )
 
 
 def progress_bar(fraction: float, width: int) -> Text:
@@ -52,7 +54,10 @@ def spark(values: Sequence[float | None], width: int, floor: float | None = None
     known = [value for value in values if value is not None]
     low = min(known, default=0.0) if floor is None else floor
     span = max(known, default=0.0) - low or 1.0
-    blocks = (" " if value is None else BLOCKS[round((value - low) / span * (len(BLOCKS) - 1))] for value in values)
+    blocks = (
+        " " if value is None else BLOCKS[round((value - low) / span * (len(BLOCKS) - 1))]
+        for value in values
+    )
     return "".join(block * width for block in blocks)
 
 

@@ -11,7 +11,21 @@ FAMILIES = {family.name: family for family in Metrics().families}
 PROCESS = {"process_resident_memory_bytes": "gauge", "process_cpu_seconds_total": "counter"}
 TARGET_LABELS = {"job", "pod", "namespace", "instance"}
 
-_WORDS = {"absent", "max", "min", "sum", "by", "on", "and", "rate", "increase", "changes", "histogram_quantile", "time", "Inf"}
+_WORDS = {
+    "absent",
+    "max",
+    "min",
+    "sum",
+    "by",
+    "on",
+    "and",
+    "rate",
+    "increase",
+    "changes",
+    "histogram_quantile",
+    "time",
+    "Inf",
+}
 _SELECTOR = re.compile(r"([A-Za-z_:]+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
 _GROUPING = re.compile(r"\b(?:by|on) \(([^)]*)\)")
@@ -43,13 +57,25 @@ def problems_of(expression: str) -> list[str]:
         if kind is None or (kind == "histogram") is not name.endswith("_bucket"):
             found.append(f"there is no {name}")
             continue
-        known = {*(family.labels if family else ()), *TARGET_LABELS, *({"le"} if kind == "histogram" else ())}
+        known = {
+            *(family.labels if family else ()),
+            *TARGET_LABELS,
+            *({"le"} if kind == "histogram" else ()),
+        }
         labels |= known
         for label, _, value in _MATCHER.findall(inner):
             if label not in known:
                 found.append(f"{name} has no label {label}")
-            if (values := _VALUES.get((name, label))) and "$" not in value and not set(value.split("|")) <= values:
+            if (
+                (values := _VALUES.get((name, label)))
+                and "$" not in value
+                and not set(value.split("|")) <= values
+            ):
                 found.append(f"{name} has no {label} {value}")
-        if kind in ("counter", "histogram") and not re.search(rf"(rate|increase)\({name}", expression):
+        if kind in ("counter", "histogram") and not re.search(
+            rf"(rate|increase)\({name}", expression
+        ):
             found.append(f"{name} only ever grows")
-    return found + [f"no series has the label {label}" for label in sorted(grouped_by(expression) - labels)]
+    return found + [
+        f"no series has the label {label}" for label in sorted(grouped_by(expression) - labels)
+    ]

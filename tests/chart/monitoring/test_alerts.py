@@ -29,11 +29,15 @@ def faults_of(alert: dict[str, Any]) -> Iterator[str]:
     yield from problems_of(alert["expr"].replace("$threshold", "1"))
     if ("$threshold" in alert["expr"]) is not ("threshold" in alert):
         yield "it has a threshold that it does not use, or uses one that it does not have"
-    for label in sorted(set(re.findall(r"\$labels\.(\w+)", alert["summary"])) - grouped_by(alert["expr"])):
+    for label in sorted(
+        set(re.findall(r"\$labels\.(\w+)", alert["summary"])) - grouped_by(alert["expr"])
+    ):
         yield f"its summary names {label}, which is empty: the expression does not group by it"
     if set(alert) - {"threshold", "replicas"} != {"alert", "expr", "for", "severity", "summary"}:
         yield f"it has {sorted(alert)}"
-    if alert["severity"] not in ("critical", "warning", "info") or not alert["summary"].endswith("."):
+    if alert["severity"] not in ("critical", "warning", "info") or not alert["summary"].endswith(
+        "."
+    ):
         yield f"{alert['severity']}: {alert['summary']}"
     section = RUNBOOKS.partition(f"\n### {alert['alert']}\n")[2].partition("\n### ")[0]
     if len(section.split()) <= 20:
@@ -48,16 +52,27 @@ def test_alerts_ask_for_what_is_told_and_have_runbooks() -> None:
     ("expression", "problem"),
     [
         ("max(elastic_pytorch_jbos) > 1", "there is no elastic_pytorch_jbos"),
-        ("sum(elastic_pytorch_interruption_seconds)", "there is no elastic_pytorch_interruption_seconds"),
+        (
+            "sum(elastic_pytorch_interruption_seconds)",
+            "there is no elastic_pytorch_interruption_seconds",
+        ),
         ('max(elastic_pytorch_jobs{stat="Running"})', "elastic_pytorch_jobs has no label stat"),
-        ('max(elastic_pytorch_jobs{state=~"Running|Runing"})', "elastic_pytorch_jobs has no state Running|Runing"),
-        ("sum(elastic_pytorch_steps_lost_total) > 1", "elastic_pytorch_steps_lost_total only ever grows"),
+        (
+            'max(elastic_pytorch_jobs{state=~"Running|Runing"})',
+            "elastic_pytorch_jobs has no state Running|Runing",
+        ),
+        (
+            "sum(elastic_pytorch_steps_lost_total) > 1",
+            "elastic_pytorch_steps_lost_total only ever grows",
+        ),
         ("max by (node) (elastic_pytorch_stragglers)", "no series has the label node"),
         ("max((elastic_pytorch_stragglers)", "parentheses do not match"),
         ("1 > 2", "asks for nothing"),
     ],
 )
-def test_expression_that_asks_for_nothing_that_is_told_is_found(expression: str, problem: str) -> None:
+def test_expression_that_asks_for_nothing_that_is_told_is_found(
+    expression: str, problem: str
+) -> None:
     assert problem in problems_of(expression)
 
 
@@ -66,16 +81,26 @@ def test_no_runbook_is_of_an_alert_that_is_gone() -> None:
 
 
 def test_table_of_the_runbooks_has_the_defaults() -> None:
-    table = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (\S*) \| (\S+) \| (\w+) \|", RUNBOOKS, re.MULTILINE)
+    table = re.findall(
+        r"^\| \[(\w+)\]\(#(\w+)\) \| (\S*) \| (\S+) \| (\w+) \|", RUNBOOKS, re.MULTILINE
+    )
     assert table == [
-        (alert["alert"], alert["alert"].lower(), str(alert.get("threshold", "")) or "-", alert["for"], alert["severity"])
+        (
+            alert["alert"],
+            alert["alert"].lower(),
+            str(alert.get("threshold", "")) or "-",
+            alert["for"],
+            alert["severity"],
+        )
         for alert in ALERTS
     ]
 
 
 def test_schema_knows_the_alerts_by_name() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
-    known = schema["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]["alerts"]["propertyNames"]
+    known = schema["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]["alerts"][
+        "propertyNames"
+    ]
     assert known["enum"] == NAMES
 
 
@@ -104,16 +129,22 @@ def test_values_change_thresholds_durations_severities_and_labels() -> None:
     )
     wait, other = found["ElasticPyTorchJobsWait"], found["ElasticPyTorchJobFailed"]
     assert wait["expr"].endswith(" > 0.5")
-    assert (wait["for"], wait["labels"]) == ("10m", {"severity": "page", "team": "ml", "cluster": "a"})
-    assert (other["for"], other["labels"]) == ("0m", {"severity": "info", "team": "platform", "cluster": "a"})
+    assert (wait["for"], wait["labels"]) == (
+        "10m",
+        {"severity": "page", "team": "ml", "cluster": "a"},
+    )
+    assert (other["for"], other["labels"]) == (
+        "0m",
+        {"severity": "info", "team": "platform", "cluster": "a"},
+    )
     assert set(NAMES) - set(found) == {"ElasticPyTorchStragglers"}
 
 
 @needs_helm
 def test_threshold_of_zero_is_one() -> None:
-    assert rules('metrics.prometheusRule.alerts={"ElasticPyTorchJobsWait":{"threshold":0}}')["ElasticPyTorchJobsWait"][
-        "expr"
-    ].endswith(" > 0")
+    assert rules('metrics.prometheusRule.alerts={"ElasticPyTorchJobsWait":{"threshold":0}}')[
+        "ElasticPyTorchJobsWait"
+    ]["expr"].endswith(" > 0")
 
 
 @needs_helm

@@ -6,7 +6,9 @@ from tests.chart.chart_rendering import needs_helm, only, pod_of, render, templa
 
 
 @needs_helm
-@pytest.mark.parametrize(("kind", "value"), [("ServiceMonitor", "serviceMonitor"), ("PodMonitor", "podMonitor")])
+@pytest.mark.parametrize(
+    ("kind", "value"), [("ServiceMonitor", "serviceMonitor"), ("PodMonitor", "podMonitor")]
+)
 def test_prometheus_finds_every_replica(kind: str, value: str) -> None:
     token = f'metrics.{value}.authorization={{"credentials":{{"name":"a","key":"b"}}}}'
     objects = render(f"metrics.{value}.enabled=true", token)
@@ -20,11 +22,17 @@ def test_prometheus_finds_every_replica(kind: str, value: str) -> None:
     if kind == "PodMonitor":
         assert selector.items() <= pod["metadata"]["labels"].items()
         return
-    chosen = [o for o in objects if o["kind"] == "Service" and selector.items() <= o["metadata"]["labels"].items()]
-    assert [service["metadata"]["name"] for service in chosen] == ["elastic-pytorch-operator-metrics"], (
-        "not the agents' Service"
+    chosen = [
+        o
+        for o in objects
+        if o["kind"] == "Service" and selector.items() <= o["metadata"]["labels"].items()
+    ]
+    assert [service["metadata"]["name"] for service in chosen] == [
+        "elastic-pytorch-operator-metrics"
+    ], "not the agents' Service"
+    assert chosen[0]["spec"]["selector"].items() <= pod["metadata"]["labels"].items(), (
+        "those that stand by, too"
     )
-    assert chosen[0]["spec"]["selector"].items() <= pod["metadata"]["labels"].items(), "those that stand by, too"
 
 
 @needs_helm

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.e2e
 MANIFESTS = ROOT / "tests" / "manifests"
 GOOD = sorted((MANIFESTS / "good").glob("*.yaml"))
 # How kubectl begins what it says of each file: it goes on after a refusal.
-OF_A_FILE = re.compile(r'^(?:Error from server \(\w+\): )?[Ee]rror when \w+ "(.+?)": ', re.MULTILINE)
+OF_A_FILE = re.compile(
+    r'^(?:Error from server \(\w+\): )?[Ee]rror when \w+ "(.+?)": ', re.MULTILINE
+)
 
 # No pod of this job ever runs: no node has the label that they ask for.
 JOB: dict[str, Any] = {
@@ -34,7 +36,9 @@ JOB: dict[str, Any] = {
         "template": {
             "spec": {
                 "nodeSelector": {"example.com/no-such-node": "true"},
-                "containers": [{"name": "pytorch", "image": "registry.invalid/worker", "args": ["train.py"]}],
+                "containers": [
+                    {"name": "pytorch", "image": "registry.invalid/worker", "args": ["train.py"]}
+                ],
             }
         },
     },
@@ -88,7 +92,11 @@ def test_bad_manifests_are_refused_and_kubectl_shows_the_right_words(jobs: Resou
     _, *told = OF_A_FILE.split(done.stderr)
     refusals = dict(zip(told[::2], told[1::2], strict=True))
     wanted = expected_words("bad")
-    faults = {path.name: refusals.get(str(path)) for path, words in wanted.items() if words not in refusals.get(str(path), "")}
+    faults = {
+        path.name: refusals.get(str(path))
+        for path, words in wanted.items()
+        if words not in refusals.get(str(path), "")
+    }
     assert not faults
     assert len(refusals) == len(wanted)
     assert done.stdout == "", "none was created"
@@ -101,24 +109,33 @@ def fault_of(status: dict[str, Any]) -> str:
     faults = [
         condition["message"]
         for condition in status.get("conditions", ())
-        if (condition["type"], condition["status"]) == ("Failed", "True") or condition["reason"] == "InvalidSpec"
+        if (condition["type"], condition["status"]) == ("Failed", "True")
+        or condition["reason"] == "InvalidSpec"
     ]
     return str(faults[0]) if faults else ""
 
 
-def test_manifests_that_only_show_when_they_run_are_at_fault_with_the_right_words(namespace: str) -> None:
+def test_manifests_that_only_show_when_they_run_are_at_fault_with_the_right_words(
+    namespace: str,
+) -> None:
     run_kubectl("-n", namespace, "apply", "-f", str(MANIFESTS / "failing"))
     faults = {}
     for path, words in expected_words("failing").items():
         job = JobUnderTest(yaml.safe_load(path.read_text())["metadata"]["name"], namespace)
-        message = fault_of(job.until(lambda status: fault_of(status) != "", f"the fault of {job.name}"))
+        message = fault_of(
+            job.until(lambda status: fault_of(status) != "", f"the fault of {job.name}")
+        )
         if words not in message:
             faults[path.name] = message
     assert not faults
     pods = Resource("v1", "pods", namespace)
 
     def running() -> list[str]:
-        return [pod["metadata"]["name"] for pod in pods.list("") if pod["status"]["phase"] not in ("Failed", "Succeeded")]
+        return [
+            pod["metadata"]["name"]
+            for pod in pods.list("")
+            if pod["status"]["phase"] not in ("Failed", "Succeeded")
+        ]
 
     until(lambda: not running(), lambda: f"pods to end: {running()}")
 
@@ -148,8 +165,14 @@ def test_only_objects_and_what_no_template_has_are_filled_in(jobs: Resource) -> 
 @pytest.mark.parametrize(
     ("replicas", "message"),
     [
-        (5, "must be less than or equal to maxReplicas (4), not 5: lower replicas or raise maxReplicas"),
-        (1, "must be greater than or equal to minReplicas (2), not 1: raise replicas or lower minReplicas"),
+        (
+            5,
+            "must be less than or equal to maxReplicas (4), not 5: lower replicas or raise maxReplicas",
+        ),
+        (
+            1,
+            "must be greater than or equal to minReplicas (2), not 1: raise replicas or lower minReplicas",
+        ),
         (0, "spec.replicas in body should be greater than or equal to 1"),
     ],
 )
@@ -169,7 +192,9 @@ FIXED = {"minReplicas": None, "maxReplicas": None}
 
 
 @pytest.mark.parametrize("replicas", [2, 4])
-def test_scaling_a_job_of_a_fixed_size_is_refused_with_the_way_to_make_it_elastic(job: Job, replicas: int) -> None:
+def test_scaling_a_job_of_a_fixed_size_is_refused_with_the_way_to_make_it_elastic(
+    job: Job, replicas: int
+) -> None:
     assert job.change(**FIXED).code == 200
     result = job.scale(replicas)
     assert result.returncode != 0
@@ -191,7 +216,9 @@ def test_job_of_a_fixed_size_can_be_scaled_while_it_is_suspended(job: Job) -> No
 
 def test_elastic_job_without_a_maximum_can_only_be_scaled_down(job: Job) -> None:
     assert job.change(maxReplicas=None).code == 200
-    assert "may not be raised while maxReplicas is unset: set spec.maxReplicas" in job.scale(4).stderr
+    assert (
+        "may not be raised while maxReplicas is unset: set spec.maxReplicas" in job.scale(4).stderr
+    )
     assert job.scale(2).returncode == 0
     assert job.spec["replicas"] == 2
 
@@ -202,7 +229,11 @@ def test_elastic_job_without_a_maximum_can_only_be_scaled_down(job: Job) -> None
         ("spec.managedBy", {"managedBy": "example.com/other"}),
         (
             "spec.sharedVolumeClaims",
-            {"sharedVolumeClaims": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"]}}]},
+            {
+                "sharedVolumeClaims": [
+                    {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+                ]
+            },
         ),
     ],
     ids=str,
@@ -248,8 +279,15 @@ def test_what_pods_are_made_from_can_be_changed_while_the_job_is_suspended(job: 
     job.kubectl("wait", "--for=condition=Suspended", f"epj/{job.name}", "--timeout=90s")
     before = job.spec
     # One by one on the same job: some cannot be had together.
-    answers = [(patch, job.jobs.patch(job.name, {"spec": patch}, dry_run=True)) for _, patch in CHANGES_OF_PODS]
-    faults = [(patch, answer.words) for patch, answer in answers if answer.code != 200 or answer.spec == before]
+    answers = [
+        (patch, job.jobs.patch(job.name, {"spec": patch}, dry_run=True))
+        for _, patch in CHANGES_OF_PODS
+    ]
+    faults = [
+        (patch, answer.words)
+        for patch, answer in answers
+        if answer.code != 200 or answer.spec == before
+    ]
     assert not faults
     assert job.change(nprocPerNode="auto").code == 200
     assert job.change(suspend=False).code == 200
@@ -266,7 +304,11 @@ def test_the_rest_can_be_changed(job: Job) -> None:
         "failurePolicy": {"maxFailures": 0, "backoffLimit": 4, "onPodLoss": "FailJob"},
         "suspend": True,
         "activeDeadlineSeconds": 60,
-        "resizePolicy": {"settleSeconds": 5, "minSecondsBetweenGrowths": 60, "checkpointWaitSeconds": 0},
+        "resizePolicy": {
+            "settleSeconds": 5,
+            "minSecondsBetweenGrowths": 60,
+            "checkpointWaitSeconds": 0,
+        },
         "cleanPodPolicy": "All",
     }
     assert job.change(**changes).code == 200

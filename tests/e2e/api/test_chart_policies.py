@@ -16,7 +16,11 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-REGISTRY, QUEUE, LIMIT = "registry.invalid/ml", "kueue.x-k8s.io/queue-name", "elasticpytorch.dev/max-replicas"
+REGISTRY, QUEUE, LIMIT = (
+    "registry.invalid/ml",
+    "kueue.x-k8s.io/queue-name",
+    "elasticpytorch.dev/max-replicas",
+)
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 ALL = (
     "kueue.enabled=true",
@@ -37,12 +41,24 @@ JOB: dict[str, Any] = {
         "minReplicas": 1,
         "maxReplicas": 16,
         "ttlSecondsAfterFinished": 600,
-        "template": {"spec": {"containers": [{"name": "pytorch", "image": f"{REGISTRY}/train:1", "args": ["train.py"]}]}},
+        "template": {
+            "spec": {
+                "containers": [
+                    {"name": "pytorch", "image": f"{REGISTRY}/train:1", "args": ["train.py"]}
+                ]
+            }
+        },
     },
 }
 ENDED = {
     "conditions": [
-        {"type": "Complete", "status": "True", "reason": "x", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        {
+            "type": "Complete",
+            "status": "True",
+            "reason": "x",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
     ]
 }
 
@@ -57,11 +73,22 @@ class Jobs:
 
     def create(self, change: Change = lambda job: None) -> str:
         """Tries a new job, by a dry run."""
-        tried = Resource(JOB["apiVersion"], "elasticpytorchjobs", self.namespace).create(changed(change), dry_run=True)
+        tried = Resource(JOB["apiVersion"], "elasticpytorchjobs", self.namespace).create(
+            changed(change), dry_run=True
+        )
         return "" if tried.code == 201 else tried.words
 
     def make(self, change: Change = lambda job: None) -> str:
-        made = run_kubectl("-n", self.namespace, "create", "-o", "name", "-f", "-", input=json.dumps(changed(change)))
+        made = run_kubectl(
+            "-n",
+            self.namespace,
+            "create",
+            "-o",
+            "name",
+            "-f",
+            "-",
+            input=json.dumps(changed(change)),
+        )
         return made.stdout.strip()
 
     def patch(self, job: str, patch: dict[str, Any], *options: str) -> str:
@@ -78,7 +105,13 @@ class Jobs:
 
     def limit(self, value: str | None) -> None:
         """Labels the namespace."""
-        run_kubectl("label", "namespace", self.namespace, "--overwrite", f"{LIMIT}-" if value is None else f"{LIMIT}={value}")
+        run_kubectl(
+            "label",
+            "namespace",
+            self.namespace,
+            "--overwrite",
+            f"{LIMIT}-" if value is None else f"{LIMIT}={value}",
+        )
 
     def _asked(self, *arguments: str, **options: Any) -> str:
         done = run_kubectl("-n", self.namespace, *arguments, check=False, **options)
@@ -96,8 +129,14 @@ def applied(shared_namespace: str) -> Iterator[list[dict[str, Any]]]:
     """All policies, under names of this run's own, and for one namespace only."""
     name = f"e2e-{os.urandom(4).hex()}"
     selector = json.dumps({"matchLabels": {"kubernetes.io/metadata.name": shared_namespace}})
-    rendered = [o for o in render(*ALL, f"policies.namespaceSelector={selector}") if o["kind"] in (POLICY, BINDING)]
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": rendered}).replace("elastic-pytorch-operator-", f"{name}-")
+    rendered = [
+        o
+        for o in render(*ALL, f"policies.namespaceSelector={selector}")
+        if o["kind"] in (POLICY, BINDING)
+    ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": rendered}).replace(
+        "elastic-pytorch-operator-", f"{name}-"
+    )
     try:
         run_kubectl("apply", "-f", "-", input=text)
         yield json.loads(text)["items"]
@@ -144,7 +183,11 @@ def bad(job: dict[str, Any]) -> None:
     image("other.invalid/train")(job)
 
 
-BAD = (without("metadata", "labels"), without("spec", "ttlSecondsAfterFinished"), image("other.invalid/train"))
+BAD = (
+    without("metadata", "labels"),
+    without("spec", "ttlSecondsAfterFinished"),
+    image("other.invalid/train"),
+)
 
 
 def until_they_hold(jobs: Jobs) -> None:
@@ -153,8 +196,13 @@ def until_they_hold(jobs: Jobs) -> None:
 
 
 @contextmanager
-def lifted(jobs: Jobs, applied: list[dict[str, Any]], policy: str, change: Change) -> Iterator[None]:
-    """Some policies do not hold in the context: those whose names end so. Without them, a change is admitted."""
+def lifted(
+    jobs: Jobs, applied: list[dict[str, Any]], policy: str, change: Change
+) -> Iterator[None]:
+    """Some policies do not hold in the context: those whose names end so.
+
+    Without them, a change is admitted.
+    """
     found = [o for o in applied if o["kind"] == BINDING and o["metadata"]["name"].endswith(policy)]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
     run_kubectl("delete", "-f", "-", input=text)
@@ -172,7 +220,9 @@ def test_api_server_finds_no_fault_in_the_expressions(applied: list[dict[str, An
         name = policy["metadata"]["name"]
 
         def checked(name: str = name) -> dict[str, Any]:
-            found: dict[str, Any] = json.loads(run_kubectl("get", POLICY, name, "-o", "json").stdout)
+            found: dict[str, Any] = json.loads(
+                run_kubectl("get", POLICY, name, "-o", "json").stdout
+            )
             return found if found.get("status", {}).get("observedGeneration") else {}
 
         assert until(checked, f"the check of {name}")["status"].get("typeChecking", {}) == {}, name
@@ -183,27 +233,51 @@ def test_api_server_finds_no_fault_in_the_expressions(applied: list[dict[str, An
     ("change", "words"),
     [
         pytest.param(lambda job: None, "", id="a good one"),
-        pytest.param(without("metadata", "labels"), f"metadata.labels must contain {QUEUE}", id="no queue"),
-        pytest.param(lambda job: job["metadata"].update(labels={QUEUE: ""}), f"must contain {QUEUE}", id="an empty queue"),
+        pytest.param(
+            without("metadata", "labels"), f"metadata.labels must contain {QUEUE}", id="no queue"
+        ),
+        pytest.param(
+            lambda job: job["metadata"].update(labels={QUEUE: ""}),
+            f"must contain {QUEUE}",
+            id="an empty queue",
+        ),
         pytest.param(
             without("spec", "ttlSecondsAfterFinished"),
             "spec.ttlSecondsAfterFinished is required, and may be at most 3600",
             id="no TTL",
         ),
-        pytest.param(spec(ttlSecondsAfterFinished=3601), "may be at most 3600", id="too long a TTL"),
+        pytest.param(
+            spec(ttlSecondsAfterFinished=3601), "may be at most 3600", id="too long a TTL"
+        ),
         pytest.param(spec(ttlSecondsAfterFinished=0), "", id="deleted at once"),
         pytest.param(
             image("other.invalid/train"),
             f"names the image 'other.invalid/train': images of jobs must be from {REGISTRY}",
             id="image",
         ),
-        pytest.param(image(f"{REGISTRY}evil/train"), f"names the image '{REGISTRY}evil/train'", id="a name that begins alike"),
         pytest.param(
-            lambda job: job["spec"]["template"]["spec"]["containers"][0].pop("image"), "names the image ''", id="no image"
+            image(f"{REGISTRY}evil/train"),
+            f"names the image '{REGISTRY}evil/train'",
+            id="a name that begins alike",
         ),
-        pytest.param(pod(initContainers=[{"name": "i", "image": "busybox"}]), "names the image 'busybox'", id="init container"),
-        pytest.param(pod(initContainers=[{"name": "i", "image": f"{REGISTRY}/i"}]), "", id="a good init container"),
-        pytest.param(pod(initContainers="no list"), "fails to evaluate", id="init containers that are none"),
+        pytest.param(
+            lambda job: job["spec"]["template"]["spec"]["containers"][0].pop("image"),
+            "names the image ''",
+            id="no image",
+        ),
+        pytest.param(
+            pod(initContainers=[{"name": "i", "image": "busybox"}]),
+            "names the image 'busybox'",
+            id="init container",
+        ),
+        pytest.param(
+            pod(initContainers=[{"name": "i", "image": f"{REGISTRY}/i"}]),
+            "",
+            id="a good init container",
+        ),
+        pytest.param(
+            pod(initContainers="no list"), "fails to evaluate", id="init containers that are none"
+        ),
         pytest.param(
             pod(volumes=[{"name": "v", "image": {"reference": "other/data:1"}}]),
             "names the image 'other/data:1'",
@@ -219,20 +293,38 @@ def test_new_job(jobs: Jobs, change: Change, words: str) -> None:
 
 
 @needs_helm
-def test_queue_changes_only_while_a_job_is_suspended_or_has_ended(jobs: Jobs, applied: list[dict[str, Any]]) -> None:
+def test_queue_changes_only_while_a_job_is_suspended_or_has_ended(
+    jobs: Jobs, applied: list[dict[str, Any]]
+) -> None:
     job = jobs.make()
     with lifted(jobs, applied, "queue-required", BAD[0]):
         unqueued = jobs.make(BAD[0])
-        for refusal in (*(jobs.label(job, queue) for queue in ("other", "", None)), jobs.label(unqueued, "team")):
-            assert "set spec.suspend to true, change the label, and then set spec.suspend to false" in refusal
+        for refusal in (
+            *(jobs.label(job, queue) for queue in ("other", "", None)),
+            jobs.label(unqueued, "team"),
+        ):
+            assert (
+                "set spec.suspend to true, change the label, and then set spec.suspend to false"
+                in refusal
+            )
         assert jobs.label(unqueued, "") == "", "an empty label is none"
-    assert jobs.patch(job, {"metadata": {"labels": {"a": "b", QUEUE: "team"}, "finalizers": ["example.com/a"]}}) == ""
+    assert (
+        jobs.patch(
+            job,
+            {"metadata": {"labels": {"a": "b", QUEUE: "team"}, "finalizers": ["example.com/a"]}},
+        )
+        == ""
+    )
     assert jobs.patch(job, {"metadata": {"finalizers": None}}) == ""
-    assert "set spec.suspend to true" in jobs.patch(job, {"metadata": {"labels": {QUEUE: "other"}}, "spec": {"suspend": True}})
+    assert "set spec.suspend to true" in jobs.patch(
+        job, {"metadata": {"labels": {QUEUE: "other"}}, "spec": {"suspend": True}}
+    )
     assert jobs.scale(job, 3) == ""
     assert jobs.patch(job, {"spec": {"suspend": True}}) == ""
     assert jobs.label(job, "other") == ""
-    assert jobs.patch(job, {"metadata": {"labels": {QUEUE: "team"}}, "spec": {"suspend": False}}) == ""
+    assert (
+        jobs.patch(job, {"metadata": {"labels": {QUEUE: "team"}}, "spec": {"suspend": False}}) == ""
+    )
     assert jobs.label(job, "other")
     assert jobs.patch(job, {"status": ENDED}, "--subresource=status") == ""
     assert jobs.label(job, "other") == ""
@@ -247,10 +339,14 @@ def test_namespace_limits_replicas_of_new_jobs_and_of_those_that_are_scaled(jobs
         jobs.limit("4")
         until(lambda: jobs.create(spec(replicas=5)), "the limit")
         refusal = jobs.create(spec(replicas=5))
-        assert f"spec.replicas is 5, and a job of namespace {jobs.namespace} may have at most 4" in refusal
+        assert (
+            f"spec.replicas is 5, and a job of namespace {jobs.namespace} may have at most 4"
+            in refusal
+        )
         assert jobs.create(spec(replicas=4)) == ""
-        assert "spec.spares and the larger of spec.replicas and spec.maxReplicas are 5" in jobs.create(
-            spec(maxReplicas=4, spares=1)
+        assert (
+            "spec.spares and the larger of spec.replicas and spec.maxReplicas are 5"
+            in jobs.create(spec(maxReplicas=4, spares=1))
         )
         assert jobs.create(spec(maxReplicas=3, spares=1)) == ""
         assert "are 17" in jobs.patch(job, {"spec": {"spares": 1}}), "it could be scaled to 16"
@@ -260,7 +356,9 @@ def test_namespace_limits_replicas_of_new_jobs_and_of_those_that_are_scaled(jobs
         assert jobs.scale(large, 11) == "", "a job that was too large already may shrink"
         assert "spec.replicas is 12" in jobs.scale(large, 12)
         assert jobs.patch(large, {"spec": {"suspend": True}}) == ""
-        assert "spec.replicas is 11" in jobs.patch(large, {"spec": {"suspend": False}}), "it begins again"
+        assert "spec.replicas is 11" in jobs.patch(large, {"spec": {"suspend": False}}), (
+            "it begins again"
+        )
         spared = jobs.make(without_maximum(replicas=1, spares=3, suspend=True))
         assert jobs.scale(spared, 4) == "", "a Scale says nothing of the spares"
         assert "are 7" in jobs.patch(spared, {"spec": {"suspend": False}})
@@ -275,13 +373,22 @@ def test_namespace_limits_replicas_of_new_jobs_and_of_those_that_are_scaled(jobs
 
 
 @needs_helm
-def test_job_from_before_a_policy_can_be_changed_in_all_else(jobs: Jobs, applied: list[dict[str, Any]]) -> None:
+def test_job_from_before_a_policy_can_be_changed_in_all_else(
+    jobs: Jobs, applied: list[dict[str, Any]]
+) -> None:
     with lifted(jobs, applied, "", bad):
         job = jobs.make(bad)
     assert jobs.scale(job, 1) == ""
     assert jobs.patch(job, {"metadata": {"labels": {"a": "b"}}, "spec": {"suspend": True}}) == ""
     assert "names the image 'third.invalid/train'" in jobs.patch(
-        job, {"spec": {"template": {"spec": {"containers": [{"name": "pytorch", "image": "third.invalid/train"}]}}}}
+        job,
+        {
+            "spec": {
+                "template": {
+                    "spec": {"containers": [{"name": "pytorch", "image": "third.invalid/train"}]}
+                }
+            }
+        },
     )
     assert "may be at most 3600" in jobs.patch(job, {"spec": {"ttlSecondsAfterFinished": 7200}})
     assert jobs.label(job, "team") == ""
@@ -294,5 +401,7 @@ def test_a_job_may_not_lose_its_time_to_live_with_its_template(jobs: Jobs) -> No
         job["spec"] |= {"templateRef": {"name": "any"}, "suspend": True}
 
     job = jobs.make(of_template)
-    assert "spec.ttlSecondsAfterFinished is required" in jobs.patch(job, {"spec": {"templateRef": None}})
+    assert "spec.ttlSecondsAfterFinished is required" in jobs.patch(
+        job, {"spec": {"templateRef": None}}
+    )
     assert jobs.patch(job, {"spec": {"templateRef": None, "ttlSecondsAfterFinished": 60}}) == ""

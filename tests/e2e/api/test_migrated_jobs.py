@@ -76,7 +76,15 @@ ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ
 def migrate(namespace: str, options: list[str], name: str, manifest: str = "") -> JobUnderTest:
     """Migrates a manifest or files, and creates the job, with what the remarks say that a user has to fill in here."""
     command = [str(KUBECTL), "epj", "migrate", *options]
-    done = subprocess.run(command, env=ENVIRONMENT, input=manifest, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        command,
+        env=ENVIRONMENT,
+        input=manifest,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     job = yaml.safe_load(done.stdout.replace("fill-in.invalid/image-of-the-training", IMAGE))
     job["spec"].pop("scheduling", None)  # this cluster schedules no gangs
@@ -114,10 +122,13 @@ def test_the_api_server_accepts_what_is_written(shared_namespace: str) -> None:
     refusals, accepted = {}, 0
     for path in sorted(CASES.glob("*/after.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
-            if document["kind"] == "JobSet":  # passed on as it is, and this cluster has no such kind
+            # Passed on as it is, and this cluster has no such kind.
+            if document["kind"] == "JobSet":
                 continue
             document["metadata"]["namespace"] = shared_namespace
-            resource = Resource(document["apiVersion"], f"{document['kind'].lower()}s", shared_namespace)
+            resource = Resource(
+                document["apiVersion"], f"{document['kind'].lower()}s", shared_namespace
+            )
             answer = resource.create(document, dry_run=True)
             accepted += answer.code == 201
             if answer.code != 201:

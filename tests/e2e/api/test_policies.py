@@ -33,12 +33,20 @@ def applied(*manifests: dict[str, Any]) -> Iterator[None]:
         yield
     finally:
         for manifest in manifests:
-            run_kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found", check=False)
+            run_kubectl(
+                "delete",
+                manifest["kind"],
+                manifest["metadata"]["name"],
+                "--ignore-not-found",
+                check=False,
+            )
 
 
 def policy_against_worker_1(namespace: str) -> Sequence[dict[str, Any]]:
     name = f"e2e-no-worker-1-{os.urandom(4).hex()}"
-    expression = f"!('{INDEX}' in object.metadata.labels) || object.metadata.labels['{INDEX}'] != '1'"
+    expression = (
+        f"!('{INDEX}' in object.metadata.labels) || object.metadata.labels['{INDEX}'] != '1'"
+    )
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -70,7 +78,9 @@ def webhook_without_a_service(namespace: str) -> dict[str, Any]:
         "webhooks": [
             {
                 "name": "absent.example.com",
-                "clientConfig": {"service": {"namespace": namespace, "name": "absent", "path": "/"}},
+                "clientConfig": {
+                    "service": {"namespace": namespace, "name": "absent", "path": "/"}
+                },
                 "rules": [{**PODS, "scope": "Namespaced"}],
                 "namespaceSelector": only(namespace),
                 "failurePolicy": "Fail",
@@ -88,11 +98,28 @@ def until_refused(namespace: str, words: str) -> None:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "probe", "labels": {INDEX: "1"}},
-        "spec": {"containers": [{"name": "probe", "image": "registry.invalid/probe", "resources": {"limits": {"cpu": "2"}}}]},
+        "spec": {
+            "containers": [
+                {
+                    "name": "probe",
+                    "image": "registry.invalid/probe",
+                    "resources": {"limits": {"cpu": "2"}},
+                }
+            ]
+        },
     }
 
     def refusal() -> str:
-        return run_kubectl("-n", namespace, "create", "--dry-run=server", "-f", "-", input=json.dumps(pod), check=False).stderr
+        return run_kubectl(
+            "-n",
+            namespace,
+            "create",
+            "--dry-run=server",
+            "-f",
+            "-",
+            input=json.dumps(pod),
+            check=False,
+        ).stderr
 
     until(lambda: words in refusal(), lambda: f"pods to be refused: {refusal()}")
 
@@ -109,13 +136,17 @@ def until_told(job: JobUnderTest, words: str) -> None:
 
 
 def lose_worker_1(job: JobUnderTest) -> None:
-    [victim] = [pod["metadata"]["name"] for pod in job.pods() if pod["metadata"]["labels"][INDEX] == "1"]
+    [victim] = [
+        pod["metadata"]["name"] for pod in job.pods() if pod["metadata"]["labels"][INDEX] == "1"
+    ]
     job.kubectl("delete", "pod", victim, "--wait=false")
     job.until_world(2)
 
 
 @pytest.mark.long
-def test_policy_that_denies_a_replacement_is_waited_out(start_job: StartJob, namespace: str) -> None:
+def test_policy_that_denies_a_replacement_is_waited_out(
+    start_job: StartJob, namespace: str
+) -> None:
     job = start_job(args=ENDLESS)
     job.until_world(3)
     with applied(*policy_against_worker_1(namespace)):
@@ -150,14 +181,25 @@ def test_quota_that_is_used_up_is_waited_out(start_job: StartJob, namespace: str
     job.until_world(2, RETRY_SECONDS)
     until_told(job, "exceeded quota: small")
     assert job.condition("Degraded")["status"] == "True"
-    run_kubectl("-n", namespace, "patch", "resourcequota", "small", "--type=merge", "--patch", '{"spec":{"hard":{"pods":"8"}}}')
+    run_kubectl(
+        "-n",
+        namespace,
+        "patch",
+        "resourcequota",
+        "small",
+        "--type=merge",
+        "--patch",
+        '{"spec":{"hard":{"pods":"8"}}}',
+    )
     job.until_world(3, RETRY_SECONDS)
     assert job.condition("Failed")["status"] == "False"
     assert "quota" not in job.condition("Running")["message"]
 
 
 @pytest.mark.long
-def test_suspended_job_that_the_quota_does_not_let_run_says_so(start_job: StartJob, namespace: str) -> None:
+def test_suspended_job_that_the_quota_does_not_let_run_says_so(
+    start_job: StartJob, namespace: str
+) -> None:
     make_quota(namespace, pods=0)
     job = start_job(args=ENDLESS, suspend=True)
     until_told(job, "exceeded quota: small")
@@ -178,7 +220,9 @@ def make_quota(namespace: str, pods: int) -> None:
     until(lambda: run_kubectl(*used).stdout, "the quota to be counted")
 
 
-def test_misspelt_field_fails_a_job_of_each_sort_before_any_pod_is_made(start_job: StartJob) -> None:
+def test_misspelt_field_fails_a_job_of_each_sort_before_any_pod_is_made(
+    start_job: StartJob,
+) -> None:
     container = {
         "name": "pytorch",
         "image": "elastic-pytorch-worker:dev",
@@ -190,7 +234,10 @@ def test_misspelt_field_fails_a_job_of_each_sort_before_any_pod_is_made(start_jo
         "suspended": {"suspend": True},
         "stock": {"rendezvous": {"backend": "c10d"}},
     }
-    jobs = [start_job(name=name, template={"spec": {"containers": [container]}}, **spec) for name, spec in sorts.items()]
+    jobs = [
+        start_job(name=name, template={"spec": {"containers": [container]}}, **spec)
+        for name, spec in sorts.items()
+    ]
     for job in jobs:
         job.until(lambda status: status.get("state") == "Failed", f"the failure of {job.name}", 60)
         failed = job.condition("Failed")
@@ -206,5 +253,9 @@ def test_service_of_another_owner_is_told(start_job: StartJob, namespace: str) -
     job.until_world(3)
     until_told(job, "Service all-reduce exists and is not owned by this job")
     run_kubectl("-n", namespace, "delete", "service", "all-reduce")
-    job.until(lambda status: all("Service" not in c["message"] for c in status["conditions"]), "the Service", RETRY_SECONDS)
+    job.until(
+        lambda status: all("Service" not in c["message"] for c in status["conditions"]),
+        "the Service",
+        RETRY_SECONDS,
+    )
     assert job.condition("Failed")["status"] == "False"

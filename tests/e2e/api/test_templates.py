@@ -21,15 +21,24 @@ def apply(namespace: str, template: str, *, check: bool = True, container: str =
         "templateRef": {"name": template},
         "template": {"spec": {"containers": [{"name": container, "args": ENDLESS}]}},
     }
-    manifest = {"apiVersion": API, "kind": "ElasticPyTorchJob", "metadata": {"name": "short"}, "spec": spec}
-    return run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest), check=check).stderr
+    manifest = {
+        "apiVersion": API,
+        "kind": "ElasticPyTorchJob",
+        "metadata": {"name": "short"},
+        "spec": spec,
+    }
+    return run_kubectl(
+        "-n", namespace, "apply", "-f", "-", input=json.dumps(manifest), check=check
+    ).stderr
 
 
 def uids(job: JobUnderTest) -> set[str]:
     return {pod["metadata"]["uid"] for pod in job.pods()}
 
 
-def test_running_job_does_not_notice_what_becomes_of_its_template(namespace: str, template: str) -> None:
+def test_running_job_does_not_notice_what_becomes_of_its_template(
+    namespace: str, template: str
+) -> None:
     assert "must contain one that is named pytorch if templateRef is set" in apply(
         namespace, template, check=False, container="a"
     )
@@ -39,7 +48,10 @@ def test_running_job_does_not_notice_what_becomes_of_its_template(namespace: str
     job.until_stepping(job.members()[0], 1)
     [pod] = job.pods()
     assert pod["spec"]["containers"][0]["image"] == "elastic-pytorch-worker:dev"
-    change = {"failurePolicy": {"maxFailures": 9}, "template": {"spec": {"nodeSelector": {"example.com/no-such-node": "true"}}}}
+    change = {
+        "failurePolicy": {"maxFailures": 9},
+        "template": {"spec": {"nodeSelector": {"example.com/no-such-node": "true"}}},
+    }
     for part in (change, {"template": None}, {"prepare": {}}):
         patch = json.dumps({"spec": part})
         refused = run_kubectl("patch", "cepjt", template, "--type=merge", "-p", patch, check=False)
@@ -49,23 +61,36 @@ def test_running_job_does_not_notice_what_becomes_of_its_template(namespace: str
     run_kubectl("delete", "cepjt", template)
     job.kubectl("scale", "epj/short", "--replicas=2")
     job.until_world(2)
-    assert uids(job) > {pod["metadata"]["uid"]}, "the first pod trains on, and one of the same template has come"
+    assert uids(job) > {pod["metadata"]["uid"]}, (
+        "the first pod trains on, and one of the same template has come"
+    )
     assert job.status["template"] == {"name": template, "uid": uid}
     other = json.dumps({"spec": {"templateRef": {"name": "other"}}})
-    refused = run_kubectl("-n", namespace, "patch", "epj", "short", "--type=merge", "-p", other, check=False)
+    refused = run_kubectl(
+        "-n", namespace, "patch", "epj", "short", "--type=merge", "-p", other, check=False
+    )
     assert "spec.templateRef: " in refused.stderr
     assert "field is immutable unless the condition Suspended is True" in refused.stderr
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"replicas": 2}, 'unknown field "spec.replicas"'),
-    ({"failurePolicy": {"maxFailures": -1}}, "spec.failurePolicy.maxFailures in body should be greater than or equal to 0"),
-    ({"template": {"spec": {"containers": [{"name": "main"}]}}}, "must contain one that is named pytorch"),
+    (
+        {"failurePolicy": {"maxFailures": -1}},
+        "spec.failurePolicy.maxFailures in body should be greater than or equal to 0",
+    ),
+    (
+        {"template": {"spec": {"containers": [{"name": "main"}]}}},
+        "must contain one that is named pytorch",
+    ),
 ]
 
 
 def test_templates_that_no_job_could_use_are_refused() -> None:
-    items = [{"apiVersion": API, "kind": KIND, "metadata": {"name": "refused"}, "spec": spec} for spec, _ in REFUSED]
+    items = [
+        {"apiVersion": API, "kind": KIND, "metadata": {"name": "refused"}, "spec": spec}
+        for spec, _ in REFUSED
+    ]
     text = "\n---\n".join(map(json.dumps, items))
     done = run_kubectl("apply", "--dry-run=server", "-f", "-", input=text, check=False)
     assert done.stdout == "", "none is accepted"

@@ -22,18 +22,30 @@ IMAGES = {"pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime": "elastic-pytorch-work
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param("README.md", marks=pytest.mark.long),  # the same commands as those of getting-started.md
+        # The same commands as those of getting-started.md.
+        pytest.param("README.md", marks=pytest.mark.long),
         "docs/use/getting-started.md",
         pytest.param("docs/operate/operations.md", marks=pytest.mark.long),
     ],
 )
 def test_commands_of_a_page_work(page: str, namespace: str, tmp_path: Path) -> None:
     kubeconfig = shutil.copy(KUBECONFIG, tmp_path / "kubeconfig")
-    environment = os.environ | {"KUBECONFIG": str(kubeconfig), "PATH": f"{ROOT / '.cluster' / 'bin'}:{os.environ['PATH']}"}
+    environment = os.environ | {
+        "KUBECONFIG": str(kubeconfig),
+        "PATH": f"{ROOT / '.cluster' / 'bin'}:{os.environ['PATH']}",
+    }
 
     def run(script: str) -> None:
         command = ["bash", "-euo", "pipefail", "-c", script]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False)
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
+        )
         assert done.returncode == 0, f"{script}{done.stdout}{done.stderr}"
         print(done.stdout)
 

@@ -40,14 +40,23 @@ while True:
 
 # The plugin lies beside this Python; kubectl finds it on the PATH, and the plugin kubectl.
 FOLDERS = (Path(sys.executable).parent, KUBECTL.parent)
-ENVIRONMENT = {**os.environ, "PATH": ":".join([*map(str, FOLDERS), os.environ["PATH"]]), "KUBECONFIG": str(KUBECONFIG)}
-ENVIRONMENT.pop("COLUMNS", None)  # of pytest-xdist; without it, what is no terminal has room for whole names
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": ":".join([*map(str, FOLDERS), os.environ["PATH"]]),
+    "KUBECONFIG": str(KUBECONFIG),
+}
+# Of pytest-xdist; without it, what is no terminal has room for whole names.
+ENVIRONMENT.pop("COLUMNS", None)
 
 
 def epj(namespace: str, *words: str, code: int = 0, seconds: float = 100) -> str:
     command = [str(KUBECTL), "epj", "-n", namespace, *words]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=seconds, check=False)
-    assert done.returncode == code, f"kubectl epj {' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    done = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == code, (
+        f"kubectl epj {' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    )
     return done.stdout + done.stderr
 
 
@@ -55,7 +64,10 @@ def epj(namespace: str, *words: str, code: int = 0, seconds: float = 100) -> str
 def running(namespace: str, *words: str, output: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`kubectl epj …` that goes on until it is interrupted."""
     command = [str(KUBECTL), "epj", "-n", namespace, *words]
-    with output.open("wb") as file, subprocess.Popen(command, env=ENVIRONMENT, stdout=file, stderr=file) as process:
+    with (
+        output.open("wb") as file,
+        subprocess.Popen(command, env=ENVIRONMENT, stdout=file, stderr=file) as process,
+    ):
         try:
             yield process
         finally:
@@ -72,7 +84,9 @@ def until_said(output: Path, words: str) -> None:
 
 def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Path) -> None:
     job: JobUnderTest = start_job(script=SCRIPT, replicas=2, maxReplicas=3)
-    client = Job.get(job.name, cluster=KubernetesCluster.connect(Access(str(KUBECONFIG), namespace=namespace)))
+    client = Job.get(
+        job.name, cluster=KubernetesCluster.connect(Access(str(KUBECONFIG), namespace=namespace))
+    )
     client.wait_until_whole(timeout_seconds=90)
     job.until(lambda status: status.get("progress", {}).get("step", 0) > 20, "20 steps", 60)
 
@@ -84,10 +98,15 @@ def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Pa
 
     # Rank 1's pod is killed: who has the rank next is heard, in the same stream.
     lost = job.members()[1]
-    with running(namespace, "logs", job.name, "--rank", "1", "-f", output=tmp_path / "logs") as following:
+    with running(
+        namespace, "logs", job.name, "--rank", "1", "-f", output=tmp_path / "logs"
+    ) as following:
         until_said(tmp_path / "logs", "rank=1 step=")
         job.kubectl("delete", "pod", lost, "--grace-period=0", "--force")
-        job.until(lambda s: s["worldSize"] == 2 and lost not in [w["name"] for w in s["workers"]], "another in its place")
+        job.until(
+            lambda s: s["worldSize"] == 2 and lost not in [w["name"] for w in s["workers"]],
+            "another in its place",
+        )
         newest = job.status["progress"]["step"]
         until_said(tmp_path / "logs", f"rank=1 step={newest + 20} ")
         assert following.poll() is None
@@ -98,7 +117,9 @@ def test_every_verb_on_one_job(start_job: StartJob, namespace: str, tmp_path: Pa
     assert len(refused.splitlines()) == 1
 
     assert "in <module>" in epj(namespace, "stacks", job.name)
-    assert "workers train" in epj(namespace, "restart", job.name, "--wait", "--timeout", "90", seconds=200)
+    assert "workers train" in epj(
+        namespace, "restart", job.name, "--wait", "--timeout", "90", seconds=200
+    )
 
     epj(namespace, "suspend", job.name, "--wait", "--timeout", "60")
     assert "is suspended" in epj(namespace, "why", job.name)

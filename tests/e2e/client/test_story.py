@@ -86,14 +86,25 @@ def test_describe_tells_what_a_job_has_lived_through(start_job: StartJob) -> Non
     kill_container(next(pod for pod in job.pods() if pod["metadata"]["name"] == lost))
     job.until_replaced(lost, 3)
     # Its replacement has joined: only then may the data be malformed.
-    job.kubectl("exec", job.members()[0], "--", "sh", "-c", 'touch "/checkpoints/$ELASTIC_PYTORCH_JOB_UID.may-fail"')
+    job.kubectl(
+        "exec",
+        job.members()[0],
+        "--",
+        "sh",
+        "-c",
+        'touch "/checkpoints/$ELASTIC_PYTORCH_JOB_UID.may-fail"',
+    )
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 120)
     description = described_to_the_end(job)
     print(description)
     assert status["state"] == "Complete"
     assert "malformed" in status["rootCause"]["message"]
     assert status["progress"]["step"] == 130
-    told = [line.split()[1] for line in description.partition("Events:")[2].splitlines()[3:] if line.strip()]
+    told = [
+        line.split()[1]
+        for line in description.partition("Events:")[2].splitlines()[3:]
+        if line.strip()
+    ]
     rest = iter(told)
     for reason in STORY:
         assert reason in rest, f"{reason} is not told in its place: {told}"

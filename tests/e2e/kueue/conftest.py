@@ -39,7 +39,9 @@ def queues() -> Iterator[list[Queue]]:
 
 
 @pytest.fixture
-def make_queue(request: pytest.FixtureRequest, queues: list[Queue], namespace: str) -> Iterator[MakeQueue]:
+def make_queue(
+    request: pytest.FixtureRequest, queues: list[Queue], namespace: str
+) -> Iterator[MakeQueue]:
     """Makes a queue for the test's namespace; keeps the Workloads in it if the test has failed."""
     failed_before = request.session.testsfailed
 
@@ -52,7 +54,9 @@ def make_queue(request: pytest.FixtureRequest, queues: list[Queue], namespace: s
     yield make
     if request.session.testsfailed > failed_before:
         (REPORTS / namespace).mkdir(parents=True, exist_ok=True)
-        found = run_kubectl("-n", namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", "-o", "yaml", check=False)
+        found = run_kubectl(
+            "-n", namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", "-o", "yaml", check=False
+        )
         (REPORTS / namespace / "workloads.yaml").write_text(found.stdout)
 
 
@@ -92,14 +96,31 @@ def start_queued(namespace: str) -> StartQueued:
         labels = {"kueue.x-k8s.io/queue-name": queue}
         if priority is not None:
             labels["kueue.x-k8s.io/priority-class"] = priority
-        manifest["metadata"] = {"name": name, "labels": labels, "annotations": job_annotations or {}}
-        manifest["spec"] |= {"replicas": replicas, "minReplicas": min_replicas, "maxReplicas": replicas, **spec}
+        manifest["metadata"] = {
+            "name": name,
+            "labels": labels,
+            "annotations": job_annotations or {},
+        }
+        manifest["spec"] |= {
+            "replicas": replicas,
+            "minReplicas": min_replicas,
+            "maxReplicas": replicas,
+            **spec,
+        }
         if annotations is not None:
             manifest["spec"]["template"]["metadata"] = {"annotations": annotations}
         manifest["spec"]["template"]["spec"] |= pod or {}
         container = manifest["spec"]["template"]["spec"]["containers"][0]
         script = "/examples/all-reduce/train_elastic.py"
-        container["args"] = [script, "--checkpoint-dir", "/checkpoints", "--width", "64", "--steps", str(steps)]
+        container["args"] = [
+            script,
+            "--checkpoint-dir",
+            "/checkpoints",
+            "--width",
+            "64",
+            "--steps",
+            str(steps),
+        ]
         container["resources"] = {"requests": {"cpu": "100m", "memory": memory}}
         run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
         return JobUnderTest(name, namespace)

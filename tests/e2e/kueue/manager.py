@@ -22,7 +22,9 @@ RESTART_SECONDS = 90.0
 @contextmanager
 def configured(**changes: dict[str, Any]) -> Iterator[None]:
     """Lays changes over sections of the manager's configuration; the shipped one is back at the end."""
-    shipped = json.loads(run_kubectl("-n", NAMESPACE, "get", "configmap", CONFIG_MAP, "-o", "json").stdout)["data"][FILE]
+    shipped = json.loads(
+        run_kubectl("-n", NAMESPACE, "get", "configmap", CONFIG_MAP, "-o", "json").stdout
+    )["data"][FILE]
     configuration = yaml.safe_load(shipped)
     for section, values in changes.items():
         configuration[section] = configuration.get(section, {}) | values
@@ -38,7 +40,9 @@ def restart_with(configuration: str) -> None:
     patch = json.dumps({"data": {FILE: configuration}})
     run_kubectl("-n", NAMESPACE, "patch", "configmap", CONFIG_MAP, "--type=merge", "-p", patch)
     run_kubectl("-n", NAMESPACE, "rollout", "restart", DEPLOYMENT)
-    run_kubectl("-n", NAMESPACE, "rollout", "status", DEPLOYMENT, f"--timeout={RESTART_SECONDS:.0f}s")
+    run_kubectl(
+        "-n", NAMESPACE, "rollout", "status", DEPLOYMENT, f"--timeout={RESTART_SECONDS:.0f}s"
+    )
     create = ("create", "--dry-run=server", "-f", str(PROBE))
     until(
         lambda: run_kubectl(*create, check=False).returncode == 0,

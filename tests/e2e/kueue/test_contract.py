@@ -9,7 +9,9 @@ from tests.waiting import until
 pytestmark = pytest.mark.long
 
 
-def test_a_workload_of_our_kind_is_admitted_with_the_flavor_of_its_queue(make_queue: MakeQueue, owner: Owner) -> None:
+def test_a_workload_of_our_kind_is_admitted_with_the_flavor_of_its_queue(
+    make_queue: MakeQueue, owner: Owner
+) -> None:
     queue = make_queue(6)
     base = queue.workload("base", owner, 2)
     base.until("Admitted")
@@ -20,13 +22,17 @@ def test_a_workload_of_our_kind_is_admitted_with_the_flavor_of_its_queue(make_qu
     queue.until_used(2)
 
 
-def test_an_evicted_workload_keeps_its_quota_until_one_patch_releases_it(make_queue: MakeQueue, owner: Owner) -> None:
+def test_an_evicted_workload_keeps_its_quota_until_one_patch_releases_it(
+    make_queue: MakeQueue, owner: Owner
+) -> None:
     queue = make_queue(2)
     low = queue.workload("low", owner, 2)
     low.until("Admitted")
     high = queue.workload("high", owner, 2, priority=10)
     assert low.until("Evicted")["reason"] == "Preempted"
-    assert high.remains(lambda it: not it.holds("QuotaReserved")), "nothing takes the quota of one that has not released it"
+    assert high.remains(lambda it: not it.holds("QuotaReserved")), (
+        "nothing takes the quota of one that has not released it"
+    )
     assert low.holds("QuotaReserved")
 
     low.release()
@@ -34,10 +40,14 @@ def test_an_evicted_workload_keeps_its_quota_until_one_patch_releases_it(make_qu
     assert "admission" not in low.status
     high.delete()
     low.until("Admitted")
-    assert low.conditions()["Evicted"]["status"] == "False", "Kueue clears it at the next reservation"
+    assert low.conditions()["Evicted"]["status"] == "False", (
+        "Kueue clears it at the next reservation"
+    )
 
 
-def test_a_release_that_a_late_write_of_kueue_has_undone_can_be_repeated(make_queue: MakeQueue, owner: Owner) -> None:
+def test_a_release_that_a_late_write_of_kueue_has_undone_can_be_repeated(
+    make_queue: MakeQueue, owner: Owner
+) -> None:
     queue = make_queue(2)
     low = queue.workload("low", owner, 2)
     low.until("Admitted")
@@ -61,7 +71,9 @@ def test_an_admission_cannot_be_nulled_alone(make_queue: MakeQueue, owner: Owner
     assert base.holds("QuotaReserved")
 
 
-def test_a_workload_with_a_minimum_gets_what_there_is_and_nothing_later(make_queue: MakeQueue, owner: Owner) -> None:
+def test_a_workload_with_a_minimum_gets_what_there_is_and_nothing_later(
+    make_queue: MakeQueue, owner: Owner
+) -> None:
     queue = make_queue(6)
     other = queue.workload("other", owner, 2)
     other.until("Admitted")
@@ -77,7 +89,9 @@ def evicted(*workloads: Workload) -> list[Workload]:
     return [workload for workload in workloads if workload.holds("Evicted")]
 
 
-def test_extras_are_preempted_before_any_base_and_no_extra_preempts(make_queue: MakeQueue, owner: Owner) -> None:
+def test_extras_are_preempted_before_any_base_and_no_extra_preempts(
+    make_queue: MakeQueue, owner: Owner
+) -> None:
     queue = make_queue(6)
     base = queue.workload("a-base", owner, 2)
     base.until("Admitted")
@@ -87,14 +101,19 @@ def test_extras_are_preempted_before_any_base_and_no_extra_preempts(make_queue: 
     # Lower than the base of the job that grows, and its extras go first nevertheless.
     second = queue.workload("b-base", owner, 2, priority=-10)
     # Of those that were admitted in the same second it may take any.
-    until(lambda: len(evicted(*extras)) == 2, lambda: f"two extras to be evicted, not {evicted(*extras)}")
+    until(
+        lambda: len(evicted(*extras)) == 2,
+        lambda: f"two extras to be evicted, not {evicted(*extras)}",
+    )
     victims = evicted(*extras)
     assert evicted(base, *extras) == victims, "as few as suffice, and no base"
     assert all(victim.holds("Evicted", "Preempted") for victim in victims)
     late = queue.workload("b-extra", owner, 1, priority=EXTRA_PRIORITY)
 
     victims[0].delete()
-    assert second.remains(lambda it: not it.holds("QuotaReserved")), "one of the two that it needs is not released"
+    assert second.remains(lambda it: not it.holds("QuotaReserved")), (
+        "one of the two that it needs is not released"
+    )
     victims[1].release()
     second.until("Admitted")
     assert base.holds("Admitted")
@@ -105,7 +124,9 @@ def test_extras_are_preempted_before_any_base_and_no_extra_preempts(make_queue: 
 
 
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
-def test_a_base_does_not_wait_behind_older_extras(make_queue: MakeQueue, owner: Owner, strategy: str) -> None:
+def test_a_base_does_not_wait_behind_older_extras(
+    make_queue: MakeQueue, owner: Owner, strategy: str
+) -> None:
     queue = make_queue(3, strategy=strategy)
     first = queue.workload("a-base", owner, 3)
     first.until("Admitted")
@@ -118,7 +139,9 @@ def test_a_base_does_not_wait_behind_older_extras(make_queue: MakeQueue, owner: 
     assert not extra.holds("QuotaReserved")
 
 
-def test_the_count_of_an_admitted_base_can_be_lowered_but_not_raised(make_queue: MakeQueue, owner: Owner) -> None:
+def test_the_count_of_an_admitted_base_can_be_lowered_but_not_raised(
+    make_queue: MakeQueue, owner: Owner
+) -> None:
     queue = make_queue(4)
     base = queue.workload("base", owner, 4)
     base.until("Admitted")
@@ -166,7 +189,9 @@ def test_quota_is_free_at_once(make_queue: MakeQueue, owner: Owner, end: str) ->
     waiting.until("Admitted")
 
 
-def test_a_deactivated_workload_is_admitted_again_once_it_is_active(make_queue: MakeQueue, owner: Owner) -> None:
+def test_a_deactivated_workload_is_admitted_again_once_it_is_active(
+    make_queue: MakeQueue, owner: Owner
+) -> None:
     base = make_queue(2).workload("base", owner, 2)
     base.until("Admitted")
     base.patch({"spec": {"active": False}})

@@ -24,14 +24,22 @@ ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
     "metadata": {"name": ROLE_NAME},
-    "rules": [{"apiGroups": ["elasticpytorch.dev"], "resources": ["elasticpytorchjobs"], "verbs": ["get", "list", "watch"]}],
+    "rules": [
+        {
+            "apiGroups": ["elasticpytorch.dev"],
+            "resources": ["elasticpytorchjobs"],
+            "verbs": ["get", "list", "watch"],
+        }
+    ],
 }
 BINDING = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
     "metadata": {"name": ROLE_NAME},
     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE_NAME},
-    "subjects": [{"kind": "ServiceAccount", "name": "kueue-controller-manager", "namespace": "kueue-system"}],
+    "subjects": [
+        {"kind": "ServiceAccount", "name": "kueue-controller-manager", "namespace": "kueue-system"}
+    ],
 }
 
 
@@ -49,7 +57,16 @@ def fate_of_pod(namespace: str, owner: Owner) -> Literal["free", "seized", "refu
     metadata = {"generateName": "worker-", "namespace": namespace, "ownerReferences": [owner]}
     spec = {"containers": [{"name": "pytorch", "image": "none"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    asked = run_kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump(pod), check=False)
+    asked = run_kubectl(
+        "create",
+        "--dry-run=server",
+        "-o",
+        "json",
+        "-f",
+        "-",
+        input=yaml.safe_dump(pod),
+        check=False,
+    )
     if asked.returncode:
         return "refused"
     return "seized" if json.loads(asked.stdout)["spec"].get("schedulingGates") else "free"
@@ -59,13 +76,18 @@ def test_pods_are_seized_unless_kueue_knows_the_kind_of_their_job(
     make_queue: MakeQueue, owner: Owner, namespace: str, kubectl: Callable[..., Any]
 ) -> None:
     def until_fate(fate: str) -> None:
-        until(lambda: fate_of_pod(namespace, owner) == fate, lambda: f"a pod to be {fate}, not {fate_of_pod(namespace, owner)}")
+        until(
+            lambda: fate_of_pod(namespace, owner) == fate,
+            lambda: f"a pod to be {fate}, not {fate_of_pod(namespace, owner)}",
+        )
 
     assert fate_of_pod(namespace, owner) == "free", "a namespace without such a queue"
     make_queue(2, local_name="default")
     until_fate("seized")
     kubectl("label", "epj", owner["name"], f"{QUEUE_LABEL}=default")
-    assert fate_of_pod(namespace, owner) == "seized", "the label of a job of an unknown kind means nothing"
+    assert fate_of_pod(namespace, owner) == "seized", (
+        "the label of a job of an unknown kind means nothing"
+    )
 
     with kueue_reads_jobs(), configured(integrations=KNOWN):
         until_fate("free")

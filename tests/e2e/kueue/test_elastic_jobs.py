@@ -26,7 +26,10 @@ def test_a_job_gives_workers_back_to_another_and_takes_them_again(
         leader = a.members()[0]
         a.until_stepping(leader, WORKERS, QUEUE_SECONDS)
         clock.tell("a job takes all 6 workers of the queue, from its creation to a step")
-        until(lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)), "Kueue to know that all are ready")
+        until(
+            lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)),
+            "Kueue to know that all are ready",
+        )
         before = a.status["round"]
 
         b = start_queued("b", 4, 2)
@@ -69,7 +72,9 @@ def test_an_evicted_job_saves_and_goes_on_from_its_step(
             last = max([last, *steps(a, leader)])
             assert time.monotonic() < end, a.status
             time.sleep(0.1)
-        clock.tell("a job of higher priority takes all: from its creation until the other's pods are gone")
+        clock.tell(
+            "a job of higher priority takes all: from its creation until the other's pods are gone"
+        )
         high.until_world(WORKERS, QUEUE_SECONDS)
         clock.tell("then to its round")
     assert pods.most <= WORKERS, "quota is given back when its pods are gone"
@@ -77,7 +82,11 @@ def test_an_evicted_job_saves_and_goes_on_from_its_step(
 
     clock = Clock()
     high.kubectl("delete", "epj", "high")
-    until(lambda: len(a.members()) == WORKERS, lambda: f"the evicted job to run again: {a.status}", QUEUE_SECONDS)
+    until(
+        lambda: len(a.members()) == WORKERS,
+        lambda: f"the evicted job to run again: {a.status}",
+        QUEUE_SECONDS,
+    )
     clock.tell("the evicted job runs again, from the deletion of the other to its round")
     leader = a.members()[0]
     a.until_stepping(leader, WORKERS, QUEUE_SECONDS)
@@ -85,7 +94,9 @@ def test_an_evicted_job_saves_and_goes_on_from_its_step(
     assert a.status["failures"] == 0
 
 
-def test_workers_run_on_the_nodes_of_their_flavor(make_queue: MakeQueue, start_queued: StartQueued, namespace: str) -> None:
+def test_workers_run_on_the_nodes_of_their_flavor(
+    make_queue: MakeQueue, start_queued: StartQueued, namespace: str
+) -> None:
     node, label = "elastic-pytorch-worker2", "e2e.elasticpytorch.dev/pool"
     run_kubectl("label", "node", node, f"{label}={namespace}")
     try:

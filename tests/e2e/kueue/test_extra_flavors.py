@@ -13,13 +13,23 @@ from tests.waiting import until
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("operator_with_queues")]
 
 POOL, SPOT = "e2e.elasticpytorch.dev/pool", "e2e.elasticpytorch.dev/spot"
-NODES = {"elastic-pytorch-worker": "on-demand", "elastic-pytorch-worker2": "on-demand", "elastic-pytorch-worker3": "spot"}
-ON_SPOT = {"nodeSelector": {POOL: "spot"}, "tolerations": [{"key": SPOT, "operator": "Exists", "effect": "NoSchedule"}]}
+NODES = {
+    "elastic-pytorch-worker": "on-demand",
+    "elastic-pytorch-worker2": "on-demand",
+    "elastic-pytorch-worker3": "spot",
+}
+ON_SPOT = {
+    "nodeSelector": {POOL: "spot"},
+    "tolerations": [{"key": SPOT, "operator": "Exists", "effect": "NoSchedule"}],
+}
 
 
 @pytest.fixture
 def spot(namespace: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name and the spec of a flavor of spot nodes. The label says which kind a node is of, and the taint keeps others away."""
+    """The name and the spec of a flavor of spot nodes.
+
+    The label says which kind a node is of, and the taint keeps others away.
+    """
     spots = [node for node, kind in NODES.items() if kind == "spot"]
     for node, kind in NODES.items():
         run_kubectl("label", "node", node, f"{POOL}={kind}")
@@ -39,13 +49,20 @@ def kinds(job: JobUnderTest) -> dict[str, set[str]]:
 
 
 def test_workers_beyond_the_minimum_have_the_flavor_of_the_spot_nodes_and_leave_with_its_quota(
-    make_queue: MakeQueue, start_queued: StartQueued, spot: tuple[str, dict[str, Any]], high_priority: str
+    make_queue: MakeQueue,
+    start_queued: StartQueued,
+    spot: tuple[str, dict[str, Any]],
+    high_priority: str,
 ) -> None:
     name, flavor = spot
     queue = make_queue(3, labels={POOL: "on-demand"}, others={name: (2, flavor)})
     job = start_queued("job", 4, 2, scheduling={"extraWorkers": ON_SPOT})
     job.until_world(4, QUEUE_SECONDS)
-    assert kinds(job) == {"job-base": {"on-demand"}, "job-extra-1": {"spot"}, "job-extra-2": {"spot"}}
+    assert kinds(job) == {
+        "job-base": {"on-demand"},
+        "job-extra-1": {"spot"},
+        "job-extra-2": {"spot"},
+    }
     queue.until_used(2)
     queue.until_used(2, name)
     leader = job.members()[0]
@@ -61,11 +78,21 @@ def test_workers_beyond_the_minimum_have_the_flavor_of_the_spot_nodes_and_leave_
     job.until_world(4, QUEUE_SECONDS)
 
     # The queue has one more worker on demand: the other extra waits.
-    job.kubectl("patch", "epj", "job", "--type=merge", "-p", json.dumps({"spec": {"scheduling": {"extraWorkers": None}}}))
+    job.kubectl(
+        "patch",
+        "epj",
+        "job",
+        "--type=merge",
+        "-p",
+        json.dumps({"spec": {"scheduling": {"extraWorkers": None}}}),
+    )
     queue.until_used(0, name)
     queue.until_used(3)
     job.until_world(3, QUEUE_SECONDS)
     # Kueue admits the extra that is made first, which is that of the pod that ends first.
-    one_of_each = [{"job-base": {"on-demand"}, extra: {"on-demand"}} for extra in ("job-extra-1", "job-extra-2")]
+    one_of_each = [
+        {"job-base": {"on-demand"}, extra: {"on-demand"}}
+        for extra in ("job-extra-1", "job-extra-2")
+    ]
     until(lambda: kinds(job) in one_of_each, lambda: f"the change: {kinds(job)}")
     assert job.status["failures"] == 0

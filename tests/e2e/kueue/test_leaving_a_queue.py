@@ -20,12 +20,23 @@ REFUSAL = "set spec.suspend to true, change the label, and then set spec.suspend
 
 def label(job: JobUnderTest, change: str) -> str:
     """Changes the label; returns the API server's refusal, empty if there is none."""
-    done = run_kubectl("-n", job.namespace, "label", "epj", job.name, f"{LABEL}{change}", "--overwrite", check=False)
+    done = run_kubectl(
+        "-n",
+        job.namespace,
+        "label",
+        "epj",
+        job.name,
+        f"{LABEL}{change}",
+        "--overwrite",
+        check=False,
+    )
     return done.stderr if done.returncode else ""
 
 
 def set_suspended(job: JobUnderTest, suspended: bool) -> None:
-    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", json.dumps({"spec": {"suspend": suspended}}))
+    job.kubectl(
+        "patch", "epj", job.name, "--type=merge", "-p", json.dumps({"spec": {"suspend": suspended}})
+    )
 
 
 @contextmanager
@@ -35,11 +46,17 @@ def without_the_policy() -> Iterator[None]:
     try:
         yield
     finally:
-        kept = {name: found["metadata"][name] for name in ("name", "labels", "annotations") if name in found["metadata"]}
+        kept = {
+            name: found["metadata"][name]
+            for name in ("name", "labels", "annotations")
+            if name in found["metadata"]
+        }
         run_kubectl("apply", "-f", "-", input=json.dumps({**found, "metadata": kept}))
 
 
-def test_a_job_changes_its_queue_while_it_is_suspended(make_queue: MakeQueue, start_queued: StartQueued) -> None:
+def test_a_job_changes_its_queue_while_it_is_suspended(
+    make_queue: MakeQueue, start_queued: StartQueued
+) -> None:
     first, second = make_queue(2), make_queue(2, local_name="other")
     job = start_queued("job", 2, 2)
     job.until_world(2, QUEUE_SECONDS)
@@ -50,7 +67,11 @@ def test_a_job_changes_its_queue_while_it_is_suspended(make_queue: MakeQueue, st
     assert not job.pods()
     set_suspended(job, False)
     second.until_used(2)
-    job.until(lambda status: status.get("worldSize") == 2 and status["state"] == "Running", "the job again", QUEUE_SECONDS)
+    job.until(
+        lambda status: status.get("worldSize") == 2 and status["state"] == "Running",
+        "the job again",
+        QUEUE_SECONDS,
+    )
 
 
 def test_a_job_that_leaves_its_queue_gives_its_quota_back_when_its_pods_are_gone(
@@ -69,6 +90,11 @@ def test_a_job_that_leaves_its_queue_gives_its_quota_back_when_its_pods_are_gone
         # Kueue is asked first: what it frees then belongs to no pod that the next answer shows.
         until(lambda: queue.used_workers() == 0, "the quota", QUEUE_SECONDS)
         assert not before & there()
-    job.until(lambda status: status.get("worldSize") == 2 and status["state"] == "Running", "the job again", QUEUE_SECONDS)
-    until(lambda: not Workload.all_in(namespace), "its Workload to be gone")  # a finalizer of Kueue may keep it for a while
+    job.until(
+        lambda status: status.get("worldSize") == 2 and status["state"] == "Running",
+        "the job again",
+        QUEUE_SECONDS,
+    )
+    # A finalizer of Kueue may keep it for a while.
+    until(lambda: not Workload.all_in(namespace), "its Workload to be gone")
     assert job.status["failures"] == 0

@@ -18,10 +18,19 @@ OPERATOR = "deployment/elastic-pytorch-operator"
 
 
 def set_suspended(job: JobUnderTest, suspended: bool) -> None:
-    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", f'{{"spec": {{"suspend": {str(suspended).lower()}}}}}')
+    job.kubectl(
+        "patch",
+        "epj",
+        job.name,
+        "--type=merge",
+        "-p",
+        f'{{"spec": {{"suspend": {str(suspended).lower()}}}}}',
+    )
 
 
-def test_a_suspended_job_gives_its_quota_back_and_asks_again(make_queue: MakeQueue, start_queued: StartQueued) -> None:
+def test_a_suspended_job_gives_its_quota_back_and_asks_again(
+    make_queue: MakeQueue, start_queued: StartQueued
+) -> None:
     queue = make_queue(3)
     job = start_queued("job", 3, 1)
     job.until_world(3, QUEUE_SECONDS)
@@ -30,11 +39,17 @@ def test_a_suspended_job_gives_its_quota_back_and_asks_again(make_queue: MakeQue
     queue.until_used(0)
     assert not job.pods()
     set_suspended(job, False)
-    job.until(lambda status: status.get("worldSize") == 3 and status["state"] == "Running", "the job again", QUEUE_SECONDS)
+    job.until(
+        lambda status: status.get("worldSize") == 3 and status["state"] == "Running",
+        "the job again",
+        QUEUE_SECONDS,
+    )
     queue.until_used(3)
 
 
-def test_a_complete_job_gives_its_quota_back(make_queue: MakeQueue, start_queued: StartQueued) -> None:
+def test_a_complete_job_gives_its_quota_back(
+    make_queue: MakeQueue, start_queued: StartQueued
+) -> None:
     queue = make_queue(2)
     job = start_queued("job", 2, 1, steps=20)
     job.until(lambda status: status.get("state") == "Complete", "the end of the job", QUEUE_SECONDS)
@@ -54,7 +69,11 @@ def test_a_job_that_a_user_deactivates_stops_and_goes_on_when_it_is_active(
     queue.until_used(0)
     (base,) = Workload.all_in(namespace)
     base.patch({"spec": {"active": True}})
-    until(lambda: len(job.members()) == 2, lambda: f"the job to run again: {job.status}", QUEUE_SECONDS)
+    until(
+        lambda: len(job.members()) == 2,
+        lambda: f"the job to run again: {job.status}",
+        QUEUE_SECONDS,
+    )
     job.until_stepping(job.members()[0], 2)
     assert steps(job, job.members()[0])[0] > 1
     assert job.status["failures"] == 0
@@ -73,7 +92,10 @@ def test_an_eviction_while_no_operator_runs_is_honoured_by_the_next(
     try:
         until(lambda: not operators(there), "the operators to be gone")
         high = queue.workload("high", owner, 3, priority=HIGH_PRIORITY)
-        until(lambda: high.conditions().get("QuotaReserved", {}).get("status") == "False", "Kueue to look at it")
+        until(
+            lambda: high.conditions().get("QuotaReserved", {}).get("status") == "False",
+            "Kueue to look at it",
+        )
         known = len(steps(job, leader))
         until(lambda: len(steps(job, leader)) > known + 5, "further steps")
         assert high.remains(lambda it: not it.holds("QuotaReserved"))
@@ -85,14 +107,27 @@ def test_an_eviction_while_no_operator_runs_is_honoured_by_the_next(
     )
     assert job.status["failures"] == 0
     high.delete()
-    until(lambda: len(job.members()) == 3, lambda: f"the job to run again: {job.status}", QUEUE_SECONDS)
+    until(
+        lambda: len(job.members()) == 3,
+        lambda: f"the job to run again: {job.status}",
+        QUEUE_SECONDS,
+    )
     job.until_stepping(job.members()[0], 3)
     assert steps(job, job.members()[0])[0] > known
     assert starts(job, job.members()[0]) == 1
 
 
 def operators(namespace: str) -> list[str]:
-    found = run_kubectl("-n", namespace, "get", "pods", "-l", "app.kubernetes.io/name=elastic-pytorch-operator", "-o", "name")
+    found = run_kubectl(
+        "-n",
+        namespace,
+        "get",
+        "pods",
+        "-l",
+        "app.kubernetes.io/name=elastic-pytorch-operator",
+        "-o",
+        "name",
+    )
     return found.stdout.split()
 
 
@@ -113,6 +148,8 @@ def test_a_worker_that_finds_no_node_costs_its_own_quota_only(
             assert job.status["worldSize"] == 2
             queue.until_used(2)
         job.until_world(3, QUEUE_SECONDS)
-        until(lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)), "all to be ready")
+        until(
+            lambda: all(w.holds("PodsReady") for w in Workload.all_in(namespace)), "all to be ready"
+        )
         assert job.status["failures"] == 0
         queue.until_used(3)

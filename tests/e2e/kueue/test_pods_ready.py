@@ -15,11 +15,15 @@ pytestmark = pytest.mark.long
 def impatient(kueue: None) -> Iterator[None]:
     """Seconds in place of half an hour."""
     requeuing = {"backoffBaseSeconds": 1, "backoffMaxSeconds": 2}
-    with configured(waitForPodsReady={"timeout": "8s", "recoveryTimeout": "8s", "requeuingStrategy": requeuing}):
+    with configured(
+        waitForPodsReady={"timeout": "8s", "recoveryTimeout": "8s", "requeuingStrategy": requeuing}
+    ):
         yield
 
 
-def test_a_late_extra_is_evicted_alone_and_comes_back_after_its_release(make_queue: MakeQueue, owner: Owner) -> None:
+def test_a_late_extra_is_evicted_alone_and_comes_back_after_its_release(
+    make_queue: MakeQueue, owner: Owner
+) -> None:
     queue = make_queue(3)
     base = queue.workload("base", owner, 2)
     base.until("Admitted")

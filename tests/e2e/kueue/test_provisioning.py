@@ -1,4 +1,7 @@
-"""ProvisioningRequests: Kueue asks a cluster autoscaler for nodes first. The test plays the autoscaler, on a CRD without a schema."""
+"""ProvisioningRequests: Kueue asks a cluster autoscaler for nodes first.
+
+The test plays the autoscaler, on a CRD without a schema.
+"""
 
 import json
 from collections.abc import Iterator
@@ -21,17 +24,29 @@ CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     # Kubernetes' own groups are protected: who defines one says that it is no part of them.
-    "metadata": {"name": f"{PLURAL}.{GROUP}", "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"}},
+    "metadata": {
+        "name": f"{PLURAL}.{GROUP}",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+    },
     "spec": {
         "group": GROUP,
-        "names": {"kind": "ProvisioningRequest", "listKind": "ProvisioningRequestList", "plural": PLURAL},
+        "names": {
+            "kind": "ProvisioningRequest",
+            "listKind": "ProvisioningRequestList",
+            "plural": PLURAL,
+        },
         "scope": "Namespaced",
         "versions": [
             {
                 "name": "v1",
                 "served": True,
                 "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": ANY, "status": ANY}}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {"spec": ANY, "status": ANY},
+                    }
+                },
                 "subresources": {"status": {}},
             }
         ],
@@ -57,10 +72,17 @@ def requests(namespace: str) -> list[str]:
 
 
 def provisioned(namespace: str, parameter: str) -> int:
-    """Says of every request that its nodes are there; returns how many there are. All carry the parameter of their job."""
+    """Says of every request that its nodes are there; returns how many there are.
+
+    All carry the parameter of their job.
+    """
     target = ("-n", namespace, "patch", f"{PLURAL}.{GROUP}", "--subresource=status", "--type=merge")
-    found = json.loads(run_kubectl("-n", namespace, "get", f"{PLURAL}.{GROUP}", "-o", "json").stdout)["items"]
-    patch = json.dumps({"status": {"conditions": [condition("Provisioned", "True", "Provisioned")]}})
+    found = json.loads(
+        run_kubectl("-n", namespace, "get", f"{PLURAL}.{GROUP}", "-o", "json").stdout
+    )["items"]
+    patch = json.dumps(
+        {"status": {"conditions": [condition("Provisioned", "True", "Provisioned")]}}
+    )
     for request in found:
         assert request["spec"]["parameters"][parameter] == "600"
         if not request.get("status"):
@@ -71,7 +93,11 @@ def provisioned(namespace: str, parameter: str) -> int:
 @contextmanager
 def admission_check(name: str) -> Iterator[None]:
     """An AdmissionCheck by ProvisioningRequests, and their configuration, for as long as a test needs them."""
-    apply(kueue_object("ProvisioningRequestConfig", {"name": name}, {"provisioningClassName": "by-hand"}))
+    apply(
+        kueue_object(
+            "ProvisioningRequestConfig", {"name": name}, {"provisioningClassName": "by-hand"}
+        )
+    )
     config = {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": name}
     spec = {"controllerName": "kueue.x-k8s.io/provisioning-request", "parameters": config}
     apply(kueue_object("AdmissionCheck", {"name": name}, spec))
@@ -87,7 +113,9 @@ def test_workers_wait_for_nodes_and_consume_their_request(
 ) -> None:
     with provisioning(), admission_check(namespace):
         queue = make_queue(3, checks=[namespace])
-        job = start_queued("job", 3, 2, job_annotations={f"provreq.kueue.x-k8s.io/{PARAMETER}": "600"})
+        job = start_queued(
+            "job", 3, 2, job_annotations={f"provreq.kueue.x-k8s.io/{PARAMETER}": "600"}
+        )
         base = Workload("job-base", namespace)
         until(lambda: len(requests(namespace)) == 1, lambda: f"the base's request: {job.status}")
         assert base.holds("QuotaReserved")
@@ -99,6 +127,9 @@ def test_workers_wait_for_nodes_and_consume_their_request(
         job.until_world(2, QUEUE_SECONDS)
         until(lambda: provisioned(namespace, PARAMETER) == 2, "the extra's request", QUEUE_SECONDS)
         job.until_world(3, QUEUE_SECONDS)
-        consumed = {pod["metadata"]["annotations"]["autoscaling.x-k8s.io/consume-provisioning-request"] for pod in job.pods()}
+        consumed = {
+            pod["metadata"]["annotations"]["autoscaling.x-k8s.io/consume-provisioning-request"]
+            for pod in job.pods()
+        }
         assert consumed == set(requests(namespace))
         queue.until_used(3)

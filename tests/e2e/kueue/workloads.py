@@ -32,11 +32,15 @@ class Workload:
     @classmethod
     def all_in(cls, namespace: str) -> list["Workload"]:
         """The Workloads of a namespace."""
-        found = run_kubectl("-n", namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", "-o", "name").stdout.split()
+        found = run_kubectl(
+            "-n", namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", "-o", "name"
+        ).stdout.split()
         return [cls(name.partition("/")[2], namespace) for name in found]
 
     def get(self) -> dict[str, Any]:
-        found = run_kubectl("-n", self.namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", self.name, "-o", "json")
+        found = run_kubectl(
+            "-n", self.namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", self.name, "-o", "json"
+        )
         read: dict[str, Any] = json.loads(found.stdout)
         return read
 
@@ -58,7 +62,11 @@ class Workload:
         def fulfilled() -> bool:
             return self.conditions().get(type_, {}).get("status") == status
 
-        until(fulfilled, lambda: f"{self.name} to be {type_}={status}:\n{yaml.safe_dump(self.status)}", seconds)
+        until(
+            fulfilled,
+            lambda: f"{self.name} to be {type_}={status}:\n{yaml.safe_dump(self.status)}",
+            seconds,
+        )
         return self.conditions()[type_]
 
     def remains(self, fulfilled: Callable[["Workload"], bool]) -> bool:
@@ -73,7 +81,9 @@ class Workload:
     def patch(self, body: dict[str, Any], *, check: bool = True) -> str:
         return self._patch(body, check)
 
-    def patch_status(self, status: dict[str, Any], version: str | None = None, *, check: bool = True) -> str:
+    def patch_status(
+        self, status: dict[str, Any], version: str | None = None, *, check: bool = True
+    ) -> str:
         body: dict[str, Any] = {"status": status}
         if version is not None:
             body["metadata"] = {"resourceVersion": version}
@@ -81,12 +91,18 @@ class Workload:
 
     def _patch(self, body: dict[str, Any], check: bool, *options: str) -> str:
         target = ("-n", self.namespace, "patch", "workloads.v1beta2.kueue.x-k8s.io", self.name)
-        return run_kubectl(*target, "--type=merge", "-p", json.dumps(body), *options, check=check).stderr
+        return run_kubectl(
+            *target, "--type=merge", "-p", json.dumps(body), *options, check=check
+        ).stderr
 
     def set_condition(self, type_: str, status: str, reason: str) -> None:
         found = self.get()
-        conditions = {c["type"]: c for c in found["status"]["conditions"]} | {type_: condition(type_, status, reason)}
-        self.patch_status({"conditions": list(conditions.values())}, found["metadata"]["resourceVersion"])
+        conditions = {c["type"]: c for c in found["status"]["conditions"]} | {
+            type_: condition(type_, status, reason)
+        }
+        self.patch_status(
+            {"conditions": list(conditions.values())}, found["metadata"]["resourceVersion"]
+        )
 
     def release(self) -> None:
         """Gives the quota back after an eviction, in one write."""
@@ -99,7 +115,13 @@ class Workload:
 
 def condition(type_: str, status: str, reason: str) -> Condition:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": now}
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": now,
+    }
 
 
 def released(workload: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +132,9 @@ def released(workload: dict[str, Any]) -> dict[str, Any]:
         "QuotaReserved": condition("QuotaReserved", "False", "Pending"),
         "Admitted": condition("Admitted", "False", "NoReservation"),
         "PodsReady": condition("PodsReady", "False", "WaitForStart"),
-        "Requeued": condition("Requeued", "True" if reason in {"Preempted", "NodeFailures"} else "False", reason),
+        "Requeued": condition(
+            "Requeued", "True" if reason in {"Preempted", "NodeFailures"} else "False", reason
+        ),
     }
     return {"admission": None, "conditions": list(conditions.values())}
 
@@ -139,7 +163,9 @@ class Queue:
         if self.topology:
             flavor["topologyName"] = self.topology
         flavors = {self.name: (self.workers, flavor), **self.others}
-        quotas = [{"name": name, "resources": quota_of(workers)} for name, (workers, _) in flavors.items()]
+        quotas = [
+            {"name": name, "resources": quota_of(workers)} for name, (workers, _) in flavors.items()
+        ]
         group = {"coveredResources": ["cpu", "memory"], "flavors": quotas}
         spec: dict[str, Any] = {
             "namespaceSelector": {},
@@ -148,23 +174,44 @@ class Queue:
             "resourceGroups": [group],
         }
         if self.checks:
-            spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": check} for check in self.checks]}
+            spec["admissionChecksStrategy"] = {
+                "admissionChecks": [{"name": check} for check in self.checks]
+            }
         apply(
-            *(kueue_object("ResourceFlavor", {"name": name}, described) for name, (_, described) in flavors.items()),
+            *(
+                kueue_object("ResourceFlavor", {"name": name}, described)
+                for name, (_, described) in flavors.items()
+            ),
             kueue_object("ClusterQueue", {"name": self.name}, spec),
-            kueue_object("LocalQueue", {"name": self.local_name, "namespace": self.namespace}, {"clusterQueue": self.name}),
+            kueue_object(
+                "LocalQueue",
+                {"name": self.local_name, "namespace": self.namespace},
+                {"clusterQueue": self.name},
+            ),
         )
 
     def remove(self) -> None:
         """Removes what is not in the namespace."""
         run_kubectl("delete", "clusterqueues.kueue.x-k8s.io", self.name, "--wait=false")
-        run_kubectl("delete", "resourceflavors.kueue.x-k8s.io", self.name, *self.others, "--wait=false")
+        run_kubectl(
+            "delete", "resourceflavors.kueue.x-k8s.io", self.name, *self.others, "--wait=false"
+        )
 
     def used_workers(self, flavor: str = "") -> int:
         """Of the quota of a flavor, its own one by default, as Kueue counts it."""
-        found = json.loads(run_kubectl("get", "clusterqueues.v1beta2.kueue.x-k8s.io", self.name, "-o", "json").stdout)
-        reserved = next(one for one in found["status"]["flavorsReservation"] if one["name"] == (flavor or self.name))
-        total = next(resource["total"] for resource in reserved["resources"] if resource["name"] == "cpu")
+        found = json.loads(
+            run_kubectl(
+                "get", "clusterqueues.v1beta2.kueue.x-k8s.io", self.name, "-o", "json"
+            ).stdout
+        )
+        reserved = next(
+            one
+            for one in found["status"]["flavorsReservation"]
+            if one["name"] == (flavor or self.name)
+        )
+        total = next(
+            resource["total"] for resource in reserved["resources"] if resource["name"] == "cpu"
+        )
         return int(total[:-1] if total.endswith("m") else float(total) * 1000) // 100
 
     def until_used(self, workers: int, flavor: str = "") -> None:
@@ -174,25 +221,49 @@ class Queue:
         )
 
     def workload(
-        self, name: str, owner: dict[str, Any], count: int, *, priority: int = 0, min_count: int | None = None
+        self,
+        name: str,
+        owner: dict[str, Any],
+        count: int,
+        *,
+        priority: int = 0,
+        min_count: int | None = None,
     ) -> Workload:
         """Creates a Workload of a suspended job, as the operator would."""
-        container = {"name": "pytorch", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
-        pods: dict[str, Any] = {"name": "workers", "count": count, "template": {"spec": {"containers": [container]}}}
+        container = {
+            "name": "pytorch",
+            "image": "none",
+            "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
+        }
+        pods: dict[str, Any] = {
+            "name": "workers",
+            "count": count,
+            "template": {"spec": {"containers": [container]}},
+        }
         if min_count is not None:
             pods["minCount"] = min_count
         labels = {"kueue.x-k8s.io/job-uid": owner["uid"]}
-        metadata = {"name": name, "namespace": self.namespace, "labels": labels, "ownerReferences": [owner]}
+        metadata = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": labels,
+            "ownerReferences": [owner],
+        }
         spec = {"queueName": self.local_name, "priority": priority, "podSets": [pods]}
         apply(kueue_object("Workload", metadata, spec))
         return Workload(name, self.namespace)
 
 
 def quota_of(workers: int) -> list[dict[str, str]]:
-    return [{"name": "cpu", "nominalQuota": f"{workers * 100}m"}, {"name": "memory", "nominalQuota": "100Gi"}]
+    return [
+        {"name": "cpu", "nominalQuota": f"{workers * 100}m"},
+        {"name": "memory", "nominalQuota": "100Gi"},
+    ]
 
 
-def kueue_object(kind: str, metadata: dict[str, Any], spec: dict[str, Any] | None = None) -> dict[str, Any]:
+def kueue_object(
+    kind: str, metadata: dict[str, Any], spec: dict[str, Any] | None = None
+) -> dict[str, Any]:
     made = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata}
     return made if spec is None else made | {"spec": spec}
 

@@ -7,7 +7,14 @@ import re
 import pytest
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
-from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, ask_operator, leading_operator, run_kubectl
+from tests.e2e.job_under_test import (
+    ENDLESS,
+    JobUnderTest,
+    StartJob,
+    ask_operator,
+    leading_operator,
+    run_kubectl,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -31,7 +38,9 @@ for token in json.load(sys.stdin):
 
 def token(namespace: str, audience: str = AUDIENCE, pod: str = "", account: str = "default") -> str:
     bound = ["--bound-object-kind=Pod", f"--bound-object-name={pod}"] if pod else []
-    return run_kubectl("-n", namespace, "create", "token", account, f"--audience={audience}", *bound).stdout.strip()
+    return run_kubectl(
+        "-n", namespace, "create", "token", account, f"--audience={audience}", *bound
+    ).stdout.strip()
 
 
 def ask(job: JobUnderTest, *tokens: str) -> list[str]:
@@ -71,13 +80,18 @@ def test_only_a_workers_own_token_is_taken(start_job: StartJob) -> None:
 
 def test_new_agents_are_known_by_their_tokens_signatures(start_job: StartJob) -> None:
     start_job(args=ENDLESS, replicas=1).until_world(1)
-    until(lambda: tokens_known_by_their_signatures() >= 1, "the metric of signatures, which may be some seconds old")
+    until(
+        lambda: tokens_known_by_their_signatures() >= 1,
+        "the metric of signatures, which may be some seconds old",
+    )
 
 
 def tokens_known_by_their_signatures() -> float:
     """What the leader's metrics say."""
     metrics = ask_operator(leading_operator()["metadata"]["name"], "metrics")
-    found = re.search(r'^elastic_pytorch_token_reviews_total{result="signature"} (.*)$', metrics, re.MULTILINE)
+    found = re.search(
+        r'^elastic_pytorch_token_reviews_total{result="signature"} (.*)$', metrics, re.MULTILINE
+    )
     return float(found[1]) if found else 0.0
 
 
@@ -87,14 +101,18 @@ def test_operator_shows_a_certificate_that_nobody_else_vouches_for(start_job: St
     job.until_world(1)
     [pod] = job.members()
     ask_anybody = "import os, urllib.request; urllib.request.urlopen(os.environ['ELASTIC_PYTORCH_OPERATOR_URL'])"
-    done = run_kubectl("-n", job.namespace, "exec", pod, "--", "python3", "-c", ask_anybody, check=False)
+    done = run_kubectl(
+        "-n", job.namespace, "exec", pod, "--", "python3", "-c", ask_anybody, check=False
+    )
     assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
     plain = ask_anybody.replace("urlopen(", "urlopen('http' + ").replace("_URL']", "_URL'][5:]")
     assert done.returncode
-    assert run_kubectl("-n", job.namespace, "exec", pod, "--", "python3", "-c", plain, check=False).returncode, (
-        "nor in the clear"
-    )
-    secret = run_kubectl("-n", OPERATOR_NAMESPACE, "get", "secret", "elastic-pytorch-operator-tls", "-o", "json").stdout
+    assert run_kubectl(
+        "-n", job.namespace, "exec", pod, "--", "python3", "-c", plain, check=False
+    ).returncode, "nor in the clear"
+    secret = run_kubectl(
+        "-n", OPERATOR_NAMESPACE, "get", "secret", "elastic-pytorch-operator-tls", "-o", "json"
+    ).stdout
     bundle = base64.b64decode(json.loads(secret)["data"]["ca.crt"]).decode()
     [container] = job.pods()[0]["spec"]["containers"]
     given = {variable["name"]: variable.get("value") for variable in container["env"]}

@@ -1,6 +1,7 @@
 """A job in a namespace that forbids all connections but those that docs/operate/install.md names, with a quota that it just fits into.
 
-A network that does not enforce NetworkPolicies lets everything through: then only the quota says something here.
+A network that does not enforce NetworkPolicies lets everything through: then only the quota says
+something here.
 """
 
 import json
@@ -27,18 +28,30 @@ QUOTA = {
     "apiVersion": "v1",
     "kind": "ResourceQuota",
     "metadata": {"name": "tight"},
-    "spec": {"hard": {"pods": "4", "services": "1", "requests.cpu": "200m", "requests.memory": "1Gi", "limits.memory": "4Gi"}},
+    "spec": {
+        "hard": {
+            "pods": "4",
+            "services": "1",
+            "requests.cpu": "200m",
+            "requests.memory": "1Gi",
+            "limits.memory": "4Gi",
+        }
+    },
 }
 
 
 def policies_of_the_page() -> list[dict[str, Any]]:
     found = [
-        yaml.safe_load(block.text) for block in blocks(ROOT / "docs" / "operate" / "install.md") if block.language == "yaml"
+        yaml.safe_load(block.text)
+        for block in blocks(ROOT / "docs" / "operate" / "install.md")
+        if block.language == "yaml"
     ]
     return [manifest for manifest in found if manifest["kind"] == "NetworkPolicy"]
 
 
-def test_job_trains_and_replaces_a_worker_where_all_else_is_forbidden(namespace: str, start_job: StartJob) -> None:
+def test_job_trains_and_replaces_a_worker_where_all_else_is_forbidden(
+    namespace: str, start_job: StartJob
+) -> None:
     for manifest in (DENY_ALL, QUOTA, *policies_of_the_page()):
         run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
     # Until the quota's controller has counted, the API server refuses every pod.

@@ -14,9 +14,10 @@ from tests.e2e.release import may, operators, restored, roles_of_the_release, un
 pytestmark = pytest.mark.e2e
 
 
-# Asked for as a right, and never as a request: an admission plugin of many clusters wants it of whoever sets blockOwnerDeletion.
-# So is the one for addresses of pods, of OpenShift. And the Secret of the certificates is written every two months only.
-# And reviews of tokens: minutes after their signatures. And what a job keeps of its template: there is none.
+# Asked for as a right, and never as a request: an admission plugin of many clusters wants it of
+# whoever sets blockOwnerDeletion. So is the one for addresses of pods, of OpenShift. And the Secret
+# of the certificates is written every two months only. And reviews of tokens: minutes after their
+# signatures. And what a job keeps of its template: there is none.
 RIGHTS_ONLY = {
     ("elasticpytorch.dev", "elasticpytorchjobs/finalizers", "update"),
     ("discovery.k8s.io", "endpointslices/restricted", "create"),
@@ -46,15 +47,26 @@ def until_more_steps(job: JobUnderTest, pod: str, count: int = 10) -> None:
 
 
 def test_nothing_of_the_release_needs_more_than_restricted_pods_may() -> None:
-    labels = json.loads(run_kubectl("get", "namespace", OPERATOR_NAMESPACE, "-o", "jsonpath={.metadata.labels}").stdout)
+    labels = json.loads(
+        run_kubectl(
+            "get", "namespace", OPERATOR_NAMESPACE, "-o", "jsonpath={.metadata.labels}"
+        ).stdout
+    )
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
 @pytest.mark.serial
-def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJob, outside: JobUnderTest) -> None:
+def test_training_does_not_notice_what_becomes_of_the_release(
+    start_job: StartJob, outside: JobUnderTest
+) -> None:
     began = datetime.now(UTC)
-    # A claim that no pod mounts, for the pods have a volume of its template's name: that it is never bound holds nothing up.
-    claim = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
+    # A claim that no pod mounts, for the pods have a volume of its template's name: that it is
+    # never bound holds nothing up.
+    claim = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
     claims = [{"metadata": {"name": "checkpoints"}, "spec": claim}]
     job = start_job(args=ENDLESS, replicas=2, ttlSecondsAfterFinished=1, sharedVolumeClaims=claims)
     job.until_world(2)
@@ -67,8 +79,14 @@ def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJo
         ask_for_template(job.namespace)
         job.kubectl("scale", f"epj/{job.name}", "--replicas=3")
         job.until_world(3)
-        assert (outside.status, outside.pods()) == ({}, []), "one job is looked after, the other one is not"
-        for verb, resource in (("create", "pods"), ("list", "elasticpytorchjobs"), ("get", "services")):
+        assert (outside.status, outside.pods()) == ({}, []), (
+            "one job is looked after, the other one is not"
+        )
+        for verb, resource in (
+            ("create", "pods"),
+            ("list", "elasticpytorchjobs"),
+            ("get", "services"),
+        ):
             assert may(verb, resource, job.namespace)
             assert not may(verb, resource, outside.namespace)
         until_more_steps(job, leader)
@@ -78,13 +96,24 @@ def test_training_does_not_notice_what_becomes_of_the_release(start_job: StartJo
         assert len(job.pods()) == 3
         job.kubectl("scale", f"epj/{job.name}", "--replicas=1")
     job.until(lambda status: status.get("worldSize") == 1 and len(job.pods()) == 1, "one worker")
-    outside.until(lambda status: status.get("state") is not None, "the other job to be looked after, as all are again")
+    outside.until(
+        lambda status: status.get("state") is not None,
+        "the other job to be looked after, as all are again",
+    )
     assert job.members() == [leader], "a worker from before goes on"
     told = job.logs(leader)
-    assert len([line for line in told if line.startswith("INIT")]) == 3, "one round for each change of the size, and no other"
-    with_three = [int(line.split()[1]) for line in told if line.startswith("STEP") and "world=3 " in line]
-    assert with_three == list(range(with_three[0], with_three[0] + len(with_three))), "no step was done twice meanwhile"
-    job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec":{"activeDeadlineSeconds":1}}')
+    assert len([line for line in told if line.startswith("INIT")]) == 3, (
+        "one round for each change of the size, and no other"
+    )
+    with_three = [
+        int(line.split()[1]) for line in told if line.startswith("STEP") and "world=3 " in line
+    ]
+    assert with_three == list(range(with_three[0], with_three[0] + len(with_three))), (
+        "no step was done twice meanwhile"
+    )
+    job.kubectl(
+        "patch", "epj", job.name, "--type=merge", "-p", '{"spec":{"activeDeadlineSeconds":1}}'
+    )
     run_kubectl("-n", job.namespace, "wait", "--for=delete", f"epj/{job.name}", "--timeout=60s")
     assert_permissions_are_exact(began, gone, confined)
 
@@ -93,7 +122,11 @@ def ask_for_template(namespace: str) -> None:
     """Has the operator look for a template; there is none."""
     asking = JobUnderTest("asks", namespace)
     spec = {"replicas": 1, "suspend": True, "templateRef": {"name": "none"}}
-    manifest = {"apiVersion": "elasticpytorch.dev/v1alpha1", "kind": "ElasticPyTorchJob", "spec": spec}
+    manifest = {
+        "apiVersion": "elasticpytorch.dev/v1alpha1",
+        "kind": "ElasticPyTorchJob",
+        "spec": spec,
+    }
     manifest["metadata"] = {"name": asking.name}
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
     asking.until(lambda status: "TemplateMissing" in str(status), "a template to be looked for")
@@ -102,19 +135,22 @@ def ask_for_template(namespace: str) -> None:
 def assert_permissions_are_exact(began: datetime, gone: datetime, confined: set[str]) -> None:
     """The audit log of what the operator did tells of every verb in its roles, and of none that was refused.
 
-    Rights change a moment before those who have them, so only who came with the rights is judged by them.
+    Rights change a moment before those who have them, so only who came with the rights is judged by
+    them.
 
     Args:
         began: when it began to do all sorts of things.
         gone: when it was about to be removed.
-        confined: the pods that looked after one namespace until then; the ones since look after all.
+        confined: the pods that looked after one namespace until then; the ones since look after
+            all.
     """
     now = datetime.now(UTC)
     before, after = requests_between(began, gone), requests_between(gone, now)
     refused = [r for r in before if r.pod in confined and not r.allowed]
     refused += [r for r in after if r.pod in operators() and not r.allowed]
     granted = {
-        (group, resource.rstrip("/"), verb)  # Kubernetes' own role names each URL with a slash at its end, too
+        # Kubernetes' own role names each URL with a slash at its end, too.
+        (group, resource.rstrip("/"), verb)
         for role in roles_of_the_release()
         for rule in role["rules"]
         for group in rule.get("apiGroups", [""])
@@ -122,6 +158,7 @@ def assert_permissions_are_exact(began: datetime, gone: datetime, confined: set[
         for verb in rule["verbs"]
     }
     used = {(r.group, r.resource, r.verb) for r in before | after if r.allowed}
-    used -= {request for request in used - granted if request[1].startswith("/")}  # everyone may read what APIs there are
+    # Everyone may read what APIs there are.
+    used -= {request for request in used - granted if request[1].startswith("/")}
     assert not refused
     assert granted - RIGHTS_ONLY == used - RIGHTS_ONLY

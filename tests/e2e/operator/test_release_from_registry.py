@@ -35,9 +35,12 @@ python3 -m venv "$HOME/pipx"
 "$HOME/pipx/bin/pip" install --quiet "$2"
 ln -s "$HOME/pipx/bin/kubectl-epj" "$HOME/bin/"
 """
-# In the place of PyTorch's own image, as the docs name it: Debian's torch, which is that of the worker image.
+# In the place of PyTorch's own image, as the docs name it: Debian's torch, which is that of the
+# worker image.
 TORCH_IMAGE = "elastic-pytorch-stand-in-for-torch:test"
-TORCH_DOCKERFILE = "FROM elastic-pytorch-worker-base:dev\nENV USE_LIBUV=0 PIP_BREAK_SYSTEM_PACKAGES=1\n"
+TORCH_DOCKERFILE = (
+    "FROM elastic-pytorch-worker-base:dev\nENV USE_LIBUV=0 PIP_BREAK_SYSTEM_PACKAGES=1\n"
+)
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,29 @@ class User:
 
     def does(self, text: str) -> str:
         """Runs commands of a page in the user's folder; returns what they print."""
-        environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
-        environment |= {"HOME": str(self.home), "KUBECONFIG": str(self.home / "kubeconfig"), "DOCKER_BUILDKIT": "0"}
-        environment["PATH"] = f"{self.home / 'library/bin'}:{self.home / 'bin'}:{os.environ['PATH']}"
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in {"PYTHONPATH", "VIRTUAL_ENV"}
+        }
+        environment |= {
+            "HOME": str(self.home),
+            "KUBECONFIG": str(self.home / "kubeconfig"),
+            "DOCKER_BUILDKIT": "0",
+        }
+        environment["PATH"] = (
+            f"{self.home / 'library/bin'}:{self.home / 'bin'}:{os.environ['PATH']}"
+        )
         command = ["bash", "-euo", "pipefail", "-c", self.filled_in(text)]
-        done = subprocess.run(command, cwd=self.home, env=environment, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            command,
+            cwd=self.home,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
         assert done.returncode == 0, f"{self.filled_in(text)}{done.stdout}{done.stderr}"
         return done.stdout
 
@@ -68,7 +89,10 @@ class User:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_registry(tmp_path_factory.mktemp("registry"), gateway()) as host, pulled_from(host):
+    with (
+        running_registry(tmp_path_factory.mktemp("registry"), gateway()) as host,
+        pulled_from(host),
+    ):
         yield f"{host}/ml"
 
 
@@ -85,7 +109,14 @@ def dist(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ALLOW_DIRTY": "1",
     }
     release = ROOT / "hack" / "release" / "release.sh"
-    done = subprocess.run([release], env=os.environ | request, stdout=subprocess.PIPE, text=True, timeout=1800, check=False)
+    done = subprocess.run(
+        [release],
+        env=os.environ | request,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     print(done.stdout)
     return folder
@@ -118,7 +149,9 @@ def push(image: str, target: str, folder: Path) -> None:
     archive = folder / "image.tar"
     subprocess.run(["docker", "save", "--output", archive, image], check=True, timeout=600)
     host = ("--host", f"reg={target.partition('/')[0]},tls=disabled")
-    subprocess.run([TOOLS / "regctl", *host, "image", "import", target, archive], check=True, timeout=600)
+    subprocess.run(
+        [TOOLS / "regctl", *host, "image", "import", target, archive], check=True, timeout=600
+    )
     archive.unlink()
 
 
@@ -129,29 +162,51 @@ def digests(dist: Path) -> dict[str, str]:
 
 def running_images(namespace: str, selector: str, kind: str = "containerStatuses") -> set[str]:
     """The digests of the images that pods run."""
-    found = json.loads(run_kubectl("-n", namespace, "get", "pods", "-l", selector, "-o", "json").stdout)
-    return {status["imageID"].partition("@")[2] for pod in found["items"] for status in pod["status"][kind]}
+    found = json.loads(
+        run_kubectl("-n", namespace, "get", "pods", "-l", selector, "-o", "json").stdout
+    )
+    return {
+        status["imageID"].partition("@")[2]
+        for pod in found["items"]
+        for status in pod["status"][kind]
+    }
 
 
-def test_release_is_installed_and_trains_without_a_checkout(user: User, dist: Path, namespace: str) -> None:
+def test_release_is_installed_and_trains_without_a_checkout(
+    user: User, dist: Path, namespace: str
+) -> None:
     remove_release()
-    run_kubectl("delete", "crd", "elasticpytorchjobs.elasticpytorch.dev", "--ignore-not-found", "--timeout=60s")
+    run_kubectl(
+        "delete",
+        "crd",
+        "elasticpytorchjobs.elasticpytorch.dev",
+        "--ignore-not-found",
+        "--timeout=60s",
+    )
     install(user)
     assert running_images(OPERATOR_NAMESPACE, OPERATORS) == {digests(dist)[NAME]}
 
     user.does(block(INSTALL, "pipx install elastic_pytorch_client-"))
-    assert user.does("python -c 'import elastic_pytorch; print(elastic_pytorch.__file__)'").startswith(str(user.home))
+    assert user.does(
+        "python -c 'import elastic_pytorch; print(elastic_pytorch.__file__)'"
+    ).startswith(str(user.home))
     user.does(f"kubectl config set-context --current --namespace={namespace}")
 
     image = f"{user.registry}/first:1"
     build_training_image(user, image)
-    manifest = block(GETTING_STARTED, "apiVersion: elasticpytorch.dev").replace("/scripts/train.py", "/training/train.py")
-    manifest = re.sub(r"image: .*", f"image: {image}", manifest).partition("          volumeMounts:")[0]
+    manifest = block(GETTING_STARTED, "apiVersion: elasticpytorch.dev").replace(
+        "/scripts/train.py", "/training/train.py"
+    )
+    manifest = re.sub(r"image: .*", f"image: {image}", manifest).partition(
+        "          volumeMounts:"
+    )[0]
     # The agent of the operator's release, and then the one that the wheel has put into the image.
     for number, agent in enumerate(({"elastic-pytorch-agent"}, set())):
         name = f"first-{number}"
         text = manifest.replace("name: first", f"name: {name}")
-        (user.home / "job.yaml").write_text(text if agent else text.replace("spec:\n", "spec:\n  injectAgent: false\n", 1))
+        (user.home / "job.yaml").write_text(
+            text if agent else text.replace("spec:\n", "spec:\n  injectAgent: false\n", 1)
+        )
         user.does("kubectl apply --filename job.yaml")
         user.does(f"kubectl wait --for=condition=Complete epj/{name} --timeout=5m")
         selector = f"elasticpytorch.dev/job-name={name}"
@@ -173,7 +228,9 @@ def build_training_image(user: User, image: str) -> None:
     dockerfile = re.sub(r"^FROM .*", f"FROM {TORCH_IMAGE}", block(INSTALL, "FROM "))
     (user.home / "Dockerfile").write_text(user.filled_in(dockerfile))
     try:
-        user.does(f"docker build --tag {TORCH_IMAGE} - <torch.Dockerfile && docker build --tag {image} .")
+        user.does(
+            f"docker build --tag {TORCH_IMAGE} - <torch.Dockerfile && docker build --tag {image} ."
+        )
         push(image, image, user.home)
     finally:
         user.does(f"docker image rm --force {image} {TORCH_IMAGE}")
@@ -207,15 +264,21 @@ def test_jobs_of_all_sorts_go_on_through_an_upgrade_and_the_way_back_with_faults
     before = {name: (pods_of(jobs[name]), jobs[name].status["round"]) for name in CALM}
 
     path = f"charts/{NAME}"
-    upgrade = block(INSTALL, f"helm upgrade {NAME} {path}").replace(path, f"oci://REGISTRY/{path} --version VERSION")
+    upgrade = block(INSTALL, f"helm upgrade {NAME} {path}").replace(
+        path, f"oci://REGISTRY/{path} --version VERSION"
+    )
     rollback = f"helm rollback {NAME} --namespace {OPERATOR_NAMESPACE} --wait"
-    for number, change in enumerate((f"{upgrade.rstrip()} --set logLevel=DEBUG --plain-http", rollback), start=1):
+    for number, change in enumerate(
+        (f"{upgrade.rstrip()} --set logLevel=DEBUG --plain-http", rollback), start=1
+    ):
         former, victim = operators(), hurt.members()[-1]
         hurt.kubectl("delete", "pod", victim, "--wait=false")
         user.does(change)
         until(lambda former=former: not former & operators(), "other pods of the operator")
         leader = leading_operator()["metadata"]["name"]
-        run_kubectl("-n", OPERATOR_NAMESPACE, "delete", "pod", leader, "--force", "--grace-period=0")
+        run_kubectl(
+            "-n", OPERATOR_NAMESPACE, "delete", "pod", leader, "--force", "--grace-period=0"
+        )
         leading_operator(other_than=leader)
         hurt.until_replaced(victim, 2)
         for job in jobs.values():
@@ -238,9 +301,15 @@ def until_managed(job: JobUnderTest, **fields: Any) -> None:
     """Changes a job's spec, and waits until an operator has seen that."""
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", json.dumps({"spec": fields}))
     generation = job.get()["metadata"]["generation"]
-    job.until(lambda status: status.get("observedGeneration") == generation, f"{job.name} to be looked after")
+    job.until(
+        lambda status: status.get("observedGeneration") == generation,
+        f"{job.name} to be looked after",
+    )
 
 
 def until_more_steps(job: JobUnderTest, pod: str) -> None:
     seen = steps_with(job.logs(pod), 2)[-1]
-    job.until(lambda _: steps_with(job.logs(pod), 2)[-1] > seen + 30, "some seconds under another operator")
+    job.until(
+        lambda _: steps_with(job.logs(pod), 2)[-1] > seen + 30,
+        "some seconds under another operator",
+    )

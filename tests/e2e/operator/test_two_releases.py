@@ -42,7 +42,15 @@ def install_second(home: str, watched: str, values: Path) -> str:
     own = {"fullnameOverride": SECOND, "watchNamespaces": [watched], "crds": {"enabled": False}}
     values.write_text(json.dumps(first | own))
     try:
-        helm("install", SECOND, str(CHART), f"--values={values}", "--wait", "--timeout=2m", namespace=home)
+        helm(
+            "install",
+            SECOND,
+            str(CHART),
+            f"--values={values}",
+            "--wait",
+            "--timeout=2m",
+            namespace=home,
+        )
     except AssertionError as error:
         return str(error)
     return ""
@@ -50,8 +58,14 @@ def install_second(home: str, watched: str, values: Path) -> str:
 
 def operators_named(job: JobUnderTest) -> set[str]:
     """The hosts at which a job's agents look for their operator: by them each pod tells which operator has made it."""
-    variables = [v for pod in job.pods() for c in pod["spec"]["containers"] for v in c.get("env", ())]
-    return {v["value"].partition("//")[2].partition(":")[0] for v in variables if v["name"] == OPERATOR_URL_VARIABLE}
+    variables = [
+        v for pod in job.pods() for c in pod["spec"]["containers"] for v in c.get("env", ())
+    ]
+    return {
+        v["value"].partition("//")[2].partition(":")[0]
+        for v in variables
+        if v["name"] == OPERATOR_URL_VARIABLE
+    }
 
 
 def lose_a_worker(job: JobUnderTest) -> None:
@@ -59,7 +73,10 @@ def lose_a_worker(job: JobUnderTest) -> None:
     uid = job.kubectl("get", "pod", victim, "-o", "jsonpath={.metadata.uid}")
     job.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
     job.until(
-        lambda status: status.get("worldSize") == 2 and uid not in [pod["metadata"]["uid"] for pod in job.pods()],
+        lambda status: (
+            status.get("worldSize") == 2
+            and uid not in [pod["metadata"]["uid"] for pod in job.pods()]
+        ),
         "a replacement",
     )
 
@@ -71,11 +88,16 @@ def test_each_release_trains_the_jobs_of_its_own_namespaces(
         try:
             upgrade(f'watchNamespaces=["{namespace}"]')
             first = start_job(args=ENDLESS, replicas=2)
-            assert f"serves {namespace} already" in install_second(second_home, namespace, tmp_path / "overlapping.json")
+            assert f"serves {namespace} already" in install_second(
+                second_home, namespace, tmp_path / "overlapping.json"
+            )
             refusal = install_second(second_home, second_team, tmp_path / "values.json")
             assert not refusal
             second = first.start_again_in(second_team)
-            for job, host in ((first, f"{NAME}.{OPERATOR_NAMESPACE}.svc"), (second, f"{SECOND}.{second_home}.svc")):
+            for job, host in (
+                (first, f"{NAME}.{OPERATOR_NAMESPACE}.svc"),
+                (second, f"{SECOND}.{second_home}.svc"),
+            ):
                 job.until_world(2)
                 assert operators_named(job) == {host}
                 lose_a_worker(job)
@@ -87,6 +109,15 @@ def test_each_release_trains_the_jobs_of_its_own_namespaces(
             second.kubectl("scale", f"epj/{second.name}", "--replicas=3")
             first.kubectl("scale", f"epj/{first.name}", "--replicas=3")
             first.until_world(3)
-            assert len(second.pods()) == 2, "the first operator leaves the jobs of a release that is gone alone"
+            assert len(second.pods()) == 2, (
+                "the first operator leaves the jobs of a release that is gone alone"
+            )
         finally:  # the first release is refused all namespaces while there is a second one
-            helm("uninstall", SECOND, "--ignore-not-found", "--wait", "--timeout=2m", namespace=second_home)
+            helm(
+                "uninstall",
+                SECOND,
+                "--ignore-not-found",
+                "--wait",
+                "--timeout=2m",
+                namespace=second_home,
+            )

@@ -13,7 +13,10 @@ from tests.e2e.scheduling.slots import give_slots
 @pytest.fixture
 def slot_nodes() -> Iterator[list[str]]:
     """The three workers of the cluster, whose slots are taken away after the test."""
-    found = [node["metadata"]["name"] for node in json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]]
+    found = [
+        node["metadata"]["name"]
+        for node in json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    ]
     names = [name for name in found if name != CONTROL_PLANE]
     assert len(names) == 3
     yield names

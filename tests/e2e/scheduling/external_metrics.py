@@ -38,21 +38,44 @@ def read_series(metric: str, labels: dict[str, str]) -> list[str]:
 
 async def answer_metric(request: web.Request) -> web.Response:
     """The values of a metric for one namespace, as the controller of HorizontalPodAutoscalers asks for them."""
-    pairs = (pair.partition("=") for pair in request.query.get("labelSelector", "").split(",") if pair)
-    labels = {key: value for key, _, value in pairs} | {"namespace": request.match_info["namespace"]}
+    pairs = (
+        pair.partition("=") for pair in request.query.get("labelSelector", "").split(",") if pair
+    )
+    labels = {key: value for key, _, value in pairs} | {
+        "namespace": request.match_info["namespace"]
+    }
     metric = request.match_info["metric"]
     values = await asyncio.to_thread(read_series, metric, labels)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     items = [
-        {"metricName": metric, "metricLabels": labels, "timestamp": now, "value": f"{round(float(value) * 1000)}m"}
+        {
+            "metricName": metric,
+            "metricLabels": labels,
+            "timestamp": now,
+            "value": f"{round(float(value) * 1000)}m",
+        }
         for value in values
     ]
-    return web.json_response({"kind": "ExternalMetricValueList", "apiVersion": GROUP_VERSION, "metadata": {}, "items": items})
+    return web.json_response(
+        {
+            "kind": "ExternalMetricValueList",
+            "apiVersion": GROUP_VERSION,
+            "metadata": {},
+            "items": items,
+        }
+    )
 
 
 async def answer_discovery(_: web.Request) -> web.Response:
     """What the group has; the API server asks for it to see whether this server is up."""
-    return web.json_response({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": GROUP_VERSION, "resources": []})
+    return web.json_response(
+        {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": GROUP_VERSION,
+            "resources": [],
+        }
+    )
 
 
 def server_context(folder: Path) -> ssl.SSLContext:
@@ -60,11 +83,17 @@ def server_context(folder: Path) -> ssl.SSLContext:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "external-metrics")])
     now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+    builder = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1)
+    )
     certificate = builder.sign(key, hashes.SHA256())
     file = folder / "server.pem"
     file.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
         + certificate.public_bytes(serialization.Encoding.PEM)
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -14,9 +14,14 @@ def give_slots(nodes: list[str], slots: int) -> None:
     operations = json.dumps([{"op": "add", "path": path, "value": str(slots)} for path in paths])
     for node in nodes:
         run_kubectl("patch", "node", node, "--subresource=status", "--type=json", "-p", operations)
-    until(lambda: all(allocatable_slots(node) == slots for node in nodes), "the slots to be allocatable")
+    until(
+        lambda: all(allocatable_slots(node) == slots for node in nodes),
+        "the slots to be allocatable",
+    )
 
 
 def allocatable_slots(node: str) -> int:
-    found = json.loads(run_kubectl("get", "node", node, "-o", "json").stdout)["status"]["allocatable"]
+    found = json.loads(run_kubectl("get", "node", node, "-o", "json").stdout)["status"][
+        "allocatable"
+    ]
     return int(found.get(SLOT, 0))

@@ -11,7 +11,11 @@ from tests.waiting import until
 pytestmark = pytest.mark.e2e
 
 ARGS = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--steps", "100000"]
-NODES = {"elastic-pytorch-worker": "on-demand", "elastic-pytorch-worker2": "on-demand", "elastic-pytorch-worker3": "spot"}
+NODES = {
+    "elastic-pytorch-worker": "on-demand",
+    "elastic-pytorch-worker2": "on-demand",
+    "elastic-pytorch-worker3": "spot",
+}
 
 
 @pytest.fixture
@@ -26,7 +30,10 @@ def label(namespace: str) -> Iterator[str]:
 
 def kinds(job: JobUnderTest) -> dict[str, str]:
     """The kind of the node of each worker, by index."""
-    return {pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"]: NODES[pod["spec"]["nodeName"]] for pod in job.pods()}
+    return {
+        pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"]: NODES[pod["spec"]["nodeName"]]
+        for pod in job.pods()
+    }
 
 
 def test_workers_beyond_the_minimum_run_on_the_other_kind(start_job: StartJob, label: str) -> None:
@@ -34,7 +41,9 @@ def test_workers_beyond_the_minimum_run_on_the_other_kind(start_job: StartJob, l
         pod["nodeSelector"] = {label: "on-demand"}
 
     extra = {"extraWorkers": {"nodeSelector": {label: "spot"}}}
-    job = start_job(args=ARGS, change_pod=on_demand, replicas=3, minReplicas=2, maxReplicas=3, scheduling=extra)
+    job = start_job(
+        args=ARGS, change_pod=on_demand, replicas=3, minReplicas=2, maxReplicas=3, scheduling=extra
+    )
     job.until_world(3)
     assert kinds(job) == {"0": "on-demand", "1": "on-demand", "2": "spot"}
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")

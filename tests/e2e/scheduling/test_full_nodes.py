@@ -39,9 +39,14 @@ SIDECAR = {
     "name": "sidecar",
     "image": "elastic-pytorch-worker:dev",
     "imagePullPolicy": "IfNotPresent",
-    "command": ["sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"],  # else it takes the grace period to end
+    # Else it takes the grace period to end.
+    "command": ["sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"],
     "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
-    "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
 }
 ENDED = ("Succeeded", "Failed")
 
@@ -58,23 +63,39 @@ def phases(job: JobUnderTest) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in job.pods()}
 
 
-def test_trains_with_what_fits_and_grows_when_there_is_room(start_job: StartJob, slot_nodes: list[str]) -> None:
+def test_trains_with_what_fits_and_grows_when_there_is_room(
+    start_job: StartJob, slot_nodes: list[str]
+) -> None:
     give_slots(slot_nodes[:2], 1)
     resources = {"limits": {SLOT: "1"}, "requests": {"cpu": "50m", "memory": "256Mi"}}
-    job = start_job(resources=resources, args=ENDLESS, replicas=4, minReplicas=2, resizePolicy={"settleSeconds": 1})
+    job = start_job(
+        resources=resources,
+        args=ENDLESS,
+        replicas=4,
+        minReplicas=2,
+        resizePolicy={"settleSeconds": 1},
+    )
     status = job.until_world(2)
-    job.until(lambda _: f"Insufficient {SLOT}" in job.condition("Degraded").get("message", ""), "the reason")
+    job.until(
+        lambda _: f"Insufficient {SLOT}" in job.condition("Degraded").get("message", ""),
+        "the reason",
+    )
     assert job.condition("Degraded")["status"] == "True"
     assert status["state"] == "Resizing"
     give_slots(slot_nodes[2:], 1)
     job.until_world(3)
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
     job.until_world(2)
-    job.until(lambda _: len([p for p in job.pods() if p["status"]["phase"] == "Pending"]) == 0, "no Pending pod")
+    job.until(
+        lambda _: len([p for p in job.pods() if p["status"]["phase"] == "Pending"]) == 0,
+        "no Pending pod",
+    )
     assert job.status["failures"] == 0
 
 
-@pytest.mark.parametrize("add_sidecar", [pytest.param(add_classic_sidecar, marks=pytest.mark.long), add_native_sidecar])
+@pytest.mark.parametrize(
+    "add_sidecar", [pytest.param(add_classic_sidecar, marks=pytest.mark.long), add_native_sidecar]
+)
 def test_worker_is_replaced_on_a_full_node_and_the_end_of_the_job_frees_its_nodes(
     start_job: StartJob, slot_nodes: list[str], add_sidecar: Callable[[dict[str, Any]], None]
 ) -> None:
@@ -86,13 +107,20 @@ def test_worker_is_replaced_on_a_full_node_and_the_end_of_the_job_frees_its_node
     job.until_stepping(leader, 3)
     [lost] = [pod for pod in job.pods() if pod["metadata"]["name"] == victim]
     kill_container(lost)
-    status = job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "the old size on full nodes", 180)
+    status = job.until(
+        lambda status: status["round"] > 1 and status["worldSize"] == 3,
+        "the old size on full nodes",
+        180,
+    )
     members = {worker["name"]: worker["node"] for worker in members_of(status)}
     assert victim not in members
     assert lost["spec"]["nodeName"] in members.values(), "its place was the only one"
     assert status["failures"] == 0
     job.kubectl("exec", leader, "--container=pytorch", "--", "touch", "/tmp/end")
     job.until(lambda status: status["state"] == "Complete", "the end", 120)
-    until(lambda: all(phase in ENDED for phase in phases(job).values()), lambda: f"all pods to end: {phases(job)}")
+    until(
+        lambda: all(phase in ENDED for phase in phases(job).values()),
+        lambda: f"all pods to end: {phases(job)}",
+    )
     if add_sidecar is add_native_sidecar:
         assert set(members) <= set(phases(job)), "what ends by itself is kept for its log"

@@ -15,8 +15,9 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.serial, pytest.mark.long]
 
-# A group that had no room is tried again after a pause; then its pods start. With the patience of tests it is less than the five minutes
-# after which a scheduler tries each pod again, whatever has happened.
+# A group that had no room is tried again after a pause; then its pods start. With the patience of
+# tests it is less than the five minutes after which a scheduler tries each pod again, whatever has
+# happened.
 PLACED_SECONDS = 80.0
 
 
@@ -31,8 +32,12 @@ def coscheduling() -> Iterator[GangScheduler]:
 def kubernetes() -> GangScheduler:
     """Kubernetes' own scheduler, if the cluster serves its PodGroups."""
     served = run_kubectl("get", "--raw", f"/apis/{KUBERNETES.api_version}", check=False)
-    if served.returncode or not any(found["name"] == "podgroups" for found in json.loads(served.stdout)["resources"]):
-        pytest.skip(f"the cluster serves no PodGroup of {KUBERNETES.api_version}: make test-gangs makes one that does")
+    if served.returncode or not any(
+        found["name"] == "podgroups" for found in json.loads(served.stdout)["resources"]
+    ):
+        pytest.skip(
+            f"the cluster serves no PodGroup of {KUBERNETES.api_version}: make test-gangs makes one that does"
+        )
     return KUBERNETES
 
 
@@ -59,7 +64,9 @@ def start(start_job: StartJob, gang: GangScheduler, name: str, workers: int) -> 
 
 def group_of(job: JobUnderTest, gang: GangScheduler) -> dict[str, Any] | None:
     group, _, version = gang.api_version.partition("/")
-    found = job.kubectl("get", f"podgroups.{version}.{group}", job.name, "-o", "json", "--ignore-not-found")
+    found = job.kubectl(
+        "get", f"podgroups.{version}.{group}", job.name, "-o", "json", "--ignore-not-found"
+    )
     return json.loads(found) if found else None
 
 
@@ -67,7 +74,9 @@ def minimum_of(job: JobUnderTest, gang: GangScheduler) -> int:
     group = group_of(job, gang)
     assert group is not None
     spec = group["spec"]
-    minimum: int = spec["schedulingPolicy"]["gang"]["minCount"] if gang.built_in else spec["minMember"]
+    minimum: int = (
+        spec["schedulingPolicy"]["gang"]["minCount"] if gang.built_in else spec["minMember"]
+    )
     return minimum
 
 
@@ -78,7 +87,10 @@ def placed(job: JobUnderTest) -> list[str]:
 def refused(found: dict[str, Any], type_: str) -> bool:
     """Whether a condition of an object says that there is no room for it."""
     conditions = found.get("status", {}).get("conditions", [])
-    return any((c["type"], c["status"], c.get("reason")) == (type_, "False", "Unschedulable") for c in conditions)
+    return any(
+        (c["type"], c["status"], c.get("reason")) == (type_, "False", "Unschedulable")
+        for c in conditions
+    )
 
 
 def until_no_room(job: JobUnderTest, gang: GangScheduler) -> None:

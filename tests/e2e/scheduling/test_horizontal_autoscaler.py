@@ -22,7 +22,8 @@ NAME = "external-metrics"
 API = "/apis/external.metrics.k8s.io/v1beta1"
 APISERVICE = f"v1beta1.{NAME.replace('-', '.')}.k8s.io"
 
-# A step takes the seconds in a file, divided by the workers: a batch of a fixed size, split among them.
+# A step takes the seconds in a file, divided by the workers: a batch of a fixed size, split among
+# them.
 SCRIPT = """
 import os, time
 from pathlib import Path
@@ -48,7 +49,11 @@ while True:
 def metrics_api(namespace: str) -> Iterator[None]:
     """The operator's metrics at external.metrics.k8s.io."""
     operators = Resource("v1", "pods", OPERATOR_NAMESPACE).list(OPERATORS)
-    urls = [f"http://{pod['status']['podIP']}:8781/metrics" for pod in operators if pod["status"].get("podIP")]
+    urls = [
+        f"http://{pod['status']['podIP']}:8781/metrics"
+        for pod in operators
+        if pod["status"].get("podIP")
+    ]
     labels = {"app": NAME}
     container = {
         "name": "server",
@@ -60,12 +65,20 @@ def metrics_api(namespace: str) -> Iterator[None]:
     }
     script = (Path(__file__).parent / "external_metrics.py").read_text()
     server: list[dict[str, Any]] = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": {"external_metrics.py": script}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": NAME},
+            "data": {"external_metrics.py": script},
+        },
         {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": NAME, "labels": labels},
-            "spec": {"containers": [container], "volumes": [{"name": "scripts", "configMap": {"name": NAME}}]},
+            "spec": {
+                "containers": [container],
+                "volumes": [{"name": "scripts", "configMap": {"name": NAME}}],
+            },
         },
         {
             "apiVersion": "v1",
@@ -92,7 +105,9 @@ def metrics_api(namespace: str) -> Iterator[None]:
     until_reached(namespace)
     try:
         run_kubectl("apply", "-f", "-", input=json.dumps(service))
-        run_kubectl("wait", "--for=condition=Available", f"apiservice/{APISERVICE}", "--timeout=100s")
+        run_kubectl(
+            "wait", "--for=condition=Available", f"apiservice/{APISERVICE}", "--timeout=100s"
+        )
         until_routed()
         yield
     finally:
@@ -102,13 +117,28 @@ def metrics_api(namespace: str) -> Iterator[None]:
 def until_reached(namespace: str) -> None:
     """Waits until the server answers at its Service's address, as seen from the API server's node.
 
-    Before kube-proxy knows the address, a packet to it leaves the cluster. Where a proxy answers for every address there, the API server
-    gets a 404 from it, and keeps that connection: all later requests get the same answer, for as long as it stays open.
+    Before kube-proxy knows the address, a packet to it leaves the cluster. Where a proxy answers
+    for every address there, the API server gets a 404 from it, and keeps that connection: all later
+    requests get the same answer, for as long as it stays open.
     """
     found = run_kubectl("-n", namespace, "get", "service", NAME, "-o", "jsonpath={.spec.clusterIP}")
-    asked = ["docker", "exec", CONTROL_PLANE, "curl", "--insecure", "--silent", "--show-error", "--fail", "--max-time", "5"]
+    asked = [
+        "docker",
+        "exec",
+        CONTROL_PLANE,
+        "curl",
+        "--insecure",
+        "--silent",
+        "--show-error",
+        "--fail",
+        "--max-time",
+        "5",
+    ]
     asked += [f"https://{found.stdout}{API}"]
-    until(lambda: subprocess.run(asked, capture_output=True, check=False).returncode == 0, f"an answer to {' '.join(asked)}")
+    until(
+        lambda: subprocess.run(asked, capture_output=True, check=False).returncode == 0,
+        f"an answer to {' '.join(asked)}",
+    )
 
 
 def until_routed() -> None:
@@ -122,7 +152,9 @@ def until_routed() -> None:
 def documented_autoscaler() -> dict[str, Any]:
     """The manifest of docs/use/scheduling.md."""
     page = ROOT / "docs" / "use" / "scheduling.md"
-    manifests: list[dict[str, Any]] = [yaml.safe_load(block.text) for block in blocks(page) if block.language == "yaml"]
+    manifests: list[dict[str, Any]] = [
+        yaml.safe_load(block.text) for block in blocks(page) if block.language == "yaml"
+    ]
     [found] = [manifest for manifest in manifests if manifest["kind"] == "HorizontalPodAutoscaler"]
     return found
 
@@ -132,15 +164,23 @@ def test_autoscaler_keeps_the_time_of_a_step(start_job: StartJob) -> None:
     autoscaler = documented_autoscaler()
     target = float(autoscaler["spec"]["metrics"][0]["external"]["target"]["value"])
     assert (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) == (2, 4)
-    job = start_job(script=SCRIPT, replicas=2, minReplicas=2, maxReplicas=4, resizePolicy={"settleSeconds": 2})
+    job = start_job(
+        script=SCRIPT, replicas=2, minReplicas=2, maxReplicas=4, resizePolicy={"settleSeconds": 2}
+    )
     job.until_world(2)
     autoscaler["metadata"] = {"name": job.name}
     autoscaler["spec"]["scaleTargetRef"]["name"] = job.name
-    autoscaler["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"]["job_name"] = job.name
+    autoscaler["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"][
+        "job_name"
+    ] = job.name
     autoscaler["spec"]["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 
     set_load(job.members()[0], job.namespace, 4 * target)
-    job.until(lambda status: float(status.get("progress", {}).get("stepsPerSecond", 9)) < 0.8 / target, "slow steps", 120)
+    job.until(
+        lambda status: float(status.get("progress", {}).get("stepsPerSecond", 9)) < 0.8 / target,
+        "slow steps",
+        120,
+    )
     run_kubectl("-n", job.namespace, "apply", "-f", "-", input=yaml.safe_dump(autoscaler))
     job.until_world(4, 300)
     set_load(job.members()[0], job.namespace, target / 4)

@@ -12,7 +12,10 @@ def test_job_is_not_started_outside_its_queue_and_says_what_to_do(start_job: Sta
     job.kubectl("label", "epj", job.name, "kueue.x-k8s.io/queue-name=training")
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
     job.until(lambda _: job.condition("Running").get("reason") == "KueueDisabled", "the reason", 60)
-    assert "set kueue.enabled in the operator's chart, or remove the label" in job.condition("Running")["message"]
+    assert (
+        "set kueue.enabled in the operator's chart, or remove the label"
+        in job.condition("Running")["message"]
+    )
     assert not job.pods()
     job.kubectl("label", "epj", job.name, "kueue.x-k8s.io/queue-name-")
     job.until_world(3, 180)

@@ -48,24 +48,37 @@ def start(start_job: StartJob, name: str) -> JobUnderTest:
 
 
 @pytest.mark.long
-def test_two_jobs_that_each_hold_half_complete_one_after_the_other(start_job: StartJob, slot_nodes: list[str]) -> None:
+def test_two_jobs_that_each_hold_half_complete_one_after_the_other(
+    start_job: StartJob, slot_nodes: list[str]
+) -> None:
     give_slots(slot_nodes, 1)
     one = start(start_job, "one")
     give_slots(slot_nodes, 2)
     two = start(start_job, "two")
     lost = slot_nodes[-1]
     with cordoned(lost):
-        # One worker of each job is there: now each holds two of the four slots that are left, and needs three.
-        there = [pod["metadata"]["name"] for job in (one, two) for pod in job.pods() if pod["spec"].get("nodeName") == lost]
+        # One worker of each job is there: now each holds two of the four slots that are left, and
+        # needs three.
+        there = [
+            pod["metadata"]["name"]
+            for job in (one, two)
+            for pod in job.pods()
+            if pod["spec"].get("nodeName") == lost
+        ]
         assert len(there) == 2
         one.kubectl("delete", "pod", *there, "--wait=false")
         for job in (one, two):
             job.until(lambda status: status["worldSize"] == 0, "a group below its minimum", 60)
         ended = {}
         for job in (one, two):
-            status = job.until(lambda status: status["state"] in ("Complete", "Failed"), "the end", 600)
+            status = job.until(
+                lambda status: status["state"] in ("Complete", "Failed"), "the end", 600
+            )
             ended[job.name] = datetime.fromisoformat(status["completionTime"])
             assert (status["state"], status["totalFailures"]) == ("Complete", 0)
-    until(lambda: one.events("ScheduleTimeout") or two.events("ScheduleTimeout"), "an event of either job")
+    until(
+        lambda: one.events("ScheduleTimeout") or two.events("ScheduleTimeout"),
+        "an event of either job",
+    )
     apart = abs((ended["one"] - ended["two"]).total_seconds())
     assert apart >= TRAINING_SECONDS - 1, "there is room for one of them at a time"

@@ -14,9 +14,17 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.e2e
 
 FOLDER = ROOT / "examples" / "torchrun"
-PROCESSES = {"single-node": 2, "fixed-size": 2, "elastic": 3, "command": 2, "module": 2, "program": 2}
+PROCESSES = {
+    "single-node": 2,
+    "fixed-size": 2,
+    "elastic": 3,
+    "command": 2,
+    "module": 2,
+    "program": 2,
+}
 
-# Where the worker's image has the agent installed: with an empty folder in its place, the image has only torch.
+# Where the worker's image has the agent installed: with an empty folder in its place, the image has
+# only torch.
 INSTALLED = "/usr/local/lib/python3.13/dist-packages"
 
 
@@ -32,7 +40,9 @@ def apply(namespace: str, manifest: dict[str, Any]) -> JobUnderTest:
 def assert_trained(job: JobUnderTest, world: int) -> None:
     """All ranks have been there, to the last epoch."""
     text = logs(job)
-    assert {int(rank) for rank in re.findall(rf"rank (\d+) of {world}, local rank", text)} == set(range(world))
+    assert {int(rank) for rank in re.findall(rf"rank (\d+) of {world}, local rank", text)} == set(
+        range(world)
+    )
     assert "epoch 20 of 20" in text
 
 
@@ -57,7 +67,9 @@ def without_agent(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["command", pytest.param("elastic", marks=pytest.mark.long)])
-def test_the_agent_comes_into_an_image_that_has_only_torch_for_an_assigned_user(namespace: str, name: str) -> None:
+def test_the_agent_comes_into_an_image_that_has_only_torch_for_an_assigned_user(
+    namespace: str, name: str
+) -> None:
     run_kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
     manifest = without_agent(read_example(FOLDER / f"{name}.yaml"))
     pod_spec = manifest["spec"]["template"]["spec"]
@@ -77,7 +89,9 @@ def test_the_agent_comes_into_an_image_that_has_only_torch_for_an_assigned_user(
 @pytest.mark.parametrize(
     ("standard", "user"),
     [
-        pytest.param("restricted", {"runAsNonRoot": True, "runAsUser": 1000}, id="the templates user"),
+        pytest.param(
+            "restricted", {"runAsNonRoot": True, "runAsUser": 1000}, id="the templates user"
+        ),
         pytest.param("restricted", {"runAsNonRoot": True}, id="the images own user"),
         pytest.param("restricted", ASSIGNED_USER, id="an assigned user"),
         pytest.param("baseline", {"runAsUser": 0}, id="root"),
@@ -104,9 +118,13 @@ def test_without_injection_an_image_without_the_agent_fails_and_says_so(namespac
 
 
 @pytest.mark.long
-def test_option_that_the_images_torch_lacks_fails_the_job_with_its_name(start_job: StartJob) -> None:
+def test_option_that_the_images_torch_lacks_fails_the_job_with_its_name(
+    start_job: StartJob,
+) -> None:
     def set_option(pod: dict[str, Any]) -> None:
-        pod["containers"][0].setdefault("env", []).append({"name": "PET_VIRTUAL_LOCAL_RANK", "value": "1"})
+        pod["containers"][0].setdefault("env", []).append(
+            {"name": "PET_VIRTUAL_LOCAL_RANK", "value": "1"}
+        )
 
     job = start_job(replicas=1, change_pod=set_option, failurePolicy={"maxFailures": 0})
     job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
@@ -115,7 +133,9 @@ def test_option_that_the_images_torch_lacks_fails_the_job_with_its_name(start_jo
 
 def test_template_in_the_way_of_the_agents_volume_is_named(namespace: str) -> None:
     manifest = read_example(FOLDER / "single-node.yaml")
-    manifest["spec"]["template"]["spec"]["volumes"].append({"name": "elastic-pytorch-agent", "emptyDir": {}})
+    manifest["spec"]["template"]["spec"]["volumes"].append(
+        {"name": "elastic-pytorch-agent", "emptyDir": {}}
+    )
     job = apply(namespace, manifest)
     job.until(lambda status: status.get("state") == "Failed", "the job's failure", 60)
     assert "elastic-pytorch-agent" in job.condition("Failed")["message"]

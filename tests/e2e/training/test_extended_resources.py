@@ -32,23 +32,33 @@ for _ in range(100):
 
 
 def patch(node: str, operation: dict[str, str]) -> None:
-    run_kubectl("patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps([operation]))
+    run_kubectl(
+        "patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps([operation])
+    )
 
 
 def allocatable(node: str) -> str:
-    found: dict[str, str] = json.loads(run_kubectl("get", "node", node, "-o", "json").stdout)["status"]["allocatable"]
+    found: dict[str, str] = json.loads(run_kubectl("get", "node", node, "-o", "json").stdout)[
+        "status"
+    ]["allocatable"]
     return found.get(RESOURCE, "0")
 
 
 @pytest.fixture
 def nodes_with_devices() -> Iterator[list[str]]:
     """The workers of the cluster, each with devices in its status, as an administrator may advertise them by hand."""
-    names = [node["metadata"]["name"] for node in json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]]
+    names = [
+        node["metadata"]["name"]
+        for node in json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    ]
     nodes = [name for name in names if name != CONTROL_PLANE]
     try:
         for node in nodes:
             patch(node, {"op": "add", "path": PATH, "value": str(DEVICES)})
-        until(lambda: all(allocatable(node) == str(DEVICES) for node in nodes), "the kubelets to take the devices up")
+        until(
+            lambda: all(allocatable(node) == str(DEVICES) for node in nodes),
+            "the kubelets to take the devices up",
+        )
         yield nodes
     finally:
         for node in nodes:
@@ -64,12 +74,25 @@ def test_a_worker_runs_a_process_for_each_device_and_has_shared_memory(
         replicas=2,
         minReplicas=2,
         maxReplicas=2,
-        resources={"limits": {RESOURCE: str(DEVICES)}, "requests": {"cpu": "50m", "memory": "256Mi"}},
+        resources={
+            "limits": {RESOURCE: str(DEVICES)},
+            "requests": {"cpu": "50m", "memory": "256Mi"},
+        },
     )
     job.until(lambda status: status.get("worldSize") == 2 * DEVICES, "a world of all devices", 180)
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end", 180)
-    lines = [line.split() for pod in job.pods() for line in job.logs(pod["metadata"]["name"]) if line.startswith("rank ")]
+    lines = [
+        line.split()
+        for pod in job.pods()
+        for line in job.logs(pod["metadata"]["name"])
+        if line.startswith("rank ")
+    ]
     assert status["state"] == "Complete", lines
-    assert {(int(rank), int(local)) for _, rank, _, _, _, local, *_ in lines} == {(0, 0), (1, 1), (2, 0), (3, 1)}
+    assert {(int(rank), int(local)) for _, rank, _, _, _, local, *_ in lines} == {
+        (0, 0),
+        (1, 1),
+        (2, 0),
+        (3, 1),
+    }
     assert all(int(line[-1]) > 64 for line in lines), "more than a container has by itself"
     assert {pod["spec"]["nodeName"] for pod in job.pods()} <= set(nodes_with_devices)

@@ -14,7 +14,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.e2e
 
 
-# What NCCL raises on every rank when, for instance, NCCL_SOCKET_IFNAME names no interface (torch 2.6).
+# What NCCL raises on every rank when, for instance, NCCL_SOCKET_IFNAME names no interface (torch
+# 2.6).
 def start_with_command(namespace: str, command: list[str], **spec: Any) -> JobUnderTest:
     manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
     container = manifest["spec"]["template"]["spec"]["containers"][0]
@@ -38,7 +39,11 @@ def test_command_that_joins_nothing_fails_the_job_with_the_cure(namespace: str) 
 @pytest.mark.long
 def test_command_that_is_not_in_the_image_is_told_at_once_and_given_up(namespace: str) -> None:
     job = start_with_command(namespace, ["pyton", "/examples/all-reduce/train.py"], replicas=1)
-    job.until(lambda _: "pyton" in job.condition("Running").get("message", ""), "the reason in the condition", 60)
+    job.until(
+        lambda _: "pyton" in job.condition("Running").get("message", ""),
+        "the reason in the condition",
+        60,
+    )
     job.until(lambda status: status.get("state") == "Failed", "the failure", 150)
     condition = job.condition("Failed")
     assert condition["reason"] == "CannotStart"
@@ -47,14 +52,22 @@ def test_command_that_is_not_in_the_image_is_told_at_once_and_given_up(namespace
 
 def test_node_whose_pods_fail_at_start_does_not_fail_the_job(namespace: str) -> None:
     """The command lies on the nodes, and one of them lacks it: the container runtime cannot start what is scheduled there."""
-    nodes = run_kubectl("get", "nodes", "-l", "!node-role.kubernetes.io/control-plane", "-o", "name").stdout.split()
+    nodes = run_kubectl(
+        "get", "nodes", "-l", "!node-role.kubernetes.io/control-plane", "-o", "name"
+    ).stdout.split()
     broken, *sound = [name.removeprefix("node/") for name in nodes]
     folder = f"/var/lib/{namespace}"
     for node in (broken, *sound):
         docker("exec", node, "mkdir", "-p", folder)
     for node in sound:
         script = '#!/bin/sh\nexec python3 -m elastic_pytorch.agent "$@"\n'
-        docker("exec", node, "sh", "-c", f"printf '%s' '{script}' > {folder}/start && chmod 755 {folder}/start")
+        docker(
+            "exec",
+            node,
+            "sh",
+            "-c",
+            f"printf '%s' '{script}' > {folder}/start && chmod 755 {folder}/start",
+        )
     try:
         manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
         manifest["spec"]["failurePolicy"] = {"maxFailures": 0}
@@ -64,13 +77,20 @@ def test_node_whose_pods_fail_at_start_does_not_fail_the_job(namespace: str) -> 
         pod["volumes"].append({"name": "start", "hostPath": {"path": folder, "type": "Directory"}})
         run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(manifest))
         job = JobUnderTest(manifest["metadata"]["name"], namespace)
-        status = job.until(lambda status: status.get("worldSize") == 3, "all workers on the other nodes", 180)
+        status = job.until(
+            lambda status: status.get("worldSize") == 3, "all workers on the other nodes", 180
+        )
         assert (status["failures"], status["state"]) == (0, "Running")
         failed = [pod for pod in job.pods() if pod["spec"].get("nodeName") == broken]
         assert failed, "the scheduler spreads the workers, so one of them has been there"
-        assert all(worker["node"] != broken for worker in status["workers"] if worker["state"] == "Running")
+        assert all(
+            worker["node"] != broken for worker in status["workers"] if worker["state"] == "Running"
+        )
     finally:
         run_kubectl("-n", namespace, "delete", "epj", "--all", "--wait=true")
-        until(lambda: not run_kubectl("-n", namespace, "get", "pods", "-o", "name").stdout.strip(), "the pods to go")
+        until(
+            lambda: not run_kubectl("-n", namespace, "get", "pods", "-o", "name").stdout.strip(),
+            "the pods to go",
+        )
         for node in (broken, *sound):
             docker("exec", node, "rm", "-rf", folder)

@@ -61,16 +61,28 @@ RULE = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
 @pytest.fixture
 def job(start_shared_job: StartJob) -> JobUnderTest:
     policy = {"maxFailures": 9, "rules": [RULE]}
-    return start_whole(start_shared_job, script=SCRIPT, minReplicas=2, progressDeadlineSeconds=8, failurePolicy=policy)
+    return start_whole(
+        start_shared_job,
+        script=SCRIPT,
+        minReplicas=2,
+        progressDeadlineSeconds=8,
+        failurePolicy=policy,
+    )
 
 
 def tell(job: JobUnderTest, pod: str, word: str) -> None:
-    job.kubectl("exec", pod, "--", "sh", "-c", f"echo {word} >/tmp/told.new && mv /tmp/told.new /tmp/told")
+    job.kubectl(
+        "exec", pod, "--", "sh", "-c", f"echo {word} >/tmp/told.new && mv /tmp/told.new /tmp/told"
+    )
 
 
 def until_trains_again(job: JobUnderTest, round_: int) -> None:
     """Waits for a round after one, and for steps of three workers in it."""
-    job.until(lambda status: status["round"] > round_ and status["worldSize"] == 3, "three workers again", 120)
+    job.until(
+        lambda status: status["round"] > round_ and status["worldSize"] == 3,
+        "three workers again",
+        120,
+    )
     leader = job.members()[0]
     job.until_stepping(leader, 3, after=len(job.logs(leader)))
 
@@ -87,7 +99,9 @@ def test_crash_without_a_traceback_is_told(job: JobUnderTest) -> None:
 def test_hung_step_is_found_and_the_group_restarted(job: JobUnderTest) -> None:
     before, members = job.status["round"], job.members()
     tell(job, members[1], "hang")
-    told = job.until_event("ProgressStalled", "rank 1 is outside of the group's communication (", " stuck_here)")
+    told = job.until_event(
+        "ProgressStalled", "rank 1 is outside of the group's communication (", " stuck_here)"
+    )
     assert " stuck_here), the others wait in barrier" in told
     until_trains_again(job, before)
     cause = job.status["rootCause"]

@@ -11,7 +11,8 @@ from tests.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.serial, pytest.mark.long]
 
 WORKERS = 100
-NOWHERE = {"example.com/no-such-node": "true"}  # that many would be too much for one machine: their pods stay Pending
+# That many would be too much for one machine: their pods stay Pending.
+NOWHERE = {"example.com/no-such-node": "true"}
 
 
 def test_a_hundred_pods_are_made_in_seconds(start_job: StartJob) -> None:
@@ -20,7 +21,9 @@ def test_a_hundred_pods_are_made_in_seconds(start_job: StartJob) -> None:
     job = start_job(template=template, replicas=WORKERS, maxReplicas=WORKERS)
     status = job.until(lambda status: status.get("replicas") == WORKERS, "a hundred pods", 60)
     assert status["state"] == "Pending"
-    job.until(lambda _: "Unschedulable" in job.condition("Running").get("message", ""), "the reason")
+    job.until(
+        lambda _: "Unschedulable" in job.condition("Running").get("message", ""), "the reason"
+    )
     log = operator_log(tail=2000)
     made = [
         datetime.fromisoformat(line["time"])
@@ -31,8 +34,8 @@ def test_a_hundred_pods_are_made_in_seconds(start_job: StartJob) -> None:
     seconds = (max(made) - min(made)).total_seconds()
     print(f"{WORKERS} pods made in {seconds:.2f} s")
     assert seconds < 15
-    assert sorted(pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"] for pod in job.pods()) == sorted(
-        str(index) for index in range(WORKERS)
-    )
+    assert sorted(
+        pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"] for pod in job.pods()
+    ) == sorted(str(index) for index in range(WORKERS))
     job.kubectl("delete", "epj", job.name)
     until(lambda: not job.pods(), lambda: f"{len(job.pods())} pods to go")

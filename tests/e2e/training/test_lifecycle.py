@@ -6,7 +6,14 @@ import time
 
 import pytest
 
-from tests.e2e.job_under_test import ENDLESS, JobUnderTest, StartJob, groups_told, run_kubectl, start_whole
+from tests.e2e.job_under_test import (
+    ENDLESS,
+    JobUnderTest,
+    StartJob,
+    groups_told,
+    run_kubectl,
+    start_whole,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -28,7 +35,10 @@ def rounds_told(lines: list[str]) -> list[tuple[int, int, int]]:
 
 def until_rounds_told(job: JobUnderTest, pod: str, count: int) -> list[tuple[int, int, int]]:
     """An agent's rounds once it has told of so many: the status may know of a round before its members log it."""
-    until(lambda: len(rounds_told(job.logs(pod))) >= count, lambda: f"{count} rounds of {pod}: {rounds_told(job.logs(pod))}")
+    until(
+        lambda: len(rounds_told(job.logs(pod))) >= count,
+        lambda: f"{count} rounds of {pod}: {rounds_told(job.logs(pod))}",
+    )
     return rounds_told(job.logs(pod))
 
 
@@ -37,10 +47,14 @@ def test_apply_to_complete(start_job: StartJob) -> None:
     status = job.until_world(3)
     assert status["state"] == "Running"
     assert status["readyReplicas"] == 3
-    assert len({worker["node"] for worker in status["workers"]}) == 3, "the workers are on different nodes"
+    assert len({worker["node"] for worker in status["workers"]}) == 3, (
+        "the workers are on different nodes"
+    )
     columns = job.kubectl("get", "epj").splitlines()[0].split()
     assert columns == ["NAME", "STATE", "READY", "DESIRED", "PROGRESS", "REASON", "AGE"]
-    run_kubectl("-n", job.namespace, "wait", "--for=condition=Complete", f"epj/{job.name}", "--timeout=60s")
+    run_kubectl(
+        "-n", job.namespace, "wait", "--for=condition=Complete", f"epj/{job.name}", "--timeout=60s"
+    )
     status = job.status
     assert (status["state"], status["round"], status["failures"]) == ("Complete", 1, 0)
     by_rank: dict[int, list[str]] = {}
@@ -48,7 +62,9 @@ def test_apply_to_complete(start_job: StartJob) -> None:
         lines = job.logs(pod["metadata"]["name"])
         [(round_, rank, size)] = rounds_told(lines)
         assert (round_, size) == (1, 3), "one round was enough"
-        assert any(line.startswith(f"INIT rank={rank} world=3 ") for line in lines), "torch sees what the round says"
+        assert any(line.startswith(f"INIT rank={rank} world=3 ") for line in lines), (
+            "torch sees what the round says"
+        )
         by_rank[rank] = lines
     steps = [int(line.split()[1]) for line in by_rank[0] if line.startswith("STEP")]
     assert steps == list(range(1, 31))
@@ -68,7 +84,9 @@ def test_scale_up_and_down(job: JobUnderTest) -> None:
     job.until_stepping(leader, 4, after=told)
     job.kubectl("scale", f"epj/{job.name}", "--replicas=2")
     status = job.until_world(2)
-    assert [worker["index"] for worker in status["workers"] if "rank" in worker] == [0, 1], "the highest indices went"
+    assert [worker["index"] for worker in status["workers"] if "rank" in worker] == [0, 1], (
+        "the highest indices went"
+    )
     job.until_stepping(leader, 2, after=told)
     job.until(lambda status: status["replicas"] == 2 and len(job.pods()) == 2, "two pods")
     assert (job.status["round"], job.status["failures"]) == (first + 2, 0)
@@ -82,11 +100,15 @@ def test_killed_pod_is_replaced_and_survivors_go_on(job: JobUnderTest) -> None:
     before = len(rounds_told(job.logs(leader)))
     job.kubectl("delete", "pod", others[1], "--grace-period=0", "--force")
     job.until_stepping(leader, 2, after=lines)
-    status = job.until(lambda status: status.get("worldSize") == 3 and status["round"] > first, "the old size")
+    status = job.until(
+        lambda status: status.get("worldSize") == 3 and status["round"] > first, "the old size"
+    )
     assert others[1] not in job.members()
     assert status["failures"] == 0, "a lost pod is not the job's failure"
     rounds = until_rounds_told(job, leader, before + 2)[before - 1 :]
-    assert [size for _, _, size in rounds] == [3, 2, 3], "one round for the loss, one for the replacement"
+    assert [size for _, _, size in rounds] == [3, 2, 3], (
+        "one round for the loss, one for the replacement"
+    )
     assert {rank for _, rank, _ in rounds} == {0}, "a survivor keeps its rank"
 
 
@@ -107,16 +129,40 @@ def test_killed_worker_process_restarts_in_place(job: JobUnderTest) -> None:
 
 
 def test_suspend_and_resume(job: JobUnderTest) -> None:
-    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended=False", f"epj/{job.name}", "--timeout=10s")
-    until(lambda: any(int(step) > 11 for step in steps_told(job, job.members()[0])), "a step after the first checkpoint")
+    run_kubectl(
+        "-n",
+        job.namespace,
+        "wait",
+        "--for=condition=Suspended=False",
+        f"epj/{job.name}",
+        "--timeout=10s",
+    )
+    until(
+        lambda: any(int(step) > 11 for step in steps_told(job, job.members()[0])),
+        "a step after the first checkpoint",
+    )
     patch(job, suspend=True)
-    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended", f"epj/{job.name}", "--timeout=60s")
+    run_kubectl(
+        "-n", job.namespace, "wait", "--for=condition=Suspended", f"epj/{job.name}", "--timeout=60s"
+    )
     assert job.pods() == []
     status = job.status
-    assert (status["state"], status["replicas"], status["worldSize"], status["failures"]) == ("Suspended", 0, 0, 0)
+    assert (status["state"], status["replicas"], status["worldSize"], status["failures"]) == (
+        "Suspended",
+        0,
+        0,
+        0,
+    )
     patch(job, template={"metadata": {"labels": {"team": "language"}}})
     patch(job, suspend=False)
-    run_kubectl("-n", job.namespace, "wait", "--for=condition=Suspended=False", f"epj/{job.name}", "--timeout=60s")
+    run_kubectl(
+        "-n",
+        job.namespace,
+        "wait",
+        "--for=condition=Suspended=False",
+        f"epj/{job.name}",
+        "--timeout=60s",
+    )
     job.until_world(3)
     assert {pod["metadata"]["labels"]["team"] for pod in job.pods()} == {"language"}
     leader = job.members()[0]
@@ -158,14 +204,28 @@ def test_applying_again_changes_nothing(start_job: StartJob) -> None:
     before = (job.get()["metadata"]["generation"], [pod["metadata"]["uid"] for pod in job.pods()])
     start_job(args=ENDLESS, replicas=1)
     time.sleep(2)
-    assert (job.get()["metadata"]["generation"], [pod["metadata"]["uid"] for pod in job.pods()]) == before
+    assert (
+        job.get()["metadata"]["generation"],
+        [pod["metadata"]["uid"] for pod in job.pods()],
+    ) == before
     assert job.status["round"] == 1
 
 
-def test_image_that_does_not_exist_is_named_in_a_condition(start_job: StartJob, namespace: str) -> None:
+def test_image_that_does_not_exist_is_named_in_a_condition(
+    start_job: StartJob, namespace: str
+) -> None:
     job = start_job(
         args=SHORT,
-        template={"spec": {"containers": [{"name": "pytorch", "image": "no-such-image:1", "imagePullPolicy": "Never"}]}},
+        template={
+            "spec": {
+                "containers": [
+                    {"name": "pytorch", "image": "no-such-image:1", "imagePullPolicy": "Never"}
+                ]
+            }
+        },
     )
-    job.until(lambda _: "no-such-image:1" in job.condition("Running").get("message", ""), "the image's name")
+    job.until(
+        lambda _: "no-such-image:1" in job.condition("Running").get("message", ""),
+        "the image's name",
+    )
     assert job.condition("Running")["status"] == "False"

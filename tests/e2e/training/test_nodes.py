@@ -1,6 +1,7 @@
 """Nodes announce their end, report faults, are drained, die, freeze and come back; the control plane goes away for a while.
 
-The tests share a job of the training library: it loses no step when a node goes in an orderly way, and one at most when it dies.
+The tests share a job of the training library: it loses no step when a node goes in an orderly way,
+and one at most when it dies.
 """
 
 import time
@@ -13,8 +14,24 @@ from typing import Any
 import pytest
 from measure.kind_cluster import CONTROL_PLANE
 
-from tests.e2e.job_under_test import ENDLESS, ENDLESS_ELASTIC, JobUnderTest, StartJob, members_of, run_kubectl, start_whole
-from tests.e2e.kind_nodes import cordoned, frozen, killed, labelled, reporting, tainted, worker_node_without_the_operator
+from tests.e2e.job_under_test import (
+    ENDLESS,
+    ENDLESS_ELASTIC,
+    JobUnderTest,
+    StartJob,
+    members_of,
+    run_kubectl,
+    start_whole,
+)
+from tests.e2e.kind_nodes import (
+    cordoned,
+    frozen,
+    killed,
+    labelled,
+    reporting,
+    tainted,
+    worker_node_without_the_operator,
+)
 from tests.e2e.training.test_training_library import steps
 from tests.waiting import until
 
@@ -33,7 +50,8 @@ def job(start_shared_job: StartJob) -> JobUnderTest:
     while guests := guests_of(job.until_world(3)):
         job.kubectl("delete", "pod", guests[-1], "--wait=false")
         job.until_replaced(guests[-1], 3)
-    # The status has a group as soon as it is to form, and that takes the names of the cluster's DNS.
+    # The status has a group as soon as it is to form, and that takes the names of the cluster's
+    # DNS.
     until_more_steps(job, job.members()[0], 10)
     return job
 
@@ -48,7 +66,10 @@ def guests_of(status: dict[str, Any]) -> list[str]:
 def until_more_steps(job: JobUnderTest, pod: str, count: int) -> list[tuple[int, int, float]]:
     """Waits until rank 0 has told of some steps more; returns all."""
     wanted = len(steps(job, pod)) + count
-    until(lambda: len(steps(job, pod)) >= wanted, lambda: f"{wanted} steps; the last are {steps(job, pod)[-3:]}")
+    until(
+        lambda: len(steps(job, pod)) >= wanted,
+        lambda: f"{wanted} steps; the last are {steps(job, pod)[-3:]}",
+    )
     return steps(job, pod)
 
 
@@ -66,7 +87,9 @@ def processes(job: JobUnderTest, pod: str) -> int:
     return sum("workers started in" in line for line in job.logs(pod))
 
 
-def assert_left_without_a_loss(job: JobUnderTest, leader: str, since: int, started: int) -> list[tuple[int, int, float]]:
+def assert_left_without_a_loss(
+    job: JobUnderTest, leader: str, since: int, started: int
+) -> list[tuple[int, int, float]]:
     """Each step was computed once, by processes that have lived through it all; returns the steps since the first ones."""
     found = until_more_steps(job, leader, 20)[since - 1 :]
     assert in_turn(found), found
@@ -82,8 +105,14 @@ def test_taint_costs_no_step_no_worker_its_process_and_one_round(job: JobUnderTe
     with tainted(node, SPOT, "NoSchedule"):
         job.until_replaced(leaving, 3)
         found = assert_left_without_a_loss(job, leader, since, started)
-        assert job.status["round"] == first + 1, "one round: the replacement was ready before the worker left"
-        assert all(pod["spec"]["nodeName"] != node for pod in job.pods() if not pod["metadata"].get("deletionTimestamp"))
+        assert job.status["round"] == first + 1, (
+            "one round: the replacement was ready before the worker left"
+        )
+        assert all(
+            pod["spec"]["nodeName"] != node
+            for pod in job.pods()
+            if not pod["metadata"].get("deletionTimestamp")
+        )
     assert {world for _, world, _ in found} == {3}, "no worker was missing"
     job.until_event("NodeEnding", leaving, f"Node {node} announces its end by taint {SPOT}")
     job.until_event("WorkerLeaving", leaving, SPOT)
@@ -98,7 +127,9 @@ def test_announcement_that_is_withdrawn_changes_nothing(job: JobUnderTest) -> No
     # No room for a replacement: it waits, and is gone when it is not needed any more.
     with cordoned(*others_than(node)):
         with tainted(node, "karpenter.sh/disrupted", "NoSchedule"):
-            job.until(lambda _: job.condition("Resizing").get("reason") == "NodeEnding", "the condition")
+            job.until(
+                lambda _: job.condition("Resizing").get("reason") == "NodeEnding", "the condition"
+            )
             why = job.condition("Resizing")["message"]
             assert f"{worker} leaves node {node}" in why
             assert "karpenter.sh/disrupted" in why
@@ -112,12 +143,16 @@ def others_than(node: str) -> list[str]:
     return [name.removeprefix("node/") for name in names if name != f"node/{node}"]
 
 
-def test_worker_stays_on_a_node_with_a_condition_until_there_is_room_elsewhere(job: JobUnderTest) -> None:
+def test_worker_stays_on_a_node_with_a_condition_until_there_is_room_elsewhere(
+    job: JobUnderTest,
+) -> None:
     first, members = job.status["round"], job.members()
     node, leaving = worker_node_without_the_operator(job)
     with cordoned(*(others := others_than(node))), reporting(node, MEMORY):
         until(lambda: len(job.pods()) == 4, "a replacement")
-        job.until(lambda _: job.condition("Resizing").get("reason") == "NodeEnding", "the condition")
+        job.until(
+            lambda _: job.condition("Resizing").get("reason") == "NodeEnding", "the condition"
+        )
         why = job.condition("Resizing")["message"]
         assert f"{leaving} leaves node {node}, which reports a fault by condition {MEMORY}" in why
         time.sleep(3)  # nothing is to happen
@@ -125,7 +160,11 @@ def test_worker_stays_on_a_node_with_a_condition_until_there_is_room_elsewhere(j
         run_kubectl("uncordon", *others)
         job.until_replaced(leaving, 3)
         assert job.status["failures"] == 0
-        assert all(pod["spec"].get("nodeName") != node for pod in job.pods() if pod["metadata"]["name"] in job.members())
+        assert all(
+            pod["spec"].get("nodeName") != node
+            for pod in job.pods()
+            if pod["metadata"]["name"] in job.members()
+        )
 
 
 def test_drained_node_costs_no_step_and_no_failure(job: JobUnderTest) -> None:
@@ -134,7 +173,14 @@ def test_drained_node_costs_no_step_and_no_failure(job: JobUnderTest) -> None:
     node, drained = worker_node_without_the_operator(job)
     try:
         selector = f"--pod-selector=elasticpytorch.dev/job-name={job.name}"
-        run_kubectl("drain", node, selector, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")
+        run_kubectl(
+            "drain",
+            node,
+            selector,
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--timeout=60s",
+        )
         job.until_replaced(drained, 3)
     finally:
         run_kubectl("uncordon", node)
@@ -174,7 +220,10 @@ def test_lost_node_costs_a_step_at_most_and_its_worker_is_replaced(
         gap = max(b - a for a, b in pairwise([since, *after, time.time()]))
         assert gap < 20, f"training stood still for {gap:.1f} s"
         found = until_more_steps(job, leader, 20)[behind - 1 :]
-    until(lambda: lost not in [pod["metadata"]["name"] for pod in job.pods()], "the lost pod to go once its node is back")
+    until(
+        lambda: lost not in [pod["metadata"]["name"] for pod in job.pods()],
+        "the lost pod to go once its node is back",
+    )
     status = job.status
     assert (status["worldSize"], status["failures"]) == (3, 0)
     assert lost not in job.members(), "what comes back from a lost node finds no place"
@@ -192,7 +241,11 @@ def test_maintenance_costs_a_plain_job_one_orderly_restart(start_job: StartJob) 
         job.until_replaced(leaving, 3)
         assert job.status["round"] == 2
         assert (job.status["failures"], job.interruptions()[-1]["cause"]) == (0, "WorkerLeaving")
-        replaced = [pod["spec"]["nodeName"] for pod in job.pods() if pod["metadata"]["name"] in job.members()]
+        replaced = [
+            pod["spec"]["nodeName"]
+            for pod in job.pods()
+            if pod["metadata"]["name"] in job.members()
+        ]
         assert node not in replaced, "no taint keeps new pods from the node, but the operator does"
 
 

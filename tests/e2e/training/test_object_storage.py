@@ -26,12 +26,22 @@ def image() -> str:
 def bucket(namespace: str, image: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """A server that speaks S3, in a pod that outlives those of the job; returns the URL of its bucket. A parameter is its command."""
     make = f"import urllib.request as r; r.urlopen(r.Request('http://127.0.0.1:{PORT}/{BUCKET}', method='PUT'))"
-    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": server(getattr(request, "param", COMMAND))})
+    items = json.dumps(
+        {"apiVersion": "v1", "kind": "List", "items": server(getattr(request, "param", COMMAND))}
+    )
     run_kubectl("-n", namespace, "apply", "-f", "-", input=items)
     run_kubectl("-n", namespace, "wait", f"pod/{SERVER}", "--for=condition=Ready", "--timeout=60s")
     run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", make)
     yield f"s3://{BUCKET}"
-    run_kubectl("-n", namespace, "delete", f"pod/{SERVER}", f"service/{SERVER}", "--ignore-not-found", "--wait=false")
+    run_kubectl(
+        "-n",
+        namespace,
+        "delete",
+        f"pod/{SERVER}",
+        f"service/{SERVER}",
+        "--ignore-not-found",
+        "--wait=false",
+    )
 
 
 def without_volumes(pod: dict[str, Any]) -> None:
@@ -39,7 +49,9 @@ def without_volumes(pod: dict[str, Any]) -> None:
     keep_in_bucket(pod)
     pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] == "tmp"]
     [container] = pod["containers"]
-    container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] == "tmp"]
+    container["volumeMounts"] = [
+        mount for mount in container["volumeMounts"] if mount["name"] == "tmp"
+    ]
 
 
 def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, bucket: str) -> None:
@@ -64,8 +76,14 @@ def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, bucket
     job.kubectl("delete", "pod", *names, "--grace-period=0", "--force")
 
     text = job.until_complete(240)
-    starts = [int(line.split()[3].partition("/")[0]) for line in text.splitlines() if line.startswith("start at step ")]
-    assert starts and min(starts) >= kept, f"{starts}: it goes on from a step of the bucket, of which {kept} was there"
+    starts = [
+        int(line.split()[3].partition("/")[0])
+        for line in text.splitlines()
+        if line.startswith("start at step ")
+    ]
+    assert starts and min(starts) >= kept, (
+        f"{starts}: it goes on from a step of the bucket, of which {kept} was there"
+    )
     assert "checkpoint checkpoint-g" in text
     assert "no checkpoint: " not in text
 
@@ -76,7 +94,8 @@ def objects(namespace: str) -> str:
     return run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", ask).stdout
 
 
-# Passes on to the server what clients send, 1 MB in a second for all together. {listen} and {forward} are ports.
+# Passes on to the server what clients send, 1 MB in a second for all together. {listen} and
+# {forward} are ports.
 THROTTLE = """
 import asyncio, time
 free_at = 0.0
@@ -111,11 +130,24 @@ def saved(status: dict[str, Any]) -> int:
 
 
 def saving(status: dict[str, Any]) -> list[str]:
-    return [worker["stateSince"] for worker in status.get("workers") or () if worker["state"] == "Saving"]
+    return [
+        worker["stateSince"]
+        for worker in status.get("workers") or ()
+        if worker["state"] == "Saving"
+    ]
 
 
-def start_in_bucket(start_job: StartJob, bucket: str, *options: str, **spec: object) -> JobUnderTest:
-    args = ["/examples/all-reduce/train_elastic.py", "--checkpoint-dir", f"{bucket}/runs", "--steps", str(LAST), *options]
+def start_in_bucket(
+    start_job: StartJob, bucket: str, *options: str, **spec: object
+) -> JobUnderTest:
+    args = [
+        "/examples/all-reduce/train_elastic.py",
+        "--checkpoint-dir",
+        f"{bucket}/runs",
+        "--steps",
+        str(LAST),
+        *options,
+    ]
     return start_job(file="elastic.yaml", args=args, change_pod=without_volumes, **spec)
 
 
@@ -152,7 +184,9 @@ def test_a_job_whose_bucket_is_away_at_its_end_is_complete_once_its_last_step_is
     assert IN_BUCKET not in objects(namespace)
     return_bucket(namespace)
     status = job.until(lambda status: status["state"] in ("Complete", "Failed"), "the end", 240)
-    assert (status["state"], status.get("failures", 0)) == ("Complete", 0), "the lost pod is no failure of the job"
+    assert (status["state"], status.get("failures", 0)) == ("Complete", 0), (
+        "the lost pod is no failure of the job"
+    )
     assert IN_BUCKET in objects(namespace)
 
 
@@ -197,7 +231,9 @@ def test_a_last_step_that_takes_longer_than_pods_have_to_stop_is_waited_for(
     assert IN_BUCKET in objects(namespace)
 
 
-def test_changes_a_loss_and_a_suspension_cost_a_step_at_most(start_job: StartJob, bucket: str) -> None:
+def test_changes_a_loss_and_a_suspension_cost_a_step_at_most(
+    start_job: StartJob, bucket: str
+) -> None:
     job = start_in_bucket(start_job, bucket, "--steps", "100000")
     job.until_world(3)
     leader, _, victim = job.members()
@@ -219,7 +255,12 @@ def test_changes_a_loss_and_a_suspension_cost_a_step_at_most(start_job: StartJob
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
     job.until(lambda status: status["state"] == "Suspended" and not job.pods(), "the suspension")
     job.kubectl("patch", "epj", job.name, "--type=merge", "-p", '{"spec": {"suspend": false}}')
-    job.until(lambda status: status.get("worldSize") == 3 and status["state"] == "Running", "the job again")
+    job.until(
+        lambda status: status.get("worldSize") == 3 and status["state"] == "Running",
+        "the job again",
+    )
     leader = job.members()[0]
     job.until_stepping(leader, 3)
-    assert steps(job, leader)[0][0] > last, "the last step was in the bucket before the pods were gone"
+    assert steps(job, leader)[0][0] > last, (
+        "the last step was in the bucket before the pods were gone"
+    )

@@ -7,7 +7,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-# The third worker fails in its first set-up, and its second one takes until a file tells it to go on.
+# The third worker fails in its first set-up, and its second one takes until a file tells it to go
+# on.
 SCRIPT = """
 import os, pathlib, runpy, sys, time
 if os.environ["ELASTIC_PYTORCH_WORKER_INDEX"] == "2":
@@ -28,7 +29,9 @@ def steps(job: JobUnderTest, pod: str) -> list[str]:
     return [line.split(" time=")[0] for line in job.logs(pod) if line.startswith("STEP")]
 
 
-def test_group_trains_on_while_a_newcomer_fails_and_another_sets_itself_up(start_job: StartJob) -> None:
+def test_group_trains_on_while_a_newcomer_fails_and_another_sets_itself_up(
+    start_job: StartJob,
+) -> None:
     job = start_job(file="elastic.yaml", script=SCRIPT, replicas=2, prepare={})
     job.until_world(2)
     leader = job.members()[0]
@@ -50,7 +53,9 @@ def test_group_trains_on_while_a_newcomer_fails_and_another_sets_itself_up(start
     seen = len(steps(job, leader))
     until(lambda: len(steps(job, leader)) >= seen + 10, "ten steps meanwhile")
     status = job.status
-    assert (status["round"], status["failures"], status["totalFailures"]) == (before, 0, 0), "the failure is the newcomer's own"
+    assert (status["round"], status["failures"], status["totalFailures"]) == (before, 0, 0), (
+        "the failure is the newcomer's own"
+    )
     job.kubectl("exec", leader, "--", "touch", f"/checkpoints/go-{run_id}")
     job.until_world(3)
     until(lambda: any("world=3" in step for step in steps(job, leader)), "a step of three")

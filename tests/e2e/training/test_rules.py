@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
-from tests.e2e.job_under_test import JobUnderTest, StartJob, leading_operator, members_of, run_kubectl
+from tests.e2e.job_under_test import (
+    JobUnderTest,
+    StartJob,
+    leading_operator,
+    members_of,
+    run_kubectl,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -40,7 +46,11 @@ def exit_with(job: JobUnderTest, pod: str, code: int) -> None:
 
 
 def evict(job: JobUnderTest, pod: str) -> None:
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": job.namespace}}
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": job.namespace},
+    }
     path = f"/api/v1/namespaces/{job.namespace}/pods/{pod}/eviction"
     run_kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
 
@@ -59,9 +69,15 @@ def until_failed(job: JobUnderTest, reason: str) -> str:
     return str(condition["message"])
 
 
-@pytest.mark.parametrize("operator_is_lost", [False, pytest.param(True, marks=[pytest.mark.serial, pytest.mark.long])])
-def test_exit_code_restarts_the_group_in_fresh_pods_once(start_job: StartJob, operator_is_lost: bool) -> None:
-    job = start(start_job, {"action": "RestartGroup", "onExitCodes": {"operator": "In", "values": [42]}})
+@pytest.mark.parametrize(
+    "operator_is_lost", [False, pytest.param(True, marks=[pytest.mark.serial, pytest.mark.long])]
+)
+def test_exit_code_restarts_the_group_in_fresh_pods_once(
+    start_job: StartJob, operator_is_lost: bool
+) -> None:
+    job = start(
+        start_job, {"action": "RestartGroup", "onExitCodes": {"operator": "In", "values": [42]}}
+    )
     before = set(job.members())
     leader = leading_operator()["metadata"]["name"]
     exit_with(job, job.members()[0], 42)
@@ -86,7 +102,9 @@ def test_eviction_fails_the_job_if_a_rule_says_so(start_job: StartJob) -> None:
     job = start(start_job, disrupted)
     deleted, evicted, _ = job.members()
     job.kubectl("delete", "pod", deleted, "--wait=false")
-    job.until(lambda status: status["round"] > 1 and status["worldSize"] == 3, "the old size again", 90)
+    job.until(
+        lambda status: status["round"] > 1 and status["worldSize"] == 3, "the old size again", 90
+    )
     evict(job, evicted)
     message = until_failed(job, "FailurePolicyRule")
     assert "(onPodConditions DisruptionTarget=True)" in message

@@ -17,7 +17,9 @@ STEP = re.compile(r"STEP (\d+) world=(\d+) .* right=(\w+)")
 def steps(job: JobUnderTest, *pods: str) -> list[tuple[int, int]]:
     """Number and world size of the steps that pods have told of as rank 0, one pod after the other; each had the right state."""
     found = [match for pod in pods for line in job.logs(pod) if (match := STEP.match(line))]
-    assert all(match[3] == "True" for match in found), [match[0] for match in found if match[3] != "True"]
+    assert all(match[3] == "True" for match in found), [
+        match[0] for match in found if match[3] != "True"
+    ]
     return [(int(match[1]), int(match[2])) for match in found]
 
 

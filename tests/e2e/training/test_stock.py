@@ -11,7 +11,13 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-SCRIPT = ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints", "--checkpoint-every", "1"]
+SCRIPT = [
+    "/examples/all-reduce/train.py",
+    "--checkpoint-dir",
+    "/checkpoints",
+    "--checkpoint-every",
+    "1",
+]
 ENDLESS = [*SCRIPT, "--steps", "100000"]
 # Without a checkpoint before it: a script that is started again would be past that step.
 # Torch waits for a third worker before each group, if there may be one.
@@ -20,8 +26,14 @@ RENDEZVOUS = "elasticpytorch.dev/rendezvous"
 
 
 def pods(job: JobUnderTest, role: str = "worker") -> list[dict[str, Any]]:
-    found = [pod for pod in job.pods() if pod["metadata"]["labels"]["elasticpytorch.dev/role"] == role]
-    return [pod for pod in found if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]]
+    found = [
+        pod for pod in job.pods() if pod["metadata"]["labels"]["elasticpytorch.dev/role"] == role
+    ]
+    return [
+        pod
+        for pod in found
+        if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+    ]
 
 
 def names(found: list[dict[str, Any]]) -> list[str]:
@@ -34,7 +46,11 @@ def rendezvous(job: JobUnderTest) -> set[str]:
 
 def steps(job: JobUnderTest, world: int) -> list[int]:
     """The steps that the logs of the running workers tell of, in groups of a size."""
-    found = [re.match(rf"STEP (\d+) world={world} ", line) for name in names(pods(job)) for line in job.logs(name)]
+    found = [
+        re.match(rf"STEP (\d+) world={world} ", line)
+        for name in names(pods(job))
+        for line in job.logs(name)
+    ]
     return sorted(int(match[1]) for match in found if match)
 
 
@@ -57,15 +73,24 @@ def test_stock_job_completes_although_a_worker_is_killed(start_job: StartJob) ->
         assert not any("elastic" in volume["name"] for volume in pod["spec"]["volumes"])
     done = until_steps(job, 2)
     assert job.status["round"] == 1
-    [victim] = [pod for pod in pods(job) if not any(line.startswith("STEP") for line in job.logs(pod["metadata"]["name"]))]
+    [victim] = [
+        pod
+        for pod in pods(job)
+        if not any(line.startswith("STEP") for line in job.logs(pod["metadata"]["name"]))
+    ]
     kill_container(victim)
-    job.until(lambda _: victim["metadata"]["name"] not in names(pods(job)) and len(pods(job)) == 2, "the replacement")
+    job.until(
+        lambda _: victim["metadata"]["name"] not in names(pods(job)) and len(pods(job)) == 2,
+        "the replacement",
+    )
     until_steps(job, 2, beyond=done)
     assert rendezvous(job) == {"1"}, "the same rendezvous"
     assert names(pods(job, "store")) == [store]
 
     status = job.until(lambda status: status.get("state") in ("Complete", "Failed"), "the end")
-    assert (status["state"], status["failures"]) == ("Complete", 0), "a lost pod is not the job's failure"
+    assert (status["state"], status["failures"]) == ("Complete", 0), (
+        "a lost pod is not the job's failure"
+    )
     lines = [line for pod in job.pods() for line in job.logs(pod["metadata"]["name"])]
     assert {int(line.split()[1]) for line in lines if line.startswith("STEP")} == set(range(1, 151))
     assert not any("elastic_pytorch" in line for line in lines)

@@ -44,11 +44,16 @@ def test_changes_of_the_group_lose_nothing_and_start_nobody_anew(start_job: Star
     job.kubectl("exec", victim, "--", "python3", "-c", f"import os; os.kill({pid}, 9)")
     job.until(lambda status: status["round"] > before, "a new round", 30)
     last = len(numbers) + 20
-    until(lambda: steps(job, leader)[-1][0] >= last, lambda: f"step {last}; the last are {steps(job, leader)[-3:]}")
+    until(
+        lambda: steps(job, leader)[-1][0] >= last,
+        lambda: f"step {last}; the last are {steps(job, leader)[-3:]}",
+    )
     numbers = [number for number, _, _ in steps(job, leader)]
     assert len(numbers) - len(set(numbers)) <= 1, "a killed worker costs a step at most"
     assert sorted(set(numbers)) == list(range(1, max(numbers) + 1)), "and none is left out"
-    assert len(list(processes(job, leader))) == 1, "the survivors' processes have lived through it all"
+    assert len(list(processes(job, leader))) == 1, (
+        "the survivors' processes have lived through it all"
+    )
     assert job.interruptions()[-1]["stepsLost"] <= 1
 
 

@@ -17,7 +17,11 @@ from tests.e2e.job_under_test import JobUnderTest, StartJob, run_kubectl
 pytestmark = pytest.mark.e2e
 
 CLAIM = "data-all-reduce"
-SPEC = {"storageClassName": "", "accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+SPEC = {
+    "storageClassName": "",
+    "accessModes": ["ReadWriteMany"],
+    "resources": {"requests": {"storage": "1Gi"}},
+}
 TEMPLATES = [{"metadata": {"name": "data"}, "spec": SPEC}]
 
 # Both workers read what rank 0 of the job before has written, then rank 0 goes on from there.
@@ -73,7 +77,12 @@ def make_volume(namespace: str) -> Iterator[Callable[[], None]]:
             "persistentVolumeReclaimPolicy": "Retain",
             "hostPath": {"path": "/shared"},
         }
-        volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
         run_kubectl("apply", "-f", "-", input=json.dumps(volume))
 
     yield make
@@ -99,7 +108,15 @@ def count(start_job: StartJob, namespace: str, when_deleted: str) -> JobUnderTes
 
 def delete(job: JobUnderTest) -> None:
     job.kubectl("delete", "epj", job.name, "--wait=true", "--timeout=60s")
-    job.kubectl("wait", "--for=delete", "pod", "-l", f"elasticpytorch.dev/job-name={job.name}", "--timeout=90s", check=False)
+    job.kubectl(
+        "wait",
+        "--for=delete",
+        "pod",
+        "-l",
+        f"elasticpytorch.dev/job-name={job.name}",
+        "--timeout=90s",
+        check=False,
+    )
 
 
 def why(job: JobUnderTest) -> str:
@@ -107,7 +124,9 @@ def why(job: JobUnderTest) -> str:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = [str(KUBECTL), "epj", "-n", job.namespace, "why", job.name]
     environment = {**os.environ, "PATH": path, "KUBECONFIG": str(KUBECONFIG)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     return done.stdout + done.stderr
 
 
@@ -116,12 +135,16 @@ def test_a_volume_is_shared_by_the_workers_and_outlives_its_job(
 ) -> None:
     job = count(start_job, namespace, "Retain")
     job.until(lambda _: "waiting for a volume claim" in why(job), "a word on the claim")
-    assert f"kubectl describe persistentvolumeclaim -n {namespace} {CLAIM}" in " ".join(why(job).split())
+    assert f"kubectl describe persistentvolumeclaim -n {namespace} {CLAIM}" in " ".join(
+        why(job).split()
+    )
     make_volume()
     text = job.until_complete()
     assert "rank 0 begins at 0" in text
     assert "rank 1 begins at 0" in text
-    before = json.loads(job.kubectl("get", "persistentvolumeclaim", CLAIM, "-o", "json"))["metadata"]
+    before = json.loads(job.kubectl("get", "persistentvolumeclaim", CLAIM, "-o", "json"))[
+        "metadata"
+    ]
     assert "ownerReferences" not in before
 
     delete(job)
@@ -139,14 +162,23 @@ def test_a_claim_is_deleted_with_its_job_if_the_job_says_so(
     make_volume()
     job = count(start_job, namespace, "Delete")
     job.until_complete()
-    [owner] = json.loads(job.kubectl("get", "persistentvolumeclaim", CLAIM, "-o", "json"))["metadata"]["ownerReferences"]
+    [owner] = json.loads(job.kubectl("get", "persistentvolumeclaim", CLAIM, "-o", "json"))[
+        "metadata"
+    ]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("ElasticPyTorchJob", job.name)
     delete(job)
     job.kubectl("wait", "--for=delete", f"persistentvolumeclaim/{CLAIM}", "--timeout=90s")
 
 
-def test_a_claim_of_another_is_neither_mounted_nor_deleted(start_job: StartJob, namespace: str) -> None:
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM}, "spec": SPEC}
+def test_a_claim_of_another_is_neither_mounted_nor_deleted(
+    start_job: StartJob, namespace: str
+) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM},
+        "spec": SPEC,
+    }
     run_kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(claim))
     job = count(start_job, namespace, "Delete")
     words = f"PersistentVolumeClaim {CLAIM} exists and was not created for this job"
@@ -154,7 +186,9 @@ def test_a_claim_of_another_is_neither_mounted_nor_deleted(start_job: StartJob, 
     assert job.pods() == []
     delete(job)
     assert (
-        json.loads(job.kubectl("get", "persistentvolumeclaim", CLAIM, "-o", "json"))["metadata"].get("deletionTimestamp")
+        json.loads(job.kubectl("get", "persistentvolumeclaim", CLAIM, "-o", "json"))[
+            "metadata"
+        ].get("deletionTimestamp")
         is None
     )
 
@@ -178,7 +212,9 @@ def test_a_claim_that_cannot_be_created_fails_the_job_with_the_reason(
 
 
 @pytest.mark.long
-def test_shared_memory_has_the_size_that_the_job_asks_for_and_holds_what_data_loaders_pass(start_job: StartJob) -> None:
+def test_shared_memory_has_the_size_that_the_job_asks_for_and_holds_what_data_loaders_pass(
+    start_job: StartJob,
+) -> None:
     job = start_job(script=READER, replicas=1, sharedMemorySize="96Mi")
     text = job.until_complete()
     assert "shared memory: 96 MiB" in text

@@ -56,7 +56,11 @@ def until_waiting(job: JobUnderTest) -> str:
     def resizing(status: dict[str, Any]) -> dict[str, Any]:
         return next((c for c in status.get("conditions", []) if c["type"] == "Resizing"), {})
 
-    status = job.until(lambda status: resizing(status).get("reason") == "WaitingForCheckpoint", "a change that waits", 60)
+    status = job.until(
+        lambda status: resizing(status).get("reason") == "WaitingForCheckpoint",
+        "a change that waits",
+        60,
+    )
     return str(resizing(status)["message"])
 
 
@@ -97,7 +101,10 @@ def test_changes_wait_for_the_next_checkpoint(start_job: StartJob, namespace: st
     # The agent may tell of SIGTERM before the operator sees the deletion.
     until(lambda: deleted in until_waiting(job), lambda: f"{deleted!r}, not {until_waiting(job)!r}")
     save(job, leader, folder)
-    job.until(lambda now: now["round"] > status["round"] and now["worldSize"] > 0, "a round without the pod")
+    job.until(
+        lambda now: now["round"] > status["round"] and now["worldSize"] > 0,
+        "a round without the pod",
+    )
     assert job.status["failures"] == 0
 
     ended = f"has seen a new checkpoint in {folder}"

@@ -44,17 +44,24 @@ def test_every_stage_of_zero_is_taken(stage: int) -> None:
     [
         (Engine(0, universal=True), '"stage": 1'),
         (Engine(2, universal=False), '"load_universal": true'),
-        (Engine(1, universal=True, pipeline_parallelism=True), r"not for a PipelineModule.* and elastic\.ShardedState"),
+        (
+            Engine(1, universal=True, pipeline_parallelism=True),
+            r"not for a PipelineModule.* and elastic\.ShardedState",
+        ),
     ],
 )
-def test_an_engine_that_could_not_be_resized_is_refused_with_what_to_do(engine: Engine, what_to_do: str) -> None:
+def test_an_engine_that_could_not_be_resized_is_refused_with_what_to_do(
+    engine: Engine, what_to_do: str
+) -> None:
     with pytest.raises(ValueError, match=what_to_do):
         check_engine(engine)
 
 
 def test_weights_that_rank_0_alone_would_load_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"takes no initial.*before deepspeed\.initialize"):
-        DeepSpeedState(tmp_path, Engine(2, universal=True), DeepSpeedState.Options(every=1, initial=print))
+        DeepSpeedState(
+            tmp_path, Engine(2, universal=True), DeepSpeedState.Options(every=1, initial=print)
+        )
 
 
 @pytest.mark.parametrize("place", [(0, 1), (3, 4)])
@@ -73,7 +80,10 @@ def test_samples_go_to_the_data_parallel_ranks(place: tuple[int, int]) -> None:
 def test_samples_for_other_ranks_are_refused_with_what_to_give(
     samples: tuple[int, int], data_parallel: tuple[int, int] | None, words: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"to the sampler this rank is data-parallel {words}.*the data-parallel mesh"):
+    with pytest.raises(
+        ValueError,
+        match=f"to the sampler this rank is data-parallel {words}.*the data-parallel mesh",
+    ):
         check_place("sampler", samples, data_parallel)
 
 
@@ -82,10 +92,18 @@ def test_engines_of_deepspeed_are_told_apart(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
     command += [str(Path(__file__).parent / "scripts" / "engines.py"), str(tmp_path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "USE_LIBUV": "0"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "worker_image"), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(ROOT / "worker_image"), os.environ.get("PYTHONPATH", "")]
+    )
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
-    lines = [line.split(": ", 1) for line in done.stdout.splitlines() if line.startswith(("pipeline", "tensors", "mesh"))]
+    lines = [
+        line.split(": ", 1)
+        for line in done.stdout.splitlines()
+        if line.startswith(("pipeline", "tensors", "mesh"))
+    ]
     assert sorted(kind for kind, _ in lines) == ["mesh"] * 4 + ["pipeline"] * 4 + ["tensors"] * 4
     told = {kind: [words for each, words in lines if each == kind] for kind, _ in lines}
     assert all("not for a PipelineModule" in words for words in told["pipeline"])

@@ -13,7 +13,9 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = [
     pytest.mark.process,
     pytest.mark.long,
-    pytest.mark.skipif(find_spec("deepspeed") is None, reason="needs DeepSpeed: pip install deepspeed"),
+    pytest.mark.skipif(
+        find_spec("deepspeed") is None, reason="needs DeepSpeed: pip install deepspeed"
+    ),
 ]
 
 SCRIPT = Path(__file__).parent / "scripts" / "zero.py"
@@ -29,12 +31,20 @@ def test_resizes_lose_nothing_and_a_loss_what_came_after_the_checkpoint(
         pytest.skip("ZeRO-3 of DeepSpeed 0.17 and 0.18 fails when the size of the group changes")
     options = ("--stage", stage, *SIZES)
     undisturbed = train_undisturbed(tmp_path / "undisturbed", SCRIPT, *options, "--step-seconds", 0)
-    by_resizes, by_loss = train_resized(operator, events, agents, SCRIPT, "--folder", tmp_path / "checkpoints", *options)
+    by_resizes, by_loss = train_resized(
+        operator, events, agents, SCRIPT, "--folder", tmp_path / "checkpoints", *options
+    )
     assert by_resizes == 0
     assert by_loss <= EVERY
-    assert samples_of(events, SAMPLES, BATCH) == {(epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)}
+    assert samples_of(events, SAMPLES, BATCH) == {
+        (epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)
+    }
     assert losses(events) == pytest.approx(losses(undisturbed), rel=1e-3, abs=1e-4)
     rates = {event["step"]: event["rate"] for event in events.all(what="step")}
-    assert rates == pytest.approx({event["step"]: event["rate"] for event in undisturbed.all(what="step")})
-    assert all(event["global_steps"] == event["step"] for event in events.all(what="step")), "the engine counts on"
+    assert rates == pytest.approx(
+        {event["step"]: event["rate"] for event in undisturbed.all(what="step")}
+    )
+    assert all(event["global_steps"] == event["step"] for event in events.all(what="step")), (
+        "the engine counts on"
+    )
     assert {event["best"] for event in events.all(what="restored") if event["step"]} == {1.0}

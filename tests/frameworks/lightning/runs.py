@@ -14,7 +14,8 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 SCRIPT = Path(__file__).parent / "scripts" / "train.py"
 SAMPLES, EPOCHS = 400, 2
-WAIT_SECONDS = 900.0  # four processes that import Lightning, on a machine that does other things, too
+# Four processes that import Lightning, on a machine that does other things, too.
+WAIT_SECONDS = 900.0
 ENVIRONMENT = {
     "SCRIPTS": SCRIPTS,
     "USE_LIBUV": 0,
@@ -27,10 +28,27 @@ ENVIRONMENT = {
 def train_alone(folder: Path, *options: Any) -> Events:
     """A run that nothing happens to: one process, no agent."""
     events = Events(folder / "events")
-    environment = {"SCRIPTS": SCRIPTS, "EVENTS": events.path, "WORKER": "alone", "OMP_NUM_THREADS": 1}
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ELASTIC_PYTORCH_", "PET_"))}
+    environment = {
+        "SCRIPTS": SCRIPTS,
+        "EVENTS": events.path,
+        "WORKER": "alone",
+        "OMP_NUM_THREADS": 1,
+    }
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ELASTIC_PYTORCH_", "PET_"))
+    }
     subprocess.run(
-        [sys.executable, str(SCRIPT), "--folder", str(folder), "--step-seconds", "0", *map(str, options)],
+        [
+            sys.executable,
+            str(SCRIPT),
+            "--folder",
+            str(folder),
+            "--step-seconds",
+            "0",
+            *map(str, options),
+        ],
         check=True,
         timeout=WAIT_SECONDS,
         cwd=folder,
@@ -39,7 +57,9 @@ def train_alone(folder: Path, *options: Any) -> Events:
     return events
 
 
-def train_resized(operator: ScriptedOperator, events: Events, agents: Agents, *options: Any, steps_each: int = 6) -> None:
+def train_resized(
+    operator: ScriptedOperator, events: Events, agents: Agents, *options: Any, steps_each: int = 6
+) -> None:
     """Goes through the resizes and the loss, some steps each, and on to the end."""
     for worker in ("w0", "w1", "w2", "w3"):
         agents(worker, SCRIPT, *options, **ENVIRONMENT)
@@ -76,7 +96,11 @@ def lineage(events: Events) -> dict[int, list[dict[str, Any]]]:
     for event in events.all(what="step"):
         newest[event["step"]] = max(newest.get(event["step"], 0), event["generation"])
     return {
-        step: [event for event in events.all(what="step", step=step) if event["generation"] == generation]
+        step: [
+            event
+            for event in events.all(what="step", step=step)
+            if event["generation"] == generation
+        ]
         for step, generation in sorted(newest.items())
     }
 
@@ -85,14 +109,20 @@ def check_samples(events: Events) -> None:
     """No step is left out, and each sample comes once an epoch."""
     steps = lineage(events)
     assert list(steps) == list(range(1, len(steps) + 1))
-    seen = Counter((e["epoch"], sample) for ranks in steps.values() for e in ranks for sample in e["samples"])
+    seen = Counter(
+        (e["epoch"], sample) for ranks in steps.values() for e in ranks for sample in e["samples"]
+    )
     assert seen == {(epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)}
 
 
 def curve(events: Events) -> list[tuple[float, float, int]]:
     """Of each step: the mean loss over its samples, the learning rate, and the number of the rank's batch in its epoch."""
     return [
-        (sum(e["loss"] for e in ranks) / sum(len(e["samples"]) for e in ranks), ranks[0]["rate"], ranks[0]["batch"])
+        (
+            sum(e["loss"] for e in ranks) / sum(len(e["samples"]) for e in ranks),
+            ranks[0]["rate"],
+            ranks[0]["batch"],
+        )
         for ranks in lineage(events).values()
     ]
 
@@ -113,7 +143,13 @@ def changes(events: Events) -> list[tuple[str, int, float]]:
     found = []
     for before, after in pairwise(groups.values()):
         sizes = f"{before[-1]['WORLD_SIZE']} -> {after[0]['WORLD_SIZE']}"
-        found.append((sizes, max(0, before[-1]["step"] - after[0]["step"] + 1), after[0]["at"] - before[-1]["at"]))
+        found.append(
+            (
+                sizes,
+                max(0, before[-1]["step"] - after[0]["step"] + 1),
+                after[0]["at"] - before[-1]["at"],
+            )
+        )
     return found
 
 

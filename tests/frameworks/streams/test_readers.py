@@ -26,7 +26,9 @@ def sample(shard: int, number: int) -> int:
     return 100 * shard + number
 
 
-EVERY = Counter(sample(shard, number) for shard, length in enumerate(LENGTHS) for number in range(length))
+EVERY = Counter(
+    sample(shard, number) for shard, length in enumerate(LENGTHS) for number in range(length)
+)
 
 
 def write_json(folder: Path) -> None:
@@ -57,7 +59,9 @@ def shards_of_hugging_face(folder: Path) -> tuple[Iterable[Any], Callable[..., A
     from datasets import load_dataset
 
     files = sorted(map(str, folder.glob("*.jsonl")))
-    data = load_dataset("json", data_files=files, split="train", streaming=True, cache_dir=str(folder / "cache"))
+    data = load_dataset(
+        "json", data_files=files, split="train", streaming=True, cache_dir=str(folder / "cache")
+    )
 
     def read(shard: int, start: int = 0) -> Iterable[Any]:
         one = data.shard(data.num_shards, shard)
@@ -70,7 +74,9 @@ def shards_of_webdataset(folder: Path) -> tuple[Iterable[Any], Callable[..., Any
     import webdataset
 
     def read(url: str) -> Iterable[Any]:
-        samples = webdataset.WebDataset(url, shardshuffle=False, nodesplitter=None, empty_check=False).decode()
+        samples = webdataset.WebDataset(
+            url, shardshuffle=False, nodesplitter=None, empty_check=False
+        ).decode()
         return samples.map(lambda each: each["json"])
 
     return sorted(map(str, folder.glob("*.tar"))), read
@@ -116,7 +122,9 @@ def some_steps(
     if state is not None:
         stream.load_state_dict(state)
     # Functions within functions are not for the processes that a server forks, as the tests' do.
-    loader = stream.loader(collate_fn=numbers, num_workers=workers, multiprocessing_context="fork" if workers else None)
+    loader = stream.loader(
+        collate_fn=numbers, num_workers=workers, multiprocessing_context="fork" if workers else None
+    )
     seen: list[int] = []
     for done, batch in enumerate(loader):
         with stream.part() as part:
@@ -129,7 +137,9 @@ def some_steps(
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_each_sample_comes_once_whatever_the_group(tmp_path: Path, recipe: str, workers: int) -> None:
+def test_each_sample_comes_once_whatever_the_group(
+    tmp_path: Path, recipe: str, workers: int
+) -> None:
     package, write, _ = RECIPES[recipe]
     pytest.importorskip(package, reason=f"needs {package}")
     write(tmp_path)

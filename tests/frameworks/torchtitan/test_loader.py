@@ -64,20 +64,28 @@ def take(group: list[ElasticDataLoader], micro_batches: int) -> list[int]:
 def test_each_sample_comes_once_an_epoch_through_changes_of_the_degree(workers: int) -> None:
     seen: Counter[int] = Counter()
     state: dict[str, Any] = {}
-    for world_size, micro_batches in ((2, 4), (4, 3), (1, 5), (3, 8)):  # 16, 24, 10 and 48 samples: the last is of two epochs
-        group = [loader(rank, world_size, seed=3, num_workers=workers) for rank in range(world_size)]
+    # 16, 24, 10 and 48 samples: the last is of two epochs
+    for world_size, micro_batches in ((2, 4), (4, 3), (1, 5), (3, 8)):
+        group = [
+            loader(rank, world_size, seed=3, num_workers=workers) for rank in range(world_size)
+        ]
         for rank in group:
             rank.load_state_dict(state)
         seen.update(take(group, micro_batches))
         states = [rank.state_dict() for rank in group]
-        assert all(each == states[0] for each in states), "any rank may save it, and any may load it"
+        assert all(each == states[0] for each in states), (
+            "any rank may save it, and any may load it"
+        )
         state = states[0]
     assert state["samples_taken"] == 98
     assert sorted(seen.values()) == [1] * 2 + [2] * 48
 
 
 def test_a_step_takes_the_same_samples_whatever_the_degree() -> None:
-    steps = [sorted(take([loader(rank, size) for rank in range(size)], 12 // 2 // size)) for size in (1, 2, 3, 6)]
+    steps = [
+        sorted(take([loader(rank, size) for rank in range(size)], 12 // 2 // size))
+        for size in (1, 2, 3, 6)
+    ]
     assert all(step == steps[0] for step in steps)
     assert steps[0] != list(range(12)), "shuffled"
     assert take([loader(0, 1, shuffle=False)], 3) == list(range(6))
@@ -96,7 +104,9 @@ def test_a_place_in_another_order_is_refused() -> None:
     with pytest.raises(ValueError, match="seed was 1 and is 2 now"):
         loader(0, 1, seed=2).load_state_dict(state)
     with pytest.raises(ValueError, match="needs samples"):
-        ElasticDataLoader.Config().build(dp_world_size=1, dp_rank=0, tokenizer=None, seq_len=3, local_batch_size=1)
+        ElasticDataLoader.Config().build(
+            dp_world_size=1, dp_rank=0, tokenizer=None, seq_len=3, local_batch_size=1
+        )
 
 
 class Stream(IterableDataset[int]):

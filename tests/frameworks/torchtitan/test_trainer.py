@@ -22,7 +22,9 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = [
     pytest.mark.process,
     pytest.mark.long,
-    pytest.mark.skipif(find_spec("torchtitan") is None, reason="needs torchtitan: pip install torchtitan"),
+    pytest.mark.skipif(
+        find_spec("torchtitan") is None, reason="needs torchtitan: pip install torchtitan"
+    ),
 ]
 
 SCRIPT = Path(__file__).parent / "scripts" / "titan.py"
@@ -35,12 +37,16 @@ NEVER, OFTEN = 1000, 2  # steps between checkpoints or commits
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The loss of each step."""
     folder = tmp_path_factory.mktemp("of two workers") / "undisturbed"
-    return losses(train_undisturbed(folder, SCRIPT, *OPTIONS, "--every", NEVER, "--step-seconds", 0))
+    return losses(
+        train_undisturbed(folder, SCRIPT, *OPTIONS, "--every", NEVER, "--step-seconds", 0)
+    )
 
 
 def check(events: Events, undisturbed: list[float]) -> None:
     """Each sample has counted once in each epoch, and each loss is that of the undisturbed training."""
-    assert samples_of(events, SAMPLES, BATCH) == {(epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)}
+    assert samples_of(events, SAMPLES, BATCH) == {
+        (epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)
+    }
     assert losses(events) == pytest.approx(undisturbed, rel=1e-3, abs=1e-4)
 
 
@@ -64,7 +70,11 @@ def test_resizes_lose_nothing_and_a_dead_process_what_came_after_the_newer_of_me
     by_resizes, by_loss = train_resized(operator, events, agents, SCRIPT, *options, steps_each=5)
     assert by_resizes == 0
     assert by_loss <= OFTEN
-    [*of_resizes, of_loss] = [line for line in (tmp_path / "w0.log").read_text().splitlines() if "going on from step" in line]
+    [*of_resizes, of_loss] = [
+        line
+        for line in (tmp_path / "w0.log").read_text().splitlines()
+        if "going on from step" in line
+    ]
     assert "found in the beginning" in of_resizes[0]
     assert all("found in memory" in line for line in of_resizes[1:])
     assert found in of_loss
@@ -72,9 +82,21 @@ def test_resizes_lose_nothing_and_a_dead_process_what_came_after_the_newer_of_me
 
 
 def test_lost_pod_s_part_comes_from_another_pod(
-    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], tmp_path: Path
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    undisturbed: list[float],
+    tmp_path: Path,
 ) -> None:
-    options = ("--folder", tmp_path / "checkpoints", "--every", NEVER, "--commit-every", OFTEN, *OPTIONS)
+    options = (
+        "--folder",
+        tmp_path / "checkpoints",
+        "--every",
+        NEVER,
+        "--commit-every",
+        OFTEN,
+        *OPTIONS,
+    )
     started = start(operator, agents, 3, SCRIPT, *options)
     operator.declare("w0", "w1")
     until_step(events, 8, 2, started)

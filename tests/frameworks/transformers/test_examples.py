@@ -11,15 +11,35 @@ import pytest
 
 from tests.paths import ROOT
 
-pytest.importorskip("transformers", reason="transformers is not installed: `make venv` installs what the tests need")
+pytest.importorskip(
+    "transformers", reason="transformers is not installed: `make venv` installs what the tests need"
+)
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 def run(example: str, workers: int, folder: Path, *options: str) -> str:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}", "--rdzv-id=test"]
-    command += [str(ROOT / "examples" / example / "train.py"), "--output-dir", str(folder), *options]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "worker_image"), "TORCHELASTIC_RUN_ID": "test"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={workers}",
+        "--rdzv-id=test",
+    ]
+    command += [
+        str(ROOT / "examples" / example / "train.py"),
+        "--output-dir",
+        str(folder),
+        *options,
+    ]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT / "worker_image"),
+        "TORCHELASTIC_RUN_ID": "test",
+    }
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 

@@ -16,7 +16,10 @@ from tests.worker_image.agents import SCRIPTS, Agent, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 # It is not imported here: each process of a run of pytest would take seconds for that.
-NEEDED = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed: `make venv` installs it")
+NEEDED = pytest.mark.skipif(
+    find_spec("transformers") is None,
+    reason="transformers is not installed: `make venv` installs it",
+)
 pytestmark = [pytest.mark.process, NEEDED]
 
 SCRIPT = Path(__file__).parent / "train.py"
@@ -64,14 +67,20 @@ def computed(events: Events) -> dict[int, list[dict[str, Any]]]:
     last = {}
     for step, groups in steps.items():
         newest = max(groups.values(), key=lambda ranks: max(each["at"] for each in ranks))
-        by_rank = {each["RANK"]: each for each in newest}  # a group of the same size may have computed it before
+        # A group of the same size may have computed it before.
+        by_rank = {each["RANK"]: each for each in newest}
         last[step] = list(by_rank.values())
     return last
 
 
 def counted(events: Events) -> Counter[int]:
     """How often each sample was learned from."""
-    return Counter(sample for ranks in computed(events).values() for each in ranks for sample in each["samples"])
+    return Counter(
+        sample
+        for ranks in computed(events).values()
+        for each in ranks
+        for sample in each["samples"]
+    )
 
 
 def losses(done: dict[str, Any], name: str = "loss") -> list[float]:
@@ -98,7 +107,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_resizes_lose_nothing_and_a_killed_rank_a_step_at_most(
-    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, undisturbed: dict[str, Any]
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    tmp_path: Path,
+    undisturbed: dict[str, Any],
 ) -> None:
     start(agents, operator, 3, "--folder", tmp_path / "output")
     operator.declare("w0", "w1")
@@ -147,6 +160,10 @@ def test_the_stock_trainer_repeats_samples_and_leaves_others_out(
     assert before > 0, "a resize repeats the steps since the last checkpoint"
     assert seen != dict.fromkeys(range(SAMPLES), 2), "not each sample once an epoch"
     often = Counter(seen[sample] for sample in range(SAMPLES))
-    print(f"steps computed again: {before} for three resizes, {computed_twice(events) - before} for the kill")
-    print(f"of {SAMPLES} samples in two epochs, by how often they came: {dict(sorted(often.items()))}; steps {done['step']}")
+    print(
+        f"steps computed again: {before} for three resizes, {computed_twice(events) - before} for the kill"
+    )
+    print(
+        f"of {SAMPLES} samples in two epochs, by how often they came: {dict(sorted(often.items()))}; steps {done['step']}"
+    )
     print(f"last losses: {losses(done)[-3:]}")

@@ -15,7 +15,11 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 from transformers.trainer_utils import get_last_checkpoint
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--stock", action="store_true", help="the Trainer as it is: checkpoints, and resume_from_checkpoint")
+parser.add_argument(
+    "--stock",
+    action="store_true",
+    help="the Trainer as it is: checkpoints, and resume_from_checkpoint",
+)
 parser.add_argument("--folder", default="output")
 parser.add_argument("--samples", type=int, default=250)
 parser.add_argument("--batch-size", type=int, default=12)
@@ -80,7 +84,9 @@ arguments = TrainingArguments(
     bf16=options.bf16,
     seed=3,
     num_train_epochs=options.epochs,
-    per_device_train_batch_size=options.batch_size // 3 if options.stock else options.micro_batch_size,
+    per_device_train_batch_size=options.batch_size // 3
+    if options.stock
+    else options.micro_batch_size,
     learning_rate=5e-3,
     lr_scheduler_type="cosine",
     warmup_steps=5,
@@ -114,10 +120,17 @@ else:
         def _trains_on_samples(self):
             return self._elastic_sampler.counted_samples[self._elastic_sampler._micro - 1] > 0
 
-    rows = [{name: values for name, values in Numbers()[number].items() if name != "number"} for number in range(20)]
-    trainer = NotedTrainer(**settings, batch_size=options.batch_size, every=options.every or None, eval_dataset=rows)
+    rows = [
+        {name: values for name, values in Numbers()[number].items() if name != "number"}
+        for number in range(20)
+    ]
+    trainer = NotedTrainer(
+        **settings, batch_size=options.batch_size, every=options.every or None, eval_dataset=rows
+    )
     trainer.train()
-digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+digest = hashlib.sha256(
+    b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+).hexdigest()
 event(
     "done",
     digest=digest,

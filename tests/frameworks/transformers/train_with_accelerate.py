@@ -25,9 +25,15 @@ options = parser.parse_args()
 
 set_seed(5)
 accelerator = Accelerator(cpu=True, mixed_precision=options.precision)
-assert accelerator.num_processes == int(os.environ["WORLD_SIZE"]), "Accelerate knows the group as it is"
+assert accelerator.num_processes == int(os.environ["WORLD_SIZE"]), (
+    "Accelerate knows the group as it is"
+)
 numbers = torch.arange(options.samples, dtype=torch.float32)
-data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
+data = TensorDataset(
+    torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1),
+    torch.cos(numbers / 3),
+    numbers,
+)
 net = nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.1), nn.Tanh(), nn.Linear(32, 1), nn.Flatten(0))
 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
 sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=2, seed=3)
@@ -50,11 +56,19 @@ def evaluate() -> None:
     """Tells which samples all ranks together have evaluated, and their loss."""
     model.eval()
     with torch.no_grad():
-        found = [accelerator.gather_for_metrics((which, model(inputs), targets)) for inputs, targets, which in evaluation]
+        found = [
+            accelerator.gather_for_metrics((which, model(inputs), targets))
+            for inputs, targets, which in evaluation
+        ]
     model.train()
     seen, outputs, targets = (torch.cat(column) for column in zip(*found, strict=True))
     if accelerator.is_main_process:
-        event("evaluated", step=state.step, samples=sorted(seen.int().tolist()), loss=mse_loss(outputs, targets).item())
+        event(
+            "evaluated",
+            step=state.step,
+            samples=sorted(seen.int().tolist()),
+            loss=mse_loss(outputs, targets).item(),
+        )
 
 
 loader = DataLoader(data, batch_sampler=sampler)
@@ -73,12 +87,18 @@ for _ in elastic.epochs(state, options.epochs):
             taken += which.int().tolist()[: step.samples]
             total += loss.item() * step.samples
             step.backward(loss)
-        # Told when the gradients are exchanged: a rank that is killed after that has done its share.
-        mean, rate = total * accelerator.num_processes / options.batch_size, scheduler.get_last_lr()[0]
+        # Told when the gradients are exchanged: a rank that is killed after that has done its
+        # share.
+        mean, rate = (
+            total * accelerator.num_processes / options.batch_size,
+            scheduler.get_last_lr()[0],
+        )
         event("step", step=step.number, samples=taken, loss=mean, rate=rate)
         optimizer.step()
         scheduler.step()
         time.sleep(options.step_seconds)
     evaluate()
-event("done", step=state.step, parameters=[x for p in net.parameters() for x in p.flatten().tolist()])
+event(
+    "done", step=state.step, parameters=[x for p in net.parameters() for x in p.flatten().tolist()]
+)
 accelerator.end_training()

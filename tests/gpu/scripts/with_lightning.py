@@ -16,7 +16,9 @@ STEPS = int(os.environ["STEPS"])
 
 torch.manual_seed(5)
 numbers = torch.arange(480, dtype=torch.float32)
-data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3))
+data = TensorDataset(
+    torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3)
+)
 sampler = elastic.ElasticSampler(data, 12, seed=3)
 
 
@@ -34,9 +36,18 @@ class Model(lightning.LightningModule):
         """The group is there by now, and the loader is not in use yet."""
         optimizer = torch.optim.AdamW(self.parameters(), lr=1e-2)
         self.kept = elastic.State(
-            None, elastic.State.Options(every=1, total_steps=STEPS), model=self.net, optimizer=optimizer, sampler=sampler
+            None,
+            elastic.State.Options(every=1, total_steps=STEPS),
+            model=self.net,
+            optimizer=optimizer,
+            sampler=sampler,
         )
-        event("restored", step=self.kept.restore(), world=self.trainer.world_size, device=str(self.device))
+        event(
+            "restored",
+            step=self.kept.restore(),
+            world=self.trainer.world_size,
+            device=str(self.device),
+        )
         return optimizer
 
     def on_train_batch_end(self, *_: object) -> None:

@@ -35,7 +35,10 @@ class Cluster:
             self.done.append(f"{method} {path.partition('/ns/')[2]} {body}")
         elif "elasticpytorchjobs/" in path:
             raise ApiError(404, "there is none")
-        return {"items": [a_pod("o1", "n1")] if "system" in path else [], "spec": {"holderIdentity": "o1"}}
+        return {
+            "items": [a_pod("o1", "n1")] if "system" in path else [],
+            "spec": {"holderIdentity": "o1"},
+        }
 
     async def kubectl(self, *arguments: str) -> str:
         self.done.append(arguments[-1])
@@ -43,7 +46,12 @@ class Cluster:
 
 
 def a_pod(name: str, node: str) -> dict[str, Any]:
-    running = {"name": "pytorch", "restartCount": 0, "containerID": "containerd://c-id", "state": {"running": {}}}
+    running = {
+        "name": "pytorch",
+        "restartCount": 0,
+        "containerID": "containerd://c-id",
+        "state": {"running": {}},
+    }
     status = {"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [running]}
     return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": status}
 
@@ -60,7 +68,9 @@ class WholeStage(BenchStage):
 def a_stage(cluster: Any) -> WholeStage:
     driver = ClusterDriver(cluster, cluster, "ns")
     watcher = Watcher(driver, "all-reduce")
-    watcher.pods = {name: a_pod(name, node) for name, node in (("a", "n0"), ("b", "n1"), ("c", "n0"))}
+    watcher.pods = {
+        name: a_pod(name, node) for name, node in (("a", "n0"), ("b", "n1"), ("c", "n0"))
+    }
     workers = [{"name": name, "rank": rank, "state": "Running"} for rank, name in enumerate("abc")]
     watcher.job = view_job({"spec": {"replicas": 3}, "status": {"workers": workers, "round": 2}})
     watcher.log.add(Started(1.0, "a", (18,)))
@@ -73,14 +83,16 @@ async def test_trials_are_made_kept_and_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("bench.trials.PHASE_SECONDS", 0.0)
     monkeypatch.setattr("bench.trials.LOG_SECONDS", 0.01)
     kept, told, cluster = list[Trial](), list[str](), Cluster()
-    ordered = [(SCENARIOS[name], 0) for name in ("lose-pod", "kill-process", "scale-up", "lose-node")]
+    ordered = [
+        (SCENARIOS[name], 0) for name in ("lose-pod", "kill-process", "scale-up", "lose-node")
+    ]
     await trials.run(a_stage(cluster), "all-reduce", ordered, kept.append, told.append)
     assert [trial.error for trial in kept[:3]] == ["", "", ""]
     assert "DELETE pods/b {'gracePeriodSeconds': 0}" in cluster.done
     assert "import os, time; print(time.time(), flush=True); os.kill(18, 9)" in cluster.done
-    assert [(trial.what, trial.cost.rounds, trial.cost.repeated) for trial in kept[:1] if trial.cost] == [
-        ("kubectl delete pod b --grace-period=0 --force", 1, 1)
-    ]
+    assert [
+        (trial.what, trial.cost.rounds, trial.cost.repeated) for trial in kept[:1] if trial.cost
+    ] == [("kubectl delete pod b --grace-period=0 --force", 1, 1)]
     why = "no worker other than rank 0 is alone on a node (that the operator is not on)"
     assert told[-1] == f"  lose-node 1: FAILED: RuntimeError: {why}"
 
@@ -91,7 +103,10 @@ def test_trials_are_in_an_order_in_which_one_undoes_the_other() -> None:
     sizes = [(name, turn) for turn in (0, 1) for name in ("scale-up", "scale-down")]
     handlers = [("lose-pod-handler", 0), ("lose-pod-handler", 1)]
     assert ordered == [("lose-pod", 0), ("lose-pod", 1), *sizes, *handlers]
-    arguments = [read_job(EXAMPLE, handler=handler)["spec"]["template"]["spec"]["containers"][0]["args"] for handler in (0, 1)]
+    arguments = [
+        read_job(EXAMPLE, handler=handler)["spec"]["template"]["spec"]["containers"][0]["args"]
+        for handler in (0, 1)
+    ]
     assert arguments[1] == [*arguments[0], "--save-on-sigterm"]
 
 
@@ -111,10 +126,16 @@ def test_what_is_not_as_promised_is_said_and_shown() -> None:
         "lose-pod: waited in vain": a_trial(error="waited in vain"),
         "lose-node: replaced after 7.00 s, the target is 6.0 s": a_trial("lose-node", replaced=7.0),
     }
-    assert {complaint: report.complaints([made]) for complaint, made in said.items()} == {it: [it] * bool(it) for it in said}
+    assert {complaint: report.complaints([made]) for complaint, made in said.items()} == {
+        it: [it] * bool(it) for it in said
+    }
     handler = [a_trial(), a_trial("lose-pod-handler", again=1.0)]
-    assert report.complaints(handler) == ["lose-pod-handler: the median is 1.00 s, without a handler 0.40 s"]
-    made = [a_trial(name, again=again) for name in SCENARIOS for again in (0.4, 0.6, 0.5)] + [a_trial(error="waited in vain")]
+    assert report.complaints(handler) == [
+        "lose-pod-handler: the median is 1.00 s, without a handler 0.40 s"
+    ]
+    made = [a_trial(name, again=again) for name in SCENARIOS for again in (0.4, 0.6, 0.5)] + [
+        a_trial(error="waited in vain")
+    ]
     shown = report.table(made).splitlines()[2:]
     assert [row.split(" | ")[0].strip("| ") for row in shown] == list(SCENARIOS)
     assert "| lose-pod | 0.50 (0.60) | 0.45 (0.45) | 3.00 (3.00) | 7 (7) | - | 3/4 |" in shown

@@ -24,28 +24,52 @@ async def show(cluster: CountingCluster) -> int:
 async def test_plays_all_acts_and_deletes_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = CountingCluster()
     status, text = await show(cluster), capsys.readouterr().out
-    assert (status, cluster.commands[:2], cluster.commands[-1]) == (0, ["delete", "apply"], "delete")
+    assert (status, cluster.commands[:2], cluster.commands[-1]) == (
+        0,
+        ["delete", "apply"],
+        "delete",
+    )
     assert "Running: step " in text
-    told = ["a rank is killed", "a pod is lost", "its replacement joins", "it grows", "it shrinks", "No step was repeated"]
+    told = [
+        "a rank is killed",
+        "a pod is lost",
+        "its replacement joins",
+        "it grows",
+        "it shrinks",
+        "No step was repeated",
+    ]
     assert not [line for line in told if line not in text]
 
 
-async def test_plays_them_on_a_job_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (file := tmp_path / "job.yaml").write_text(demo.EXAMPLES["plain"].read_text().replace("name: char-lm", "name: mine"))
+async def test_plays_them_on_a_job_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file := tmp_path / "job.yaml").write_text(
+        demo.EXAMPLES["plain"].read_text().replace("name: char-lm", "name: mine")
+    )
     manifest = demo.parse_manifest(["--job", str(file)])
     status = await demo.show(cluster := CountingCluster(), manifest)
-    assert (status, cluster.commands[:2]) == (0, ["delete", "apply"]) and "mine is deleted" in capsys.readouterr().out
+    assert (status, cluster.commands[:2]) == (
+        0,
+        ["delete", "apply"],
+    ) and "mine is deleted" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["a: [", "kind: List", yaml.dump_all([{"spec": {}}, {"spec": {}}])])
-def test_refuses_a_file_without_one_job(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "text", ["a: [", "kind: List", yaml.dump_all([{"spec": {}}, {"spec": {}}])]
+)
+def test_refuses_a_file_without_one_job(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (file := tmp_path / "job.yaml").write_text(text)
     with pytest.raises(SystemExit):
         demo.parse_manifest(["--job", str(file)])
     assert "does not hold one ElasticPyTorchJob" in capsys.readouterr().err
 
 
-async def test_demo_that_fails_leaves_the_job_and_says_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_demo_that_fails_leaves_the_job_and_says_where_to_look(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     status, text = await show(cluster := CountingCluster(fail_at=10)), capsys.readouterr().out
     assert (status, cluster.commands.count("delete")) == (1, 1), "the failed job is left"
     assert "ValueError: boom" in text and "kubectl describe epj/char-lm" in text

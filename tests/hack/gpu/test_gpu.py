@@ -25,12 +25,16 @@ def test_measurements_have_shares_of_eight_minutes_and_one_without_time_has_a_ro
 
 def test_pause_is_from_the_last_step_of_a_group_to_the_first_of_the_one_of_another_size() -> None:
     def steps(*told: tuple[float, int, str, int]) -> list[dict[str, object]]:
-        return [{"at": at, "step": step, "group": group, "world": world, "pid": group[0]} for at, step, group, world in told]
+        return [
+            {"at": at, "step": step, "group": group, "world": world, "pid": group[0]}
+            for at, step, group, world in told
+        ]
 
     old = ((1.0, 1, "7-1", 2), (2.0, 2, "7-1", 2), (3.0, 3, "7-1", 2))
     kept, other = Pause(0.5, 0, True, 1.0), Pause(5.0, 2, False, 1.0)
     assert pause_of(steps(*old, (3.5, 4, "7-2", 3)), "7-1", 3) == kept
-    assert pause_of(steps(*old, (3.5, 3, "7-2", 3)), "7-1", 3) == kept  # it had begun step 3, and not ended it
+    # It had begun step 3, and not ended it.
+    assert pause_of(steps(*old, (3.5, 3, "7-2", 3)), "7-1", 3) == kept
     assert pause_of(steps(*old, (8.0, 1, "8-1", 2)), "7-1", 2) == other
     between = (4.0, 4, "7-2", 2)
     assert pause_of(steps(*old, between, (6.0, 5, "7-3", 3)), "7-1", 3) == Pause(3.0, 0, True, 1.0)
@@ -39,9 +43,14 @@ def test_pause_is_from_the_last_step_of_a_group_to_the_first_of_the_one_of_anoth
 
 def test_table_is_laid_out_of_the_rows_that_come_as_lines_among_others() -> None:
     grown = Row("grown", "120M", "in_process", "0.23", "0.11", "0", "kept", "from 2 pods to 3")
-    text = f"a warning of torch\n{to_line(grown)}\n[1]\n" + '{"what": "of another program"}\n{"what": "cut o'
+    text = (
+        f"a warning of torch\n{to_line(grown)}\n[1]\n"
+        + '{"what": "of another program"}\n{"what": "cut o'
+    )
     assert from_lines(text) == [grown]
-    lines = lay_out([grown, failed("lost", "1B", "plain", "RuntimeError: a|b\n  and more")]).splitlines()
+    lines = lay_out(
+        [grown, failed("lost", "1B", "plain", "RuntimeError: a|b\n  and more")]
+    ).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert lines[2].startswith("| grown        | 120M  | in_process | 0.23 ")
     assert "FAILED: RuntimeError: a/b and more" in lines[3]
@@ -49,14 +58,20 @@ def test_table_is_laid_out_of_the_rows_that_come_as_lines_among_others() -> None
     assert len(set(titles)) == len(titles)
 
 
-def test_pack_has_all_that_a_python_with_torch_lacks_and_runs_without_the_checkout(tmp_path: Path) -> None:
+def test_pack_has_all_that_a_python_with_torch_lacks_and_runs_without_the_checkout(
+    tmp_path: Path,
+) -> None:
     files = [*(ROOT / path for path in packed_files()), *package_files()]
     assert lacking(files) == set()
-    (tmp_path / "a.py").write_text("import os\nimport torch.nn\nfrom rich.table import Table\nfrom . import b\n")
+    (tmp_path / "a.py").write_text(
+        "import os\nimport torch.nn\nfrom rich.table import Table\nfrom . import b\n"
+    )
     assert lacking([tmp_path / "a.py"]) == {"rich"}
     pack(tmp_path / "pack")
     [wheel] = (tmp_path / "pack" / "wheels").glob("*.whl")
     path = f"{wheel}:{tmp_path / 'pack'}:{tmp_path / 'pack' / 'hack'}"
     command = [sys.executable, "-P", "-m", "gpu", "--help"]
-    ran = subprocess.run(command, env={"PYTHONPATH": path}, cwd=tmp_path, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        command, env={"PYTHONPATH": path}, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert "prepared-1B" in ran.stdout

@@ -12,7 +12,11 @@ pytestmark = pytest.mark.process
 
 NOTES = 'echo "${0##*/} $*" >> "$NOTES"\n'
 VERSION = (ROOT / "VERSION").read_text().strip()
-FILES = {"operator": "Dockerfile", "agent": "worker_image/agent.Dockerfile", "worker": "worker_image/Dockerfile"}
+FILES = {
+    "operator": "Dockerfile",
+    "agent": "worker_image/agent.Dockerfile",
+    "worker": "worker_image/Dockerfile",
+}
 
 
 def publish(
@@ -24,15 +28,21 @@ def publish(
         (program := folder / name).write_text(f"#!/bin/sh\n{text}")
         program.chmod(0o755)
     (notes := folder / "notes").touch()
-    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "NOTES": str(notes)} | variables
+    environment = (
+        os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "NOTES": str(notes)} | variables
+    )
     command = [str(ROOT / "hack" / "images" / "publish.sh"), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
     return done, [call for call in notes.read_text().splitlines() if call != "docker info"]
 
 
 @pytest.mark.parametrize("docker", [True, False])
 def test_the_tool_that_is_there_builds_and_pushes_each_image(docker: bool, tmp_path: Path) -> None:
-    done, calls = publish(tmp_path, "--platform", "linux/arm64", docker=docker, REGISTRY="a.example/ml", PUSH="1")
+    done, calls = publish(
+        tmp_path, "--platform", "linux/arm64", docker=docker, REGISTRY="a.example/ml", PUSH="1"
+    )
     tool = "docker" if docker else "buildah"
     assert done.returncode == 0, done.stderr
     assert calls == [
@@ -48,6 +58,10 @@ def test_the_tool_that_is_there_builds_and_pushes_each_image(docker: bool, tmp_p
 
 def test_nothing_is_pushed_unasked_and_a_wrong_registry_is_refused(tmp_path: Path) -> None:
     done, calls = publish(tmp_path, docker=True, REGISTRY="a.example", TAG="7")
-    assert done.returncode == 0 and len(calls) == 3 and all(" --tag a.example/" in call and ":7 " in call for call in calls)
+    assert (
+        done.returncode == 0
+        and len(calls) == 3
+        and all(" --tag a.example/" in call and ":7 " in call for call in calls)
+    )
     done, _ = publish(tmp_path, docker=True, REGISTRY="https://a.example/")
     assert done.returncode == 1 and "without https://" in done.stderr

@@ -92,20 +92,29 @@ class Cluster:
 
     def _tell(self, what: str, **more: Any) -> None:
         told = {"what": what, "at": time.time(), "WORLD_SIZE": len(self.pods), **more}
-        lines = [json.dumps(told | {"worker": worker, "RANK": rank}) + "\n" for rank, worker in enumerate(self.pods)]
+        lines = [
+            json.dumps(told | {"worker": worker, "RANK": rank}) + "\n"
+            for rank, worker in enumerate(self.pods)
+        ]
         with (self._folder / f"{self._job}.jsonl").open("a") as file:
             file.writelines(lines)
 
 
 def a_pod(name: str, index: int) -> dict[str, Any]:
     labels = {"training.kubeflow.org/replica-index": str(index)}
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": f"n{index}"}, "status": {"phase": "Running"}}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"nodeName": f"n{index}"},
+        "status": {"phase": "Running"},
+    }
 
 
 async def test_kinds_take_turns_and_each_trial_has_its_figures(tmp_path: Path) -> None:
     cluster: Any = Cluster(tmp_path)
     made, kinds = list[Trial](), ["worker-force", "first-delete", "grow"]
-    seen = KubeflowStage(ClusterDriver(cluster, cluster, "ns", PYTORCH_JOB), tmp_path, JOBS["pytorchjob"])
+    seen = KubeflowStage(
+        ClusterDriver(cluster, cluster, "ns", PYTORCH_JOB), tmp_path, JOBS["pytorchjob"]
+    )
     ordered = [(KINDS[kind], turn) for turn in range(2) for kind in kinds]
     async with background(cluster.train()):
         await trials.run(seen, "pytorchjob", ordered, made.append, lambda _: None)
@@ -113,28 +122,48 @@ async def test_kinds_take_turns_and_each_trial_has_its_figures(tmp_path: Path) -
     assert not cluster.pods
     assert [trial.kind for trial in made] == kinds * 2
     assert [trial.cost.repeated if trial.cost else trial.error for trial in made] == [1] * 6
-    whats = ["kubectl delete pod pytorchjob-1-1 --grace-period=0 --force", "kubectl delete pod pytorchjob-1-0"]
+    whats = [
+        "kubectl delete pod pytorchjob-1-1 --grace-period=0 --force",
+        "kubectl delete pod pytorchjob-1-0",
+    ]
     assert [trial.what for trial in made][:2] == whats
-    assert {"DELETE pytorchjob-1-1 by force", "DELETE pytorchjob-1-0", "PATCH scale"} <= set(cluster.asked)
+    assert {"DELETE pytorchjob-1-1 by force", "DELETE pytorchjob-1-0", "PATCH scale"} <= set(
+        cluster.asked
+    )
 
 
 async def test_nodes_of_a_replay_go_with_or_without_notice_and_come_back(tmp_path: Path) -> None:
     notice = f"taint node n1 {stage.NOTICE}"
-    back = {node: [f"uncordon {node}", f"taint node {node} {stage.NOTICE}-"] for node in ("n0", "n1")}
+    back = {
+        node: [f"uncordon {node}", f"taint node {node} {stage.NOTICE}-"] for node in ("n0", "n1")
+    }
     for name, evicted in (("pytorchjob", ["DELETE pytorchjob-1-1"]), ("library", [])):
         cluster: Any = Cluster(tmp_path)
         kind = PYTORCH_JOB if JOBS[name].kubeflow else ELASTIC_PYTORCH_JOB
         seen = KubeflowStage(ClusterDriver(cluster, cluster, "ns", kind), tmp_path, JOBS[name])
         async with background(cluster.train()):
-            found = await replay.replay(seen, [KINDS["first-force"], KINDS["worker-delete"]], lambda _: None)
-        assert cluster.commands == ["cordon n0", *back["n0"], f"{notice}=:NoSchedule --overwrite", *back["n1"]], name
+            found = await replay.replay(
+                seen, [KINDS["first-force"], KINDS["worker-delete"]], lambda _: None
+            )
+        assert cluster.commands == [
+            "cordon n0",
+            *back["n0"],
+            f"{notice}=:NoSchedule --overwrite",
+            *back["n1"],
+        ], name
         deleted = [each for each in cluster.asked if each.startswith("DELETE")]
-        assert deleted == [f"DELETE {name}-1-0 by force", *evicted, f"DELETE {name}-1-1 by force"], name
+        assert deleted == [
+            f"DELETE {name}-1-0 by force",
+            *evicted,
+            f"DELETE {name}-1-1 by force",
+        ], name
         assert len(found.costs) == 2, name
 
 
 def test_share_counts_the_steps_that_are_kept_at_the_full_size() -> None:
-    def steps(since: float, first: int, count: int, world: int = SIZE, group: int = 1) -> list[Step]:
+    def steps(
+        since: float, first: int, count: int, world: int = SIZE, group: int = 1
+    ) -> list[Step]:
         return [Step(since + n * SIZE / world, "w", first + n, world, group) for n in range(count)]
 
     whole = steps(0.0, 1, 11)
@@ -142,11 +171,16 @@ def test_share_counts_the_steps_that_are_kept_at_the_full_size() -> None:
         "nothing is lost": ([*whole, *steps(11.0, 12, 30)], 0.0),
         "it stands still for a time": ([*whole, *steps(16.0, 12, 25, group=2)], 5.0),
         "steps are done again": ([*whole, *steps(11.0, 6, 30, group=2)], 6.0),
-        "a smaller group is slower": ([*whole, *steps(12.0, 12, 7, 2, 2), *steps(22.0, 19, 19, group=3)], 4.0),
+        "a smaller group is slower": (
+            [*whole, *steps(12.0, 12, 7, 2, 2), *steps(22.0, 19, 19, group=3)],
+            4.0,
+        ),
         "it never trains again": (whole, 30.0),
     }
     found = {name: share(made, [10.0, 40.0]) for name, (made, _) in rows.items()}
-    assert {name: each.costs for name, each in found.items()} == {name: [cost] for name, (_, cost) in rows.items()}
+    assert {name: each.costs for name, each in found.items()} == {
+        name: [cost] for name, (_, cost) in rows.items()
+    }
     assert found["it never trains again"].ratio == 0.0
     with pytest.raises(ValueError, match="full size"):
         share(steps(0.0, 1, 5, world=2), [1.0, 2.0])
@@ -158,8 +192,13 @@ def test_jobs_are_valid_and_their_pods_alike_and_torchrun_waits_as_shortly_as_it
     pods = []
     for name, job in made.items():
         if JOBS[name].kubeflow:
-            policy, workers = job["spec"]["elasticPolicy"], job["spec"]["pytorchReplicaSpecs"]["Worker"]
-            assert {entry["key"]: entry["value"] for entry in policy["rdzvConf"]} == {k: str(n) for k, n in RENDEZVOUS.items()}
+            policy, workers = (
+                job["spec"]["elasticPolicy"],
+                job["spec"]["pytorchReplicaSpecs"]["Worker"],
+            )
+            assert {entry["key"]: entry["value"] for entry in policy["rdzvConf"]} == {
+                k: str(n) for k, n in RENDEZVOUS.items()
+            }
             bounds = (policy["minReplicas"], workers["replicas"], policy["maxReplicas"])
             assert bounds == (ours["minReplicas"], ours["replicas"], ours["maxReplicas"])
             pods.append(workers["template"]["spec"])
@@ -169,7 +208,9 @@ def test_jobs_are_valid_and_their_pods_alike_and_torchrun_waits_as_shortly_as_it
     for part in ("terminationGracePeriodSeconds", "securityContext", "volumes"):
         assert all(pod[part] == pods[0][part] for pod in pods), part
     for part in ("image", "resources", "securityContext", "volumeMounts"):
-        assert all(pod["containers"][0][part] == pods[0]["containers"][0][part] for pod in pods), part
+        assert all(pod["containers"][0][part] == pods[0]["containers"][0][part] for pod in pods), (
+            part
+        )
     assert set(scripts(SCRIPTS)["data"]) == {"train.py", "events.py", "later_torchrun.py"}
 
 
@@ -195,10 +236,24 @@ def test_table_of_shares_has_three_columns() -> None:
 
 def test_table_of_kept_results_has_medians_with_the_worst_in_brackets_and_names_failures() -> None:
     def trial(job: str, pause: float, repeated: int = 0, kind: str = "worker-force") -> Trial:
-        return Trial(job, kind, "2026-11-28T12:00:00Z", "w1", Outcome(pause, pause, pause, pause + 2, repeated))
+        return Trial(
+            job,
+            kind,
+            "2026-11-28T12:00:00Z",
+            "w1",
+            Outcome(pause, pause, pause, pause + 2, repeated),
+        )
 
-    failed = Trial("pytorchjob", "first-force", "2026-11-28T12:00:00Z", "w0", error="Waited: waited 120 s for it")
-    made = [trial("pytorchjob", *seen) for seen in ((8.04, 3), (12.26, 20), (7.9, 5))] + [trial("plain", 0.31)]
+    failed = Trial(
+        "pytorchjob",
+        "first-force",
+        "2026-11-28T12:00:00Z",
+        "w0",
+        error="Waited: waited 120 s for it",
+    )
+    made = [trial("pytorchjob", *seen) for seen in ((8.04, 3), (12.26, 20), (7.9, 5))] + [
+        trial("plain", 0.31)
+    ]
     made += [trial("plain", 0.29), trial("plain", 0.5, 0, "first-force"), failed]
     force, first = "| a worker is deleted by force", "| worker 0, or rank 0, is deleted by force"
     ours, theirs = "ElasticPyTorchJob, plain script", "PyTorchJob, tuned, plain script"
@@ -210,4 +265,6 @@ def test_table_of_kept_results_has_medians_with_the_worst_in_brackets_and_names_
         "",
         "Measured with training-operator v1.9.3.",
     ]
-    assert complaints(made) == ["pytorchjob, first-force, at 2026-11-28T12:00:00Z: Waited: waited 120 s for it"]
+    assert complaints(made) == [
+        "pytorchjob, first-force, at 2026-11-28T12:00:00Z: Waited: waited 120 s for it"
+    ]

@@ -12,7 +12,10 @@ from measure.recorded_job import Recorded, objects_of
 def test_whole_objects_are_found_wherever_in_a_line_they_stand() -> None:
     lines: dict[str, list[dict[str, object]]] = {
         '{"what": "step", "at": 1}': [{"what": "step", "at": 1}],
-        '{"what": "st{"what": "step", "at": 1}{"what": "done"}': [{"what": "step", "at": 1}, {"what": "done"}],
+        '{"what": "st{"what": "step", "at": 1}{"what": "done"}': [
+            {"what": "step", "at": 1},
+            {"what": "done"},
+        ],
         'Traceback {"what": "done"} "what": 3': [{"what": "done"}],
         '{"what": "step", "at": 1': [],
         '{"what": ' * 10_000: [],
@@ -34,13 +37,25 @@ def test_steps_of_rank_0_have_the_group_that_it_has_joined(tmp_path: Path) -> No
         ("began", 0, 3.0, "b"),
         ("step", 0, 4.0, "b"),
     ]
-    lines = [{"what": what, "RANK": rank, "at": at, "worker": pod, "step": 7, "WORLD_SIZE": 2} for what, rank, at, pod in told]
+    lines = [
+        {"what": what, "RANK": rank, "at": at, "worker": pod, "step": 7, "WORLD_SIZE": 2}
+        for what, rank, at, pod in told
+    ]
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"what": "step", "at"')
-    assert recorded.steps() == recorded.steps() == [Step(2.0, "a", 7, 2, 1), Step(4.0, "b", 7, 2, 2)]
+    assert (
+        recorded.steps() == recorded.steps() == [Step(2.0, "a", 7, 2, 1), Step(4.0, "b", 7, 2, 2)]
+    )
 
 
-def test_cell_has_the_fewer_digits_the_larger_its_worst_value_and_a_page_only_what_is_between_its_markers() -> None:
-    cells = {(0.314,): "0.31 (0.31)", (1.0, 2.0, 9.99): "2.00 (9.99)", (1.0, 10.0): "5.5 (10.0)", (2.0, 1234.5): "618 (1,234)"}
+def test_cell_has_the_fewer_digits_the_larger_its_worst_value_and_a_page_only_what_is_between_its_markers() -> (
+    None
+):
+    cells = {
+        (0.314,): "0.31 (0.31)",
+        (1.0, 2.0, 9.99): "2.00 (9.99)",
+        (1.0, 10.0): "5.5 (10.0)",
+        (2.0, 1234.5): "618 (1,234)",
+    }
     assert {values: markdown.spread(values, None) for values in cells} == cells
     assert (markdown.spread([], None), markdown.spread([3.0, 20.0], 0)) == ("-", "12 (20)")
     assert markdown.table(("job", "pause"), [("plain", "1")]).splitlines() == [

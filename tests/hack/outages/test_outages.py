@@ -15,7 +15,9 @@ from outages.recorded import DAYS, draw, merged, read
 
 from tests.paths import ROOT
 
-IDEAL = Training(set_up_seconds=0, checkpoint_seconds=100, step_seconds=0, connect_seconds=0, smaller=1)
+IDEAL = Training(
+    set_up_seconds=0, checkpoint_seconds=100, step_seconds=0, connect_seconds=0, smaller=1
+)
 FIXED, ELASTIC = Policy("fixed", 0), Policy("elastic", 0, elastic=True)
 # Of two nodes, one is away from 1,000 to 2,000 s of 4,000 s.
 AWAY: Course = ((0, 2), (1_000, 1), (2_000, 2), (4_000, 2))
@@ -24,25 +26,67 @@ CASES = [
     ("nothing happens", 2, 2, ((0, 2), (4_000, 2)), FIXED, IDEAL, 1),
     ("it waits", 2, 2, AWAY, FIXED, IDEAL, 3 / 4),
     ("it shrinks", 2, 2, AWAY, ELASTIC, IDEAL, 7 / 8),
-    ("a smaller group has less speed", 2, 2, AWAY, ELASTIC, Training(0, 100, 0, 0, 0.8), 1 - 0.6 / 4),
+    (
+        "a smaller group has less speed",
+        2,
+        2,
+        AWAY,
+        ELASTIC,
+        Training(0, 100, 0, 0, 0.8),
+        1 - 0.6 / 4,
+    ),
     ("below the fewest it waits", 2, 2, AWAY, ELASTIC, Training(0, 100, 0, 0, 1, 0.9), 3 / 4),
     ("a spare takes over, and its hours count", 2, 3, WITH_SPARE, FIXED, IDEAL, 2 / 3),
-    ("it stands still at a loss", 2, 2, AWAY, Policy("", 100, elastic=True), IDEAL, 7 / 8 - 100 / 8_000),
-    ("it stands still at growth", 2, 2, AWAY, Policy("", 0, 100, elastic=True), IDEAL, 7 / 8 - 100 / 4_000),
+    (
+        "it stands still at a loss",
+        2,
+        2,
+        AWAY,
+        Policy("", 100, elastic=True),
+        IDEAL,
+        7 / 8 - 100 / 8_000,
+    ),
+    (
+        "it stands still at growth",
+        2,
+        2,
+        AWAY,
+        Policy("", 0, 100, elastic=True),
+        IDEAL,
+        7 / 8 - 100 / 4_000,
+    ),
     (
         "the script and the GPUs start twice",
         *(2, 2, AWAY, Policy("", 0, on_cpus=True, set_up=True, elastic=True)),
         *(Training(60, 100, 0, 40, 1), 7 / 8 - 100 / 8_000 - 100 / 4_000),
     ),
-    ("it repeats what no checkpoint has", 2, 2, AWAY, Policy("", 0, repeats=True), Training(0, 300, 0, 0), 3 / 4 - 1 / 40),
+    (
+        "it repeats what no checkpoint has",
+        2,
+        2,
+        AWAY,
+        Policy("", 0, repeats=True),
+        Training(0, 300, 0, 0),
+        3 / 4 - 1 / 40,
+    ),
     ("it repeats a step", 2, 2, AWAY, FIXED, Training(0, 100, 40, 0), 3 / 4 - 0.01),
     ("saves take time", 2, 2, AWAY, Policy("", 0, saving=0.1), IDEAL, 0.9 * 3 / 4),
-    ("two of three chances that a loss hits the group", 2, 3, WITH_SPARE, Policy("", 300), IDEAL, 2 / 3 - 200 * 2 / 12_000),
+    (
+        "two of three chances that a loss hits the group",
+        2,
+        3,
+        WITH_SPARE,
+        Policy("", 300),
+        IDEAL,
+        2 / 3 - 200 * 2 / 12_000,
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "held", "times", "policy", "training", "share"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+    ("nodes", "held", "times", "policy", "training", "share"),
+    [case[1:] for case in CASES],
+    ids=[c[0] for c in CASES],
 )
 def test_a_policy_trains_this_share(
     nodes: int, held: int, times: Course, policy: Policy, training: Training, share: float
@@ -61,14 +105,25 @@ EVENTS = [
 ]
 
 
-@pytest.mark.parametrize(("times", "policy", "seconds"), [event[1:] for event in EVENTS], ids=[e[0] for e in EVENTS])
+@pytest.mark.parametrize(
+    ("times", "policy", "seconds"), [event[1:] for event in EVENTS], ids=[e[0] for e in EVENTS]
+)
 def test_an_event_costs_what_the_page_says(times: Course, policy: Policy, seconds: float) -> None:
-    assert 180_000 * (1 - trained_share(64, 64, times, policy, REPLAYED)) == pytest.approx(seconds, rel=0.02)
+    assert 180_000 * (1 - trained_share(64, 64, times, policy, REPLAYED)) == pytest.approx(
+        seconds, rel=0.02
+    )
 
 
 def test_a_course_counts_the_servers_that_are_up() -> None:
     times = course([[(1.0, 2.0)], [(1.5, 3.0)], []])
-    assert [(at / DAY_SECONDS, up) for at, up in times] == [(0, 3), (1, 2), (1.5, 1), (2, 2), (3, 3), (DAYS, 3)]
+    assert [(at / DAY_SECONDS, up) for at, up in times] == [
+        (0, 3),
+        (1, 2),
+        (1.5, 1),
+        (2, 2),
+        (3, 3),
+        (DAYS, 3),
+    ]
 
 
 def test_outages_of_a_server_that_overlap_are_one() -> None:
@@ -77,10 +132,23 @@ def test_outages_of_a_server_that_overlap_are_one() -> None:
 
 def test_a_trace_is_read_by_server_and_fault(tmp_path: Path) -> None:
     def event(server: str, day: float, kind: str, fault: str) -> dict[str, object]:
-        return {"node_id": server, "event_time": day, "event_type": f"fault_{kind}", "fault_type": {"Class": fault}}
+        return {
+            "node_id": server,
+            "event_time": day,
+            "event_type": f"fault_{kind}",
+            "fault_type": {"Class": fault},
+        }
 
-    events = [event("a", 1, "start", "GPU"), event("a", 2, "start", "NIC"), event("b", 3, "start", "GPU")]
-    events += [event("a", 4, "end", "NIC"), event("a", 5, "end", "GPU"), event("b", 6, "end", "GPU")]
+    events = [
+        event("a", 1, "start", "GPU"),
+        event("a", 2, "start", "NIC"),
+        event("b", 3, "start", "GPU"),
+    ]
+    events += [
+        event("a", 4, "end", "NIC"),
+        event("a", 5, "end", "GPU"),
+        event("b", 6, "end", "GPU"),
+    ]
     (tmp_path / "trace.json").write_text(json.dumps(events))
     first, second, *others = read(tmp_path / "trace.json")
     assert (first, second, others) == ([(1, 5)], [(3, 6)], [[]] * 398)
@@ -102,8 +170,13 @@ def test_the_picture_has_a_line_for_each_policy() -> None:
     assert [text for text in written if text in lines] == [*reversed(lines)], "the highest first"
 
 
-def test_the_page_has_the_figures_that_a_drawn_year_confirms(capsys: pytest.CaptureFixture[str]) -> None:
-    """The page's figures are those of the trace, which is not in the repository. A drawn year differs by its draw."""
+def test_the_page_has_the_figures_that_a_drawn_year_confirms(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The page's figures are those of the trace, which is not in the repository.
+
+    A drawn year differs by its draw.
+    """
     page = (ROOT / "docs" / "evidence" / "benchmarks.md").read_text()
     program.main(["--draws", "40"])
     drawn, recorded = figures(capsys.readouterr().out), figures(page)
@@ -117,7 +190,11 @@ def test_the_page_has_the_figures_that_a_drawn_year_confirms(capsys: pytest.Capt
 
 def figures(text: str) -> list[tuple[str, list[float]]]:
     """The percentages of each row of a table that has only such, with its first cell."""
-    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in text.splitlines() if line.startswith("|")]
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
     return [
         (row[0], [float(cell[:-2]) for cell in row[1:]])
         for row in rows

@@ -43,7 +43,9 @@ class ApiServer:
     async def pods(self, request: web.Request) -> web.StreamResponse:
         assert request.headers["Authorization"] == "Bearer admin"
         if "watch" not in request.query:
-            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": self._cluster.pods()})
+            return web.json_response(
+                {"metadata": {"resourceVersion": "1"}, "items": self._cluster.pods()}
+            )
         self.watches.append(changes := asyncio.Queue())
         answer = web.StreamResponse()
         await answer.prepare(request)
@@ -75,8 +77,14 @@ class Kubelet:
                 asyncio.get_running_loop().call_soon(self._cluster.finish_deletion, namespace, name)
             elif not pod["status"].get("podIP"):
                 running = [{"name": "pytorch", "state": {"running": {}}}]
-                status = {"phase": "Running", "podIP": f"127.2.0.{next(self._addresses)}", "containerStatuses": running}
-                asyncio.get_running_loop().call_soon(self._cluster.set_pod_status, namespace, name, status)
+                status = {
+                    "phase": "Running",
+                    "podIP": f"127.2.0.{next(self._addresses)}",
+                    "containerStatuses": running,
+                }
+                asyncio.get_running_loop().call_soon(
+                    self._cluster.set_pod_status, namespace, name, status
+                )
 
 
 async def until(reached: Callable[[], object]) -> None:
@@ -106,11 +114,15 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 
 
 @pytest.fixture
-async def api(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
+async def api(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ApiServer]:
     monkeypatch.setattr("scale.generator.IMPORT_SECONDS", 0.1)
     api, app = ApiServer(cluster), web.Application()
     app.add_routes([web.get("/api/v1/namespaces/default/pods", api.pods)])
-    app.add_routes([web.post("/api/v1/namespaces/default/serviceaccounts/default/token", api.token)])
+    app.add_routes(
+        [web.post("/api/v1/namespaces/default/serviceaccounts/default/token", api.token)]
+    )
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -141,6 +153,11 @@ async def test_generator_speaks_for_each_pod_and_says_what_all_agents_of_a_job_h
     before = len(sizes())
     kubelet.lose(victim := cluster.pods()[0]["metadata"]["name"])
     await until(lambda: sizes()[before:] == [2, 3])
-    await until(lambda: sizes() and (observed.count("created"), observed.count("deleted")) == (4, 1))  # the next tick
+    # The next tick.
+    await until(
+        lambda: sizes() and (observed.count("created"), observed.count("deleted")) == (4, 1)
+    )
     assert not observed.broken
-    assert {pod["name"] for pod in api.bound} == {pod["metadata"]["name"] for pod in cluster.pods()} | {victim}
+    assert {pod["name"] for pod in api.bound} == {
+        pod["metadata"]["name"] for pod in cluster.pods()
+    } | {victim}

@@ -9,7 +9,17 @@ from soak import timeline
 from soak.checks import bucket, cluster, goodput, preparation, training
 from soak.checks.training import Expected
 from soak.plan import KINDS, SUSPEND
-from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Stored, Usage, Violation
+from soak.timeline import (
+    Done,
+    PodSeen,
+    Restart,
+    SetUpFailure,
+    StatusSeen,
+    Step,
+    Stored,
+    Usage,
+    Violation,
+)
 
 LIBRARY = Expected("job", 1, 3, processes=1, total=6, epochs=2, samples=6, commits=True)
 PLAIN = Expected("job", 1, 3, processes=1, total=6, repeated=11)
@@ -29,22 +39,46 @@ def group(number: int, first: int, last: int, *pods: str, at: float = 0.0) -> li
     """Steps, one a second: by default step n at second 100 + n."""
     begin, steps = at or 100.0 + first, range(first, last + 1)
     ranks = list(enumerate(pods))
-    return [Step(begin + n - first, pod, n, len(pods), number, rank=rank) for n in steps for rank, pod in ranks]
+    return [
+        Step(begin + n - first, pod, n, len(pods), number, rank=rank)
+        for n in steps
+        for rank, pod in ranks
+    ]
 
 
-def hit(kind: str, at: float, until: float = 0.0, *pods: str, job: str = "job", node: str = "") -> Hit:
-    return Hit(at, until or at, {**KINDS, SUSPEND.name: SUSPEND}[kind], kind, frozenset({job} - {""}), frozenset(pods), node)
+def hit(
+    kind: str, at: float, until: float = 0.0, *pods: str, job: str = "job", node: str = ""
+) -> Hit:
+    return Hit(
+        at,
+        until or at,
+        {**KINDS, SUSPEND.name: SUSPEND}[kind],
+        kind,
+        frozenset({job} - {""}),
+        frozenset(pods),
+        node,
+    )
 
 
-def status(at: float, world: int, failures: int = 0, *spares: str, state: str = "Running") -> StatusSeen:
+def status(
+    at: float, world: int, failures: int = 0, *spares: str, state: str = "Running"
+) -> StatusSeen:
     return StatusSeen(at, "job", state, world, failures, frozenset(spares))
 
 
 def test_step_done_twice_or_left_out_is_found_unless_a_fault_excuses_it() -> None:
-    two, lost, sharded = group(1, 1, 3, A, B), hit("kill-container", 103), replace(LIBRARY, copies=True)
+    two, lost, sharded = (
+        group(1, 1, 3, A, B),
+        hit("kill-container", 103),
+        replace(LIBRARY, copies=True),
+    )
     shards, alone, plain = group(1, 1, 3, A, B, C), group(1, 1, 40, A), group(1, 1, 14, A, B)
     stopped = group(1, 1, 4, A, B) + group(2, 2, 6, C, B2, at=112)
-    cut, refused, away = hit("cut-node", 119, 146), hit("refuse-writes", 102, 108), hit("kill-operators", 98, job="")
+    cut, refused, away = (
+        hit("cut-node", 119, 146),
+        hit("refuse-writes", 102, 108),
+        hit("kill-operators", 98, job=""),
+    )
     again, twice = group(2, 3, 6, A, at=106), group(2, 2, 6, A, at=106)
     rows = [
         ((LIBRARY, two + group(2, 4, 6, A), []), []),
@@ -78,14 +112,22 @@ def test_step_done_twice_or_left_out_is_found_unless_a_fault_excuses_it() -> Non
 def test_group_sample_and_end_that_should_not_be_are_found() -> None:
     pairs = Expected("job", 2, 6, processes=1, total=6, commits=True, unit=2)
     orders = {(0, 1, 2, 3): [], (1, 0): ["units in order"], (0, 3): ["whole units"]}
-    of_units = [((pairs, group(1, 1, 1, *(f"job-worker-{n}-a" for n in order))), rules) for order, rules in orders.items()]
+    of_units = [
+        ((pairs, group(1, 1, 1, *(f"job-worker-{n}-a" for n in order))), rules)
+        for order, rules in orders.items()
+    ]
     places = [(n + 1, n // 3, (n % 3 * 2, n % 3 * 2 + 1)) for n in range(6)]
-    whole = [Step(100.0 + n, A, n, 1, 1, epoch=epoch, samples=samples) for n, epoch, samples in places]
+    whole = [
+        Step(100.0 + n, A, n, 1, 1, epoch=epoch, samples=samples) for n, epoch, samples in places
+    ]
     once, done = "each sample once an epoch", [Done(120, A, (1.0, 2.0 + 1e-9))]
     groups = [
         ((LIBRARY, group(1, 1, 3, A, B) + group(2, 4, 6, A, B2)), []),
         ((LIBRARY, group(1, 3, 3, B, B2)), ["one worker of an index"]),
-        ((replace(LIBRARY, maximum=1), group(1, 1, 3, A, B)), ["groups within minReplicas and maxReplicas"]),
+        (
+            (replace(LIBRARY, maximum=1), group(1, 1, 3, A, B)),
+            ["groups within minReplicas and maxReplicas"],
+        ),
     ]
     samples = [
         ((LIBRARY, [*whole, replace(whole[1], group=2)]), []),
@@ -102,7 +144,10 @@ def test_group_sample_and_end_that_should_not_be_are_found() -> None:
 
 
 def test_end_of_a_pod_or_operator_that_no_fault_explains_is_found() -> None:
-    ended, rule = [PodSeen(at, "job", A, "n1", "deleted") for at in (100.0, 101.0)], ["no healthy pod ends"]
+    ended, rule = (
+        [PodSeen(at, "job", A, "n1", "deleted") for at in (100.0, 101.0)],
+        ["no healthy pod ends"],
+    )
     pods: Rows = [
         ((ended, [], {"job": {A}}, {}), rule),
         ((ended, [], {"job": set()}, {}), []),  # it has not trained yet
@@ -126,12 +171,17 @@ def test_end_of_a_pod_or_operator_that_no_fault_explains_is_found() -> None:
 
 def test_wrong_status_growing_process_and_false_account_of_time_are_found() -> None:
     def usages(role: str, *descriptors: int) -> list[Usage]:
-        return [Usage(20.0 * i, "n1/7", role, count, 0, 9, 50.0) for i, count in enumerate(descriptors)]
+        return [
+            Usage(20.0 * i, "n1/7", role, count, 0, 9, 50.0) for i, count in enumerate(descriptors)
+        ]
 
     def told(training: int, other: int) -> Goodput:
         return Goodput({"Training": training, "Recovering": other})
 
-    few, rule = [Step(at, A, int(at), 2, 1) for at in (100.0, 150.0, 200.0)], ["status true within 30 s"]
+    few, rule = (
+        [Step(at, A, int(at), 2, 1) for at in (100.0, 150.0, 200.0)],
+        ["status true within 30 s"],
+    )
     late, away = [status(102, 3), status(150, 2)], [hit("freeze-api", 110, 140, job="")]
     statuses = [
         (("job", [status(102, 3), status(125, 2)], few, []), []),
@@ -141,26 +191,41 @@ def test_wrong_status_growing_process_and_false_account_of_time_are_found() -> N
     growth = [
         ((usages("agent", 5, 30, 30, 40, 41, 42, 40, 41, 40),), []),
         ((usages("agent", 5, 30, 30, 40, 60, 80, 100, 120, 140),), ["nothing leaks"]),
-        ((usages("operator", *[12] * 5, *[54] * 4),), []),  # it leads now, and has all agents' connections
+        # It leads now, and has all agents' connections.
+        ((usages("operator", *[12] * 5, *[54] * 4),), []),
     ]
-    # two groups of a step in two seconds: 100 and 300 steps, a pause of 100 s, and a step that is done again
+    # two groups of a step in two seconds: 100 and 300 steps, a pause of 100 s, and a step that is
+    # done again
     steps = [Step(20 + 2 * n, "w0", n, 2, 1) for n in range(1, 101)]
     steps += [Step(120 + 2 * n, "w0", n, 2, 2) for n in range(100, 401)]
-    course, kill = [status(0, 0, state=""), status(20, 2), status(1000, 0, state="Complete")], [hit("kill-leader", 219, 225)]
+    course, kill = (
+        [status(0, 0, state=""), status(20, 2), status(1000, 0, state="Complete")],
+        [hit("kill-leader", 219, 225)],
+    )
     account = [
         ((LIBRARY, told(776, 224), steps, course, []), []),
         ((LIBRARY, told(774, 226), steps, course, []), ["goodput is what was seen"]),
         ((LIBRARY, told(824, 206), steps, course, []), ["no more time is told than there was"]),
-        ((LIBRARY, told(900, 100), steps, course, kill), []),  # no operator may have led in the pause
+        # No operator may have led in the pause.
+        ((LIBRARY, told(900, 100), steps, course, kill), []),
     ]
     assert (
-        not wrong(cluster.check_status, statuses) + wrong(cluster.check_growth, growth) + wrong(goodput.check_goodput, account)
+        not wrong(cluster.check_status, statuses)
+        + wrong(cluster.check_growth, growth)
+        + wrong(goodput.check_goodput, account)
     )
 
 
 def test_failed_set_up_lost_worker_and_bucket_without_a_step_are_found() -> None:
-    spare, failed = replace(LIBRARY, minimum=2, maximum=2, spares=1), [SetUpFailure(102.8, C, "leave")]
-    two, lost, counted = group(1, 1, 3, A, B), hit("kill-container", 103, 0, B), [status(101, 2), status(104, 2, 1)]
+    spare, failed = (
+        replace(LIBRARY, minimum=2, maximum=2, spares=1),
+        [SetUpFailure(102.8, C, "leave")],
+    )
+    two, lost, counted = (
+        group(1, 1, 3, A, B),
+        hit("kill-container", 103, 0, B),
+        [status(101, 2), status(104, 2, 1)],
+    )
     failures = [
         ((LIBRARY, group(1, 1, 3, A) + group(2, 4, 6, A, B), failed, [], []), []),
         ((LIBRARY, two + group(2, 4, 6, A), failed, [], []), ["a failed set-up changes no group"]),
@@ -170,7 +235,10 @@ def test_failed_set_up_lost_worker_and_bucket_without_a_step_are_found() -> None
     ]
     spares = [
         ((spare, two + group(2, 4, 6, A, C), [status(100, 2, 0, C)], [lost]), []),
-        ((spare, two + group(2, 4, 6, A, A2), [status(100, 2, 0, C)], [lost]), ["a spare joins in the round of the loss"]),
+        (
+            (spare, two + group(2, 4, 6, A, A2), [status(100, 2, 0, C)], [lost]),
+            ["a spare joins in the round of the loss"],
+        ),
         ((spare, two + group(2, 4, 6, A, A2), [status(100, 2)], [lost]), []),  # none was ready
     ]
     job, three, six = replace(LIBRARY, bucket=True), Stored(103.5, (1, 3)), Stored(117, (2, 6))
@@ -195,9 +263,23 @@ def test_records_of_processes_become_steps_of_numbered_groups() -> None:
     lines: list[dict[str, Any]] = []
 
     def tell(what: str, pod: str, **more: Any) -> None:
-        lines.append({"what": what, "at": 100.0 + len(lines), "worker": pod, "pid": 7, "RANK": int("-1-" in pod), **more})
+        lines.append(
+            {
+                "what": what,
+                "at": 100.0 + len(lines),
+                "worker": pod,
+                "pid": 7,
+                "RANK": int("-1-" in pod),
+                **more,
+            }
+        )
 
-    for generation, begin, pods in ((7, 0, (A, B)), (8, 2, (A, B)), (8, 2, (A2, B2)), (9, 4, (A2, B2))):
+    for generation, begin, pods in (
+        (7, 0, (A, B)),
+        (8, 2, (A, B)),
+        (8, 2, (A2, B2)),
+        (9, 4, (A2, B2)),
+    ):
         for what, step in (("restored", begin), ("step", begin + 1), ("step", begin + 2)):
             for pod in pods:
                 tell(what, pod, generation=generation, step=step)
@@ -206,4 +288,7 @@ def test_records_of_processes_become_steps_of_numbered_groups() -> None:
     steps, ends = timeline.read_training(lines)
     groups = [(each.first, each.last, each.members) for each in groups_of(steps)]
     assert groups == [(1, 2, {A, B}), (3, 4, {A, B}), (3, 4, {A2, B2}), (5, 6, {A2, B2})]
-    assert ([end.parameters for end in ends], [it.pod for it in timeline.read_set_up_failures(lines)]) == ([(1.0,)], [C])
+    assert (
+        [end.parameters for end in ends],
+        [it.pod for it in timeline.read_set_up_failures(lines)],
+    ) == ([(1.0,)], [C])

@@ -80,7 +80,11 @@ def a_pod(name: str, job: str, index: int) -> dict[str, Any]:
     labels = {"elasticpytorch.dev/job-name": job, "elasticpytorch.dev/worker-index": str(index)}
     container = {"name": "pytorch" if job else "operator", "containerID": f"containerd://c-{name}"}
     status = {"phase": "Running", "containerStatuses": [container]}
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": f"n{index}"}, "status": status}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"nodeName": f"n{index}"},
+        "status": status,
+    }
 
 
 async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> None:
@@ -101,9 +105,7 @@ async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> No
         act = Act(0.0, (Fault(kind, number, 0.0),))
         await perform(act, KINDS, partial(choose, stage), hits, lambda _: None, stage.jobs_on)
 
-    kill = (
-        "kubectl -n ns exec library-0 -c pytorch -- python3 -c import os, time; print(time.time(), flush=True); os.kill(7, 9)"
-    )
+    kill = "kubectl -n ns exec library-0 -c pytorch -- python3 -c import os, time; print(time.time(), flush=True); os.kill(7, 9)"
     scale = "PATCH ns/elasticpytorchjobs/plain/scale"
     secret = "PATCH elastic-pytorch-system/secrets/elastic-pytorch-operator-tls"
     operators = [f"docker exec n0 {CTR} c-op-b", f"docker exec n1 {CTR} c-op-a"]
@@ -114,11 +116,22 @@ async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> No
         ("scale", 1): ([f'{scale} {{"spec": {{"replicas": 1}}}}'], "plain", "", ""),
         ("cordon", 1): (["kubectl cordon n1", "kubectl uncordon n1"], "library", "", ""),
         ("pause-node", 1): (["docker pause n1", "docker unpause n1"], "library", "", "n1"),
-        ("pause-node", 0): (["docker pause n0", "docker unpause n0"], "", "", "n0"),  # the leader's: all jobs
+        # The leader's: all jobs.
+        ("pause-node", 0): (["docker pause n0", "docker unpause n0"], "", "", "n0"),
         ("kill-leader", 0): (operators[:1], "", "op-b", ""),
         ("kill-operators", 0): (operators, "", "op-a op-b", ""),
-        ("rotate-certificate", 0): ([secret, "DELETE elastic-pytorch-system/pods/op-b"], "", "", ""),
-        ("kill-api", 0): (["docker exec elastic-pytorch-control-plane sh -c pkill -KILL -x kube-apiserver"], "", "", ""),
+        ("rotate-certificate", 0): (
+            [secret, "DELETE elastic-pytorch-system/pods/op-b"],
+            "",
+            "",
+            "",
+        ),
+        ("kill-api", 0): (
+            ["docker exec elastic-pytorch-control-plane sh -c pkill -KILL -x kube-apiserver"],
+            "",
+            "",
+            "",
+        ),
         ("refuse-writes", 0): ([], "library", "", ""),
     }
     seen = {}
@@ -126,9 +139,16 @@ async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> No
         cluster.done.clear()
         await make(kind, number)
         hit, done = hits[-1], [it.partition(' {"data')[0] for it in cluster.done]
-        seen[kind, number] = (done, " ".join(sorted(hit.jobs - {""})), " ".join(sorted(hit.pods)), hit.node)
+        seen[kind, number] = (
+            done,
+            " ".join(sorted(hit.jobs - {""})),
+            " ".join(sorted(hit.pods)),
+            hit.node,
+        )
     assert seen == made
-    assert [hit.kind.name for hit in hits if "perhaps not: OSError no" in hit.what] == ["cordon"], "it is undone nevertheless"
+    assert [hit.kind.name for hit in hits if "perhaps not: OSError no" in hit.what] == ["cordon"], (
+        "it is undone nevertheless"
+    )
     assert (tmp_path / "library").stat().st_mode & 0o777 == 0o777, "writes are allowed again"
     observer.pods.clear()
     await make("kill-container", 0)
@@ -141,13 +161,21 @@ def test_jobs_and_what_the_hostile_tenant_writes_pass_validation() -> None:
     made = [manifest(sort, 180, "folder") for sort in [*sorts, *undisturbed(sorts).values()]]
     written = {**acts.UNBUILDABLE_QUANTITIES, **acts.UNBUILDABLE_TEMPLATES, **acts.LARGE}
     hostile = [manifests.job(name, changes=changes) for name, changes in written.items()]
-    made += [*hostile, manifests.speaking_job("claims", namespaces_of("soak-1")), manifests.wordy_job(namespaces_of("soak-1"))]
+    made += [
+        *hostile,
+        manifests.speaking_job("claims", namespaces_of("soak-1")),
+        manifests.wordy_job(namespaces_of("soak-1")),
+    ]
     sizes = [len(json.dumps(job)) for job in hostile]
     assert 1_400_000 < max(sizes) < 1_500_000, "as large as etcd takes it"
-    assert not [(job["metadata"]["name"], str(e)) for job in made for e in VALIDATOR.iter_errors(job)]
+    assert not [
+        (job["metadata"]["name"], str(e)) for job in made for e in VALIDATOR.iter_errors(job)
+    ]
     turns = [acts.unreadable(turn)["annotations"] for turn in range(40)]
     assert {next(iter(turn.values())) for turn in turns} == set(acts.UNREADABLE_TEXTS)
-    assert {"ask.py", "flood.py", "claims.py", "words.py", "tally.py"} <= manifests.scripts("PEM")["data"].keys()
+    assert {"ask.py", "flood.py", "claims.py", "words.py", "tally.py"} <= manifests.scripts("PEM")[
+        "data"
+    ].keys()
     assert {"plain.py", "stateful.py", "object_server.py"} <= scripts(SCRIPTS)["data"].keys()
 
 
@@ -182,17 +210,23 @@ def test_verdict_names_each_promise_that_was_not_kept() -> None:
     assert broken == ["nothing leaks", "every job ends Complete", unread.rule]
     assert found(restarts=[Restart(105, "op", "n1", "ended")]) == ["the operator keeps running"]
     assert found(ends=ended) == ["no healthy pod ends"]
-    values = yaml.safe_load((ROOT / "charts" / "elastic-pytorch-operator" / "values.yaml").read_text())
+    values = yaml.safe_load(
+        (ROOT / "charts" / "elastic-pytorch-operator" / "values.yaml").read_text()
+    )
     assert values["resources"]["limits"]["memory"] == f"{MEMORY_LIMIT_MIB:.0f}Mi"
     held = [Usage(105, "n1/7@1", "operator", 9, 1, 2, mib) for mib in (255.9, 256.0)]
     assert found(usages=held[:1]) == []
     assert found(usages=held) == ["operators stay below half of their memory limit"]
     assert found(hostile={"webhook": 0}) == ["the hostile tenant does all its acts"]
-    assert found(expected=commits, statuses={"job": states}, goodput=account) == ["goodput is what was seen"]
+    assert found(expected=commits, statuses={"job": states}, goodput=account) == [
+        "goodput is what was seen"
+    ]
     assert found(done={}) == ["every job trains to its end"]
 
 
-def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     seen = whole()
     seen.hits = [DRAIN, replace(DRAIN, kind=KINDS["scale"], jobs=frozenset({"other"}))]
     assert table(seen) == [(KINDS["scale"], 1, None), (KINDS["drain"], 1, (3, 3, 3))]
@@ -201,9 +235,18 @@ def test_report_shows_pauses_by_kind_and_job_and_what_was_done_around_a_violatio
     assert [row.too_long for row in compared] == [False, False, True]
     show(seen, [Violation("no step left out", "job", 110.0, "step 5")], compared)
     text = capsys.readouterr().out
-    said = ["NOT KEPT: no step left out: job: step 5", "  -6.8 to   -2.0 s: drain n1", "| 3.00 | 3.00 | 3.00 |"]
-    said += [f"| {KINDS['scale'].title} | 1 | - | - | - |", f"| {KINDS['drain'].title} | 1 | 3.0 | 3.0 | 3.0 |"]
-    said += ["job, longest of the pauses: 9.00 s, 3.00 times the 3.00 s of before: more than 2 times"]
+    said = [
+        "NOT KEPT: no step left out: job: step 5",
+        "  -6.8 to   -2.0 s: drain n1",
+        "| 3.00 | 3.00 | 3.00 |",
+    ]
+    said += [
+        f"| {KINDS['scale'].title} | 1 | - | - | - |",
+        f"| {KINDS['drain'].title} | 1 | 3.0 | 3.0 | 3.0 |",
+    ]
+    said += [
+        "job, longest of the pauses: 9.00 s, 3.00 times the 3.00 s of before: more than 2 times"
+    ]
     assert not [words for words in [*said, "2 faults, 1 violations"] if words not in text]
 
 
@@ -212,5 +255,7 @@ def test_claims_are_heartbeats_as_long_as_the_operator_takes_them() -> None:
 lines = [line for turn in (1, 99999) for line in (claims.claim(turn), claims.failure(turn))]
 print(json.dumps([[len(line), json.loads(line)["state"]] for line in lines]))"""
     folder = str(ROOT / "hack" / "soak" / "scripts" / "hostile")
-    told = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
     assert json.loads(told) == [[MAX_LINE_BYTES - 1, "running"], [MAX_LINE_BYTES - 1, "failed"]] * 2

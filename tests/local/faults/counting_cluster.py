@@ -17,7 +17,9 @@ MAX_REPLICAS = 4
 
 
 class CountingCluster(Driver):
-    """Trains by counting. A pod that is killed costs the steps since the last checkpoint; its replacement takes a while.
+    """Trains by counting.
+
+    A pod that is killed costs the steps since the last checkpoint; its replacement takes a while.
 
     Args:
         fail_at: the step at which the job fails.
@@ -25,7 +27,9 @@ class CountingCluster(Driver):
         log: `whole`; `torn`, as a group's last line has no end; or `silent`, as nothing is written.
     """
 
-    def __init__(self, *, fail_at: int | None = None, stuck_after: int | None = None, log: str = "whole") -> None:
+    def __init__(
+        self, *, fail_at: int | None = None, stuck_after: int | None = None, log: str = "whole"
+    ) -> None:
         self.namespace = "default"
         self.commands: list[str] = []
         self.pods: list[str] = []
@@ -82,10 +86,19 @@ class CountingCluster(Driver):
     async def watch_pods(self, job: str) -> AsyncIterator[Change]:
         known: set[str] = set()
         while True:
-            for change, pods in (("DELETED", known - {*self.pods}), ("ADDED", {*self.pods} - known)):
+            for change, pods in (
+                ("DELETED", known - {*self.pods}),
+                ("ADDED", {*self.pods} - known),
+            ):
                 for pod in pods:
                     running = [{"state": {"running": {}}}]
-                    yield change, {"metadata": {"name": pod, "uid": pod}, "status": {"containerStatuses": running}}
+                    yield (
+                        change,
+                        {
+                            "metadata": {"name": pod, "uid": pod},
+                            "status": {"containerStatuses": running},
+                        },
+                    )
             known = {*self.pods}
             await asyncio.sleep(STEP_SECONDS)
 
@@ -119,7 +132,9 @@ class CountingCluster(Driver):
         before, self._members = len(self._members), list(self.pods)
         self._state = "Running"
         for pod in self._members:
-            self._print(pod, f"elastic_pytorch.agent {_now()} INFO workers started in 3 ms: pids {PID}")
+            self._print(
+                pod, f"elastic_pytorch.agent {_now()} INFO workers started in 3 ms: pids {PID}"
+            )
         over = {"round": self._round, "replicas": len(self._members), "cause": "FirstRound"}
         if before:
             over |= {"seconds": "0.02", "stepsLost": steps_lost, "cause": "WorkerLost"}
@@ -133,7 +148,10 @@ class CountingCluster(Driver):
             self._step += 1
             self._interruptions += interrupted
             interrupted = []
-            self._print(leader, f"step {self._step}/{self._total}  loss {4 / (1 + self._step):.3f}  workers {size}  5 ms/step")
+            self._print(
+                leader,
+                f"step {self._step}/{self._total}  loss {4 / (1 + self._step):.3f}  workers {size}  5 ms/step",
+            )
             if self._step == self._fail_at:
                 self._state = "Failed"
                 return
@@ -159,7 +177,12 @@ class CountingCluster(Driver):
             "history": list(self._interruptions),
             "progress": {"step": self._step, "total": self._total, "loss": "2.1"},
             "workers": [
-                {"name": name, "index": index, "node": "node-1", "state": "Running" if name in ranks else "Starting"}
+                {
+                    "name": name,
+                    "index": index,
+                    "node": "node-1",
+                    "state": "Running" if name in ranks else "Starting",
+                }
                 | ({"rank": ranks[name]} if name in ranks else {})
                 for index, name in enumerate(self.pods)
             ],

@@ -20,17 +20,27 @@ async def perform(cluster: CountingCluster, *, steps: int = 100_000) -> tuple[Ac
     watching = Watcher(cluster, "char-lm")
     played = Acts(cluster, watching, said.append)
     container = {"args": ["train.py", "--steps", str(steps)]}
-    await cluster.create_job({"spec": {"replicas": 3, "template": {"spec": {"containers": [container]}}}})
+    await cluster.create_job(
+        {"spec": {"replicas": 3, "template": {"spec": {"containers": [container]}}}}
+    )
     async with background(watching.run()):
         await played.perform()
     return played, said
 
 
 @pytest.mark.parametrize("log", ["whole", "torn"])
-async def test_a_rank_is_killed_a_pod_is_lost_the_job_grows_and_shrinks_each_with_its_cost(log: str) -> None:
+async def test_a_rank_is_killed_a_pod_is_lost_the_job_grows_and_shrinks_each_with_its_cost(
+    log: str,
+) -> None:
     cluster = CountingCluster(log=log)
     played, said = await perform(cluster)
-    assert [command.split()[0] for command in cluster.commands] == ["apply", "kill", "kill", "scale", "scale"]
+    assert [command.split()[0] for command in cluster.commands] == [
+        "apply",
+        "kill",
+        "kill",
+        "scale",
+        "scale",
+    ]
     assert cluster.commands[3:] == ["scale 4", "scale 3"]
     changes = [(cost.event, cost.before, cost.workers, cost.planned) for cost in played.costs]
     assert changes == [
@@ -40,13 +50,23 @@ async def test_a_rank_is_killed_a_pod_is_lost_the_job_grows_and_shrinks_each_wit
         ("it grows", 3, 4, True),
         ("it shrinks", 4, 3, True),
     ]
-    assert all(cost.still_seconds == 0.02 and cost.repeated is not None for cost in played.costs), "by the status"
+    assert all(cost.still_seconds == 0.02 and cost.repeated is not None for cost in played.costs), (
+        "by the status"
+    )
     assert repeated_on_purpose(played.costs) == 0
-    assert [cost.ready_seconds is not None for cost in played.costs] == [False, False, True, False, False]
+    assert [cost.ready_seconds is not None for cost in played.costs] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert "it grows, 3 -> 4 workers: training stood still 0.0 s, 0 steps repeated" in said
 
 
-async def test_where_no_agent_tells_its_processes_none_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_no_agent_tells_its_processes_none_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     played, said = await perform(CountingCluster(log="silent"))
     assert len(played.costs) == 4
     assert "no rank is killed: no agent has told the id of its process" in said

@@ -3,7 +3,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 from elastic_pytorch_local.faults import engine
 from elastic_pytorch_local.faults.driver import DriverError
-from elastic_pytorch_local.faults.engine import Hit, NoTarget, NotUndone, Target, made, perform, pick
+from elastic_pytorch_local.faults.engine import (
+    Hit,
+    NoTarget,
+    NotUndone,
+    Target,
+    made,
+    perform,
+    pick,
+)
 from elastic_pytorch_local.faults.plan import Act, Fault, Kind, draw, from_json, to_json
 
 KINDS = [
@@ -15,7 +23,9 @@ KINDS = [
 
 def test_plan_of_a_seed_has_each_kind_and_is_made_again_from_a_report() -> None:
     drawn = draw(7, 600, KINDS, longest_seconds=20)
-    assert drawn == draw(7, 600, KINDS, longest_seconds=20) != draw(8, 600, KINDS, longest_seconds=20)
+    assert (
+        drawn == draw(7, 600, KINDS, longest_seconds=20) != draw(8, 600, KINDS, longest_seconds=20)
+    )
     assert {fault.kind for act in drawn for fault in act.faults} == {"kill", "drain", "cordon"}
     assert max(fault.seconds for act in drawn for fault in act.faults) <= 20
     assert from_json(to_json(drawn)) == drawn
@@ -32,12 +42,22 @@ def doing(done: list[str], what: str, failures: int = 0) -> Callable[[], Awaitab
     return do
 
 
-async def test_faults_of_an_act_are_made_and_undone_and_what_was_made_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_faults_of_an_act_are_made_and_undone_and_what_was_made_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(engine, "UNDO_PAUSE_SECONDS", 0.01)
     done, told, hits = list[str](), list[str](), list[Hit]()
     targets = {
-        "drain": Target("drain n1", doing(done, "drain"), doing(done, "uncordon", failures=2), frozenset({"a"}), node="n1"),
-        "cordon": Target("cordon n2", doing(done, "cordon", failures=1), doing(done, "uncordon n2")),
+        "drain": Target(
+            "drain n1",
+            doing(done, "drain"),
+            doing(done, "uncordon", failures=2),
+            frozenset({"a"}),
+            node="n1",
+        ),
+        "cordon": Target(
+            "cordon n2", doing(done, "cordon", failures=1), doing(done, "uncordon n2")
+        ),
     }
 
     async def choose(fault: Fault) -> Target:
@@ -53,7 +73,11 @@ async def test_faults_of_an_act_are_made_and_undone_and_what_was_made_is_recorde
         ("cordon", "cordon n2 (perhaps not: DriverError not yet)"),
     }
     [drained] = [hit for hit in hits if hit.node]
-    assert (drained.jobs, drained.touches("a"), drained.touches("b")) == ({"a", "on n1"}, True, False)
+    assert (drained.jobs, drained.touches("a"), drained.touches("b")) == (
+        {"a", "on n1"},
+        True,
+        False,
+    )
     assert "kill not made: there is no worker" in told
 
 
@@ -61,7 +85,10 @@ async def test_fault_that_cannot_be_undone_is_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(engine, "UNDO_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(engine, "UNDO_SECONDS", 0.03)
     with pytest.raises(NotUndone, match="drain n1"):
-        async with made(Target("drain n1", doing([], "drain"), doing([], "undo", failures=10**6)), lambda _: None):
+        async with made(
+            Target("drain n1", doing([], "drain"), doing([], "undo", failures=10**6)),
+            lambda _: None,
+        ):
             pass
     with pytest.raises(NoTarget, match="there is no node"):
         pick(3, [], "node")

@@ -34,18 +34,39 @@ DONE, STARTED = Done(1000.25, "a", 800, 1.639), Started(1000.25, "a", (18,))
         ("", []),
         (f"{TORN}  86 ms/stepstart at step 20/800  workers 2", [STEP_21, BEGAN]),
         (f"step 21/800  lo{TORN}", [STEP_21]),
-        (f"start at step 20/800  workers 2{AGENT}workers started in 76 ms: pids 18{TORN}", [BEGAN, STARTED, STEP_21]),
+        (
+            f"start at step 20/800  workers 2{AGENT}workers started in 76 ms: pids 18{TORN}",
+            [BEGAN, STARTED, STEP_21],
+        ),
         (f"{AGENT}workers sta{AGENT}workers started in 76 ms: pids 18", [STARTED]),
-        ("STEP 5 world=3 time=1STEP 57 world=3 time=1000.250 host=bSTEP 58 wor", [Step(1000.25, "a", 57, 3)]),
-        (f" 10%|\ufffd\x1b[A\x00\rdone at step 800/800  validation loss 1.639{TORN}", [DONE, STEP_21]),
+        (
+            "STEP 5 world=3 time=1STEP 57 world=3 time=1000.250 host=bSTEP 58 wor",
+            [Step(1000.25, "a", 57, 3)],
+        ),
+        (
+            f" 10%|\ufffd\x1b[A\x00\rdone at step 800/800  validation loss 1.639{TORN}",
+            [DONE, STEP_21],
+        ),
         ("x" * 10_000_000 + TORN, [STEP_21]),
         (f"step {'9' * 5000}/800  loss 3.272  workers 3  {TORN}", [STEP_21]),
-        (f"elastic_pytorch.agent 1970-99-99T00:16:40.250Z INFO workers started in 1 ms: pids 1 {TORN}", [STEP_21]),
+        (
+            f"elastic_pytorch.agent 1970-99-99T00:16:40.250Z INFO workers started in 1 ms: pids 1 {TORN}",
+            [STEP_21],
+        ),
         ("elastic_pytorch.agent " * 100_000, []),
-        (f"{AGENT}round 4: rank 0 of 3, store 10.0.0.1:29500, waited 0.013 s; x", [RoundBegan(1000.25, "a", 3)]),
+        (
+            f"{AGENT}round 4: rank 0 of 3, store 10.0.0.1:29500, waited 0.013 s; x",
+            [RoundBegan(1000.25, "a", 3)],
+        ),
         ("iter 10: loss 2.3104, time 20.00ms", [Step(1000.25, "a", 10, 0, loss=2.3104)]),
-        ("[rank0] Step 7/100 | lr 3e-4 | train loss: 1e-05", [Step(1000.25, "a", 7, 0, total=100, loss=1e-05)]),
-        (" iteration       12/    100 | lm loss: 9.5E+00 |", [Step(1000.25, "a", 12, 0, total=100, loss=9.5)]),
+        (
+            "[rank0] Step 7/100 | lr 3e-4 | train loss: 1e-05",
+            [Step(1000.25, "a", 7, 0, total=100, loss=1e-05)],
+        ),
+        (
+            " iteration       12/    100 | lm loss: 9.5E+00 |",
+            [Step(1000.25, "a", 12, 0, total=100, loss=9.5)],
+        ),
         ("resuming at iteration 100", []),
         ("misstep 3 glossy 1.0", []),
     ],
@@ -54,7 +75,9 @@ def test_records_are_found_wherever_in_a_line_they_stand(line: str, records: lis
     assert read_worker_line("a", STAMP + line) == records
 
 
-@given(st.text(), st.sampled_from([TORN, AGENT, STAMP, "start at step 20/800  workers 2"]), st.text())
+@given(
+    st.text(), st.sampled_from([TORN, AGENT, STAMP, "start at step 20/800  workers 2"]), st.text()
+)
 def test_no_line_is_an_error_or_hides_a_record(before: str, record: str, after: str) -> None:
     read_worker_line("a", before + record + after)
     assert STEP_21 in read_worker_line("a", f"{STAMP}{before}{TORN} {after}")
@@ -77,9 +100,13 @@ def test_steps_have_the_group_that_their_pod_began_in_whatever_order_logs_arrive
         *steps("b", 61, 70, at=9.2, world=3),
     ]
     log = StepLog([*reversed(records), *records])
-    seen = [(group.number, group.world, group.first, group.last) for group in groups_of(log.steps())]
+    seen = [
+        (group.number, group.world, group.first, group.last) for group in groups_of(log.steps())
+    ]
     assert seen == [(1, 3, 1, 48), (3, 2, 41, 60), (4, 3, 61, 70)]
-    assert [step.number for step in log.steps(since=10.0)] == [68, 69, 70], "with the last one before"
+    assert [step.number for step in log.steps(since=10.0)] == [68, 69, 70], (
+        "with the last one before"
+    )
     torn = StepLog([Step(1.0, "a", 5, 3), Began(1.0, "a", 2), Step(2.0, "a", 6, 2)])
     assert [step.group for step in torn.steps()] == [0, 1], "the line of the step before has no end"
     assert log.pids == {"b": (7,)}
@@ -88,7 +115,11 @@ def test_steps_have_the_group_that_their_pod_began_in_whatever_order_logs_arrive
 
 
 def test_time_of_steps_that_two_groups_do_again_is_kept_once() -> None:
-    groups = [Group(1, 1, 1, 10, 1.0, 10.0), Group(2, 1, 8, 9, 20.0, 21.0), Group(3, 1, 5, 5, 30.0, 30.0)]
+    groups = [
+        Group(1, 1, 1, 10, 1.0, 10.0),
+        Group(2, 1, 8, 9, 20.0, 21.0),
+        Group(3, 1, 5, 5, 30.0, 30.0),
+    ]
     assert kept_seconds(groups) == 4.0, "a group of one step has no pace"
 
 
@@ -100,6 +131,9 @@ def test_a_script_that_tells_no_group_has_that_of_the_round_and_only_rank_0_coun
         RoundBegan(5.0, "b", 2),
         *steps("b", 11, 15, at=6.0, world=0),
     ]
-    seen = [(group.number, group.world, group.first, group.last) for group in groups_of(StepLog(records).steps())]
+    seen = [
+        (group.number, group.world, group.first, group.last)
+        for group in groups_of(StepLog(records).steps())
+    ]
     assert seen == [(1, 3, 1, 20), (2, 2, 11, 15)]
     assert StepLog(steps("a", 1, 3, at=1.0, world=0)).steps() == [], "no agent has reported a round"

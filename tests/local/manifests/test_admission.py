@@ -17,11 +17,26 @@ BAD = sorted((MANIFESTS / "bad").glob("*.yaml"))
 GOOD = [*sorted((MANIFESTS / "good").glob("*.yaml")), *EXAMPLE_JOBS]
 
 REFUSED = {
-    "a misspelt field": ({"maxReplica": 4}, "spec.maxReplica: there is no such field; did you mean maxReplicas?"),
-    "a field of another name": ({"elasticity": 4}, "spec.elasticity: there is no such field: remove it"),
-    "a number in quotes": ({"replicas": "4"}, "spec.replicas: must be a whole number, not '4': take the quotes away"),
-    "a word for a number": ({"replicas": "many"}, "spec.replicas: must be a whole number, not 'many'"),
-    "a truth in quotes": ({"suspend": "true"}, "spec.suspend: must be true or false, not 'true': take the quotes away"),
+    "a misspelt field": (
+        {"maxReplica": 4},
+        "spec.maxReplica: there is no such field; did you mean maxReplicas?",
+    ),
+    "a field of another name": (
+        {"elasticity": 4},
+        "spec.elasticity: there is no such field: remove it",
+    ),
+    "a number in quotes": (
+        {"replicas": "4"},
+        "spec.replicas: must be a whole number, not '4': take the quotes away",
+    ),
+    "a word for a number": (
+        {"replicas": "many"},
+        "spec.replicas: must be a whole number, not 'many'",
+    ),
+    "a truth in quotes": (
+        {"suspend": "true"},
+        "spec.suspend: must be true or false, not 'true': take the quotes away",
+    ),
     "a fraction": ({"replicas": 1.5}, "spec.replicas: must be a whole number, not 1.5"),
     "a truth for a number": ({"replicas": True}, "spec.replicas: must be a whole number, not true"),
     "a word of another case": (
@@ -33,13 +48,20 @@ REFUSED = {
         "spec.replicas: must be less than or equal to maxReplicas (4), not 7: lower replicas or raise maxReplicas",
     ),
     "a field of a claim": (
-        {"sharedVolumeClaims": [{"metadata": {"name": "data"}, "spec": {"accessmodes": ["ReadWriteMany"]}}]},
+        {
+            "sharedVolumeClaims": [
+                {"metadata": {"name": "data"}, "spec": {"accessmodes": ["ReadWriteMany"]}}
+            ]
+        },
         "spec.sharedVolumeClaims[0].spec.accessmodes: there is no such field; did you mean accessModes?",
     ),
 }
 CONTAINER = "spec.template.spec.containers[0]"
 IN_THE_CONTAINER = {
-    "a misspelt field": ({"resource": {}}, f"{CONTAINER}.resource: there is no such field; did you mean resources?"),
+    "a misspelt field": (
+        {"resource": {}},
+        f"{CONTAINER}.resource: there is no such field; did you mean resources?",
+    ),
     "a number in env": (
         {"env": [{"name": "A", "value": 1}]},
         f'{CONTAINER}.env[0].value: must be a string, not 1: put it in quotes, "1"',
@@ -61,10 +83,15 @@ IN_THE_CONTAINER = {
         {"ports": [{"containerPort": "80"}]},
         f"{CONTAINER}.ports[0].containerPort: must be a whole number, not '80': take the quotes away",
     ),
-    "an object for a list": ({"volumeMounts": {"name": "a"}}, f"{CONTAINER}.volumeMounts: must be a list"),
+    "an object for a list": (
+        {"volumeMounts": {"name": "a"}},
+        f"{CONTAINER}.volumeMounts: must be a list",
+    ),
 }
 ADMITTED = {
-    "quantities as numbers": {"resources": {"limits": {"cpu": 4, "memory": "1Gi"}, "requests": {"cpu": 0.5}}},
+    "quantities as numbers": {
+        "resources": {"limits": {"cpu": 4, "memory": "1Gi"}, "requests": {"cpu": 0.5}}
+    },
     "a probe by the number or the name of a port": {
         "readinessProbe": {"httpGet": {"port": 80}},
         "livenessProbe": {"tcpSocket": {"port": "a"}},

@@ -21,14 +21,23 @@ CONFIG: Config = {
 READ_ONLY = 0o400
 
 
-def a_document(kind: str, name: str = "a", namespace: str = "default", **fields: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, **fields}
+def a_document(
+    kind: str, name: str = "a", namespace: str = "default", **fields: Any
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        **fields,
+    }
 
 
 def test_data_is_decoded_and_plain_text_wins() -> None:
     secret = a_document("Secret", data={"hub": "YWJj", "old": "YWJj"}, stringData={"old": "new"})
     settings = a_document("ConfigMap", data={"lr": "0.1"}, binaryData={"weights": "AAE="})
-    assert read_config([secret, settings, a_document("Secret", "other", "elsewhere")], "default") == {
+    assert read_config(
+        [secret, settings, a_document("Secret", "other", "elsewhere")], "default"
+    ) == {
         ("Secret", "a"): {"hub": b"abc", "old": b"new"},
         ("ConfigMap", "a"): {"lr": b"0.1", "weights": b"\x00\x01"},
     }
@@ -61,7 +70,11 @@ def test_faulty_object_is_refused_by_name(documents: list[dict[str, Any]], words
 def test_file_and_folder_become_a_config_map(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print()")
     (tmp_path / "nested").mkdir()
-    assert config_of_path(tmp_path) == config_of_path(tmp_path / "train.py") == {"train.py": b"print()"}
+    assert (
+        config_of_path(tmp_path)
+        == config_of_path(tmp_path / "train.py")
+        == {"train.py": b"print()"}
+    )
 
 
 VALUES = {
@@ -77,13 +90,22 @@ def test_value_of_a_key(reference: dict[str, Any], value: bytes | None) -> None:
 
 
 MISSING = {
-    "object": ({"name": "setting", "key": "lr"}, "a: there is no ConfigMap setting: name its YAML file after the job's"),
-    "key": ({"name": "settings", "key": "LR"}, "a.key: there is no LR in ConfigMap settings; did you mean lr?"),
+    "object": (
+        {"name": "setting", "key": "lr"},
+        "a: there is no ConfigMap setting: name its YAML file after the job's",
+    ),
+    "key": (
+        {"name": "settings", "key": "LR"},
+        "a.key: there is no LR in ConfigMap settings; did you mean lr?",
+    ),
     "key of no like": (
         {"name": "settings", "key": "seed"},
         "a.key: there is no seed in ConfigMap settings: it has lr, train.py",
     ),
-    "key of nothing": ({"name": "empty", "key": "seed"}, "a.key: there is no seed in ConfigMap empty: it is empty"),
+    "key of nothing": (
+        {"name": "empty", "key": "seed"},
+        "a.key: there is no seed in ConfigMap empty: it is empty",
+    ),
     "name": ({"key": "lr"}, "a.name: is missing"),
     "name of the key": ({"name": "settings"}, "a.key: is missing"),
 }
@@ -102,7 +124,13 @@ FILES: dict[str, tuple[dict[str, Any], dict[str, File] | None]] = {
         {"lr": File(b"0.1", DEFAULT_MODE), "train.py": File(b"print()", DEFAULT_MODE)},
     ),
     "some, with modes": (
-        {"configMap": {"name": "settings", "defaultMode": READ_ONLY, "items": [{"key": "lr", "path": "of/lr"}]}},
+        {
+            "configMap": {
+                "name": "settings",
+                "defaultMode": READ_ONLY,
+                "items": [{"key": "lr", "path": "of/lr"}],
+            }
+        },
         {"of/lr": File(b"0.1", READ_ONLY)},
     ),
     "a Secret": ({"secret": {"secretName": "token"}}, {"hub": File(b"abc", DEFAULT_MODE)}),
@@ -111,7 +139,12 @@ FILES: dict[str, tuple[dict[str, Any], dict[str, File] | None]] = {
             "projected": {
                 "defaultMode": READ_ONLY,
                 "sources": [
-                    {"configMap": {"name": "settings", "items": [{"key": "lr", "path": "lr", "mode": DEFAULT_MODE}]}},
+                    {
+                        "configMap": {
+                            "name": "settings",
+                            "items": [{"key": "lr", "path": "lr", "mode": DEFAULT_MODE}],
+                        }
+                    },
                     {"secret": {"name": "token"}},
                 ],
             }
@@ -130,5 +163,9 @@ def test_files_of_a_volume(volume: dict[str, Any], files: dict[str, File] | None
 
 @pytest.mark.parametrize("path", ["../out", "/etc/passwd", ""])
 def test_volume_keeps_to_its_folder(path: str) -> None:
-    with pytest.raises(InvalidJob, match=r"v.configMap.items\[0\].path: must be a path in the volume"):
-        volume_files({"configMap": {"name": "settings", "items": [{"key": "lr", "path": path}]}}, CONFIG, "v")
+    with pytest.raises(
+        InvalidJob, match=r"v.configMap.items\[0\].path: must be a path in the volume"
+    ):
+        volume_files(
+            {"configMap": {"name": "settings", "items": [{"key": "lr", "path": path}]}}, CONFIG, "v"
+        )

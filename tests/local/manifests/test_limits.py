@@ -4,7 +4,11 @@ from typing import Any
 import pytest
 from elastic_pytorch_local.manifests.config_objects import Config
 from elastic_pytorch_local.manifests.documents import read_documents
-from elastic_pytorch_local.manifests.limits import check_references, fields_not_applied, find_obstacles
+from elastic_pytorch_local.manifests.limits import (
+    check_references,
+    fields_not_applied,
+    find_obstacles,
+)
 from elastic_pytorch_operator.spec.fields import InvalidJob
 
 from tests.faults import assert_none, fault_of
@@ -15,7 +19,9 @@ CONFIG: Config = {("ConfigMap", "settings"): {"train.py": b"print()"}}
 POD, C = "spec.template.spec", "spec.template.spec.containers[0]"
 
 
-def a_job(container: dict[str, Any], pod: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+def a_job(
+    container: dict[str, Any], pod: dict[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
     whole = {"name": "pytorch", "image": "torch", "args": ["train.py"], **container}
     fields: dict[str, Any] = {"containers": [whole], **(pod or {})}
     return a_manifest(template={"spec": fields}, **spec)
@@ -39,13 +45,22 @@ OBSTACLES = {
         a_job({}, {"containers": [{"name": "logs"}, {"name": "pytorch"}]}),
         f"{C}: only the container that trains is started: run logs in another way",
     ),
-    "names of hosts": (a_job({}, {"hostAliases": [{"ip": "10.0.0.1"}]}), f"{POD}.hostAliases: this machine resolves the names"),
+    "names of hosts": (
+        a_job({}, {"hostAliases": [{"ip": "10.0.0.1"}]}),
+        f"{POD}.hostAliases: this machine resolves the names",
+    ),
     "a folder of the node": (
         mounting({"hostPath": {"path": "/data"}}),
         f"{POD}.volumes[0].hostPath: it cannot be mounted here",
     ),
-    "a volume of a driver": (mounting({"csi": {"driver": "a"}}), f"{POD}.volumes[0].csi: it cannot be mounted here"),
-    "fields as files": (mounting({"downwardAPI": {}}), f"{POD}.volumes[0].downwardAPI: it cannot be mounted here"),
+    "a volume of a driver": (
+        mounting({"csi": {"driver": "a"}}),
+        f"{POD}.volumes[0].csi: it cannot be mounted here",
+    ),
+    "fields as files": (
+        mounting({"downwardAPI": {}}),
+        f"{POD}.volumes[0].downwardAPI: it cannot be mounted here",
+    ),
     "a token as a file": (
         mounting({"projected": {"sources": [{"serviceAccountToken": {"path": "a"}}]}}),
         f"{POD}.volumes[0].projected.sources[0].serviceAccountToken: only ConfigMaps and Secrets are projected here",
@@ -63,11 +78,16 @@ OBSTACLES = {
         f"{C}.env[0].valueFrom.fieldRef.fieldPath: status.no has no value here",
     ),
     "a hook": (a_job({"lifecycle": {"preStop": {}}}), f"{C}.lifecycle: no hook is run"),
-    "a device": (a_job({"volumeDevices": [{"name": "a"}]}), f"{C}.volumeDevices: there are no block devices"),
+    "a device": (
+        a_job({"volumeDevices": [{"name": "a"}]}),
+        f"{C}.volumeDevices: there are no block devices",
+    ),
 }
 NONE = {
     "the least": a_job({}),
-    "a volume that nothing mounts": a_job({}, {"volumes": [{"name": "a", "hostPath": {"path": "/data"}}]}),
+    "a volume that nothing mounts": a_job(
+        {}, {"volumes": [{"name": "a", "hostPath": {"path": "/data"}}]}
+    ),
     "shared memory of the node": mounting({"hostPath": {"path": "/dev/shm"}}, mountPath="/dev/shm"),
     "a claim": mounting({"persistentVolumeClaim": {"claimName": "data"}}),
     "a folder of the pod": mounting({"emptyDir": {}}, subPath="part"),
@@ -81,7 +101,9 @@ NONE = {
 
 
 @pytest.mark.parametrize(("manifest", "words"), OBSTACLES.values(), ids=OBSTACLES)
-def test_what_the_script_would_miss_is_refused_by_name(manifest: dict[str, Any], words: str) -> None:
+def test_what_the_script_would_miss_is_refused_by_name(
+    manifest: dict[str, Any], words: str
+) -> None:
     check_references(manifest, CONFIG)
     [obstacle] = find_obstacles(manifest)
     assert str(obstacle).startswith(words)
@@ -113,7 +135,10 @@ MISSING = {
         mounting({"emptyDir": {}}, name="A"),
         f"{C}.volumeMounts[0].name: there is no volume A; did you mean a?",
     ),
-    "a place": (mounting({"emptyDir": {}}, mountPath=""), f"{C}.volumeMounts[0].mountPath: is missing"),
+    "a place": (
+        mounting({"emptyDir": {}}, mountPath=""),
+        f"{C}.volumeMounts[0].mountPath: is missing",
+    ),
     "a ConfigMap": (
         mounting({"configMap": {"name": "setting"}}),
         f"{POD}.volumes[0].configMap: there is no ConfigMap setting: name its YAML file after the job's, or make it of a file with "

@@ -5,7 +5,10 @@ from elastic_pytorch_local.manifests.config_objects import Config
 from elastic_pytorch_local.manifests.variables import container_variables, expand
 from elastic_pytorch_operator.spec.fields import InvalidJob
 
-CONFIG: Config = {("ConfigMap", "settings"): {"LR": b"0.1", "SEED": b"7"}, ("Secret", "token"): {"HUB": b"abc"}}
+CONFIG: Config = {
+    ("ConfigMap", "settings"): {"LR": b"0.1", "SEED": b"7"},
+    ("Secret", "token"): {"HUB": b"abc"},
+}
 POD = {
     "metadata": {"name": "w0", "namespace": "ml", "uid": "u", "labels": {"team": "nlp"}},
     "spec": {"nodeName": "node-0"},
@@ -18,13 +21,26 @@ def field(path: str) -> dict[str, Any]:
 
 VARIABLES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "nothing": ({}, {}),
-    "a value, and no value": ({"env": [{"name": "A", "value": "1"}, {"name": "B"}]}, {"A": "1", "B": ""}),
+    "a value, and no value": (
+        {"env": [{"name": "A", "value": "1"}, {"name": "B"}]},
+        {"A": "1", "B": ""},
+    ),
     "a value of earlier ones": (
-        {"env": [{"name": "A", "value": "$(B)"}, {"name": "B", "value": "2"}, {"name": "C", "value": "$(B)/$(B) $$(B)"}]},
+        {
+            "env": [
+                {"name": "A", "value": "$(B)"},
+                {"name": "B", "value": "2"},
+                {"name": "C", "value": "$(B)/$(B) $$(B)"},
+            ]
+        },
         {"A": "$(B)", "B": "2", "C": "2/2 $(B)"},
     ),
     "a key": (
-        {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "LR"}}}]},
+        {
+            "env": [
+                {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "LR"}}}
+            ]
+        },
         {"A": "0.1"},
     ),
     "a key of a Secret": (
@@ -32,7 +48,14 @@ VARIABLES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"A": "abc"},
     ),
     "a key that may be missing": (
-        {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "no", "key": "HUB", "optional": True}}}]},
+        {
+            "env": [
+                {
+                    "name": "A",
+                    "valueFrom": {"secretKeyRef": {"name": "no", "key": "HUB", "optional": True}},
+                }
+            ]
+        },
         {},
     ),
     "all keys, of which one is set": (
@@ -64,7 +87,10 @@ def test_variables(container: dict[str, Any], variables: dict[str, str]) -> None
 
 @pytest.mark.parametrize("source", ["configMapRef", "secretRef"])
 def test_missing_source_is_named(source: str) -> None:
-    with pytest.raises(InvalidJob, match=rf"c\.envFrom\[0\]\.{source}: there is no (ConfigMap|Secret) no: name its YAML file"):
+    with pytest.raises(
+        InvalidJob,
+        match=rf"c\.envFrom\[0\]\.{source}: there is no (ConfigMap|Secret) no: name its YAML file",
+    ):
         container_variables(POD, {"envFrom": [{source: {"name": "no"}}]}, CONFIG, "", "c")
 
 

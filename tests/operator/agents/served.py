@@ -45,22 +45,36 @@ class Served:
     async def say(self, beat: Any, token: str | None = None) -> tuple[int, Any]:
         """Sends a heartbeat on a stream of its own; returns the status, and the answer or the refusal."""
         headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
-        async with self.session.post(f"{self.url}/v1/agent", data=json.dumps(beat), headers=headers) as answer:
+        async with self.session.post(
+            f"{self.url}/v1/agent", data=json.dumps(beat), headers=headers
+        ) as answer:
             if answer.status != 200:
                 return answer.status, await answer.json()
             told = json.loads(await answer.content.readline())
-        return (200, told["heartbeat"]) if "heartbeat" in told else (told["refused"]["status"], told["refused"])
+        return (
+            (200, told["heartbeat"])
+            if "heartbeat" in told
+            else (told["refused"]["status"], told["refused"])
+        )
 
 
 @asynccontextmanager
 async def serving(tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIterator[Served]:
     cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
     await cluster.create(PODS, a_worker_pod(a_job(), 0))
-    cache.replace_all([a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0)
+    cache.replace_all(
+        [a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0
+    )
     async with aiohttp.ClientSession() as session:
         served = Served("", session, cluster, cache, registry, cluster.issue_token("default", POD))
         reviewer = TokenReviewer(cluster)
-        api = AgentApi(cache, registry, reviewer, lambda key, _: served.work.append(key), leading=lambda: served.leads)
+        api = AgentApi(
+            cache,
+            registry,
+            reviewer,
+            lambda key, _: served.work.append(key),
+            leading=lambda: served.leads,
+        )
         async with listening(api, "127.0.0.1", port, tls) as served.port:
             served.url = f"http{'s' if tls else ''}://127.0.0.1:{served.port}"
             yield served
@@ -82,7 +96,9 @@ class Stream:
 
     async def receive_any(self) -> tuple[str, Any]:
         """The kind of the next line, and its fields."""
-        [found] = json.loads(await asyncio.wait_for(self._answer.content.readline(), SECONDS)).items()
+        [found] = json.loads(
+            await asyncio.wait_for(self._answer.content.readline(), SECONDS)
+        ).items()
         return found
 
     async def receive(self, kind: str) -> Any:
@@ -108,7 +124,9 @@ async def streaming(served: Served, first: Any = BEAT) -> AsyncIterator[Stream]:
             yield line
 
     headers = {"Authorization": f"Bearer {served.token}"}
-    async with served.session.post(f"{served.url}/v1/agent", data=body(), headers=headers) as answer:
+    async with served.session.post(
+        f"{served.url}/v1/agent", data=body(), headers=headers
+    ) as answer:
         yield Stream(answer, lines)
 
 

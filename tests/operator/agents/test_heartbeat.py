@@ -29,17 +29,36 @@ GOOD: dict[str, Any] = {
     },
     "failure": None,
 }
-FAILURE = {"localRank": 0, "rank": 1, "pid": 57, "exitCode": -9, "signal": "SIGKILL", "ageSeconds": 0.5, "message": "killed"}
+FAILURE = {
+    "localRank": 0,
+    "rank": 1,
+    "pid": 57,
+    "exitCode": -9,
+    "signal": "SIGKILL",
+    "ageSeconds": 0.5,
+    "message": "killed",
+}
 
 
 def test_good_heartbeat() -> None:
     beat = parse_heartbeat(GOOD)
-    assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == ("running", 7, 120, 2.31)
+    assert (beat.state, beat.round, beat.progress.step, beat.progress.loss) == (
+        "running",
+        7,
+        120,
+        2.31,
+    )
     assert beat.progress.checkpoints == 4
-    assert (beat.started_age_seconds, beat.formed_age_seconds, beat.saving_seconds) == (2.5, None, 1.5)
+    assert (beat.started_age_seconds, beat.formed_age_seconds, beat.saving_seconds) == (
+        2.5,
+        None,
+        1.5,
+    )
 
 
-@pytest.mark.parametrize(("told", "gives_up"), [({}, False), ({"givesUp": False}, False), ({"givesUp": True}, True)])
+@pytest.mark.parametrize(
+    ("told", "gives_up"), [({}, False), ({"givesUp": False}, False), ({"givesUp": True}, True)]
+)
 def test_torchrun_that_gives_up(told: dict[str, bool], gives_up: bool) -> None:
     assert parse_heartbeat(GOOD | told).gives_up is gives_up
 
@@ -52,7 +71,12 @@ def test_scripts_that_report_nothing_do_not_tell_when_their_processes_started() 
 def test_failure_gets_its_time_on_the_operators_clock() -> None:
     failure = parse_heartbeat({**GOOD, "state": "failed", "failure": FAILURE}).failure_at(100.0)
     assert failure is not None
-    assert (failure.failed_at, failure.exit_code, failure.signal, failure.pid) == (99.5, 137, "SIGKILL", 57)
+    assert (failure.failed_at, failure.exit_code, failure.signal, failure.pid) == (
+        99.5,
+        137,
+        "SIGKILL",
+        57,
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +122,11 @@ def test_refusals_name_the_field(change: dict[str, Any], field: str) -> None:
 def test_work_of_each_local_rank() -> None:
     told = {"workWindows": 3, "workSeconds": [0.25, None, 1], "stepSeconds": 2}
     progress = parse_heartbeat({**GOOD, "progress": told}).progress
-    assert (progress.work_windows, progress.work_seconds, progress.step_seconds) == (3, (0.25, None, 1.0), 2.0)
+    assert (progress.work_windows, progress.work_seconds, progress.step_seconds) == (
+        3,
+        (0.25, None, 1.0),
+        2.0,
+    )
     many = parse_heartbeat({**GOOD, "progress": {**told, "workSeconds": [1] * 1024}}).progress
     assert len(many.work_seconds) == MAX_COMPARED
     older = parse_heartbeat({**GOOD, "progress": {"step": 3}}).progress
@@ -108,7 +136,11 @@ def test_work_of_each_local_rank() -> None:
 def test_where_the_processes_stand() -> None:
     told = [
         {"kind": "collective", "operation": "all_reduce", "frame": "train.py:60 step"},
-        {"kind": "dataLoader", "operation": "", "frame": "\x1b[31m\u202etrain.py:41\nload" + "x" * 200},
+        {
+            "kind": "dataLoader",
+            "operation": "",
+            "frame": "\x1b[31m\u202etrain.py:41\nload" + "x" * 200,
+        },
         {"kind": "a newer word", "operation": "All Reduce!"},
     ]
     beat = parse_heartbeat({**GOOD, "places": {"ageSeconds": 0.5, "byLocalRank": told}})
@@ -118,13 +150,17 @@ def test_where_the_processes_stand() -> None:
         Place(PlaceKind.DATA_LOADER, frame="[31m train.py:41 load" + "x" * 79),
         Place(PlaceKind.OTHER),
     )
-    many = parse_heartbeat({**GOOD, "places": {"ageSeconds": 0, "byLocalRank": [{"kind": "lock"}] * 4097}})
+    many = parse_heartbeat(
+        {**GOOD, "places": {"ageSeconds": 0, "byLocalRank": [{"kind": "lock"}] * 4097}}
+    )
     assert len(many.places) == MAX_PLACES
     assert parse_heartbeat(GOOD).places == parse_heartbeat({**GOOD, "places": None}).places == ()
 
 
 def test_failed_saves_and_why() -> None:
-    progress = parse_heartbeat({**GOOD, "progress": {"failedSaves": 3, "saveError": "x" * 1000}}).progress
+    progress = parse_heartbeat(
+        {**GOOD, "progress": {"failedSaves": 3, "saveError": "x" * 1000}}
+    ).progress
     assert (progress.failed_saves, progress.save_error) == (3, "x" * 200)
     older = parse_heartbeat({**GOOD, "progress": {"step": 3}}).progress
     assert (older.failed_saves, older.save_error) == (0, "")
@@ -156,20 +192,33 @@ GARBAGE = {
     [
         ({"accuracy": 0.93, "val/f1": 1}, (("accuracy", 0.93), ("val/f1", 1.0))),
         ({**GARBAGE, "accuracy": 0.93}, (("accuracy", 0.93),)),
-        ({f"m{number}": number for number in range(40)}, tuple((f"m{number}", float(number)) for number in range(16))),
+        (
+            {f"m{number}": number for number in range(40)},
+            tuple((f"m{number}", float(number)) for number in range(16)),
+        ),
         *[(garbage, ()) for garbage in (None, {}, [], [["accuracy", 1]], "accuracy", 7, True)],
     ],
 )
-def test_metrics_that_cannot_be_written_down_are_dropped_and_nothing_else(told: Any, known: Any) -> None:
+def test_metrics_that_cannot_be_written_down_are_dropped_and_nothing_else(
+    told: Any, known: Any
+) -> None:
     progress = parse_heartbeat({**GOOD, "progress": {**GOOD["progress"], "metrics": told}}).progress
     assert (progress.metrics, progress.step, progress.loss) == (known, 120, 2.31)
 
 
 def test_texts_can_be_written_down_and_read_back() -> None:
-    texts = dict.fromkeys(("signal", "exception", "message", "traceback"), "half \ud800 and whole \U0001f600")
+    texts = dict.fromkeys(
+        ("signal", "exception", "message", "traceback"), "half \ud800 and whole \U0001f600"
+    )
     failure = parse_heartbeat({**GOOD, "failure": {**FAILURE, **texts}}).failure
     assert failure is not None
-    assert failure.message == failure.traceback == failure.signal == failure.exception == "half ? and whole \U0001f600"
+    assert (
+        failure.message
+        == failure.traceback
+        == failure.signal
+        == failure.exception
+        == "half ? and whole \U0001f600"
+    )
     assert parse_heartbeat({**GOOD, "incarnation": "\udfff"}).incarnation == "?"
 
 

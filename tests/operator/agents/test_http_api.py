@@ -13,7 +13,10 @@ from tests.operator.builders import KEY, a_job, a_manifest, a_worker_pod
 
 async def test_heartbeat_is_put_down_to_the_tokens_pod(served: Served) -> None:
     code, answer = await served.say(BEAT)
-    assert (code, answer) == (200, {"heartbeatSeconds": 1.0, "leaveSeconds": 2.0, "peerStopped": False})
+    assert (code, answer) == (
+        200,
+        {"heartbeatSeconds": 1.0, "leaveSeconds": 2.0, "peerStopped": False},
+    )
     assert served.registry.agents("uid-lm", {POD})[POD].state == "ready"
     assert served.work == [KEY]
 
@@ -48,7 +51,10 @@ async def test_nobody_speaks_without_a_valid_token(served: Served, token: str) -
 
 
 async def test_pod_that_is_no_worker_is_refused(served: Served) -> None:
-    stranger = {"metadata": {"namespace": "default", "name": "stranger"}, "spec": {"containers": []}}
+    stranger = {
+        "metadata": {"namespace": "default", "name": "stranger"},
+        "spec": {"containers": []},
+    }
     await served.cluster.create(PODS, stranger)
     code, _ = await served.say(BEAT, served.cluster.issue_token("default", "stranger"))
     assert code == 403
@@ -57,7 +63,9 @@ async def test_pod_that_is_no_worker_is_refused(served: Served) -> None:
 async def test_token_of_an_earlier_pod_of_the_name_is_refused(served: Served) -> None:
     served.cluster.finish_deletion("default", POD)
     await served.cluster.create(PODS, a_worker_pod(a_job(), 0))
-    served.cache.replace_all([a_manifest()], await served.cluster.list_all(PODS), [], time.monotonic())
+    served.cache.replace_all(
+        [a_manifest()], await served.cluster.list_all(PODS), [], time.monotonic()
+    )
     code, _ = await served.say(BEAT)
     assert code == 403
 
@@ -75,7 +83,10 @@ async def test_round_that_never_formed_is_lost_to_those_only_that_have_taken_it_
     served: Served, own: int, since: int
 ) -> None:
     members = (Member(POD, 0, "10.0.0.1"),)
-    served.registry.declare("uid-lm", Round(9, members, 29501, "WorkerFailed", "why", 0.0, orderly_since=7, unformed=(8,)))
+    served.registry.declare(
+        "uid-lm",
+        Round(9, members, 29501, "WorkerFailed", "why", 0.0, orderly_since=7, unformed=(8,)),
+    )
     async with streaming(served, {**BEAT, "round": own}) as stream:
         await stream.receive("heartbeat")
         assert (await stream.receive("round"))["orderlySince"] == since
@@ -99,16 +110,26 @@ def test_rounds_that_a_member_has_left(case: str) -> None:
     registry = AgentRegistry()
     said, left = MEMBERS_WORDS[case]
     for state, number in said:
-        registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": number}), 0.0)
+        registry.note_heartbeat(
+            "uid-lm",
+            OTHER,
+            parse_heartbeat({"incarnation": "a", "state": state, "round": number}),
+            0.0,
+        )
     assert [number for number in range(10) if registry.peer_stopped("uid-lm", number)] == left
 
 
 @pytest.mark.parametrize(
-    ("state", "dropped", "left"), [("leaving", True, True), ("leaving", False, False), ("running", True, False)]
+    ("state", "dropped", "left"),
+    [("leaving", True, True), ("leaving", False, False), ("running", True, False)],
 )
-def test_agent_that_leaves_has_left_its_round_once_its_stream_drops(state: str, dropped: bool, left: bool) -> None:
+def test_agent_that_leaves_has_left_its_round_once_its_stream_drops(
+    state: str, dropped: bool, left: bool
+) -> None:
     registry = AgentRegistry()
-    registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0)
+    registry.note_heartbeat(
+        "uid-lm", OTHER, parse_heartbeat({"incarnation": "a", "state": state, "round": 7}), 0.0
+    )
     registry.open_stream("uid-lm", OTHER)
     registry.close_stream("uid-lm", OTHER, 1.0, dropped=dropped)
     assert registry.peer_stopped("uid-lm", 7) == left
@@ -117,7 +138,11 @@ def test_agent_that_leaves_has_left_its_round_once_its_stream_drops(state: str, 
 async def test_agents_are_told_that_a_peer_has_stopped_its_workers(served: Served) -> None:
     _, answer = await served.say({**BEAT, "state": "stopping", "round": 7})
     assert not answer["peerStopped"]
-    served.registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0)
-    served.registry.note_heartbeat("uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0)
+    served.registry.note_heartbeat(
+        "uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "running", "round": 7}), 0.0
+    )
+    served.registry.note_heartbeat(
+        "uid-lm", OTHER, parse_heartbeat({"incarnation": "b", "state": "ready", "round": 7}), 0.0
+    )
     _, answer = await served.say({**BEAT, "state": "stopping", "round": 7})
     assert answer["peerStopped"]

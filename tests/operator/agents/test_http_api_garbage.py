@@ -24,7 +24,18 @@ from hypothesis import strategies as st
 from tests.operator.builders import TIME, a_manifest, a_worker_pod
 
 FIELDS = [
-    *("incarnation", "state", "round", "rank", "worldSize", "localWorldSize", "port", "restarts", "progress", "failure"),
+    *(
+        "incarnation",
+        "state",
+        "round",
+        "rank",
+        "worldSize",
+        "localWorldSize",
+        "port",
+        "restarts",
+        "progress",
+        "failure",
+    ),
     *(
         "step",
         "firstStep",
@@ -41,11 +52,16 @@ FIELDS = [
 ]
 STATES = ["ready", "running", "stopping", "failed", "succeeded", "leaving"]
 WORDS = st.one_of(st.text(), st.sampled_from(["\ud800", "\x00", "x" * 5000, *STATES]))
-NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([2**53, 2**64, 10**400, -1, math.inf, math.nan]))
+NUMBERS = st.one_of(
+    st.integers(), st.floats(), st.sampled_from([2**53, 2**64, 10**400, -1, math.inf, math.nan])
+)
 SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, WORDS)
 JSON = st.recursive(
     SCALARS,
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.one_of(st.sampled_from(FIELDS), WORDS), inner)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(st.sampled_from(FIELDS), WORDS), inner),
+    ),
     max_leaves=20,
 )
 # Nearly right: these come further.
@@ -70,7 +86,11 @@ class TwoJobs:
         pods, nodes = await self.cluster.list_all(PODS), await self.cluster.list_all(NODES)
         self.cache.replace_all(manifests, pods, nodes, 0.0)
         api = AgentApi(
-            self.cache, self.registry, TokenReviewer(self.cluster), lambda key, _: self.asked.add(key), lines_per_second=1e6
+            self.cache,
+            self.registry,
+            TokenReviewer(self.cluster),
+            lambda key, _: self.asked.add(key),
+            lines_per_second=1e6,
         )
         self.serving = listening(api, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{await self.serving.__aenter__()}"
@@ -114,7 +134,13 @@ def jobs() -> Iterator[TwoJobs]:
     jobs.close()
 
 
-@given(body=st.one_of(st.binary(max_size=200), JSON.map(json.dumps).map(str.encode), BEATS.map(json.dumps).map(str.encode)))
+@given(
+    body=st.one_of(
+        st.binary(max_size=200),
+        JSON.map(json.dumps).map(str.encode),
+        BEATS.map(json.dumps).map(str.encode),
+    )
+)
 def test_lines_of_a_stream(jobs: TwoJobs, body: bytes) -> None:
     status, told = jobs.send("POST", "/v1/agent", body)
     assert status == 200

@@ -13,7 +13,11 @@ import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
-from elastic_pytorch_operator.agents.token_review import REVIEWS_AT_ONCE, REVIEWS_PER_SECOND, TokenReviewer
+from elastic_pytorch_operator.agents.token_review import (
+    REVIEWS_AT_ONCE,
+    REVIEWS_PER_SECOND,
+    TokenReviewer,
+)
 from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
 from elastic_pytorch_operator.informer.cache import Cache
@@ -39,7 +43,9 @@ class Served:
 
     async def beat(self, token: str) -> aiohttp.ClientResponse:
         headers = {"Authorization": f"Bearer {token}"}
-        async with self.session.post(f"{self.url}/v1/agent", data=json.dumps(BEAT), headers=headers) as answer:
+        async with self.session.post(
+            f"{self.url}/v1/agent", data=json.dumps(BEAT), headers=headers
+        ) as answer:
             await answer.read()
             return answer
 
@@ -49,10 +55,15 @@ async def served() -> AsyncIterator[Served]:
     cluster, cache = FakeCluster(), Cache()
     for index in range(3):
         await cluster.create(PODS, a_worker_pod(a_job(), index))
-    cache.replace_all([a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0)
+    cache.replace_all(
+        [a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0
+    )
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     connector = aiohttp.TCPConnector(limit=MAX_PER_CLIENT)
-    async with listening(api, "127.0.0.1", 0) as port, aiohttp.ClientSession(connector=connector) as session:
+    async with (
+        listening(api, "127.0.0.1", 0) as port,
+        aiohttp.ClientSession(connector=connector) as session,
+    ):
         yield Served(f"http://127.0.0.1:{port}", cluster, session)
 
 

@@ -45,7 +45,9 @@ async def test_loop_that_comes_late_hears_nothing_until_it_has_looked(clock: Clo
         clock.now += LATE_SECONDS
         assert hearing.on_time_since(clock.now) == -math.inf, "a little late is in time"
         clock.now += 3.0
-        assert hearing.on_time_since(clock.now) == clock.now, "a plan that comes before the look knows it, too"
+        assert hearing.on_time_since(clock.now) == clock.now, (
+            "a plan that comes before the look knows it, too"
+        )
         looked_at = clock.now
         await asyncio.sleep(2 * TICK_SECONDS)
         clock.now += LATE_SECONDS
@@ -72,7 +74,9 @@ def test_connection_that_waits_long_to_be_let_in_is_not_heard(clock: Clock) -> N
     del hearing.waiting["a"], hearing.waiting["b"]
     clock.now += 1.0
     assert hearing.lets_in_since(clock.now) == crowded_at
-    assert hearing.on_time_since(clock.now) == -math.inf, "those that were let in are heard meanwhile"
+    assert hearing.on_time_since(clock.now) == -math.inf, (
+        "those that were let in are heard meanwhile"
+    )
 
 
 def test_agent_that_was_told_to_come_again_is_not_heard(clock: Clock) -> None:
@@ -81,7 +85,9 @@ def test_agent_that_was_told_to_come_again_is_not_heard(clock: Clock) -> None:
     assert hearing.lets_in_since(clock.now + 1) == clock.now
 
 
-@pytest.mark.parametrize(("agents", "seconds"), [(0, 1.0), (1000, 1.0), (2000, 2.0), (10_000, 10.0)])
+@pytest.mark.parametrize(
+    ("agents", "seconds"), [(0, 1.0), (1000, 1.0), (2000, 2.0), (10_000, 10.0)]
+)
 def test_operator_gets_a_limited_number_of_heartbeats(agents: int, seconds: float) -> None:
     interval = HeartbeatInterval()
     interval.count(agents, 5.0)
@@ -107,6 +113,9 @@ def test_interval_that_becomes_shorter_in_steps_is_expected_after_the_longest() 
     assert interval.longest(115.0) == 20
 
 
-@pytest.mark.parametrize(("agents", "least", "most"), [(1, 0.0, 0.001), (10, 0.0, 0.001), (2000, 0.02, 0.1), (4000, 0.05, 0.2)])
+@pytest.mark.parametrize(
+    ("agents", "least", "most"),
+    [(1, 0.0, 0.001), (10, 0.0, 0.001), (2000, 0.02, 0.1), (4000, 0.05, 0.2)],
+)
 def test_change_waits_longer_in_a_larger_job(agents: int, least: float, most: float) -> None:
     assert least <= delay_of_change(agents) <= most

@@ -38,14 +38,18 @@ LINES = {
     "long heartbeats": chunk(long_line([[]] * 15_000)),
     "many numbers": chunk(long_line([1] * 20_000)),
     "a line without an end": chunk(many(b"x")),
-    "a heartbeat in chunks of a byte": b"".join(chunk(bytes([byte])) for byte in many(BEAT + b"\n")[:10_000]),
+    "a heartbeat in chunks of a byte": b"".join(
+        chunk(bytes([byte])) for byte in many(BEAT + b"\n")[:10_000]
+    ),
     "an endless line in chunks of a byte": many(chunk(b"x")),
 }
 REQUESTS = {
     "streams": stream_opening("TOKEN").decode() + chunk(b"").decode(),
     "unknown paths": "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     "bodies that are not read": (
-        "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(b"x").decode() * 10_000 + chunk(b"").decode()
+        "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + chunk(b"x").decode() * 10_000
+        + chunk(b"").decode()
     ),
 }
 
@@ -53,8 +57,16 @@ REQUESTS = {
 async def turn_while_pods_send(pods: int, opening: str, block: bytes, connections: int) -> float:
     """The calls that the longest turn takes, in the best of some periods, while each pod sends on that number of connections."""
     cluster, cache = FakeCluster(), Cache()
-    created = [await cluster.create(PODS, a_worker_pod(a_job(replicas=8, maximum=8), index)) for index in range(pods)]
-    cache.replace_all([a_manifest(replicas=8, maximum=8)], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0)
+    created = [
+        await cluster.create(PODS, a_worker_pod(a_job(replicas=8, maximum=8), index))
+        for index in range(pods)
+    ]
+    cache.replace_all(
+        [a_manifest(replicas=8, maximum=8)],
+        await cluster.list_all(PODS),
+        await cluster.list_all(NODES),
+        0.0,
+    )
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     tokens = [cluster.issue_token("default", pod["metadata"]["name"]) for pod in created]
     senders = [
@@ -63,11 +75,15 @@ async def turn_while_pods_send(pods: int, opening: str, block: bytes, connection
         for _ in range(connections)
     ]
     async with listening(api, "127.0.0.1", 0) as port:
-        process = multiprocessing.get_context("spawn").Process(target=flood, args=(port, senders, 60.0))
+        process = multiprocessing.get_context("spawn").Process(
+            target=flood, args=(port, senders, 60.0)
+        )
         process.start()
         try:
             async with asyncio.timeout(30):
-                while b"elastic_pytorch_agent_requests_total{" not in api.metrics.render(GaugeValues()):
+                while b"elastic_pytorch_agent_requests_total{" not in api.metrics.render(
+                    GaugeValues()
+                ):
                     await asyncio.sleep(0.05)
             return await calls_in_the_best_try(lambda: longest_turn(PERIOD_SECONDS))
         finally:
@@ -83,6 +99,10 @@ async def test_no_turn_is_long_while_pods_flood_their_streams(pods: int, block: 
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
-async def test_no_turn_is_long_while_a_pod_sends_requests_without_waiting_for_answers(request_: str) -> None:
-    turn = await turn_while_pods_send(1, REQUESTS["streams"], many(request_.encode()), MAX_PER_CLIENT)
+async def test_no_turn_is_long_while_a_pod_sends_requests_without_waiting_for_answers(
+    request_: str,
+) -> None:
+    turn = await turn_while_pods_send(
+        1, REQUESTS["streams"], many(request_.encode()), MAX_PER_CLIENT
+    )
     assert turn < MAX_TURN_CALLS

@@ -93,7 +93,12 @@ def test_operator_reads_every_heartbeat_that_is_declared(beat: Any, name: str) -
 
 
 def of_heartbeats(path: str, value: object) -> Iterator[str]:
-    beat = {"incarnation": "i", "state": "running", "round": 1, "places": {"ageSeconds": 0, "byLocalRank": []}}
+    beat = {
+        "incarnation": "i",
+        "state": "running",
+        "round": 1,
+        "places": {"ageSeconds": 0, "byLocalRank": []},
+    }
     try:
         parse_heartbeat(with_value(beat, path, value))
     except MalformedHeartbeat as refused:
@@ -129,7 +134,10 @@ def rounds(draw: st.DrawFn) -> Any:
     told |= {name: min(told[name], told["round"]) for name in ("orderlySince", "keepsAllSince")}
     told["size"] = told["size"] if told["store"] else 0
     rank = told["rank"]
-    return {**told, "rank": None if rank is None or not told["size"] else min(rank, told["size"] - 1)}
+    return {
+        **told,
+        "rank": None if rank is None or not told["size"] else min(rank, told["size"] - 1),
+    }
 
 
 @given(rounds(), drawn_from(MESSAGES["answer"]), st.text())
@@ -161,6 +169,8 @@ def of_answers(path: str, value: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("kind", "read"), [("round", of_rounds), ("answer", of_answers)])
-def test_agent_names_what_is_beyond_a_bound_or_of_another_type(kind: str, read: Callable[[str, object], Iterator[str]]) -> None:
+def test_agent_names_what_is_beyond_a_bound_or_of_another_type(
+    kind: str, read: Callable[[str, object], Iterator[str]]
+) -> None:
     wrong = [*beyond(MESSAGES[kind]), *((name, []) for name in MESSAGES[kind]["properties"])]
     assert_none(fault for path, value in wrong for fault in read(path, value))

@@ -41,7 +41,9 @@ def test_steady_heartbeat_changes_nothing(registry: AgentRegistry) -> None:
     assert beat(registry, "w0") is None
 
 
-def test_pod_arrives_once_whatever_its_agent_says_and_for_its_own_job(registry: AgentRegistry) -> None:
+def test_pod_arrives_once_whatever_its_agent_says_and_for_its_own_job(
+    registry: AgentRegistry,
+) -> None:
     """A takeover waits for arrivals: no pod may hold it up by another incarnation in each heartbeat, or that of another job."""
     assert registry.job(JOB).arrived_at == 1.0
     beat(registry, "w0", at=2.0, incarnation="b")
@@ -64,7 +66,9 @@ def test_first_step_of_a_round_is_planned_for_and_no_other(registry: AgentRegist
     assert beat(registry, "w0", progress={"step": 1}) is not None
     assert beat(registry, "w0", progress={"step": 2, "firstStep": 1}) is not None
     for step in (2, 3, 4):
-        assert beat(registry, "w0", progress={"step": step, "firstStep": 1, "loss": 1 / step}) is None
+        assert (
+            beat(registry, "w0", progress={"step": step, "firstStep": 1, "loss": 1 / step}) is None
+        )
 
 
 def test_places_are_planned_for_once(registry: AgentRegistry) -> None:

@@ -44,7 +44,10 @@ def test_without_members_there_is_no_store(declared: Round | None) -> None:
 
 
 def test_long_cause_is_cut() -> None:
-    assert len(tell(Round(1, (), 0, "WorkerLost", "w is gone; " * 1000, 0.0))["cause"]) == MAX_CAUSE_CHARACTERS
+    assert (
+        len(tell(Round(1, (), 0, "WorkerLost", "w is gone; " * 1000, 0.0))["cause"])
+        == MAX_CAUSE_CHARACTERS
+    )
 
 
 def test_bytes_and_cost_of_an_answer_do_not_depend_on_the_members() -> None:

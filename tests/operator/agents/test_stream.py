@@ -19,7 +19,9 @@ pytestmark = pytest.mark.process
 ROUND = Round(3, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0)
 
 
-async def test_each_heartbeat_is_answered_and_the_round_comes_after_the_first(served: Served) -> None:
+async def test_each_heartbeat_is_answered_and_the_round_comes_after_the_first(
+    served: Served,
+) -> None:
     async with streaming(served) as stream:
         assert (await stream.receive("heartbeat"))["heartbeatSeconds"] == 1.0
         found = await stream.receive("round")
@@ -30,7 +32,9 @@ async def test_each_heartbeat_is_answered_and_the_round_comes_after_the_first(se
     assert KEY in served.work
 
 
-async def test_round_that_was_declared_before_comes_after_the_first_heartbeat(served: Served) -> None:
+async def test_round_that_was_declared_before_comes_after_the_first_heartbeat(
+    served: Served,
+) -> None:
     served.registry.declare("uid-lm", ROUND)
     async with streaming(served) as stream:
         await stream.receive("heartbeat")
@@ -41,7 +45,12 @@ async def test_all_news_come_at_once(served: Served) -> None:
     async with begun(served) as stream:
         served.registry.declare("uid-lm", ROUND)
         found = await stream.receive("round")
-        assert (found["round"], found["rank"], found["size"], found["cause"]) == (3, 0, 1, "FirstRound: why")
+        assert (found["round"], found["rank"], found["size"], found["cause"]) == (
+            3,
+            0,
+            1,
+            "FirstRound: why",
+        )
         served.registry.nudge("uid-lm", 3)
         assert (await stream.receive("round"))["nudge"] == 1
         served.registry.conclude("uid-lm", "complete")
@@ -96,7 +105,9 @@ async def test_renewed_token_takes_the_place_of_the_first(served: Served) -> Non
     ],
     ids=lambda line: str(line)[:40],
 )
-async def test_malformed_heartbeat_ends_the_stream_and_changes_nothing(served: Served, line: Any) -> None:
+async def test_malformed_heartbeat_ends_the_stream_and_changes_nothing(
+    served: Served, line: Any
+) -> None:
     async with begun(served) as stream:
         served.work.clear()
         stream.send(line)
@@ -164,7 +175,9 @@ async def test_flood_on_a_stream_is_refused_and_the_stream_goes_on(served: Serve
             kind, fields = await stream.receive_any()
             kinds[kind] += 1
             assert kind == "heartbeat" or fields["status"] == 429
-        assert kinds["heartbeat"] >= LINES_PER_SECOND * BURST_SECONDS - 2, "as many as may come at once, the first two included"
+        assert kinds["heartbeat"] >= LINES_PER_SECOND * BURST_SECONDS - 2, (
+            "as many as may come at once, the first two included"
+        )
         assert kinds["refused"] > 0
         await asyncio.sleep(1)
         stream.send()
@@ -176,7 +189,8 @@ async def test_refused_line_has_its_stream_read_no_further_for_a_while(served: S
         for _ in range(300):
             stream.send()
         pauses: list[float] = []
-        while len(pauses) < 4:  # this test may hear of a refusal late, and of the next line in time: not again and again
+        # This test may hear of a refusal late, and of the next line in time: not again and again.
+        while len(pauses) < 4:
             while (await stream.receive_any())[0] != "refused":
                 pass
             refused_at = time.monotonic()
@@ -185,7 +199,13 @@ async def test_refused_line_has_its_stream_read_no_further_for_a_while(served: S
         assert max(pauses) > PAUSE_SECONDS / 2
 
 
-@situations("line", {"renewed tokens": {"token": "TOKEN"}, "long lines count as several": {**BEAT, "more": "x" * 60_000}})
+@situations(
+    "line",
+    {
+        "renewed tokens": {"token": "TOKEN"},
+        "long lines count as several": {**BEAT, "more": "x" * 60_000},
+    },
+)
 async def test_each_line_counts_on_all_streams_of_a_pod(served: Served, line: Any) -> None:
     line = {"token": served.token} if "token" in line else line
     async with begun(served) as stream, begun(served) as other:

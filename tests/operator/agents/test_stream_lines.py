@@ -64,7 +64,11 @@ async def test_lines_are_put_together_from_pieces(pieces: list[bytes], lines: li
 
 @situations(
     "pieces",
-    {"whole": [b"x" * MAX_LINE_BYTES + b"\n"], "parts": [b"x" * 1000] * 66, "second": [b"a\n" + b"x" * 70_000 + b"\n"]},
+    {
+        "whole": [b"x" * MAX_LINE_BYTES + b"\n"],
+        "parts": [b"x" * 1000] * 66,
+        "second": [b"a\n" + b"x" * 70_000 + b"\n"],
+    },
 )
 async def test_line_may_not_be_too_long(pieces: list[bytes]) -> None:
     with pytest.raises(LineTooLongError):
@@ -121,9 +125,14 @@ async def test_half_lines_of_a_namespace_take_no_more_than_it_may_have() -> None
     waiting = [asyncio.create_task(StreamLines(body, lambda _: 0.0, held).next()) for body in half]
     await asyncio.sleep(1)
     assert held.count == MAX_HELD_BYTES
-    assert sum(isinstance(task.exception(), LineTooLongError) for task in waiting if task.done()) == streams // 2
+    assert (
+        sum(isinstance(task.exception(), LineTooLongError) for task in waiting if task.done())
+        == streams // 2
+    )
     whole: Any = OpenBody(b"a\n")
-    assert await StreamLines(whole, lambda _: 0.0, held).next() == b"a\n", "a line that has ended is none of them"
+    assert await StreamLines(whole, lambda _: 0.0, held).next() == b"a\n", (
+        "a line that has ended is none of them"
+    )
     await asyncio.sleep(LINE_SECONDS)
     assert held.count == 0
     await asyncio.gather(*waiting, return_exceptions=True)

@@ -70,7 +70,9 @@ async def test_known_token_is_served_while_it_is_reviewed_again() -> None:
     cluster.answering.clear()
     for _ in range(3):
         async with asyncio.timeout(10):
-            assert await reviewer.identify("mine") == identity_of("mine"), "nothing waits for an API server that is slow"
+            assert await reviewer.identify("mine") == identity_of("mine"), (
+                "nothing waits for an API server that is slow"
+            )
         await settle()
     assert cluster.reviewed == ["mine"] * 2, "which is asked once"
     cluster.answering.set()
@@ -130,7 +132,9 @@ async def test_tokens_reviewed_together_are_not_due_again_together() -> None:
     tokens = [f"token-{n}" for n in range(500)]
     for number, token in enumerate(tokens):
         await reviewer.identify(token, f"10.0.0.{number % 50}")
-    due = await count_reviews(reviewer, cluster, tokens, looks=10, every_seconds=REVIEW_SECONDS / 10)
+    due = await count_reviews(
+        reviewer, cluster, tokens, looks=10, every_seconds=REVIEW_SECONDS / 10
+    )
     assert due[:4] == [0] * 4
     assert sum(due) >= 500
     assert max(due) < 500 / 3
@@ -142,7 +146,9 @@ async def test_thousands_of_tokens_are_reviewed_less_often_each() -> None:
     reviewer = TokenReviewer(cluster, clock=cluster.clock, heartbeat_seconds=lambda _: 9.0)
     for number, token in enumerate(tokens):
         await reviewer.identify(token, f"10.0.0.{number % 100}")
-    reviewed = await count_reviews(reviewer, cluster, tokens, looks=20, every_seconds=REVIEW_SECONDS / 4)
+    reviewed = await count_reviews(
+        reviewer, cluster, tokens, looks=20, every_seconds=REVIEW_SECONDS / 4
+    )
     assert sum(reviewed) >= 9_000, "each has its turn"
     assert sum(reviewed[8:]) / 12 < 2 * 10.0 * REVIEW_SECONDS / 4, "some ten a second"
 
@@ -153,7 +159,9 @@ async def test_replaced_tokens_do_not_count() -> None:
     for number in range(9_000):
         await reviewer.identify(f"replaced-{number}", f"10.0.0.{number % 100}")
     await reviewer.identify("mine")
-    assert await count_reviews(reviewer, cluster, ["mine"], looks=1, every_seconds=REVIEW_SECONDS) == [1]
+    assert await count_reviews(
+        reviewer, cluster, ["mine"], looks=1, every_seconds=REVIEW_SECONDS
+    ) == [1]
 
 
 async def test_new_agents_do_not_wait_for_reviews_of_known_ones() -> None:
@@ -168,7 +176,10 @@ async def test_new_agents_do_not_wait_for_reviews_of_known_ones() -> None:
         await reviewer.identify(f"old-{number}")
     await settle()
     assert len(cluster.reviewed) == MAX_LATER_REVIEWS
-    new = [asyncio.create_task(reviewer.identify(f"new-{number}")) for number in range(MAX_FIRST_REVIEWS + 5)]
+    new = [
+        asyncio.create_task(reviewer.identify(f"new-{number}"))
+        for number in range(MAX_FIRST_REVIEWS + 5)
+    ]
     await settle()
     assert sum(token.startswith("new") for token in cluster.reviewed) == MAX_FIRST_REVIEWS
     cluster.answering.set()

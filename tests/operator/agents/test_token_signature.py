@@ -8,7 +8,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.token_review import REVIEW_SECONDS, TokenReviewer
-from elastic_pytorch_operator.agents.token_signature import AHEAD_SECONDS, KEYS_SECONDS, UNKNOWN_KEY_SECONDS, TokenSignatures
+from elastic_pytorch_operator.agents.token_signature import (
+    AHEAD_SECONDS,
+    KEYS_SECONDS,
+    UNKNOWN_KEY_SECONDS,
+    TokenSignatures,
+)
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import PodIdentity, TokenKeys
 
@@ -43,7 +48,13 @@ class SigningCluster(FakeCluster):
     def sign(self, *, key: str = "first", **claims: Any) -> str:
         """A pod's token for the operator, with other claims where they are given."""
         now = time.time()
-        usual = {"iss": ISSUER, "aud": [names.TOKEN_AUDIENCE], "exp": now + 3600, "iat": now, "kubernetes.io": POD}
+        usual = {
+            "iss": ISSUER,
+            "aud": [names.TOKEN_AUDIENCE],
+            "exp": now + 3600,
+            "iat": now,
+            "kubernetes.io": POD,
+        }
         content = {name: value for name, value in (usual | claims).items() if value is not None}
         return jwt.encode(content, self.keys[key], algorithm="ES256", headers={"kid": key})
 
@@ -52,7 +63,12 @@ class SigningCluster(FakeCluster):
         if self.hangs:
             await asyncio.Event().wait()
         found = [
-            {**jwt.algorithms.ECAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": name, "alg": "ES256", "use": "sig"}
+            {
+                **jwt.algorithms.ECAlgorithm.to_jwk(key.public_key(), as_dict=True),
+                "kid": name,
+                "alg": "ES256",
+                "use": "sig",
+            }
             for name, key in self.keys.items()
         ]
         return TokenKeys(ISSUER, {"keys": found})
@@ -79,7 +95,12 @@ async def test_a_pods_token_tells_the_pod() -> None:
         {"nbf": 8_000_000_000},
         {"kubernetes.io": None},
         {"kubernetes.io": "default"},
-        {"kubernetes.io": {"namespace": "default", "serviceaccount": {"name": "default", "uid": "sa"}}},
+        {
+            "kubernetes.io": {
+                "namespace": "default",
+                "serviceaccount": {"name": "default", "uid": "sa"},
+            }
+        },
         {"kubernetes.io": {"namespace": "default", "pod": "lm-worker-0"}},
     ],
     ids=str,
@@ -94,16 +115,33 @@ async def test_forged_signatures_are_for_a_review() -> None:
     signatures = TokenSignatures(cluster)
     assert await signatures.identify(forger.sign()) is None, "another key of the same name"
     content = jwt.decode(cluster.sign(), options={"verify_signature": False})
-    assert await signatures.identify(jwt.encode(content, None, algorithm="none", headers={"kid": "first"})) is None
+    assert (
+        await signatures.identify(
+            jwt.encode(content, None, algorithm="none", headers={"kid": "first"})
+        )
+        is None
+    )
     public = str(jwt.algorithms.ECAlgorithm.to_jwk(cluster.keys["first"].public_key()))
-    assert await signatures.identify(jwt.encode(content, public * 2, algorithm="HS256", headers={"kid": "first"})) is None
+    assert (
+        await signatures.identify(
+            jwt.encode(content, public * 2, algorithm="HS256", headers={"kid": "first"})
+        )
+        is None
+    )
 
 
 DEEP_HEADER = base64.urlsafe_b64encode(b"[" * 30_000).decode()
 
 
 @situations(
-    "token", {"empty": "", "opaque": "opaque", "text": "a.b.c", "JSON": "e30.e30.e30", "deep": f"{DEEP_HEADER}.e30.e30"}
+    "token",
+    {
+        "empty": "",
+        "opaque": "opaque",
+        "text": "a.b.c",
+        "JSON": "e30.e30.e30",
+        "deep": f"{DEEP_HEADER}.e30.e30",
+    },
 )
 async def test_what_is_no_signed_token_is_for_a_review(token: str) -> None:
     cluster = SigningCluster()
@@ -125,7 +163,9 @@ async def test_keys_are_read_once_and_again_when_they_are_old() -> None:
     assert cluster.reads == 2
 
 
-async def test_a_new_key_is_read_as_soon_as_a_token_names_it_and_made_up_names_cost_little() -> None:
+async def test_a_new_key_is_read_as_soon_as_a_token_names_it_and_made_up_names_cost_little() -> (
+    None
+):
     cluster, forger = SigningCluster(), SigningCluster()
     signatures = TokenSignatures(cluster, clock=cluster.clock)
     assert await signatures.identify(cluster.sign()) == WORKER
@@ -152,8 +192,12 @@ async def test_without_keys_tokens_are_for_reviews_until_there_are_some() -> Non
 
 
 @pytest.mark.parametrize("fault", ["hangs", "fails"])
-@pytest.mark.parametrize("age_seconds", [UNKNOWN_KEY_SECONDS + 1, AHEAD_SECONDS + 1, KEYS_SECONDS - 1])
-async def test_known_keys_are_used_while_the_api_server_cannot_tell_of_others(fault: str, age_seconds: float) -> None:
+@pytest.mark.parametrize(
+    "age_seconds", [UNKNOWN_KEY_SECONDS + 1, AHEAD_SECONDS + 1, KEYS_SECONDS - 1]
+)
+async def test_known_keys_are_used_while_the_api_server_cannot_tell_of_others(
+    fault: str, age_seconds: float
+) -> None:
     cluster, forger = SigningCluster(), SigningCluster()
     forger.add_key("made up")
     signatures = TokenSignatures(cluster, clock=cluster.clock)
@@ -208,7 +252,9 @@ async def test_after_an_error_keys_are_asked_for_again_soon_and_not_used_when_to
 async def test_the_first_tokens_wait_for_the_same_read() -> None:
     cluster = SigningCluster()
     signatures = TokenSignatures(cluster, clock=cluster.clock)
-    assert set(await asyncio.gather(*(signatures.identify(cluster.sign()) for _ in range(50)))) == {WORKER}
+    assert set(await asyncio.gather(*(signatures.identify(cluster.sign()) for _ in range(50)))) == {
+        WORKER
+    }
     assert cluster.reads == 1
 
 

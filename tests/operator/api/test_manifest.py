@@ -8,7 +8,10 @@ from elastic_pytorch_operator.api.manifest import read_list
 
 from tests.situations import situations
 
-ITEMS: list[Any] = [{"name": 'x]}{\\"é€\U0001f600' * n, "values": [{}, [], None, 1.5] * n, "items": [n]} for n in range(20)]
+ITEMS: list[Any] = [
+    {"name": 'x]}{\\"é€\U0001f600' * n, "values": [{}, [], None, 1.5] * n, "items": [n]}
+    for n in range(20)
+]
 LIST = {"kind": "PodList", "metadata": {"resourceVersion": "1", "continue": "é"}, "items": ITEMS}
 
 
@@ -34,7 +37,16 @@ async def test_list_is_what_its_json_says(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"<html>", b'{"items":[{}', b'{"items":[{]}', b'{"items":[{}]', b'{"items":[{}x]}', b"\xff"]
+    "text",
+    [
+        b"",
+        b"<html>",
+        b'{"items":[{}',
+        b'{"items":[{]}',
+        b'{"items":[{}]',
+        b'{"items":[{}x]}',
+        b"\xff",
+    ],
 )
 async def test_what_is_no_json_is_told(text: bytes) -> None:
     with pytest.raises(ValueError):

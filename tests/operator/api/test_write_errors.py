@@ -4,7 +4,8 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 
 REQUIRED = Cause("FieldValueRequired", "Required value", "spec.containers[0].image")
 
-# What the API server's own decoder and validation say (apiserver rest.go, apimachinery errors.go and field/errors.go).
+# What the API server's own decoder and validation say (apiserver rest.go, apimachinery errors.go
+# and field/errors.go).
 MALFORMED = [
     (
         400,
@@ -23,7 +24,11 @@ MALFORMED = [
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         (),
     ),
-    (422, 'Pod "lm-worker-0-x7k2p" is invalid: spec.containers[0].image: Required value', (REQUIRED,)),
+    (
+        422,
+        'Pod "lm-worker-0-x7k2p" is invalid: spec.containers[0].image: Required value',
+        (REQUIRED,),
+    ),
     (
         422,
         'Pod "lm-worker-0-x7k2p" is invalid: [spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal '
@@ -36,7 +41,8 @@ MALFORMED = [
 ]
 
 REFUSED = [
-    # A webhook that names no code: 400 (webhook/errors/statuserror.go). Kyverno and Gatekeeper, as their users report them.
+    # A webhook that names no code: 400 (webhook/errors/statuserror.go). Kyverno and Gatekeeper, as
+    # their users report them.
     (
         400,
         'admission webhook "validate.kyverno.svc-fail" denied the request: \n\nresource Pod/default/lm-worker-1 was blocked due to the '
@@ -59,14 +65,17 @@ REFUSED = [
     ),
     (409, 'admission webhook "vpod.kb.io" denied the request: not now', ()),
     (503, 'admission webhook "vpod.kb.io" denied the request: starting', ()),
-    # policy/validating/dispatcher.go: 422 unless the policy says otherwise; its cause names no field.
+    # policy/validating/dispatcher.go: 422 unless the policy says otherwise; its cause names no
+    # field.
     (
         422,
         "pods \"lm-worker-1-x7k2p\" is forbidden: ValidatingAdmissionPolicy 'no-replacements' with binding 'no-replacements' denied "
         "request: failed expression: object.metadata.labels.team == 'a'",
         (
             Cause(
-                "", "ValidatingAdmissionPolicy 'no-replacements' with binding 'no-replacements' denied request: failed ...", ""
+                "",
+                "ValidatingAdmissionPolicy 'no-replacements' with binding 'no-replacements' denied request: failed ...",
+                "",
             ),
         ),
     ),
@@ -81,8 +90,16 @@ REFUSED = [
         'pods "lm-worker-0" is forbidden: exceeded quota: team, requested: requests.cpu=1, used: requests.cpu=4, limited: requests.cpu=4',
         (),
     ),
-    (403, 'pods "lm-worker-0" is forbidden: failed quota: team: must specify limits.cpu for: pytorch', ()),
-    (403, 'pods "lm-worker-0" is forbidden: maximum cpu usage per Container is 1, but limit is 2', ()),
+    (
+        403,
+        'pods "lm-worker-0" is forbidden: failed quota: team: must specify limits.cpu for: pytorch',
+        (),
+    ),
+    (
+        403,
+        'pods "lm-worker-0" is forbidden: maximum cpu usage per Container is 1, but limit is 2',
+        (),
+    ),
     (
         403,
         'pods "lm-worker-0" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "pytorch" '
@@ -114,12 +131,17 @@ REFUSED = [
         '"https://policy.team.svc:443/v1/admit?timeout=3s": dial tcp 10.112.0.99:8443: i/o timeout',
         (),
     ),
-    # A webhook that is too slow, if the request lasts longer than the webhook may take (API server 1.34).
+    # A webhook that is too slow, if the request lasts longer than the webhook may take (API server
+    # 1.34).
     (
         500,
         'Internal error occurred: failed calling webhook "thirty.example.com": failed to call webhook: Post '
         '"https://127.0.0.1:19443/x?timeout=30s": context deadline exceeded',
-        (Cause("", 'failed calling webhook "thirty.example.com": failed to call webhook: ...', ""),),
+        (
+            Cause(
+                "", 'failed calling webhook "thirty.example.com": failed to call webhook: ...', ""
+            ),
+        ),
     ),
     (
         500,
@@ -130,7 +152,11 @@ REFUSED = [
     # Any code, too: this one is no request of the API server to wait.
     (429, 'admission webhook "w.example.com" denied the request: not so fast', ()),
     # What is not known to be the pod's fault never ends a job.
-    (400, "the namespace of the provided object does not match the namespace sent on the request", ()),
+    (
+        400,
+        "the namespace of the provided object does not match the namespace sent on the request",
+        (),
+    ),
     (422, "something that a later API server says", ()),
 ]
 
@@ -147,7 +173,11 @@ TROUBLE = [
     (429, "the server has received too many requests and has asked us to try again later", ()),
     (500, "etcdserver: request timed out", ()),
     (503, "the server is currently unable to handle the request", ()),
-    (504, "Timeout: request did not complete within requested timeout - context deadline exceeded", ()),
+    (
+        504,
+        "Timeout: request did not complete within requested timeout - context deadline exceeded",
+        (),
+    ),
     (504, "Timeout: request did not complete within the allotted timeout", ()),
 ]
 
@@ -156,15 +186,24 @@ TROUBLE = [
     ("code", "message", "causes", "expected"),
     [
         (*answer, judgement)
-        for answers, judgement in ((MALFORMED, Judgement.MALFORMED), (REFUSED, Judgement.REFUSED), (TROUBLE, Judgement.TROUBLE))
+        for answers, judgement in (
+            (MALFORMED, Judgement.MALFORMED),
+            (REFUSED, Judgement.REFUSED),
+            (TROUBLE, Judgement.TROUBLE),
+        )
         for answer in answers
     ],
     ids=lambda value: value[:60].replace(" ", "-") if isinstance(value, str) else None,
 )
-def test_what_an_answer_means(code: int, message: str, causes: tuple[Cause, ...], expected: Judgement) -> None:
+def test_what_an_answer_means(
+    code: int, message: str, causes: tuple[Cause, ...], expected: Judgement
+) -> None:
     assert judge(code, message, causes) is expected
 
 
 def test_what_is_told_of_an_error() -> None:
     assert ClusterError(403, "exceeded quota").words == "the API server refuses: exceeded quota"
-    assert ClusterError(500, "etcdserver: no leader").words == "the API server fails: etcdserver: no leader"
+    assert (
+        ClusterError(500, "etcdserver: no leader").words
+        == "the API server fails: etcdserver: no leader"
+    )

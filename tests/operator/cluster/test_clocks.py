@@ -17,17 +17,22 @@ WARNING = "whose time counts"
         (-9.9, "own"),
         (10.1, "server"),
         (-10.1, "server"),
-        (86_400.0, "server"),  # a job that began ten minutes ago would exceed a deadline of six hours
+        # A job that began ten minutes ago would exceed a deadline of six hours.
+        (86_400.0, "server"),
         (None, "own"),  # the API server has not answered yet
     ],
 )
-def test_time_of_the_api_server_counts_where_the_clocks_differ(ahead_seconds: float | None, counts: str) -> None:
+def test_time_of_the_api_server_counts_where_the_clocks_differ(
+    ahead_seconds: float | None, counts: str
+) -> None:
     server = None if ahead_seconds is None else OWN - timedelta(seconds=ahead_seconds)
     found = TimeOfDay(lambda: server, lambda: OWN)()
     assert found == {"own": OWN, "server": server}[counts]
 
 
-def test_log_says_once_that_a_clock_is_wrong_and_again_after_it_was_right(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_says_once_that_a_clock_is_wrong_and_again_after_it_was_right(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     ahead = timedelta(0)
     time_of_day = TimeOfDay(lambda: OWN - ahead, lambda: OWN)
     for seconds, warnings in ((0, 0), (86_400, 1), (86_400, 1), (0, 1), (-3600, 2)):

@@ -36,7 +36,8 @@ POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}}
 class Server:
     """Answers every request the same way.
 
-    Remembers the queries, which types were accepted for a path, and what was created or patched: path, type and body.
+    Remembers the queries, which types were accepted for a path, and what was created or patched:
+    path, type and body.
     """
 
     def __init__(self) -> None:
@@ -55,7 +56,9 @@ class Server:
         if request.method == "PATCH":
             type_ = request.content_type.removeprefix("application/").removesuffix("+json")
             self.requests.append((request.path, type_, await request.json()))
-        return web.Response(status=self.answer.status, headers=self.answer.headers, body=self.answer.body)
+        return web.Response(
+            status=self.answer.status, headers=self.answer.headers, body=self.answer.body
+        )
 
 
 @pytest.fixture
@@ -108,21 +111,38 @@ async def test_api_server_has_time_to_name_the_webhook_that_a_write_waits_for(
     assert not any("timeout" in query for query in server.queries)
 
 
-async def test_error_carries_what_the_status_object_says(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_error_carries_what_the_status_object_says(
+    served: tuple[Server, KubernetesCluster],
+) -> None:
     server, cluster = served
     message = 'Pod "lm-worker-0" is invalid: spec.containers[0].image: Required value'
-    cause = {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.containers[0].image"}
-    status = {"kind": "Status", "reason": "Invalid", "message": message, "details": {"kind": "Pod", "causes": [cause]}}
+    cause = {
+        "reason": "FieldValueRequired",
+        "message": "Required value",
+        "field": "spec.containers[0].image",
+    }
+    status = {
+        "kind": "Status",
+        "reason": "Invalid",
+        "message": message,
+        "details": {"kind": "Pod", "causes": [cause]},
+    }
     server.answer = web.json_response(status, status=422)
     with pytest.raises(ClusterError) as found:
         await cluster.create(PODS, POD)
     assert (found.value.code, str(found.value), found.value.reason) == (422, message, "Invalid")
-    assert found.value.causes == [Cause("FieldValueRequired", "Required value", "spec.containers[0].image")]
+    assert found.value.causes == [
+        Cause("FieldValueRequired", "Required value", "spec.containers[0].image")
+    ]
     assert found.value.judgement is Judgement.MALFORMED
 
 
-@pytest.mark.parametrize("body", ["too many", "[]", '{"details": 7}', '{"message": "later", "details": {"causes": [7]}}'])
-async def test_answer_that_is_no_status_object_is_an_error_too(served: tuple[Server, KubernetesCluster], body: str) -> None:
+@pytest.mark.parametrize(
+    "body", ["too many", "[]", '{"details": 7}', '{"message": "later", "details": {"causes": [7]}}']
+)
+async def test_answer_that_is_no_status_object_is_an_error_too(
+    served: tuple[Server, KubernetesCluster], body: str
+) -> None:
     server, cluster = served
     server.answer = web.Response(status=429, text=body, headers={"Retry-After": "3"})
     with pytest.raises(ClusterError) as found:
@@ -132,7 +152,9 @@ async def test_answer_that_is_no_status_object_is_an_error_too(served: tuple[Ser
 
 
 @pytest.mark.parametrize("body", ["<html>", "", "[]", "7", "[" * 100_000])
-async def test_answer_that_is_no_object_is_an_error(served: tuple[Server, KubernetesCluster], body: str) -> None:
+async def test_answer_that_is_no_object_is_an_error(
+    served: tuple[Server, KubernetesCluster], body: str
+) -> None:
     server, cluster = served
     server.answer = web.Response(text=body)
     with pytest.raises(ClusterError) as found:
@@ -141,7 +163,9 @@ async def test_answer_that_is_no_object_is_an_error(served: tuple[Server, Kubern
 
 
 @pytest.mark.parametrize("seconds", ["²", "soon", "-1", "9" * 400])
-async def test_time_to_wait_that_is_no_number_is_not_waited(served: tuple[Server, KubernetesCluster], seconds: str) -> None:
+async def test_time_to_wait_that_is_no_number_is_not_waited(
+    served: tuple[Server, KubernetesCluster], seconds: str
+) -> None:
     server, cluster = served
     server.answer = web.Response(status=429, text="too many", headers={"Retry-After": seconds})
     with pytest.raises(ClusterError) as found:
@@ -155,8 +179,16 @@ async def test_time_to_wait_that_is_no_number_is_not_waited(served: tuple[Server
         ({}, "https://10.96.0.1:443", None),
         ({"HTTPS_PROXY": "http://proxy:3128"}, "https://api.example.com:6443", "http://proxy:3128"),
         ({"HTTP_PROXY": "http://proxy:3128"}, "https://api.example.com:6443", None),
-        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "10.96.0.1,.svc"}, "https://10.96.0.1:443", None),
-        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".svc"}, "https://kubernetes.default.svc", None),
+        (
+            {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "10.96.0.1,.svc"},
+            "https://10.96.0.1:443",
+            None,
+        ),
+        (
+            {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".svc"},
+            "https://kubernetes.default.svc",
+            None,
+        ),
     ],
 )
 async def test_proxy_of_the_environment_is_used(
@@ -171,15 +203,23 @@ async def test_proxy_of_the_environment_is_used(
     assert configuration.proxy == proxy
 
 
-async def test_object_is_changed_in_the_version_that_is_known(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_object_is_changed_in_the_version_that_is_known(
+    served: tuple[Server, KubernetesCluster],
+) -> None:
     server, cluster = served
     resize = {"op": "replace", "path": "/spec/podSets/0/count", "value": 2}
-    await cluster.patch(WORKLOADS, "team", "lm-base", "7", {"status": {"admission": None}}, "status")
+    await cluster.patch(
+        WORKLOADS, "team", "lm-base", "7", {"status": {"admission": None}}, "status"
+    )
     await cluster.patch(WORKLOADS, "team", "lm-base", "8", {"spec": {"active": False}})
     await cluster.patch(WORKLOADS, "team", "lm-base", "9", [resize])
     path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/lm-base"
     assert server.requests == [
-        (f"{path}/status", "merge-patch", {"metadata": {"resourceVersion": "7"}, "status": {"admission": None}}),
+        (
+            f"{path}/status",
+            "merge-patch",
+            {"metadata": {"resourceVersion": "7"}, "status": {"admission": None}},
+        ),
         (path, "merge-patch", {"metadata": {"resourceVersion": "8"}, "spec": {"active": False}}),
         (
             path,
@@ -190,13 +230,17 @@ async def test_object_is_changed_in_the_version_that_is_known(served: tuple[Serv
 
 
 @pytest.mark.parametrize("code", [404, 409])
-async def test_deletion_of_an_object_that_is_gone_is_no_error(served: tuple[Server, KubernetesCluster], code: int) -> None:
+async def test_deletion_of_an_object_that_is_gone_is_no_error(
+    served: tuple[Server, KubernetesCluster], code: int
+) -> None:
     server, cluster = served
     server.answer = web.json_response({"message": "not found"}, status=code)
     assert await cluster.delete(WORKLOADS, "team", "lm-base", "uid") is None
 
 
-async def test_keys_of_tokens_are_asked_for_in_the_one_form_that_they_have(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_keys_of_tokens_are_asked_for_in_the_one_form_that_they_have(
+    served: tuple[Server, KubernetesCluster],
+) -> None:
     server, cluster = served
     server.answer = web.json_response({"issuer": "https://kubernetes.default.svc", "keys": []})
     found = await cluster.get_token_keys()
@@ -222,7 +266,9 @@ USER = {"username": "system:serviceaccount:a:b", "uid": "u", "groups": ["g"], "e
     ],
 )
 async def test_user_of_a_token_for_the_api_server(
-    served: tuple[Server, KubernetesCluster], status: dict[str, Any] | None, user: dict[str, Any] | None
+    served: tuple[Server, KubernetesCluster],
+    status: dict[str, Any] | None,
+    user: dict[str, Any] | None,
 ) -> None:
     server, cluster = served
     server.answer = web.json_response({"status": status})
@@ -233,9 +279,17 @@ async def test_user_of_a_token_for_the_api_server(
 
 
 @pytest.mark.parametrize(
-    ("status", "may"), [({"allowed": True}, True), ({"allowed": False}, False), ({"allowed": "yes"}, False), ({}, False)]
+    ("status", "may"),
+    [
+        ({"allowed": True}, True),
+        ({"allowed": False}, False),
+        ({"allowed": "yes"}, False),
+        ({}, False),
+    ],
 )
-async def test_what_a_user_may_read(served: tuple[Server, KubernetesCluster], status: dict[str, Any], may: bool) -> None:
+async def test_what_a_user_may_read(
+    served: tuple[Server, KubernetesCluster], status: dict[str, Any], may: bool
+) -> None:
     server, cluster = served
     server.answer = web.json_response({"status": status})
     assert await cluster.review_read(USER, "/metrics") is may
@@ -246,7 +300,9 @@ async def test_what_a_user_may_read(served: tuple[Server, KubernetesCluster], st
     assert body["spec"] == {"user": USER["username"], **rest, "nonResourceAttributes": attributes}
 
 
-async def test_answer_tells_the_time_of_the_api_server(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_answer_tells_the_time_of_the_api_server(
+    served: tuple[Server, KubernetesCluster],
+) -> None:
     server, cluster = served
     assert cluster.server_clock.time() is None
     server.answer = web.json_response(POD, headers={"Date": "Fri, 02 Jan 2026 00:10:00 GMT"})
@@ -256,7 +312,9 @@ async def test_answer_tells_the_time_of_the_api_server(served: tuple[Server, Kub
     assert told.isoformat().startswith("2026-01-02T00:1"), "it goes on from there"
 
 
-async def test_where_objects_that_the_chart_renders_are_replaced(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_where_objects_that_the_chart_renders_are_replaced(
+    served: tuple[Server, KubernetesCluster],
+) -> None:
     server, cluster = served
     found = {"metadata": {"namespace": "system", "name": "own", "resourceVersion": "7"}}
     for resource in OF_CHART:
@@ -269,12 +327,15 @@ async def test_where_objects_that_the_chart_renders_are_replaced(served: tuple[S
     ]
 
 
-async def test_object_of_the_chart_that_is_missing_is_told_with_a_remedy(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_object_of_the_chart_that_is_missing_is_told_with_a_remedy(
+    served: tuple[Server, KubernetesCluster],
+) -> None:
     server, cluster = served
     server.answer = web.json_response({"message": 'leases "own" not found'}, status=404)
     for resource in OF_CHART:
         with pytest.raises(
-            ClusterError, match='leases "own" not found; the chart makes it: install or upgrade the chart again'
+            ClusterError,
+            match='leases "own" not found; the chart makes it: install or upgrade the chart again',
         ) as error:
             await cluster.get(resource, "system", "own")
         assert error.value.code == 404
@@ -283,19 +344,29 @@ async def test_object_of_the_chart_that_is_missing_is_told_with_a_remedy(served:
 async def test_where_a_template_is_read(served: tuple[Server, KubernetesCluster]) -> None:
     server, cluster = served
     await cluster.get(TEMPLATES, "", "gpu-8")
-    assert server.asked == [("GET", "/apis/elasticpytorch.dev/v1alpha1/clusterelasticpytorchjobtemplates/gpu-8")]
+    assert server.asked == [
+        ("GET", "/apis/elasticpytorch.dev/v1alpha1/clusterelasticpytorchjobtemplates/gpu-8")
+    ]
 
 
-async def test_of_a_list_no_more_than_is_read_by_plans_is_kept(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_of_a_list_no_more_than_is_read_by_plans_is_kept(
+    served: tuple[Server, KubernetesCluster],
+) -> None:
     server, cluster = served
-    server.answer = web.json_response({"items": [a_manifest("large", image="x" * MAX_BYTES), a_manifest()]})
+    server.answer = web.json_response(
+        {"items": [a_manifest("large", image="x" * MAX_BYTES), a_manifest()]}
+    )
     large, small = await cluster.list_all(JOBS)
     assert (large["spec"], small["spec"]) == ({"replicas": 3}, a_manifest()["spec"])
-    server.answer = web.json_response({"items": [{"metadata": {"name": "a"}, "spec": {"containers": [{"image": "x"}] * 1000}}]})
+    server.answer = web.json_response(
+        {"items": [{"metadata": {"name": "a"}, "spec": {"containers": [{"image": "x"}] * 1000}}]}
+    )
     (pod,) = await cluster.list_all(PODS)
     assert server.queries[-1]["labelSelector"] == "elasticpytorch.dev/role"
     assert pod["spec"] == {"initContainers": []}
     pods = {"count": 2, "template": {"spec": {}}}
-    server.answer = web.json_response({"items": [{"metadata": {"name": "a"}, "spec": {"queueName": "q", "podSets": [pods]}}]})
+    server.answer = web.json_response(
+        {"items": [{"metadata": {"name": "a"}, "spec": {"queueName": "q", "podSets": [pods]}}]}
+    )
     (workload,) = await cluster.list_all(WORKLOADS)
     assert workload["spec"] == {"queueName": "q", "podSets": [{"count": 2}]}

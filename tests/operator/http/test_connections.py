@@ -9,7 +9,9 @@ from elastic_pytorch_operator.http.connections import (
 LIMITS = ConnectionLimits(per_second=10, at_once=20, per_address=3, total=5, reserved=2)
 
 
-def open_many(connections: Connections, address: str, count: int, now: float = 100.0) -> list[Refusal | None]:
+def open_many(
+    connections: Connections, address: str, count: int, now: float = 100.0
+) -> list[Refusal | None]:
     return [connections.open((address, port), now) for port in range(count)]
 
 
@@ -47,14 +49,20 @@ def test_beyond_the_total_only_expected_addresses_are_let_in() -> None:
     connections = Connections(LIMITS, lambda address: address.startswith("worker"))
     assert open_many(connections, "a", 3) + open_many(connections, "b", 2) == [None] * 5
     assert open_many(connections, "c", 1) == ["total"]
-    assert open_many(connections, "worker-1", 1) + open_many(connections, "worker-2", 2) == [None, None, "total"]
+    assert open_many(connections, "worker-1", 1) + open_many(connections, "worker-2", 2) == [
+        None,
+        None,
+        "total",
+    ]
     connections.authenticate(("worker-1", 0), "pod-1")
     assert connections.open(("worker-2", 7), 100.0) is None, "a known connection makes room"
     assert open_many(connections, "c", 1) == ["total"]
 
 
 def test_where_requests_are_short_the_newest_take_the_place_of_the_oldest() -> None:
-    limits = ConnectionLimits(per_second=10, at_once=20, per_address=3, total=5, reserved=0, newest_first=True)
+    limits = ConnectionLimits(
+        per_second=10, at_once=20, per_address=3, total=5, reserved=0, newest_first=True
+    )
     displaced: list[Peer] = []
     connections = Connections(limits, displace=displaced.append)
     assert open_many(connections, "a", 3) == [None] * 3

@@ -12,7 +12,9 @@ from tests.operator.flooder import begin_handshakes
 @pytest.mark.process
 async def test_no_turn_is_long_while_a_stranger_begins_many_handshakes_together() -> None:
     async def in_an_attack() -> float:
-        process = multiprocessing.get_context("spawn").Process(target=begin_handshakes, args=(server.port, STRANGER, 100))
+        process = multiprocessing.get_context("spawn").Process(
+            target=begin_handshakes, args=(server.port, STRANGER, 100)
+        )
         process.start()
         longest = 0.0
         while process.is_alive():

@@ -1,4 +1,7 @@
-"""What strangers are refused by a real server over TLS, and what agents get meanwhile. Each has an address of its own in 127.0.0.0/8."""
+"""What strangers are refused by a real server over TLS, and what agents get meanwhile.
+
+Each has an address of its own in 127.0.0.0/8.
+"""
 
 import asyncio
 import json
@@ -19,7 +22,13 @@ from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT, Connection
 from elastic_pytorch_operator.http.server import bound_address, peer_of, serving
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 
-from tests.operator.agents_server import OTHER_STRANGER, STRANGER, WORKERS, AgentsServer, serving_agents
+from tests.operator.agents_server import (
+    OTHER_STRANGER,
+    STRANGER,
+    WORKERS,
+    AgentsServer,
+    serving_agents,
+)
 from tests.operator.flooder import chunk, stream_opening
 from tests.situations import situations
 
@@ -32,11 +41,15 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def agent(server: AgentsServer, index: int = 0, address: str = "") -> AsyncIterator[aiohttp.ClientSession]:
+async def agent(
+    server: AgentsServer, index: int = 0, address: str = ""
+) -> AsyncIterator[aiohttp.ClientSession]:
     tls = ssl.create_default_context(cadata=server.authorities)
     connector = aiohttp.TCPConnector(local_addr=(address or WORKERS[index], 0), ssl=tls)
     headers = {"Authorization": f"Bearer {server.tokens[index]}"}
-    async with aiohttp.ClientSession(f"https://localhost:{server.port}", connector=connector, headers=headers) as session:
+    async with aiohttp.ClientSession(
+        f"https://localhost:{server.port}", connector=connector, headers=headers
+    ) as session:
         yield session
 
 
@@ -49,7 +62,11 @@ async def beat(session: aiohttp.ClientSession) -> int:
 async def connect(server: AgentsServer, address: str, *, tls: bool = False) -> Stream:
     context = ssl.create_default_context(cadata=server.authorities) if tls else None
     return await asyncio.open_connection(
-        "127.0.0.1", server.port, local_addr=(address, 0), ssl=context, server_hostname="localhost" if tls else None
+        "127.0.0.1",
+        server.port,
+        local_addr=(address, 0),
+        ssl=context,
+        server_hostname="localhost" if tls else None,
     )
 
 
@@ -85,12 +102,19 @@ async def send(stream: Stream, request: bytes) -> int:
 
 def refused(api: AgentApi) -> dict[str, float]:
     lines = api.metrics.render(GaugeValues()).decode().splitlines()
-    found = (line.split() for line in lines if line.startswith("elastic_pytorch_connections_refused_total{"))
+    found = (
+        line.split()
+        for line in lines
+        if line.startswith("elastic_pytorch_connections_refused_total{")
+    )
     return {name.split('"')[1]: float(count) for name, count in found if float(count)}
 
 
 async def test_address_with_too_many_connections_gets_no_more() -> None:
-    async with serving_agents(ConnectionLimits(per_address=3)) as (server, api), agent(server) as known:
+    async with (
+        serving_agents(ConnectionLimits(per_address=3)) as (server, api),
+        agent(server) as known,
+    ):
         kept = [await connect(server, STRANGER) for _ in range(3)]
         kept[1][1].write(CLIENT_HELLO_BEGINS)
         assert await is_closed(await connect(server, STRANGER), 10), "before a byte of TLS"
@@ -108,7 +132,10 @@ async def test_address_with_too_many_connections_gets_no_more() -> None:
 
 
 async def test_at_the_total_cap_agents_still_get_in() -> None:
-    async with serving_agents(ConnectionLimits(per_address=10, total=10, reserved=2)) as (server, api):
+    async with serving_agents(ConnectionLimits(per_address=10, total=10, reserved=2)) as (
+        server,
+        api,
+    ):
         kept = [await connect(server, STRANGER) for _ in range(10)]
         assert await is_closed(await connect(server, OTHER_STRANGER), 10)
         assert refused(api) == {"total": 1}
@@ -118,20 +145,30 @@ async def test_at_the_total_cap_agents_still_get_in() -> None:
         async with agent(server) as before:
             assert await beat(before) == 200
             kept += [await connect(server, WORKERS[1]) for _ in range(2)]
-            assert await is_closed(await connect(server, WORKERS[1]), 10), "who are strangers there, too"
+            assert await is_closed(await connect(server, WORKERS[1]), 10), (
+                "who are strangers there, too"
+            )
             assert await beat(before) == 200
         for _, writer in kept:
             writer.close()
 
 
-async def test_process_that_may_open_no_more_files_serves_the_agents_that_it_has(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving_agents(ConnectionLimits(open=2)) as (server, api), agent(server) as first, agent(server, 1) as second:
+async def test_process_that_may_open_no_more_files_serves_the_agents_that_it_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        serving_agents(ConnectionLimits(open=2)) as (server, api),
+        agent(server) as first,
+        agent(server, 1) as second,
+    ):
         assert [await beat(first), await beat(second)] == [200, 200]
         for _ in range(2):
             assert await is_closed(await connect(server, WORKERS[2]), 10), "before a byte of TLS"
         assert refused(api) == {"files": 2}
         assert [await beat(first), await beat(second)] == [200, 200]
-    assert [text for text in caplog.messages if "limit of open files" in text] == caplog.messages[:1]
+    assert [text for text in caplog.messages if "limit of open files" in text] == caplog.messages[
+        :1
+    ]
 
 
 async def test_handshake_that_is_not_finished_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +189,10 @@ async def test_request_that_does_not_come_is_given_up_and_streams_are_not() -> N
         writer.write(stream_opening(server.tokens[0]))
         async with asyncio.timeout(10):
             await reader.readuntil(b"heartbeat")
-        silent, slow = await connect(server, STRANGER, tls=True), await connect(server, STRANGER, tls=True)
+        silent, slow = (
+            await connect(server, STRANGER, tls=True),
+            await connect(server, STRANGER, tls=True),
+        )
         slow[1].write(HALF_A_REQUEST)
         began = time.monotonic()
         for stream in (silent, slow):
@@ -176,11 +216,15 @@ async def test_request_that_does_not_come_is_given_up_and_streams_are_not() -> N
         ("GET /v1/agent", "", 405),
     ],
 )
-async def test_who_is_not_known_has_one_request_a_connection(request_line: str, token: str, status: int) -> None:
+async def test_who_is_not_known_has_one_request_a_connection(
+    request_line: str, token: str, status: int
+) -> None:
     async with serving_agents() as (server, _):
         reader, writer = await connect(server, STRANGER, tls=True)
-        request = f"{request_line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n".encode(
-            errors="surrogateescape"
+        request = (
+            f"{request_line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n".encode(
+                errors="surrogateescape"
+            )
         )
         writer.write(request * 10)
         async with asyncio.timeout(10):
@@ -192,7 +236,11 @@ async def test_who_is_not_known_has_one_request_a_connection(request_line: str, 
 
 async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_up() -> None:
     async with serving_agents() as (server, _):
-        streams = [await connect(server, WORKERS[index], tls=True) for index in range(len(WORKERS)) for _ in range(4)]
+        streams = [
+            await connect(server, WORKERS[index], tls=True)
+            for index in range(len(WORKERS))
+            for _ in range(4)
+        ]
         requests = []
         for number in range(len(streams)):
             body = json.dumps({**BEAT, "incarnation": f"{number}-" + "x" * 2000})
@@ -205,7 +253,9 @@ async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_u
             await asyncio.sleep(0)
         async with asyncio.timeout(10):
             answers = [await reader.readuntil(b"\r\n0\r\n\r\n") for reader, _ in streams]
-        assert all(answer.startswith(b"HTTP/1.1 200") and b"heartbeat" in answer for answer in answers)
+        assert all(
+            answer.startswith(b"HTTP/1.1 200") and b"heartbeat" in answer for answer in answers
+        )
 
 
 @situations(
@@ -215,7 +265,9 @@ async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_u
         "another path": (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 404),
     },
 )
-async def test_agents_keep_their_connection_until_a_request_is_refused(refused: bytes, status: int) -> None:
+async def test_agents_keep_their_connection_until_a_request_is_refused(
+    refused: bytes, status: int
+) -> None:
     async with serving_agents() as (server, _):
         stream = await connect(server, WORKERS[0], tls=True)
         assert [await ask(stream, server.tokens[0]) for _ in range(3)] == [200] * 3
@@ -231,16 +283,23 @@ async def test_pod_keeps_its_newest_connections() -> None:
         streams = [await connect(server, WORKERS[0], tls=True) for _ in range(MAX_PER_CLIENT + 3)]
         assert [await ask(stream, server.tokens[0]) for stream in streams] == [200] * len(streams)
         assert [await is_closed(stream, 10) for stream in streams[:3]] == [True] * 3
-        assert [await ask(stream, server.tokens[0]) for stream in streams[3:]] == [200] * MAX_PER_CLIENT
+        assert [await ask(stream, server.tokens[0]) for stream in streams[3:]] == [
+            200
+        ] * MAX_PER_CLIENT
         for _, writer in streams:
             writer.close()
 
 
-async def test_oldest_of_a_crowd_are_turned_away_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oldest_of_a_crowd_are_turned_away_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(server_module, "MAX_WAITING", 5)
     async with serving_agents() as (server, api):
         # All at once for the server, whose event loop is this one.
-        links = [socket.create_connection(("127.0.0.1", server.port), source_address=(STRANGER, 0)) for _ in range(9)]
+        links = [
+            socket.create_connection(("127.0.0.1", server.port), source_address=(STRANGER, 0))
+            for _ in range(9)
+        ]
         async with asyncio.timeout(20):
             while refused(api) != {"crowd": 4}:
                 await asyncio.sleep(0.01)
@@ -281,7 +340,9 @@ async def test_newest_of_a_crowd_have_their_turn_first() -> None:
         ("::1", "http://[::1]", "::1"),
     ],
 )
-async def test_server_listens_on_both_families_and_knows_its_peers_by_the_names_of_pods(host: str, url: str, seen: str) -> None:
+async def test_server_listens_on_both_families_and_knows_its_peers_by_the_names_of_pods(
+    host: str, url: str, seen: str
+) -> None:
     async def tell(request: web.Request) -> web.Response:
         return web.Response(text=peer_of(request)[0])
 
@@ -297,9 +358,16 @@ async def test_server_listens_on_both_families_and_knows_its_peers_by_the_names_
 
 @pytest.mark.parametrize(
     ("host", "has_ipv6", "bound"),
-    [("::", True, "::"), ("::", False, "0.0.0.0"), ("127.0.0.1", False, "127.0.0.1"), ("::1", True, "::1")],
+    [
+        ("::", True, "::"),
+        ("::", False, "0.0.0.0"),
+        ("127.0.0.1", False, "127.0.0.1"),
+        ("::1", True, "::1"),
+    ],
 )
-def test_server_makes_do_with_ipv4_where_the_kernel_has_no_ipv6(host: str, has_ipv6: bool, bound: str) -> None:
+def test_server_makes_do_with_ipv4_where_the_kernel_has_no_ipv6(
+    host: str, has_ipv6: bool, bound: str
+) -> None:
     assert bound_address(host, has_ipv6=has_ipv6) == bound
 
 
@@ -339,7 +407,9 @@ async def test_requests_that_are_held_end_with_the_server_at_once_and_silently(
         "no chunk": b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n",
     },
 )
-async def test_what_is_no_http_is_refused_and_not_logged(caplog: pytest.LogCaptureFixture, sent: bytes) -> None:
+async def test_what_is_no_http_is_refused_and_not_logged(
+    caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
     async def read(request: web.Request) -> web.Response:
         return web.Response(body=await request.read())
 
@@ -347,7 +417,9 @@ async def test_what_is_no_http_is_refused_and_not_logged(caplog: pytest.LogCaptu
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(sent)
         async with asyncio.timeout(10):
-            assert (await reader.read()).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 ", b"HTTP/1.1 500 "))
+            assert (await reader.read()).startswith(
+                (b"HTTP/1.0 400 ", b"HTTP/1.1 400 ", b"HTTP/1.1 500 ")
+            )
         writer.close()
     assert not caplog.messages
 
@@ -356,6 +428,9 @@ async def test_fault_of_a_handler_is_logged(caplog: pytest.LogCaptureFixture) ->
     async def fail(_: web.Request) -> web.Response:
         raise KeyError("a fault of ours")
 
-    async with serving([web.get("/", fail)], "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+    async with (
+        serving([web.get("/", fail)], "127.0.0.1", 0) as port,
+        aiohttp.ClientSession() as session,
+    ):
         assert (await session.get(f"http://127.0.0.1:{port}/")).status == 500
     assert "a fault of ours" in caplog.text

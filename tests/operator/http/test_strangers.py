@@ -57,7 +57,12 @@ async def served() -> AsyncIterator[Served]:
     try:
         assert process.stdout is not None
         told = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
-        yield Served(process, told["port"], told["tokens"][0], ssl.create_default_context(cadata=told["authorities"]))
+        yield Served(
+            process,
+            told["port"],
+            told["tokens"][0],
+            ssl.create_default_context(cadata=told["authorities"]),
+        )
     finally:
         process.kill()
         await process.wait()
@@ -67,12 +72,16 @@ async def served() -> AsyncIterator[Served]:
 async def known_agent(operator: Served) -> AsyncIterator[aiohttp.ClientSession]:
     connector = aiohttp.TCPConnector(local_addr=(WORKERS[0], 0), ssl=operator.tls)
     headers = {"Authorization": f"Bearer {operator.token}"}
-    async with aiohttp.ClientSession(f"https://localhost:{operator.port}", connector=connector, headers=headers) as session:
+    async with aiohttp.ClientSession(
+        f"https://localhost:{operator.port}", connector=connector, headers=headers
+    ) as session:
         yield session
 
 
 @pytest.mark.parametrize("idle", [2000, 0])  # none: so that they do not keep the requests out
-async def test_idle_connections_and_requests_of_a_stranger_cost_no_heartbeat_and_little_memory(idle: int) -> None:
+async def test_idle_connections_and_requests_of_a_stranger_cost_no_heartbeat_and_little_memory(
+    idle: int,
+) -> None:
     async with served() as operator, known_agent(operator) as agent:
 
         async def beat() -> float:
@@ -83,7 +92,9 @@ async def test_idle_connections_and_requests_of_a_stranger_cost_no_heartbeat_and
 
         await beat()
         before, cpu_before = operator.memory_bytes, operator.cpu_seconds
-        stranger = await run("-m", "tests.operator.strangers", str(operator.port), str(ATTACK_SECONDS), str(idle))
+        stranger = await run(
+            "-m", "tests.operator.strangers", str(operator.port), str(ATTACK_SECONDS), str(idle)
+        )
         telling = asyncio.create_task(stranger.communicate())
         seconds, memory = [], []
         while not telling.done():
@@ -93,10 +104,16 @@ async def test_idle_connections_and_requests_of_a_stranger_cost_no_heartbeat_and
         seen = json.loads((await telling)[0])
         grown = max(memory) - before
         print(f"\nin {ATTACK_SECONDS:g} s: {json.dumps(seen, indent=1)}")
-        print(f"heartbeats: {len(seconds)}, median {sorted(seconds)[len(seconds) // 2]:.3f} s, longest {max(seconds):.3f} s")
+        print(
+            f"heartbeats: {len(seconds)}, median {sorted(seconds)[len(seconds) // 2]:.3f} s, longest {max(seconds):.3f} s"
+        )
         print(f"CPU: {(operator.cpu_seconds - cpu_before) / ATTACK_SECONDS:.0%} of a core")
         print(f"memory: {before / 2**20:.0f} MiB before, {grown / 2**20:.0f} MiB more at most")
-        signs = ("idle connections held for a second", "idle connections closed") if idle else ("requests answered 401",)
+        signs = (
+            ("idle connections held for a second", "idle connections closed")
+            if idle
+            else ("requests answered 401",)
+        )
         assert any(seen.get(sign) for sign in signs), "it was an attack"
         assert max(seconds) < SILENT_SECONDS
         assert grown < MAX_MEMORY_BYTES

@@ -16,7 +16,9 @@ from tests.operator.informer.test_node_index import node
 from tests.situations import situations
 
 
-def pod(index: int = 0, *, version: int = 1, uid: str = "", node: str = "node-0", phase: str = "Running") -> dict[str, Any]:
+def pod(
+    index: int = 0, *, version: int = 1, uid: str = "", node: str = "node-0", phase: str = "Running"
+) -> dict[str, Any]:
     found = a_worker_pod(a_job(), index)
     found["metadata"] |= {"uid": uid or f"uid-{index}", "resourceVersion": str(version)}
     found["spec"]["nodeName"] = node
@@ -63,9 +65,17 @@ class Part(dict[str, Any]):
 @situations("notes", {"bytes": "x" * MAX_BYTES, "values": [{}] * MAX_VALUES})
 def test_of_a_job_that_is_too_large_nothing_keeps_the_spec(notes: Any) -> None:
     found, cache = a_manifest(notes=Part(a=notes), suspend=True), Cache()
-    found["metadata"] |= {"labels": Part({f"team.example.com/{n}": "x" for n in range(100)}), "managedFields": [Part()]}
+    found["metadata"] |= {
+        "labels": Part({f"team.example.com/{n}": "x" for n in range(100)}),
+        "managedFields": [Part()],
+    }
     kept = [
-        weakref.ref(part) for part in (found["spec"]["notes"], found["metadata"]["labels"], *found["metadata"]["managedFields"])
+        weakref.ref(part)
+        for part in (
+            found["spec"]["notes"],
+            found["metadata"]["labels"],
+            *found["metadata"]["managedFields"],
+        )
     ]
     assert cache.observe_change(names.KIND, "ADDED", found, 1.0) == {KEY}
     del found
@@ -82,16 +92,25 @@ def test_of_a_job_that_is_too_large_nothing_keeps_the_spec(notes: Any) -> None:
     {
         "its status": {},
         "its size": {"spec": {**a_manifest()["spec"], "replicas": 2}, "generation": 2},
-        "its spec, which is not valid": {"spec": {**a_manifest()["spec"], "replicas": -1}, "generation": 2},
+        "its spec, which is not valid": {
+            "spec": {**a_manifest()["spec"], "replicas": -1},
+            "generation": 2,
+        },
         "its queue": {"labels": {kueue.LABEL_QUEUE: "team"}},
         "its deletion": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
     },
 )
-def test_job_of_which_something_has_changed_is_what_a_cache_finds_that_knew_nothing_of_it(change: dict[str, Any]) -> None:
+def test_job_of_which_something_has_changed_is_what_a_cache_finds_that_knew_nothing_of_it(
+    change: dict[str, Any],
+) -> None:
     spec = change.get("spec", a_manifest()["spec"])
     metadata = {name: value for name, value in change.items() if name != "spec"}
     before = a_manifest()
-    after = {**before, "metadata": {**before["metadata"], **metadata, "resourceVersion": "2"}, "spec": spec}
+    after = {
+        **before,
+        "metadata": {**before["metadata"], **metadata, "resourceVersion": "2"},
+        "spec": spec,
+    }
     after["status"] = {"progress": {"step": 8}}
     known, new = Cache(), Cache()
     known.apply(names.KIND, before, 0.0)
@@ -136,10 +155,14 @@ def test_node_is_removed_once_its_deletion_is_told_and_until_another_takes_its_n
     assert "elsewhere" not in cache.nodes
     assert cache.remove("Node", node("node-0", version=4), 2.0) == {KEY}
     assert cache.nodes["node-0"] == NodeView("node-0", ready=False, removed=True)
-    assert cache.apply("Node", node("node-0", version=3), 3.0) == set(), "an older list does not bring it back"
+    assert cache.apply("Node", node("node-0", version=3), 3.0) == set(), (
+        "an older list does not bring it back"
+    )
     assert cache.apply("Node", node("node-0", uid="another", version=5), 4.0) == {KEY}
     assert cache.nodes["node-0"].ready
-    assert cache.remove("Node", node("node-0", version=4), 5.0) == set(), "that was the one before it"
+    assert cache.remove("Node", node("node-0", version=4), 5.0) == set(), (
+        "that was the one before it"
+    )
     assert cache.nodes["node-0"].ready
 
 
@@ -170,7 +193,12 @@ def test_pod_that_had_ended_before_its_deletion_was_asked_for() -> None:
             {"name": "pytorch", "state": state},
             {"name": "proxy", "state": {"running": {}}},
         ]
-        cache.apply("Pod", found | {"metadata": found["metadata"] | ({"deletionTimestamp": "now"} if deleting else {})}, 2.0)
+        cache.apply(
+            "Pod",
+            found
+            | {"metadata": found["metadata"] | ({"deletionTimestamp": "now"} if deleting else {})},
+            2.0,
+        )
 
     for ended_first in (True, False):
         cache = primed(pod(0))
@@ -188,23 +216,36 @@ def test_pod_dead_before_the_operator_started_is_marked_for_good() -> None:
 
 
 def test_stores_of_stock_rendezvous_are_no_workers() -> None:
-    found = {**store_pod(a_job(rendezvous={"backend": "c10d"}), "x7k2p", 4), "status": {"phase": "Running"}}
+    found = {
+        **store_pod(a_job(rendezvous={"backend": "c10d"}), "x7k2p", 4),
+        "status": {"phase": "Running"},
+    }
     found["metadata"] |= {"uid": "uid-s", "resourceVersion": "1"}
     cache = primed(pod(0), found)
     assert [view.name for view in cache.pods_of("uid-lm")] == ["lm-worker-0-x7k2p"]
     [view] = cache.stores_of("uid-lm")
     assert (view.name, view.role, view.rendezvous) == ("lm-store-x7k2p", "store", 4)
-    assert cache.worker("default", "lm-store-x7k2p", "uid-s") is None, "its token, had it one, would speak for no worker"
+    assert cache.worker("default", "lm-store-x7k2p", "uid-s") is None, (
+        "its token, had it one, would speak for no worker"
+    )
 
 
 def test_workers_that_run_are_counted() -> None:
-    states: list[dict[str, Any]] = [{"running": {}}, {"running": {}}, {"waiting": {}}, {"terminated": {"exitCode": 0}}]
+    states: list[dict[str, Any]] = [
+        {"running": {}},
+        {"running": {}},
+        {"waiting": {}},
+        {"terminated": {"exitCode": 0}},
+    ]
     pods = [pod(index) for index in range(4)]
     for found, state in zip(pods, states, strict=True):
         found["status"]["containerStatuses"] = [{"name": "pytorch", "state": state}]
     store = store_pod(a_job(rendezvous={"backend": "c10d"}), "x7k2p", 4)
     store["metadata"] |= {"uid": "uid-s", "resourceVersion": "1"}
-    status = {"phase": "Running", "containerStatuses": [{"name": "pytorch", "state": {"running": {}}}]}
+    status = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "pytorch", "state": {"running": {}}}],
+    }
     assert primed(*pods, {**store, "status": status}).running_workers == 2
 
 
@@ -220,11 +261,15 @@ def test_pod_of_another_namespace_is_nobodys_worker() -> None:
 def test_pod_that_cannot_be_made_is_stuck_since_that_began() -> None:
     def waiting(reason: str, version: int) -> dict[str, Any]:
         found = pod(0, version=version, phase="Pending")
-        found["status"]["containerStatuses"] = [{"name": "pytorch", "state": {"waiting": {"reason": reason}}}]
+        found["status"]["containerStatuses"] = [
+            {"name": "pytorch", "state": {"waiting": {"reason": reason}}}
+        ]
         return found
 
     cache = primed(pod(0, version=1, phase="Pending"))
-    for version, (reason, now) in enumerate([("ErrImagePull", 400.0), ("ImagePullBackOff", 410.0)], start=2):
+    for version, (reason, now) in enumerate(
+        [("ErrImagePull", 400.0), ("ImagePullBackOff", 410.0)], start=2
+    ):
         cache.apply("Pod", waiting(reason, version), now)
     assert cache.pods_of("uid-lm")[0].stuck_since == 400.0
     cache.apply("Pod", waiting("ContainerCreating", 8), 420.0)
@@ -246,7 +291,11 @@ def test_what_was_deleted_while_a_list_was_on_its_way_does_not_come_back() -> No
     cache.remove(names.KIND, a_manifest(), 6.0)
     cache.replace_all([a_manifest()], listed, [node("node-0")], 5.0)
     assert cache.job(KEY) is None
-    cache.apply(names.KIND, {**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-lm-again"}}, 7.0)
+    cache.apply(
+        names.KIND,
+        {**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-lm-again"}},
+        7.0,
+    )
     assert not cache.has_job(KEY, "uid-lm")
     assert cache.worker("default", "lm-worker-0-x7k2p", "uid-0") is None
 
@@ -277,7 +326,10 @@ def test_ghosts_that_a_list_has_removed_do_not_come_back_either() -> None:
 
 def test_job_of_the_same_name_made_anew_is_not_replaced_by_the_one_before() -> None:
     cache = primed()
-    again = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-again", "resourceVersion": "8"}}
+    again = {
+        **a_manifest(),
+        "metadata": {**a_manifest()["metadata"], "uid": "uid-again", "resourceVersion": "8"},
+    }
     assert cache.apply(names.KIND, again, 2.0) == {KEY}, "its predecessor's deletion was never told"
     before = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "7"}}
     assert cache.apply(names.KIND, before, 3.0) == set()
@@ -289,15 +341,33 @@ def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_res
     cache = primed(pod(0, version=500, phase="Running"), pod(1, version=501))
     cache.observe_change("Pod", "MODIFIED", pod(0, version=500), 2.0)
     cache.remove("Pod", pod(2, version=502), 2.0)  # deleted after the backup was made
-    restored = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "1"}, "status": {"round": 3}}
-    cache.apply(names.KIND, {**restored, "metadata": {**restored["metadata"], "resourceVersion": "510"}}, 2.0)
+    restored = {
+        **a_manifest(),
+        "metadata": {**a_manifest()["metadata"], "resourceVersion": "1"},
+        "status": {"round": 3},
+    }
+    cache.apply(
+        names.KIND,
+        {**restored, "metadata": {**restored["metadata"], "resourceVersion": "510"}},
+        2.0,
+    )
     cache.apply("Pod", pod(3, version=503), 6.0)  # while the list is on its way
-    touched = cache.replace_all([restored], [pod(0, version=90, phase="Failed"), pod(2, version=91)], [node("node-0")], 5.0)
+    touched = cache.replace_all(
+        [restored], [pod(0, version=90, phase="Failed"), pod(2, version=91)], [node("node-0")], 5.0
+    )
     assert touched == {KEY}
-    assert [(view.index, view.phase) for view in cache.pods_of("uid-lm")] == [(0, "Failed"), (2, "Running"), (3, "Running")]
-    assert cache.apply("Pod", pod(0, version=95, phase="Running"), 7.0) == {KEY}, "news are news again"
+    assert [(view.index, view.phase) for view in cache.pods_of("uid-lm")] == [
+        (0, "Failed"),
+        (2, "Running"),
+        (3, "Running"),
+    ]
+    assert cache.apply("Pod", pod(0, version=95, phase="Running"), 7.0) == {KEY}, (
+        "news are news again"
+    )
     silent = cache.watch_lag.silent_since()
-    assert (silent["pods"], silent["jobs"]) == (5.0, 5.0), "a watch that goes on at the old version is found out"
+    assert (silent["pods"], silent["jobs"]) == (5.0, 5.0), (
+        "a watch that goes on at the old version is found out"
+    )
 
 
 def test_address_is_known_while_a_pod_of_a_job_has_it() -> None:
@@ -306,7 +376,11 @@ def test_address_is_known_while_a_pod_of_a_job_has_it() -> None:
     forged = {**pod(1, uid="forged"), "status": {"phase": "Running", "podIP": "10.9.9.9"}}
     forged["metadata"]["namespace"] = "elsewhere"
     cache.apply("Pod", forged, 2.0)
-    assert [cache.has_pod_at(address) for address in ("10.1.2.3", "10.9.9.9", "")] == [True, False, False]
+    assert [cache.has_pod_at(address) for address in ("10.1.2.3", "10.9.9.9", "")] == [
+        True,
+        False,
+        False,
+    ]
     cache.remove("Pod", pod(0), 3.0)
     assert not cache.has_pod_at("10.1.2.3")
 

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.informer.changes import Identity, identify, plans_alike, pods_alike, version_of
+from elastic_pytorch_operator.informer.changes import (
+    Identity,
+    identify,
+    plans_alike,
+    pods_alike,
+    version_of,
+)
 from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,16 +26,24 @@ def test_object_is_known_by_its_names_its_uid_and_its_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "manifest", [None, 7, [], {}, {"metadata": []}, {"metadata": {"uid": 7, "name": None, "namespace": {}}}]
+    "manifest",
+    [None, 7, [], {}, {"metadata": []}, {"metadata": {"uid": 7, "name": None, "namespace": {}}}],
 )
 def test_what_is_missing_or_of_another_type_is_empty(manifest: object) -> None:
     assert identify(manifest) == Identity("", "", "", 0)
 
 
-@given(version=st.text() | st.integers() | st.none() | st.sampled_from(["²", "9" * 5_000, "٣", "-1", "1.5"]))
+@given(
+    version=st.text()
+    | st.integers()
+    | st.none()
+    | st.sampled_from(["²", "9" * 5_000, "٣", "-1", "1.5"])
+)
 def test_version_that_is_no_number_is_the_oldest(version: object) -> None:
     digits = isinstance(version, str) and version.isascii() and version.isdigit()
-    assert version_of({"resourceVersion": version}) == (int(str(version)) if digits and len(str(version)) <= 20 else 0)
+    assert version_of({"resourceVersion": version}) == (
+        int(str(version)) if digits and len(str(version)) <= 20 else 0
+    )
 
 
 READY, DRAINED = ("Ready", "True"), ("DisruptionTarget", "True")
@@ -43,7 +57,11 @@ READY, DRAINED = ("Ready", "True"), ("DisruptionTarget", "True")
         "a condition": ({"conditions": frozenset({READY})}, (), True),
         "a condition that no rule names": ({"conditions": frozenset({DRAINED})}, (READY,), True),
         "a condition that a rule names": ({"conditions": frozenset({DRAINED})}, (DRAINED,), False),
-        "a condition, and its deletion": ({"conditions": frozenset({READY}), "deleting": True}, (), False),
+        "a condition, and its deletion": (
+            {"conditions": frozenset({READY}), "deleting": True},
+            (),
+            False,
+        ),
     },
 )
 def test_pod(change: dict[str, Any], read: tuple[tuple[str, str], ...], alike: bool) -> None:
@@ -54,7 +72,12 @@ def test_job() -> None:
     job = a_job()
     assert plans_alike(job, replace(job, version="9"))
     assert plans_alike(
-        job, replace(job, version="9", status={"progress": {"step": 8}, "goodput": {"seconds": {"Training": 9}}})
+        job,
+        replace(
+            job,
+            version="9",
+            status={"progress": {"step": 8}, "goodput": {"seconds": {"Training": 9}}},
+        ),
     )
     assert not plans_alike(job, replace(job, version="9", status={"round": 1}))
     assert not plans_alike(job, replace(job, version="9", wanted=2))
@@ -79,14 +102,19 @@ STARTING = {
     "Ready": "False",
     "ContainersReady": "False",
 }
-# What a scheduler, a CNI plugin and a kubelet of 1.33 write to a pod with an init container, in order; and whether a plan reads it.
+# What a scheduler, a CNI plugin and a kubelet of 1.33 write to a pod with an init container, in
+# order; and whether a plan reads it.
 LIFE: list[tuple[str, dict[str, Any], bool]] = [
     (
         "the scheduler gives it a node",
         {"spec": {"nodeName": "node-0"}, "status": {"conditions": conditions(**SCHEDULED)}},
         True,
     ),
-    ("a plugin annotates it", {"metadata": {"annotations": {"k8s.v1.cni.cncf.io/network-status": "[]"}}}, False),
+    (
+        "a plugin annotates it",
+        {"metadata": {"annotations": {"k8s.v1.cni.cncf.io/network-status": "[]"}}},
+        False,
+    ),
     (
         "the kubelet has taken it",
         {
@@ -114,7 +142,9 @@ LIFE: list[tuple[str, dict[str, Any], bool]] = [
         {
             "status": {
                 "conditions": conditions(**{**STARTING, "Initialized": "True"}),
-                "initContainerStatuses": [container(AGENT, terminated={"exitCode": 0, "reason": "Completed"})],
+                "initContainerStatuses": [
+                    container(AGENT, terminated={"exitCode": 0, "reason": "Completed"})
+                ],
             }
         },
         False,
@@ -130,12 +160,25 @@ LIFE: list[tuple[str, dict[str, Any], bool]] = [
         },
         True,
     ),
-    ("its managed fields are rewritten", {"metadata": {"managedFields": [{"manager": "kubelet"}]}}, False),
+    (
+        "its managed fields are rewritten",
+        {"metadata": {"managedFields": [{"manager": "kubelet"}]}},
+        False,
+    ),
     ("it is being deleted", {"metadata": {"deletionTimestamp": "now"}}, True),
-    ("it is no longer ready", {"status": {"conditions": conditions(**{**STARTING, "Ready": "False"})}}, False),
+    (
+        "it is no longer ready",
+        {"status": {"conditions": conditions(**{**STARTING, "Ready": "False"})}},
+        False,
+    ),
     (
         "its container has ended",
-        {"status": {"phase": "Failed", "containerStatuses": [container("pytorch", terminated={"exitCode": 143})]}},
+        {
+            "status": {
+                "phase": "Failed",
+                "containerStatuses": [container("pytorch", terminated={"exitCode": 143})],
+            }
+        },
         True,
     ),
 ]
@@ -148,10 +191,14 @@ def test_life_of_a_pod_asks_for_the_plans_that_read_it_and_for_no_others() -> No
     found["metadata"] |= {"uid": "uid-0", "resourceVersion": "2"}
     found["status"] = {"phase": "Pending"}
     cache.note_written("Pod", found, 1.5)
-    assert cache.observe_change("Pod", "ADDED", found, 1.6) == set(), "the watch reports what the operator has written"
+    assert cache.observe_change("Pod", "ADDED", found, 1.6) == set(), (
+        "the watch reports what the operator has written"
+    )
     plans = 0
     for version, (what, change, planned) in enumerate(LIFE, start=3):
-        found = {name: {**found[name], **change.get(name, {})} for name in ("metadata", "spec", "status")}
+        found = {
+            name: {**found[name], **change.get(name, {})} for name in ("metadata", "spec", "status")
+        }
         found["metadata"]["resourceVersion"] = str(version)
         keys = cache.observe_change("Pod", "MODIFIED", copy.deepcopy(found), 2.0 + version)
         assert keys == ({KEY} if planned else set()), what
@@ -163,10 +210,17 @@ def test_life_of_a_pod_asks_for_the_plans_that_read_it_and_for_no_others() -> No
 def test_status_that_the_operator_has_written_asks_for_no_plan_when_the_watch_reports_it() -> None:
     cache = Cache()
     cache.replace_all([a_manifest()], [], [], 1.0)
-    written = {**a_manifest(), "status": {"round": 1}, "metadata": {**a_manifest()["metadata"], "resourceVersion": "5"}}
+    written = {
+        **a_manifest(),
+        "status": {"round": 1},
+        "metadata": {**a_manifest()["metadata"], "resourceVersion": "5"},
+    }
     cache.note_written(names.KIND, written, 2.0)
     assert cache.observe_change("ElasticPyTorchJob", "MODIFIED", written, 2.1) == set()
-    labelled = {**written, "metadata": {**written["metadata"], "resourceVersion": "6", "labels": {"team": "a"}}}
+    labelled = {
+        **written,
+        "metadata": {**written["metadata"], "resourceVersion": "6", "labels": {"team": "a"}},
+    }
     assert cache.observe_change("ElasticPyTorchJob", "MODIFIED", labelled, 2.2) == set()
     found = cache.job(KEY)
     assert getattr(found, "version", "") == "6", "the next write names the newest version"

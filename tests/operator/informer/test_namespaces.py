@@ -16,15 +16,24 @@ from tests.operator.api_server import JOBS, api_server, write_kubeconfig
 from tests.situations import situations
 
 
-@situations("namespaces, places", {"all": ((), [""]), "some": (("a", "b"), ["namespaces/a/", "namespaces/b/"])})
-async def test_only_the_namespaces_that_are_looked_after_are_listed(namespaces: tuple[str, ...], places: list[str]) -> None:
+@situations(
+    "namespaces, places",
+    {"all": ((), [""]), "some": (("a", "b"), ["namespaces/a/", "namespaces/b/"])},
+)
+async def test_only_the_namespaces_that_are_looked_after_are_listed(
+    namespaces: tuple[str, ...], places: list[str]
+) -> None:
     async with api_server() as (server, url):
-        cluster = KubernetesCluster(client.ApiClient(client.Configuration(host=url)), Metrics(), namespaces)
+        cluster = KubernetesCluster(
+            client.ApiClient(client.Configuration(host=url)), Metrics(), namespaces
+        )
         try:
             found = await list_cluster(cluster, kueue=False)
         finally:
             await cluster.close()
-    assert [pod["metadata"]["namespace"] for pod in found.pods] == list(namespaces), "what is there is told, of each namespace"
+    assert [pod["metadata"]["namespace"] for pod in found.pods] == list(namespaces), (
+        "what is there is told, of each namespace"
+    )
     assert server.listed == {
         "api/v1/nodes",
         *(f"api/v1/{place}pods" for place in places),
@@ -32,7 +41,10 @@ async def test_only_the_namespaces_that_are_looked_after_are_listed(namespaces: 
     }
 
 
-@situations("namespaces, places", {"all": ((), [""]), "some": (("a", "b"), ["namespaces/a/", "namespaces/b/"])})
+@situations(
+    "namespaces, places",
+    {"all": ((), [""]), "some": (("a", "b"), ["namespaces/a/", "namespaces/b/"])},
+)
 async def test_only_the_namespaces_that_are_looked_after_are_watched(
     namespaces: tuple[str, ...], places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,4 +65,6 @@ async def test_only_the_namespaces_that_are_looked_after_are_watched(
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
-    assert server.watched == server.listed == wanted, "and nothing else: neither namespaces nor resource definitions"
+    assert server.watched == server.listed == wanted, (
+        "and nothing else: neither namespaces nor resource definitions"
+    )

@@ -1,4 +1,7 @@
-"""The nodes that are known, and those of them that have been removed. `test_cache.py` says which jobs that concerns."""
+"""The nodes that are known, and those of them that have been removed.
+
+`test_cache.py` says which jobs that concerns.
+"""
 
 from typing import Any
 
@@ -27,7 +30,11 @@ def test_list_removes_those_that_it_does_not_have_unless_they_came_later() -> No
     index.take(node("b"), 1.0)
     index.take(node("c"), 6.0)
     assert index.remove_others({"a"}, 5.0) == ["b"]
-    assert {name: view.removed for name, view in index.all.items()} == {"a": False, "b": True, "c": False}
+    assert {name: view.removed for name, view in index.all.items()} == {
+        "a": False,
+        "b": True,
+        "c": False,
+    }
     assert index.remove_others({"a"}, 5.0) == [], "once"
 
 

@@ -28,7 +28,13 @@ def put(index: PodIndex, *entries: Entry[PodView]) -> PodIndex:
 
 
 def test_pods_of_a_job_are_sorted_and_told_apart_by_role() -> None:
-    index = put(PodIndex(), entry(1), entry(0), entry(7, "other"), replace(entry(2), view=a_pod(2, name="s", role="store")))
+    index = put(
+        PodIndex(),
+        entry(1),
+        entry(0),
+        entry(7, "other"),
+        replace(entry(2), view=a_pod(2, name="s", role="store")),
+    )
     assert [pod.index for pod in index.workers_of(owner("lm"))] == [0, 1]
     assert [pod.name for pod in index.stores_of(owner("lm"))] == ["s"]
     assert index.workers_of(owner("unknown")) == ()
@@ -76,7 +82,9 @@ def test_answers_are_those_of_a_scan(changes: list[tuple[bool, tuple[int, str, s
             index.drop(place)
             known.pop(place, None)
         else:
-            known[place] = Entry(a_pod(number, name=f"p{number}", node=node, address=node), owner(job), 1, 1.0)
+            known[place] = Entry(
+                a_pod(number, name=f"p{number}", node=node, address=node), owner(job), 1, 1.0
+            )
             index.put(place, known[place])
         for job_ in ("a", "b"):
             mine = [found.view for found in known.values() if found.owner == owner(job_)]

@@ -1,4 +1,7 @@
-"""What was deleted, and what may still bring it back. `test_cache.py` has lists and watches that try."""
+"""What was deleted, and what may still bring it back.
+
+`test_cache.py` has lists and watches that try.
+"""
 
 from elastic_pytorch_operator.informer.tombstones import TOMBSTONE_SECONDS, Tombstones
 
@@ -14,7 +17,9 @@ from tests.situations import situations
         "list that began later": (11.0, True, True),
     },
 )
-def test_only_a_later_list_brings_back_what_was_deleted(now: float, listed: bool, admitted: bool) -> None:
+def test_only_a_later_list_brings_back_what_was_deleted(
+    now: float, listed: bool, admitted: bool
+) -> None:
     tombstones = Tombstones()
     tombstones.leave("u", 10.0)
     assert tombstones.admit("u", now, listed=listed) is admitted
@@ -26,7 +31,9 @@ def test_tombstones_go_after_a_while_and_are_bounded() -> None:
     tombstones = Tombstones(most=3)
     for number in range(9):
         tombstones.leave(f"{number}", float(number))
-    assert [number for number in range(9) if not tombstones.admit(f"{number}", 9.0, listed=False)] == [6, 7, 8]
+    assert [
+        number for number in range(9) if not tombstones.admit(f"{number}", 9.0, listed=False)
+    ] == [6, 7, 8]
     tombstones.expire(8.0 + TOMBSTONE_SECONDS)
     assert len(tombstones) == 1
     tombstones.expire(8.5 + TOMBSTONE_SECONDS)

@@ -25,8 +25,14 @@ def a_reported(kind: str, *, namespace: str = "default", name: str = "lm") -> di
     """An object as an API server has it, of a job of that name."""
     found: dict[str, Any]
     if kind == names.KIND:
-        found = a_manifest(name, sharedVolumeClaims=[], failurePolicy={"rules": []}, rendezvous={}, resizePolicy={})
-        found["status"] = {"round": 1, "conditions": [{"type": "Running", "status": "True"}], "workers": []}
+        found = a_manifest(
+            name, sharedVolumeClaims=[], failurePolicy={"rules": []}, rendezvous={}, resizePolicy={}
+        )
+        found["status"] = {
+            "round": 1,
+            "conditions": [{"type": "Running", "status": "True"}],
+            "workers": [],
+        }
     elif kind == "Pod":
         found = a_worker_pod(a_job(name=name), 0)
         found["spec"]["nodeName"] = "node-0"
@@ -38,24 +44,38 @@ def a_reported(kind: str, *, namespace: str = "default", name: str = "lm") -> di
             "initContainerStatuses": [{"name": "agent", "state": {"terminated": {"exitCode": 0}}}],
             "conditions": [{"type": "Ready", "status": "True"}],
         }
-        found["metadata"]["annotations"] |= dict.fromkeys((names.ANNOTATION_GROUP_RESTARTS, names.ANNOTATION_AVOIDS), "1")
+        found["metadata"]["annotations"] |= dict.fromkeys(
+            (names.ANNOTATION_GROUP_RESTARTS, names.ANNOTATION_AVOIDS), "1"
+        )
     elif kind == "Node":
         taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
         ready = {"type": "Ready", "status": "True"}
         found = {
-            "metadata": {"name": f"node-of-{name}", "labels": {"cloud.google.com/scheduled-maintenance-time": "1700000000"}},
+            "metadata": {
+                "name": f"node-of-{name}",
+                "labels": {"cloud.google.com/scheduled-maintenance-time": "1700000000"},
+            },
             "spec": {"taints": [taint]},
             "status": {"conditions": [ready], "allocatable": {"cpu": "4"}},
         }
     else:
         found = workload(a_queued_job(name=name), CreateWorkload(1, 2), {"priority": 0}, {})
         found["status"] = {
-            "admission": {"clusterQueue": "q", "podSetAssignments": [{"name": "main", "count": 2, "flavors": {"cpu": "f"}}]},
+            "admission": {
+                "clusterQueue": "q",
+                "podSetAssignments": [{"name": "main", "count": 2, "flavors": {"cpu": "f"}}],
+            },
             "admissionChecks": [{"name": "c", "podSetUpdates": [{"name": "main"}]}],
-            "conditions": [{"type": "QuotaReserved", "status": "True"}, {"type": "Evicted", "status": "True"}],
+            "conditions": [
+                {"type": "QuotaReserved", "status": "True"},
+                {"type": "Evicted", "status": "True"},
+            ],
         }
     found = copy.deepcopy(found)
-    found["metadata"] |= {"uid": f"uid-{name}" if kind == names.KIND else f"{kind}-{name}", "resourceVersion": "5"}
+    found["metadata"] |= {
+        "uid": f"uid-{name}" if kind == names.KIND else f"{kind}-{name}",
+        "resourceVersion": "5",
+    }
     if kind != "Node":
         found["metadata"]["namespace"] = namespace
     for owner in found["metadata"].get("ownerReferences") or ():
@@ -65,7 +85,13 @@ def a_reported(kind: str, *, namespace: str = "default", name: str = "lm") -> di
 
 def paths_of(value: Any, path: Path = ()) -> Iterator[Path]:
     """The places in an object that can be written to."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for name, part in items:
         yield (*path, name)
         yield from paths_of(part, (*path, name))
@@ -92,10 +118,16 @@ NASTY: list[Any] = [
 ]  # fmt: skip
 KINDS = tuple(WATCHES)
 GOOD = {kind: a_reported(kind) for kind in KINDS}
-PLACES = [(kind, path) for kind in KINDS for path in paths_of(a_reported(kind, namespace="tenant", name="bad"))]
+PLACES = [
+    (kind, path)
+    for kind in KINDS
+    for path in paths_of(a_reported(kind, namespace="tenant", name="bad"))
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda part: st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=8), part, max_size=3),
+    lambda part: (
+        st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=8), part, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -110,7 +142,9 @@ def check_that_others_are_known(kind: str, bad: Any) -> None:
     cache = Cache()
 
     def listed(*, bad_too: bool) -> list[list[dict[str, Any]]]:
-        return [[bad, GOOD[other]] if other == kind and bad_too else [GOOD[other]] for other in KINDS]
+        return [
+            [bad, GOOD[other]] if other == kind and bad_too else [GOOD[other]] for other in KINDS
+        ]
 
     def are_known() -> None:
         assert isinstance(cache.job(KEY), Job)
@@ -134,7 +168,16 @@ def check_that_others_are_known(kind: str, bad: Any) -> None:
 
 
 def test_what_is_no_object_is_left_out() -> None:
-    for bad in (None, 7, "text", [], {}, {"metadata": None}, {"metadata": {}}, {"metadata": {"name": "bad"}}):
+    for bad in (
+        None,
+        7,
+        "text",
+        [],
+        {},
+        {"metadata": None},
+        {"metadata": {}},
+        {"metadata": {"name": "bad"}},
+    ):
         for kind in KINDS:
             check_that_others_are_known(kind, bad)
             check_that_others_are_known(kind, as_listed(kind, bad))
@@ -143,7 +186,9 @@ def test_what_is_no_object_is_left_out() -> None:
 def test_values_that_are_known_to_be_nasty_hide_no_other_object() -> None:
     for number, (kind, path) in enumerate(PLACES):
         for value in NASTY[number % 4 :: 4]:
-            check_that_others_are_known(kind, altered(a_reported(kind, namespace="tenant", name="bad"), path, value))
+            check_that_others_are_known(
+                kind, altered(a_reported(kind, namespace="tenant", name="bad"), path, value)
+            )
 
 
 @settings(max_examples=examples(1_000))
@@ -156,7 +201,9 @@ def test_no_value_of_any_field_hides_another_object(place: tuple[str, Path], val
 
 
 @given(
-    kind=st.sampled_from(KINDS), annotations=st.dictionaries(st.text(), st.text()), labels=st.dictionaries(st.text(), st.text())
+    kind=st.sampled_from(KINDS),
+    annotations=st.dictionaries(st.text(), st.text()),
+    labels=st.dictionaries(st.text(), st.text()),
 )
 def test_no_annotation_or_label_makes_an_object_unreadable(
     kind: str, annotations: dict[str, str], labels: dict[str, str]
@@ -164,7 +211,11 @@ def test_no_annotation_or_label_makes_an_object_unreadable(
     found = a_reported(kind)
     for field, texts in (("annotations", annotations), ("labels", labels)):
         known = found["metadata"].get(field) or {}
-        found["metadata"][field] = {**known, **texts, **dict.fromkeys(known, next(iter(texts.values()), "²"))}
+        found["metadata"][field] = {
+            **known,
+            **texts,
+            **dict.fromkeys(known, next(iter(texts.values()), "²")),
+        }
     cache = Cache()
     cache.observe_change(kind, "ADDED", found, 1.0)
     assert sum(cache.unreadable.counts.values()) == 0
@@ -182,8 +233,14 @@ def test_annotation_that_is_no_number_counts_as_none(value: str) -> None:
 
 def spoilt(kind: str, version: int, **labels: str) -> dict[str, Any]:
     found = a_reported(kind)
-    found["metadata"] |= {"resourceVersion": str(version), "generation": "no number", "deletionTimestamp": None}
-    part = {"Pod": ("status", {"containerStatuses": 7}), "Node": ("spec", {"taints": 7})}.get(kind, ("spec", {"podSets": 7}))
+    found["metadata"] |= {
+        "resourceVersion": str(version),
+        "generation": "no number",
+        "deletionTimestamp": None,
+    }
+    part = {"Pod": ("status", {"containerStatuses": 7}), "Node": ("spec", {"taints": 7})}.get(
+        kind, ("spec", {"podSets": 7})
+    )
     return found if kind == names.KIND else {**found, part[0]: part[1]}
 
 
@@ -195,17 +252,29 @@ def test_pod_that_can_no_longer_be_read_keeps_its_place_while_it_lives(by_list: 
     if by_list:
         cache.replace_all([a_manifest()], [spoilt("Pod", 6)], [], 10.0)
     else:
-        assert cache.observe_change("Pod", "MODIFIED", spoilt("Pod", 6), 10.0) == {KEY}, "an event reports it"
+        assert cache.observe_change("Pod", "MODIFIED", spoilt("Pod", 6), 10.0) == {KEY}, (
+            "an event reports it"
+        )
         assert cache.observe_change("Pod", "MODIFIED", spoilt("Pod", 6), 10.0) == set()
     assert cache.pods_of("uid-lm") == before
     assert cache.unreadable.counts == {"Pod": 1}
     [unreadable] = cache.unreadable_of("uid-lm")
-    assert (unreadable.kind, unreadable.name, unreadable.fault[:9]) == ("Pod", before[0].name, "TypeError")
-    assert "pods" not in cache.watch_lag.silent_since() or not by_list or cache.watch_lag.silent_since()["pods"] == 1.0, (
-        "its watch is not waited for"
+    assert (unreadable.kind, unreadable.name, unreadable.fault[:9]) == (
+        "Pod",
+        before[0].name,
+        "TypeError",
     )
+    assert (
+        "pods" not in cache.watch_lag.silent_since()
+        or not by_list
+        or cache.watch_lag.silent_since()["pods"] == 1.0
+    ), "its watch is not waited for"
     assert cache.observe_change("Pod", "DELETED", spoilt("Pod", 7), 11.0) == {KEY}
-    assert (cache.pods_of("uid-lm"), cache.unreadable.counts, cache.unreadable_of("uid-lm")) == ((), {}, ())
+    assert (cache.pods_of("uid-lm"), cache.unreadable.counts, cache.unreadable_of("uid-lm")) == (
+        (),
+        {},
+        (),
+    )
 
 
 def test_node_that_can_be_read_again_is_not_unreadable_though_it_is_no_news() -> None:
@@ -234,18 +303,27 @@ def test_pod_that_can_be_read_again_is_news() -> None:
     again["metadata"]["resourceVersion"] = "7"
     again["status"]["phase"] = "Failed"
     assert cache.observe_change("Pod", "MODIFIED", again, 3.0) == {KEY}
-    assert ([view.phase for view in cache.pods_of("uid-lm")], cache.unreadable.counts) == (["Failed"], {})
+    assert ([view.phase for view in cache.pods_of("uid-lm")], cache.unreadable.counts) == (
+        ["Failed"],
+        {},
+    )
 
 
 @pytest.mark.parametrize(
-    ("kind", "known"), [("Node", lambda cache: cache.nodes), (kueue.WORKLOAD, lambda cache: cache.workloads_of("uid-lm"))]
+    ("kind", "known"),
+    [
+        ("Node", lambda cache: cache.nodes),
+        (kueue.WORKLOAD, lambda cache: cache.workloads_of("uid-lm")),
+    ],
 )
 def test_last_version_that_could_be_read_stays(kind: str, known: Any) -> None:
     cache = Cache()
     cache.replace_all([a_manifest()], [], [a_reported("Node")], 1.0, [a_reported(kueue.WORKLOAD)])
     before = known(cache)
     bad = spoilt(kind, 6)
-    listed = {"Node": [a_reported("Node")], kueue.WORKLOAD: [a_reported(kueue.WORKLOAD)]} | {kind: [bad]}
+    listed = {"Node": [a_reported("Node")], kueue.WORKLOAD: [a_reported(kueue.WORKLOAD)]} | {
+        kind: [bad]
+    }
     cache.observe_change(kind, "MODIFIED", bad, 2.0)
     cache.replace_all([a_manifest()], [], listed["Node"], 10.0, listed[kueue.WORKLOAD])
     assert known(cache) == before
@@ -263,7 +341,9 @@ def test_job_that_cannot_be_read_says_so(by_list: bool) -> None:
     assert isinstance(found, Job)
     assert found.problem.startswith("spec: the operator cannot read it: ValueError(")
     assert "no number" in found.problem
-    assert cache.job_manifest(KEY)["status"] == {}, "what has another type than it must have is not passed on"
+    assert cache.job_manifest(KEY)["status"] == {}, (
+        "what has another type than it must have is not passed on"
+    )
     good = a_manifest()
     good["metadata"]["resourceVersion"] = "7"
     assert cache.observe_change(names.KIND, "MODIFIED", good, 2.0) == {KEY}
@@ -279,4 +359,9 @@ def test_each_is_logged_once_with_its_name_and_its_fault(caplog: pytest.LogCaptu
             cache.observe_change("Pod", "MODIFIED", spoilt("Pod", version), 2.0)
             cache.replace_all([a_manifest()], [spoilt("Pod", version)], [], 10.0)
     [told] = [vars(record) for record in caplog.records if "TypeError" in record.getMessage()]
-    assert (told["kind"], told["object"], told["uid"], told["version"]) == ("Pod", "default/lm-worker-0-x7k2p", "Pod-lm", 6)
+    assert (told["kind"], told["object"], told["uid"], told["version"]) == (
+        "Pod",
+        "default/lm-worker-0-x7k2p",
+        "Pod-lm",
+        6,
+    )

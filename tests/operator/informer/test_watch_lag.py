@@ -49,8 +49,12 @@ def of_namespace(namespace: str, version: int = 5) -> dict[str, object]:
     return {"metadata": {"uid": namespace, "namespace": namespace, "resourceVersion": str(version)}}
 
 
-@pytest.mark.parametrize(("by_namespace", "silent"), [(True, {"pods": 20.0}), (False, {"pods": 10.0})])
-def test_watch_of_a_namespace_that_is_known_to_fail_is_not_waited_for(by_namespace: bool, silent: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    ("by_namespace", "silent"), [(True, {"pods": 20.0}), (False, {"pods": 10.0})]
+)
+def test_watch_of_a_namespace_that_is_known_to_fail_is_not_waited_for(
+    by_namespace: bool, silent: dict[str, float]
+) -> None:
     lag = WatchLag(by_namespace=by_namespace)
     lag.expect("pods", of_namespace("gone"), 10.0)
     lag.expect("pods", of_namespace("there"), 20.0)
@@ -58,14 +62,19 @@ def test_watch_of_a_namespace_that_is_known_to_fail_is_not_waited_for(by_namespa
     assert lag.silent_since() == silent, "the one watch of all namespaces must not fail for long"
     assert lag.failing(25.0) == ({"gone"} if by_namespace else set())
     lag.observe("pods", of_namespace("gone", 4), 30.0, gone=False)
-    assert (lag.failing(30.0), lag.silent_since()["pods"]) == (set(), 20.0 if by_namespace else 30.0), "it reports again"
+    assert (lag.failing(30.0), lag.silent_since()["pods"]) == (
+        set(),
+        20.0 if by_namespace else 30.0,
+    ), "it reports again"
 
 
 def test_watch_of_a_namespace_without_objects_fails_no_longer_once_it_lasts() -> None:
     lag = WatchLag(by_namespace=True)
     lag.fails("workloads", "empty", 10.0)
     assert lag.failing(10.0 + FAILING_SECONDS - 1.0) == {"empty"}
-    assert lag.failing(10.0 + FAILING_SECONDS) == set(), "it has nothing to report, and has not failed since"
+    assert lag.failing(10.0 + FAILING_SECONDS) == set(), (
+        "it has nothing to report, and has not failed since"
+    )
     lag.fails("workloads", "empty", 1_000.0)
     assert lag.failing(1_001.0) == {"empty"}
 
@@ -83,7 +92,9 @@ def test_watch_that_begins_again_has_the_cluster_listed_once() -> None:
 
 
 @pytest.mark.parametrize("period_seconds", [1, 10])
-def test_watches_that_fail_all_the_time_have_the_cluster_listed_now_and_then(period_seconds: int) -> None:
+def test_watches_that_fail_all_the_time_have_the_cluster_listed_now_and_then(
+    period_seconds: int,
+) -> None:
     lag, lists = WatchLag(), 0
     for second in range(600):
         if second % period_seconds == 0:

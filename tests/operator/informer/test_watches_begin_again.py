@@ -26,7 +26,11 @@ from tests.operator.builders import KEY, a_manifest
 pytestmark = pytest.mark.process
 
 STATUS = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError"}
-FAILED = {**STATUS, "code": 500, "message": "unable to decode an object in the watch stream: context canceled"}
+FAILED = {
+    **STATUS,
+    "code": 500,
+    "message": "unable to decode an object in the watch stream: context canceled",
+}
 ERROR = json.dumps({"type": "ERROR", "object": FAILED}).encode() + b"\n"
 
 
@@ -110,19 +114,25 @@ async def test_watch_that_ends_with_an_error_begins_again_and_disturbs_nothing(
         bystander = asyncio.create_task(asyncio.sleep(3600), name="an agent's connection")
         await until(lambda: server.watches["api/v1/pods"] == 3)
         assert not task.done()
-        assert not bystander.done(), "kopf.operator would cancel all tasks of the event loop that are younger than itself"
+        assert not bystander.done(), (
+            "kopf.operator would cancel all tasks of the event loop that are younger than itself"
+        )
         bystander.cancel()
         assert server.watches["api/v1/nodes"] == server.watches[f"{JOBS}/elasticpytorchjobs"] == 1
         assert cache.watch_lag.missed(1e9), "a list has to show what was deleted meanwhile"
 
 
-async def test_watch_that_ends_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watch_that_ends_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with watching(Cache(), tmp_path, monkeypatch) as (server, _):
         await until(lambda: len(server.watches) == 3)
 
         def names() -> Counter[str]:
             return Counter(
-                task.get_name().partition(" of <")[0] for task in asyncio.all_tasks() if task.get_name()[:5] != "Task-"
+                task.get_name().partition(" of <")[0]
+                for task in asyncio.all_tasks()
+                if task.get_name()[:5] != "Task-"
             )
 
         await asyncio.sleep(0.5)  # what a watch has begun with has ended
@@ -132,28 +142,42 @@ async def test_watch_that_ends_leaves_nothing_behind(tmp_path: Path, monkeypatch
         await until(lambda: names() <= before)
 
 
-async def test_what_is_there_when_a_watch_begins_again_is_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_there_when_a_watch_begins_again_is_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = Cache()
     async with watching(cache, tmp_path, monkeypatch) as (server, _):
         jobs = f"{JOBS}/elasticpytorchjobs"
         await until(lambda: server.watches[jobs] == 1)
-        server.jobs, server.ends[jobs] = [a_manifest("large", image="x" * MAX_BYTES), a_manifest()], 1
+        server.jobs, server.ends[jobs] = (
+            [a_manifest("large", image="x" * MAX_BYTES), a_manifest()],
+            1,
+        )
         await until(lambda: len(cache.keys) == 2)
         job, large = cache.job(KEY), cache.job(JobKey("default", "large"))
         assert isinstance(job, Job)
         assert isinstance(large, Job)
         assert (job.problem, large.problem.split(":")[0]) == ("", "spec")
-        assert "template" not in cache.job_manifest(JobKey("default", "large"))["spec"], "it is dropped as it is read"
+        assert "template" not in cache.job_manifest(JobKey("default", "large"))["spec"], (
+            "it is dropped as it is read"
+        )
 
 
-async def test_namespace_is_watched_once_it_was_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_namespace_is_watched_once_it_was_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = Cache(watch_lag=WatchLag(by_namespace=True))
     cache.replace_all([], [], [], 1.0, unavailable={"b"})
     async with watching(cache, tmp_path, monkeypatch, "a", "b") as (server, _):
         await until(lambda: server.watched >= {"api/v1/nodes", "api/v1/namespaces/a/pods"})
         assert not any("/b/" in path for path in server.watched | server.listed)
         cache.replace_all([], [], [], 2.0)
-        await until(lambda: server.watched >= {"api/v1/namespaces/b/pods", f"{JOBS}/namespaces/b/elasticpytorchjobs"})
+        await until(
+            lambda: (
+                server.watched
+                >= {"api/v1/namespaces/b/pods", f"{JOBS}/namespaces/b/elasticpytorchjobs"}
+            )
+        )
         assert server.watches["api/v1/nodes"] == 1, "nodes belong to no namespace"
 
 
@@ -169,7 +193,9 @@ async def test_namespace_whose_watches_are_refused_is_not_asked_again_until_a_li
     cache = Cache(watch_lag=WatchLag(by_namespace=True))
     async with watching(cache, tmp_path, monkeypatch, "a", "b") as (server, _):
         server.refused = "b"
-        await until(lambda: cache.unavailable == {"b"} and server.watches["api/v1/namespaces/a/pods"] == 1)
+        await until(
+            lambda: cache.unavailable == {"b"} and server.watches["api/v1/namespaces/a/pods"] == 1
+        )
         await asyncio.sleep(2 * kopf_watches.MIN_PAUSE_SECONDS)
         asked = server.watches["refused"]
         await asyncio.sleep(2 * kopf_watches.MIN_PAUSE_SECONDS)
@@ -190,10 +216,15 @@ async def test_kind_that_is_not_served_yet_is_watched_once_it_is(
         await until(lambda: server.watches["unserved"] > 0)
         server.unserved = ""
         await until(lambda: server.watches[f"{JOBS}/elasticpytorchjobs"] == 1)
-    assert "the API server does not serve elasticpytorchjobs of elasticpytorch.dev/v1alpha1" in caplog.text
+    assert (
+        "the API server does not serve elasticpytorchjobs of elasticpytorch.dev/v1alpha1"
+        in caplog.text
+    )
 
 
-async def test_account_that_is_refused_is_not_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_account_that_is_refused_is_not_tried_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with watching(Cache(), tmp_path, monkeypatch) as (server, _):
         await until(lambda: len(server.watches) == 3)
         server.unauthorized, server.ends["api/v1/pods"] = True, 1

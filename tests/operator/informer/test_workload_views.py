@@ -14,11 +14,21 @@ STATUS = {
     "admission": {
         "clusterQueue": "shared",
         "podSetAssignments": [
-            {"name": "main", "count": 2, "flavors": {"cpu": "f", "memory": "f"}, "topologyAssignment": {"levels": []}}
+            {
+                "name": "main",
+                "count": 2,
+                "flavors": {"cpu": "f", "memory": "f"},
+                "topologyAssignment": {"levels": []},
+            }
         ],
     },
-    "admissionChecks": [{"name": "c", "podSetUpdates": [{"name": "main", "labels": {"a": "b"}}, {"name": "other"}]}],
-    "conditions": [{"type": "QuotaReserved", "status": "True"}, {"type": "Admitted", "status": "True"}],
+    "admissionChecks": [
+        {"name": "c", "podSetUpdates": [{"name": "main", "labels": {"a": "b"}}, {"name": "other"}]}
+    ],
+    "conditions": [
+        {"type": "QuotaReserved", "status": "True"},
+        {"type": "Admitted", "status": "True"},
+    ],
 }
 
 
@@ -29,11 +39,21 @@ def a_reported(version: int = 1, **changes: Any) -> dict[str, Any]:
 
 
 def test_view_has_what_kueue_has_assigned() -> None:
-    view = view_workload(a_reported(status={**STATUS, "admission": {**STATUS["admission"]}}), None, 5.0)  # type: ignore[dict-item]
-    assert (view.number, view.count, view.queue, view.active, view.evicted_since) == (1, 2, "team", True, None)
+    view = view_workload(
+        a_reported(status={**STATUS, "admission": {**STATUS["admission"]}}), None, 5.0
+    )  # type: ignore[dict-item]
+    assert (view.number, view.count, view.queue, view.active, view.evicted_since) == (
+        1,
+        2,
+        "team",
+        True,
+        None,
+    )
     assert view.granted == 2
     topology = bool(STATUS["admission"]["podSetAssignments"][0]["topologyAssignment"])  # type: ignore[call-overload]
-    assert view.admission == Admission("shared", 2, ("f",), topology, ({"name": "main", "labels": {"a": "b"}},))
+    assert view.admission == Admission(
+        "shared", 2, ("f",), topology, ({"name": "main", "labels": {"a": "b"}},)
+    )
 
 
 def test_view_tells_what_it_was_made_for() -> None:
@@ -45,7 +65,9 @@ def test_view_tells_what_it_was_made_for() -> None:
 
 
 def test_eviction_is_timed_from_when_it_was_first_seen() -> None:
-    evicted = a_reported(status={"conditions": [{"type": "Evicted", "status": "True", "reason": "Preempted"}]})
+    evicted = a_reported(
+        status={"conditions": [{"type": "Evicted", "status": "True", "reason": "Preempted"}]}
+    )
     first = view_workload(evicted, None, 5.0)
     assert first.evicted_since == 5.0
     assert view_workload(evicted, first, 9.0).evicted_since == 5.0
@@ -62,20 +84,30 @@ def test_cache_has_the_workloads_of_a_job_and_tells_whom_a_change_concerns() -> 
     cache, key = Cache(), JobKey("default", "lm")
     cache.apply(names.KIND, a_manifest(), 1.0)
     assert cache.observe_change(kueue.WORKLOAD, "ADDED", a_reported(1), 2.0) == {key}
-    assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(2), 3.0) == set(), "nothing that a plan reads"
-    assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(1, status=STATUS), 3.0) == set(), "older"
+    assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(2), 3.0) == set(), (
+        "nothing that a plan reads"
+    )
+    assert (
+        cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(1, status=STATUS), 3.0) == set()
+    ), "older"
     (view,) = cache.workloads_of("uid-lm")
     assert (view.version, view.granted) == ("2", 0)
-    assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(3, status=STATUS), 4.0) == {key}
+    assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(3, status=STATUS), 4.0) == {
+        key
+    }
     assert cache.observe_change(kueue.WORKLOAD, "DELETED", a_reported(3), 5.0) == {key}
     assert cache.workloads_of("uid-lm") == ()
-    assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(4), 6.0) == set(), "a late report of what is gone"
+    assert cache.observe_change(kueue.WORKLOAD, "MODIFIED", a_reported(4), 6.0) == set(), (
+        "a late report of what is gone"
+    )
 
 
 def test_list_corrects_what_the_watch_has_missed() -> None:
     cache = Cache()
     cache.apply(kueue.WORKLOAD, a_reported(1), 1.0)
-    assert cache.replace_all([a_manifest()], [], [], 2.0, [a_reported(5, status=STATUS)]) >= {JobKey("default", "lm")}
+    assert cache.replace_all([a_manifest()], [], [], 2.0, [a_reported(5, status=STATUS)]) >= {
+        JobKey("default", "lm")
+    }
     assert [view.granted for view in cache.workloads_of("uid-lm")] == [2]
     assert cache.watch_lag.silent_since().keys() >= {"workloads"}
     cache.replace_all([a_manifest()], [], [], 9.0, [])

@@ -40,7 +40,9 @@ class ForgetfulCluster(LeaseCluster):
         super().__init__()
         self.lost = 1
 
-    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def replace(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         written = await super().replace(resource, manifest, strict=strict, dry_run=dry_run)
         if self.lost:
             self.lost -= 1
@@ -60,7 +62,9 @@ class SlowCluster(LeaseCluster):
         await self._wait()
         return await super().get(resource, namespace, name)
 
-    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def replace(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         await self._wait()
         return await super().replace(resource, manifest, strict=strict, dry_run=dry_run)
 
@@ -72,7 +76,14 @@ class SlowCluster(LeaseCluster):
 
 
 def an_elector(cluster: FakeCluster, identity: str, clock: Clock | None = None) -> Elector:
-    return Elector(cluster, "system", "lease", identity, clock or Clock(), LeaseTiming(retry_period_seconds=0.2))
+    return Elector(
+        cluster,
+        "system",
+        "lease",
+        identity,
+        clock or Clock(),
+        LeaseTiming(retry_period_seconds=0.2),
+    )
 
 
 async def acquired(elector: Elector) -> None:
@@ -192,7 +203,8 @@ async def test_leader_goes_on_while_the_api_server_answers_before_the_deadline()
     cluster = SlowCluster(0.1)
     elector = Elector(cluster, "system", "lease", "first", asyncio.get_running_loop().time)
     await acquired(elector)
-    cluster.seconds = 1.4  # two fit before the deadline: one answer is late, and the next renewal is sent only then
+    # Two fit before the deadline: one answer is late, and the next renewal is sent only then.
+    cluster.seconds = 1.4
     renewing = asyncio.create_task(elector.renew())
     await asyncio.sleep(60)
     assert elector.leading and not renewing.done()
@@ -243,7 +255,9 @@ async def test_answer_that_is_lost_is_found_out() -> None:
     assert cluster.calls.count("replace Lease") == 2
 
 
-async def test_lease_that_is_missing_is_waited_for_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_lease_that_is_missing_is_waited_for_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cluster = FakeCluster()
     elector = an_elector(cluster, "first")
     waiting = asyncio.create_task(acquired(elector))

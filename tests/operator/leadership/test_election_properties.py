@@ -1,7 +1,8 @@
 """Whatever the API server, the network and the replicas' machines do, two replicas never lead at once.
 
-Real electors on one Lease in memory, in virtual time: requests are slow, fail, hang, or are carried out though their answers are lost;
-replicas are paused, crash and start again, or stop; their clocks have nothing to do with each other and run at different speeds.
+Real electors on one Lease in memory, in virtual time: requests are slow, fail, hang, or are carried
+out though their answers are lost; replicas are paused, crash and start again, or stop; their clocks
+have nothing to do with each other and run at different speeds.
 """
 
 import asyncio
@@ -40,11 +41,18 @@ class UnsteadyLine(FakeCluster):
     async def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
         return await self._carry(lambda: self._cluster.get(resource, namespace, name))
 
-    async def replace(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
-        return await self._carry(lambda: self._cluster.replace(resource, manifest, strict=strict, dry_run=dry_run))
+    async def replace(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
+        return await self._carry(
+            lambda: self._cluster.replace(resource, manifest, strict=strict, dry_run=dry_run)
+        )
 
     async def _carry(self, request: Callable[[], Awaitable[Manifest]]) -> Manifest:
-        """Sends a request. What was sent is carried out, whether or not its sender is there to hear of it."""
+        """Sends a request.
+
+        What was sent is carried out, whether or not its sender is there to hear of it.
+        """
         await self._pause()
         fate = 1.0 if self.quiet else self._chance.random()
         if fate < 0.05:
@@ -94,11 +102,19 @@ class Replica:
     terms: int = 0
 
     async def run(self) -> None:
-        offset, speed = self.chance.uniform(0, 1e6), 1 + self.chance.uniform(-MAX_CLOCK_ERROR, MAX_CLOCK_ERROR)
+        offset, speed = (
+            self.chance.uniform(0, 1e6),
+            1 + self.chance.uniform(-MAX_CLOCK_ERROR, MAX_CLOCK_ERROR),
+        )
         loop = asyncio.get_running_loop()
         while True:
             self.elector = Elector(
-                self.line, "system", "lease", self.name, lambda: offset + speed * loop.time(), timing=self.timing
+                self.line,
+                "system",
+                "lease",
+                self.name,
+                lambda: offset + speed * loop.time(),
+                timing=self.timing,
             )
             await self.elector.acquire()
             self.terms += 1
@@ -118,12 +134,14 @@ def test_two_never_lead_at_once(seed: int, timing: LeaseTiming) -> None:
     async def election() -> None:
         chance, cluster = random.Random(seed), FakeCluster(nodes=0)
         cluster.add_object("Lease", "system", "lease")
-        replicas = [Replica(f"replica-{n}", UnsteadyLine(cluster, chance), chance, timing) for n in range(3)]
+        replicas = [
+            Replica(f"replica-{n}", UnsteadyLine(cluster, chance), chance, timing) for n in range(3)
+        ]
         running = [asyncio.create_task(replica.run()) for replica in replicas]
         await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
-        # A process that pauses hears of an error too late. Formatting it within a collection of garbage would break a parser at work:
-        # https://github.com/python/cpython/issues/106905
+        # A process that pauses hears of an error too late. Formatting it within a collection of
+        # garbage would break a parser at work: https://github.com/python/cpython/issues/106905
         loop.set_exception_handler(lambda _loop, _context: None)
 
         def leaders() -> list[str]:

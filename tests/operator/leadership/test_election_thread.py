@@ -24,7 +24,9 @@ def thread() -> Iterator[ElectionThread]:
 def an_elector(thread: ElectionThread) -> Elector:
     cluster = FakeCluster()
     cluster.add_object("Lease", "system", "lease")
-    return Elector(cluster, "system", "lease", "replica", timing=TIMING, may_renew=lambda: thread.may_renew)
+    return Elector(
+        cluster, "system", "lease", "replica", timing=TIMING, may_renew=lambda: thread.may_renew
+    )
 
 
 async def test_lease_is_renewed_while_the_event_loop_is_busy(thread: ElectionThread) -> None:
@@ -37,7 +39,9 @@ async def test_lease_is_renewed_while_the_event_loop_is_busy(thread: ElectionThr
     renewing.cancel()
 
 
-async def test_leader_whose_event_loop_hangs_leads_no_more(thread: ElectionThread, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leader_whose_event_loop_hangs_leads_no_more(
+    thread: ElectionThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(election_thread, "MAX_HUNG_SECONDS", 0.5)
     elector = an_elector(thread)
     await thread.run(elector.acquire())
@@ -64,7 +68,9 @@ async def test_log_says_once_where_the_event_loop_hangs(
     assert "in test_log_says_once_where_the_event_loop_hangs" in told
 
 
-async def test_what_runs_in_the_thread_returns_raises_and_is_cancelled(thread: ElectionThread) -> None:
+async def test_what_runs_in_the_thread_returns_raises_and_is_cancelled(
+    thread: ElectionThread,
+) -> None:
     async def where() -> str:
         return threading.current_thread().name
 

@@ -55,7 +55,10 @@ async def test_drained_means_that_no_write_is_on_its_way() -> None:
     cluster = SlowCluster()
     fence = Fence(cluster, lambda: True)
     await fence.drained()
-    deletions = [asyncio.create_task(fence.cluster.delete(PODS, "team", "lm-worker-0", "uid")) for _ in range(2)]
+    deletions = [
+        asyncio.create_task(fence.cluster.delete(PODS, "team", "lm-worker-0", "uid"))
+        for _ in range(2)
+    ]
     await asyncio.sleep(0)
     drained = asyncio.create_task(fence.drained())
     await asyncio.sleep(0)

@@ -49,8 +49,12 @@ async def change(cluster: FakeCluster, edit: Callable[[dict[str, Any]], object])
     return await cluster.replace(ENDPOINT_SLICES, found)
 
 
-@situations("address, family, name", {"IPv4": ("10.0.0.1", "IPv4", IPV4), "IPv6": ("fd00::1", "IPv6", IPV6)})
-async def test_address_goes_into_the_slice_of_its_family(address: str, family: str, name: str) -> None:
+@situations(
+    "address, family, name", {"IPv4": ("10.0.0.1", "IPv4", IPV4), "IPv6": ("fd00::1", "IPv6", IPV6)}
+)
+async def test_address_goes_into_the_slice_of_its_family(
+    address: str, family: str, name: str
+) -> None:
     cluster = with_empty_slices()
     await write_endpoint(cluster, SYSTEM, Endpoint("a", "u", address, 1))
     found = await cluster.get(ENDPOINT_SLICES, SYSTEM, name)
@@ -65,7 +69,9 @@ def test_service_takes_it_for_one_of_its_own() -> None:
         "kubernetes.io/service-name": "elastic-pytorch-operator",
         "endpointslice.kubernetes.io/managed-by": "elastic-pytorch-operator",
     }
-    assert made["ports"] == [{"name": "agents", "port": 8443, "protocol": "TCP", "appProtocol": "https"}]
+    assert made["ports"] == [
+        {"name": "agents", "port": 8443, "protocol": "TCP", "appProtocol": "https"}
+    ]
 
 
 async def test_each_leader_replaces_the_one_before_and_learns_where_that_ran() -> None:
@@ -78,7 +84,9 @@ async def test_each_leader_replaces_the_one_before_and_learns_where_that_ran() -
     assert node_of(before, SECOND.pod) == "", "another pod has left its address there"
     before = await write_endpoint(cluster, SYSTEM, Endpoint("c", "u", "10.0.0.3", 8443))
     assert node_of(before, SECOND.pod) == "node-2"
-    assert node_of(await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4), "c") == "", "its node is not known"
+    assert node_of(await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4), "c") == "", (
+        "its node is not known"
+    )
 
 
 async def test_one_that_is_right_is_left_alone_whatever_the_api_server_adds() -> None:
@@ -93,12 +101,17 @@ async def test_one_that_is_right_is_left_alone_whatever_the_api_server_adds() ->
 
 async def test_what_others_have_written_into_its_metadata_stays() -> None:
     cluster = with_empty_slices()
-    owned = {"annotations": {"meta.helm.sh/release-name": "release"}, "labels": {"app.kubernetes.io/managed-by": "Helm"}}
+    owned = {
+        "annotations": {"meta.helm.sh/release-name": "release"},
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+    }
     await change(cluster, lambda found: found["metadata"].update(owned))
     await write_endpoint(cluster, SYSTEM, FIRST)
     metadata = (await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4))["metadata"]
     assert metadata["annotations"] == owned["annotations"]
-    assert metadata["labels"] == owned["labels"] | endpoint_slice(SYSTEM, FIRST)["metadata"]["labels"]
+    assert (
+        metadata["labels"] == owned["labels"] | endpoint_slice(SYSTEM, FIRST)["metadata"]["labels"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +134,9 @@ async def test_what_others_have_written_into_its_metadata_stays() -> None:
         lambda found: found["metadata"].pop("labels"),
     ],
 )
-async def test_any_field_that_is_changed_is_corrected(edit: Callable[[dict[str, Any]], object]) -> None:
+async def test_any_field_that_is_changed_is_corrected(
+    edit: Callable[[dict[str, Any]], object],
+) -> None:
     cluster = with_empty_slices()
     await write_endpoint(cluster, SYSTEM, FIRST)
     right = await cluster.get(ENDPOINT_SLICES, SYSTEM, IPV4)
@@ -134,7 +149,9 @@ async def test_any_field_that_is_changed_is_corrected(edit: Callable[[dict[str, 
 
 
 @pytest.mark.parametrize("code", [0, 403, 404, 409, 422, 503])
-async def test_leader_tries_until_its_address_is_written(code: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_leader_tries_until_its_address_is_written(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster = with_empty_slices()
     for _ in range(3):
         cluster.fail_next("replace EndpointSlice", code, "refused")

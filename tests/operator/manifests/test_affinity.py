@@ -4,13 +4,22 @@ import pytest
 
 from tests.operator.builders import a_job, a_worker_pod
 
-REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
 WORKERS = {"elasticpytorch.dev/job-name": "lm", "elasticpytorch.dev/role": "worker"}
-TOGETHER = {"labelSelector": {"matchLabels": {**WORKERS, "elasticpytorch.dev/unit": "1"}}, "topologyKey": "rack"}
+TOGETHER = {
+    "labelSelector": {"matchLabels": {**WORKERS, "elasticpytorch.dev/unit": "1"}},
+    "topologyKey": "rack",
+}
 OTHERS = [{"key": "elasticpytorch.dev/unit", "operator": "NotIn", "values": ["1"]}]
 APART = {
     "weight": 50,
-    "podAffinityTerm": {"labelSelector": {"matchLabels": WORKERS, "matchExpressions": OTHERS}, "topologyKey": "rack"},
+    "podAffinityTerm": {
+        "labelSelector": {"matchLabels": WORKERS, "matchExpressions": OTHERS},
+        "topologyKey": "rack",
+    },
 }
 
 
@@ -38,9 +47,14 @@ def test_pod_names_its_unit_and_tells_its_agent_how_large_units_are() -> None:
         ("ScheduleAnyway", {PREFERRED: [{"weight": 100, "podAffinityTerm": TOGETHER}]}),
     ],
 )
-def test_units_are_placed_together_and_apart_from_each_other(policy: str, affinity: dict[str, Any]) -> None:
+def test_units_are_placed_together_and_apart_from_each_other(
+    policy: str, affinity: dict[str, Any]
+) -> None:
     made = pod(scheduling={"unitTopology": {"topologyKey": "rack", "whenUnsatisfiable": policy}})
-    assert made["spec"]["affinity"] == {"podAffinity": affinity, "podAntiAffinity": {PREFERRED: [APART]}}
+    assert made["spec"]["affinity"] == {
+        "podAffinity": affinity,
+        "podAntiAffinity": {PREFERRED: [APART]},
+    }
 
 
 def test_affinity_of_the_template_stays() -> None:

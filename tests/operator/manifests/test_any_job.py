@@ -9,7 +9,12 @@ from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.pod_group import pod_group
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
 from elastic_pytorch_operator.manifests.worker_pod import headless_service, volume_claim
-from elastic_pytorch_operator.manifests.workload import PlacementConflict, base_priority, place_pod, workload
+from elastic_pytorch_operator.manifests.workload import (
+    PlacementConflict,
+    base_priority,
+    place_pod,
+    workload,
+)
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.model.workload import Admission, Grant

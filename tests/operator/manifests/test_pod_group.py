@@ -13,7 +13,9 @@ RESOURCES = {"requests": {"cpu": "1500m", "memory": "2Gi"}, "limits": {"nvidia.c
 
 
 def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, **spec: Any) -> Job:
-    manifest = a_manifest(replicas=4, minimum=minimum, scheduling={"gangScheduler": scheduler}, **spec)
+    manifest = a_manifest(
+        replicas=4, minimum=minimum, scheduling={"gangScheduler": scheduler}, **spec
+    )
     manifest["spec"]["template"]["spec"] |= {"priorityClassName": "high", **(pod or {})}
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = RESOURCES
     return parse_job(manifest)
@@ -25,7 +27,10 @@ def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, 
         (
             "Coscheduling",
             "scheduling.x-k8s.io/v1alpha1",
-            {"minMember": 3, "minResources": {"cpu": "4500m", "memory": "6442450944", "nvidia.com/gpu": "6"}},
+            {
+                "minMember": 3,
+                "minResources": {"cpu": "4500m", "memory": "6442450944", "nvidia.com/gpu": "6"},
+            },
         ),
         (
             "Kubernetes",
@@ -34,7 +39,9 @@ def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, 
         ),
     ],
 )
-def test_pod_group_has_the_form_that_its_scheduler_expects(scheduler: str, api_version: str, spec: dict[str, Any]) -> None:
+def test_pod_group_has_the_form_that_its_scheduler_expects(
+    scheduler: str, api_version: str, spec: dict[str, Any]
+) -> None:
     job = a_gang(scheduler)
     assert job.scheduling.gang is not None
     group = pod_group(job, job.scheduling.gang)
@@ -50,8 +57,14 @@ def test_pods_name_their_group_and_their_scheduler() -> None:
     group = {"scheduling.x-k8s.io/pod-group": "lm"}
     for pod in (a_worker_pod(job), stock_worker_pod(job, 0, "x7k2p", 1)):
         assert pod["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
-        ours = {key: value for key, value in pod["metadata"]["labels"].items() if "elasticpytorch.dev" not in key}
-        assert ours == group | {key: value for key, value in plain["labels"].items() if "elasticpytorch.dev" not in key}
+        ours = {
+            key: value
+            for key, value in pod["metadata"]["labels"].items()
+            if "elasticpytorch.dev" not in key
+        }
+        assert ours == group | {
+            key: value for key, value in plain["labels"].items() if "elasticpytorch.dev" not in key
+        }
         assert pod["metadata"]["annotations"] == plain["annotations"]
 
 

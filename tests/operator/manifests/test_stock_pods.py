@@ -2,7 +2,13 @@ import ast
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.manifests.stock_pods import STORE_PROGRAM, explain_refusal, run_id, stock_worker_pod, store_pod
+from elastic_pytorch_operator.manifests.stock_pods import (
+    STORE_PROGRAM,
+    explain_refusal,
+    run_id,
+    stock_worker_pod,
+    store_pod,
+)
 from elastic_pytorch_operator.manifests.worker_pod import headless_service
 from elastic_pytorch_operator.spec.job import Job
 
@@ -50,7 +56,11 @@ def test_worker_without_a_command_runs_stock_torchrun() -> None:
 
 
 def test_worker_finds_its_rendezvous_in_the_environment() -> None:
-    env = environment(stock_worker_pod(stock_job(minimum=2, nprocPerNode=4, failurePolicy={"maxFailures": 5}), 1, "x", 3))
+    env = environment(
+        stock_worker_pod(
+            stock_job(minimum=2, nprocPerNode=4, failurePolicy={"maxFailures": 5}), 1, "x", 3
+        )
+    )
     assert env["PET_NNODES"] == "2:4"
     assert env["PET_NPROC_PER_NODE"] == "4"
     assert env["PET_MAX_RESTARTS"] == "5"
@@ -64,7 +74,9 @@ def test_worker_finds_its_rendezvous_in_the_environment() -> None:
 
 def test_last_call_follows_settle_seconds_and_is_never_none() -> None:
     for seconds, expected in ((0, 1), (7, 7)):
-        env = environment(stock_worker_pod(stock_job(resizePolicy={"settleSeconds": seconds}), 0, "x", 1))
+        env = environment(
+            stock_worker_pod(stock_job(resizePolicy={"settleSeconds": seconds}), 0, "x", 1)
+        )
         assert f"last_call_timeout={expected}," in env["PET_RDZV_CONF"]
 
 
@@ -82,18 +94,27 @@ def test_etcd_is_the_users() -> None:
 
 @pytest.mark.parametrize(
     ("backend", "rendezvous", "expected"),
-    [("c10d", 1, "uid-lm"), ("c10d", 4, "uid-lm"), ("etcd-v2", 1, "uid-lm"), ("etcd-v2", 4, "uid-lm-4")],
+    [
+        ("c10d", 1, "uid-lm"),
+        ("c10d", 4, "uid-lm"),
+        ("etcd-v2", 1, "uid-lm"),
+        ("etcd-v2", 4, "uid-lm-4"),
+    ],
 )
 def test_run_id_stays_where_it_can(backend: str, rendezvous: int, expected: str) -> None:
     assert run_id(stock_job(backend), rendezvous) == expected
 
 
 def test_job_without_a_maximum_leaves_room_to_scale() -> None:
-    assert environment(stock_worker_pod(stock_job(maximum=None), 0, "x", 1))["PET_NNODES"] == "1:4096"
+    assert (
+        environment(stock_worker_pod(stock_job(maximum=None), 0, "x", 1))["PET_NNODES"] == "1:4096"
+    )
 
 
 def test_users_own_variables_and_command_stand() -> None:
-    template = {"spec": {"containers": [{**TEMPLATE["spec"]["containers"][1], "command": ["torchrun"]}]}}  # type: ignore[dict-item]
+    template = {
+        "spec": {"containers": [{**TEMPLATE["spec"]["containers"][1], "command": ["torchrun"]}]}
+    }  # type: ignore[dict-item]
     pod = stock_worker_pod(stock_job(template=template), 0, "x", 1)
     assert pod["spec"]["containers"][0]["command"] == ["torchrun"]
     assert environment(pod)["PET_MAX_RESTARTS"] == "9"
@@ -105,14 +126,18 @@ def test_store_runs_in_the_jobs_image_and_takes_no_more_than_it_needs() -> None:
     assert (pod["metadata"]["name"], container["image"]) == ("lm-store-x", "torch:1")
     assert container["command"][:2] == ["python3", "-c"]
     assert container["command"][-1] == "29600"
-    assert not any(container["resources"].values()), "a LimitRange gives it what it gives the training container; no GPU"
+    assert not any(container["resources"].values()), (
+        "a LimitRange gives it what it gives the training container; no GPU"
+    )
     assert container["securityContext"] == {"readOnlyRootFilesystem": True}
     spec = pod["spec"]
     assert spec["nodeSelector"] == {"disk": "fast"}
     assert {"key": "gpu", "operator": "Exists"} in spec["tolerations"]
     assert "volumes" not in spec
     assert "hostNetwork" not in spec, "it has an address and a port of its own"
-    assert pod["metadata"]["annotations"] == {"elasticpytorch.dev/training-container": container["name"]}
+    assert pod["metadata"]["annotations"] == {
+        "elasticpytorch.dev/training-container": container["name"]
+    }
 
 
 RATIO = "memory max limit to request ratio per Container is 3, but provided ratio is 8.000000"
@@ -122,14 +147,28 @@ RATIO = "memory max limit to request ratio per Container is 3, but provided rati
     ("message", "explained"),
     [
         (f'pods "lm-store" is forbidden: {RATIO}', True),
-        ('pods "lm-store" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi', True),
-        ('pods "lm-store" is forbidden: [minimum memory usage per Pod is 512Mi, but request is 268435456, no]', True),
-        ('pods "lm-store" is forbidden: failed quota: team: must specify limits.cpu for: pytorch', True),
-        ('pods "lm-store" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9', False),
+        (
+            'pods "lm-store" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi',
+            True,
+        ),
+        (
+            'pods "lm-store" is forbidden: [minimum memory usage per Pod is 512Mi, but request is 268435456, no]',
+            True,
+        ),
+        (
+            'pods "lm-store" is forbidden: failed quota: team: must specify limits.cpu for: pytorch',
+            True,
+        ),
+        (
+            'pods "lm-store" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9',
+            False,
+        ),
         ('admission webhook "images" denied the request: torch:1 is not signed', False),
     ],
 )
-def test_refusal_of_the_store_for_its_resources_is_told_with_the_way_out(message: str, explained: bool) -> None:
+def test_refusal_of_the_store_for_its_resources_is_told_with_the_way_out(
+    message: str, explained: bool
+) -> None:
     told = explain_refusal(message)
     assert told.startswith(message)
     assert ("leave cpu and memory out of the training container's resources" in told) is explained
@@ -159,14 +198,21 @@ def test_store_program_is_python() -> None:
     ("training", "store"),
     [
         ({"requests": {"cpu": "4"}}, {"requests": {"cpu": "50m"}, "limits": {}}),
-        ({"limits": {"memory": "8Gi"}}, {"requests": {"memory": "256Mi"}, "limits": {"memory": "2Gi"}}),
+        (
+            {"limits": {"memory": "8Gi"}},
+            {"requests": {"memory": "256Mi"}, "limits": {"memory": "2Gi"}},
+        ),
         (
             {"requests": {"cpu": "4"}, "limits": {"memory": "8Gi", "nvidia.com/gpu": 1}},
             {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
         ),
     ],
 )
-def test_store_names_little_of_what_the_training_container_names(training: dict[str, Any], store: dict[str, Any]) -> None:
-    template = {"spec": {"containers": [{"name": "pytorch", "image": "torch", "resources": training}]}}
+def test_store_names_little_of_what_the_training_container_names(
+    training: dict[str, Any], store: dict[str, Any]
+) -> None:
+    template = {
+        "spec": {"containers": [{"name": "pytorch", "image": "torch", "resources": training}]}
+    }
     [container] = store_pod(stock_job(template=template), "x", 1)["spec"]["containers"]
     assert container["resources"] == store

@@ -6,7 +6,11 @@ import pytest
 from elastic_pytorch_operator.api.gang_schedulers import COSCHEDULING
 from elastic_pytorch_operator.manifests.pod_group import pod_group
 from elastic_pytorch_operator.manifests.stock_pods import stock_worker_pod, store_pod
-from elastic_pytorch_operator.manifests.worker_pod import UnbuildableError, headless_service, volume_claim
+from elastic_pytorch_operator.manifests.worker_pod import (
+    UnbuildableError,
+    headless_service,
+    volume_claim,
+)
 from elastic_pytorch_operator.manifests.workload import workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.planning.completion import decide_ending
@@ -14,7 +18,14 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.volumes import ClaimTemplate
 
-from tests.operator.builders import a_job, a_manifest, a_queued_job, a_target, a_worker_pod, observed
+from tests.operator.builders import (
+    a_job,
+    a_manifest,
+    a_queued_job,
+    a_target,
+    a_worker_pod,
+    observed,
+)
 
 TEMPLATE = a_manifest()["spec"]["template"]
 
@@ -24,11 +35,15 @@ def build(job: Job | None = None) -> dict[str, Any]:
 
 
 def with_container(**fields: Any) -> Job:
-    return a_job(template={"spec": {"containers": [{**TEMPLATE["spec"]["containers"][0], **fields}]}})
+    return a_job(
+        template={"spec": {"containers": [{**TEMPLATE["spec"]["containers"][0], **fields}]}}
+    )
 
 
 def env(pod: dict[str, Any]) -> dict[str, Any]:
-    return {v["name"]: v.get("value", v.get("valueFrom")) for v in pod["spec"]["containers"][0]["env"]}
+    return {
+        v["name"]: v.get("value", v.get("valueFrom")) for v in pod["spec"]["containers"][0]["env"]
+    }
 
 
 def test_name_host_and_owner() -> None:
@@ -36,7 +51,12 @@ def test_name_host_and_owner() -> None:
     assert pod["metadata"]["name"] == "lm-worker-2-x7k2p"
     assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("lm-worker-2", "lm")
     owner = pod["metadata"]["ownerReferences"][0]
-    assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == ("ElasticPyTorchJob", "lm", "uid-lm", True)
+    assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == (
+        "ElasticPyTorchJob",
+        "lm",
+        "uid-lm",
+        True,
+    )
 
 
 def test_agent_is_the_command_unless_the_user_has_one() -> None:
@@ -59,9 +79,13 @@ SAFE, KARPENTER = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.s
         ({"minimum": None, "maximum": None, "scheduling": {"disruption": "Allow"}}, {SAFE: "true"}),
     ],
 )
-def test_autoscalers_may_take_away_workers_of_an_elastic_job_only(job: dict[str, Any], annotations: dict[str, str]) -> None:
+def test_autoscalers_may_take_away_workers_of_an_elastic_job_only(
+    job: dict[str, Any], annotations: dict[str, str]
+) -> None:
     found = build(a_job(**job))["metadata"]["annotations"]
-    assert {name: value for name, value in found.items() if name in (SAFE, KARPENTER)} == annotations
+    assert {
+        name: value for name, value in found.items() if name in (SAFE, KARPENTER)
+    } == annotations
 
 
 def test_annotations_of_the_template_say_otherwise() -> None:
@@ -82,7 +106,9 @@ def test_environment_of_the_agent() -> None:
 def test_agent_is_told_of_a_folder_to_watch_if_there_is_one() -> None:
     name = "ELASTIC_PYTORCH_CHECKPOINT_PATH"
     assert name not in env(build())
-    assert env(build(a_job(resizePolicy={"checkpointPath": "/checkpoints"})))[name] == "/checkpoints"
+    assert (
+        env(build(a_job(resizePolicy={"checkpointPath": "/checkpoints"})))[name] == "/checkpoints"
+    )
 
 
 def test_scripts_read_the_failures_that_the_job_may_have() -> None:
@@ -104,15 +130,37 @@ def test_users_own_environment_wins() -> None:
     assert env(build(with_container(env=own)))["PET_NPROC_PER_NODE"] == "auto"
 
 
-LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "ROLE_RANK", "ROLE_NAME")
-OF_A_GROUP = (*LAUNCHERS, "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+LAUNCHERS = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "RANK",
+    "LOCAL_RANK",
+    "GROUP_RANK",
+    "NODE_RANK",
+    "ROLE_RANK",
+    "ROLE_NAME",
+)
+OF_A_GROUP = (
+    *LAUNCHERS,
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_WORLD_SIZE",
+    "ROLE_WORLD_SIZE",
+    "TORCHELASTIC_RUN_ID",
+)
 
 
 @pytest.mark.parametrize("command", [[], ["torchrun", "train.py"]])
-def test_variables_of_another_launcher_never_reach_a_worker_but_that_of_stock_torchrun(command: list[str]) -> None:
+def test_variables_of_another_launcher_never_reach_a_worker_but_that_of_stock_torchrun(
+    command: list[str],
+) -> None:
     names = (*OF_A_GROUP, "PET_TEE", "MY_RANK", "RANKS")
     fields = {"env": [{"name": name, "value": "5"} for name in names], "command": command}
-    assert {name for name in names if name in env(build(with_container(**fields)))} == {"PET_TEE", "MY_RANK", "RANKS"}
+    assert {name for name in names if name in env(build(with_container(**fields)))} == {
+        "PET_TEE",
+        "MY_RANK",
+        "RANKS",
+    }
     container = {**TEMPLATE["spec"]["containers"][0], **fields}
     stock = a_job(template={"spec": {"containers": [container]}}, rendezvous={"backend": "c10d"})
     assert set(names) <= env(stock_worker_pod(stock, 0, "x", 1)).keys(), "it is the user's launcher"
@@ -136,8 +184,14 @@ def test_lost_nodes_are_tolerated_for_seconds_unless_the_template_says_otherwise
         "tolerationSeconds": 60,
     }
     own = a_job(template={"spec": {**TEMPLATE["spec"], "tolerations": [unreachable]}})
-    assert seconds(a_job()) == {"node.kubernetes.io/not-ready": 10, "node.kubernetes.io/unreachable": 10}
-    assert seconds(own) == {"node.kubernetes.io/not-ready": 10, "node.kubernetes.io/unreachable": 60}
+    assert seconds(a_job()) == {
+        "node.kubernetes.io/not-ready": 10,
+        "node.kubernetes.io/unreachable": 10,
+    }
+    assert seconds(own) == {
+        "node.kubernetes.io/not-ready": 10,
+        "node.kubernetes.io/unreachable": 60,
+    }
 
 
 def test_template_is_left_as_it_was() -> None:
@@ -156,11 +210,16 @@ def test_service_is_headless_and_selects_the_workers() -> None:
 
 def test_nodes_to_avoid_are_left_out_of_every_alternative_of_the_template() -> None:
     template: dict[str, Any] = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}]}}
-    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
+    fields = [
+        {"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")
+    ]
     pod = a_worker_pod(a_job(template=template), 0, ["a", "b"])
     assert terms_of(pod) == [{"matchFields": fields}]
     assert pod["metadata"]["annotations"]["elasticpytorch.dev/avoids-nodes"] == "a,b"
-    zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("x", "y")]
+    zones = [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+        for zone in ("x", "y")
+    ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zones}}
     template["spec"]["affinity"] = {"nodeAffinity": required, "podAffinity": {"kept": True}}
     pod = a_worker_pod(a_job(template=template), 0, ["a", "b"])
@@ -169,11 +228,16 @@ def test_nodes_to_avoid_are_left_out_of_every_alternative_of_the_template() -> N
 
 
 def test_nodes_to_take_only_if_no_other_fits_are_disliked_beside_what_the_template_likes() -> None:
-    near = {"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}}
+    near = {
+        "weight": 5,
+        "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]},
+    }
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [near]}}
     job = a_job(template={"spec": {**TEMPLATE["spec"], "affinity": affinity}})
     pod = a_worker_pod(job, 0, unwanted=("a", "b"))
-    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")]
+    fields = [
+        {"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in ("a", "b")
+    ]
     dislike = {"weight": 100, "preference": {"matchFields": fields}}
     expected = {"preferredDuringSchedulingIgnoredDuringExecution": [near, dislike]}
     assert pod["spec"]["affinity"] == {"nodeAffinity": expected}
@@ -188,8 +252,18 @@ def test_nodes_to_take_only_if_no_other_fits_are_disliked_beside_what_the_templa
     ],
 )
 def test_pod_tells_which_container_trains(containers: list[dict[str, Any]], name: str) -> None:
-    pod = build(a_job(template={"metadata": {"annotations": {"team": "ml"}}, "spec": {"containers": containers}}))
-    assert pod["metadata"]["annotations"].items() >= {"team": "ml", "elasticpytorch.dev/training-container": name}.items()
+    pod = build(
+        a_job(
+            template={
+                "metadata": {"annotations": {"team": "ml"}},
+                "spec": {"containers": containers},
+            }
+        )
+    )
+    assert (
+        pod["metadata"]["annotations"].items()
+        >= {"team": "ml", "elasticpytorch.dev/training-container": name}.items()
+    )
     assert "command" in next(c for c in pod["spec"]["containers"] if c["name"] == name)
 
 
@@ -203,7 +277,9 @@ def test_pod_tells_which_container_trains(containers: list[dict[str, Any]], name
     ],
 )
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
-def test_pod_on_the_hosts_network_resolves_services(backend: str, network: dict[str, Any], policy: str | None) -> None:
+def test_pod_on_the_hosts_network_resolves_services(
+    backend: str, network: dict[str, Any], policy: str | None
+) -> None:
     job = a_job(template={"spec": {**TEMPLATE["spec"], **network}}, rendezvous={"backend": backend})
     pod = stock_worker_pod(job, 0, "x", 1) if job.stock else build(job)
     assert pod["spec"].get("dnsPolicy") == policy
@@ -224,27 +300,41 @@ def test_labels_are_the_users_where_nothing_selects_by_them() -> None:
 
 
 def terms_of(pod: dict[str, Any]) -> Any:
-    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    required = pod["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
     return required["nodeSelectorTerms"]
 
 
 def test_spare_prefers_a_node_without_another_worker_of_its_job() -> None:
     own = {"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}
-    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [own]}, "nodeAffinity": {}}
-    template = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}], "affinity": affinity}}
+    affinity = {
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [own]},
+        "nodeAffinity": {},
+    }
+    template = {
+        "spec": {"containers": [{"name": "pytorch", "image": "torch"}], "affinity": affinity}
+    }
     for job, first in ((a_job(), []), (a_job(template=template), [own])):
         pod = a_worker_pod(job, apart=True)
-        preferred = pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        preferred = pod["spec"]["affinity"]["podAntiAffinity"][
+            "preferredDuringSchedulingIgnoredDuringExecution"
+        ]
         *others, alone = preferred
         assert others == first
-        assert (alone["weight"], alone["podAffinityTerm"]["topologyKey"]) == (100, "kubernetes.io/hostname")
+        assert (alone["weight"], alone["podAffinityTerm"]["topologyKey"]) == (
+            100,
+            "kubernetes.io/hostname",
+        )
         selector = alone["podAffinityTerm"]["labelSelector"]["matchLabels"]
         assert selector.items() <= pod["metadata"]["labels"].items()
         assert selector["elasticpytorch.dev/job-name"] == "lm"
     assert "affinity" not in a_worker_pod(a_job())["spec"]
 
 
-BROKEN = replace(a_queued_job(), template={"spec": {"containers": 7}}, claims=(ClaimTemplate("data", 7),))
+BROKEN = replace(
+    a_queued_job(), template={"spec": {"containers": 7}}, claims=(ClaimTemplate("data", 7),)
+)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +344,11 @@ BROKEN = replace(a_queued_job(), template={"spec": {"containers": 7}}, claims=(C
         (lambda job: stock_worker_pod(job, 0, "x", 1), "Pod", "spec.template cannot make a pod"),
         (lambda job: store_pod(job, "x", 1), "Pod", "spec.template cannot make a pod"),
         (lambda job: pod_group(job, COSCHEDULING), "PodGroup", "spec.template cannot make a pod"),
-        (lambda job: workload(job, CreateWorkload(0, 2), {}, {}), "Workload", "spec.template cannot make a pod"),
+        (
+            lambda job: workload(job, CreateWorkload(0, 2), {}, {}),
+            "Workload",
+            "spec.template cannot make a pod",
+        ),
         (
             lambda job: volume_claim(job, job.claims[0]),
             "PersistentVolumeClaim",
@@ -265,9 +359,13 @@ BROKEN = replace(a_queued_job(), template={"spec": {"containers": 7}}, claims=(C
 def test_failure_names_what_is_built_and_the_field_that_it_is_built_of(
     build: Callable[[Job], Any], kind: str, cause: str
 ) -> None:
-    with pytest.raises(UnbuildableError, match=f"^{kind}: the operator cannot build it: ") as failure:
+    with pytest.raises(
+        UnbuildableError, match=f"^{kind}: the operator cannot build it: "
+    ) as failure:
         build(BROKEN)
-    ending, _ = decide_ending(BROKEN, a_target(BROKEN), observed(), [], Budget(), invalid=str(failure.value))
+    ending, _ = decide_ending(
+        BROKEN, a_target(BROKEN), observed(), [], Budget(), invalid=str(failure.value)
+    )
     assert ending is not None
     assert (ending.complete, ending.reason) == (False, "InvalidTemplate")
     assert ending.message == f"{cause}: {failure.value}"

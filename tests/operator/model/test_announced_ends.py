@@ -57,7 +57,11 @@ def reporting(condition: str, status: str = "True") -> dict[str, Any]:
         (tainted("nvidia.com/gpu-error", "fatal", "NoExecute"), "taint nvidia.com/gpu-error", SURE),
         (reporting("GpuMemWatch"), "condition GpuMemWatch=True", SURE),
         (reporting("DCGMError"), "condition DCGMError=True", SOFT),
-        (reporting("AcceleratedHardwareReady", "False"), "condition AcceleratedHardwareReady=False", SURE),
+        (
+            reporting("AcceleratedHardwareReady", "False"),
+            "condition AcceleratedHardwareReady=False",
+            SURE,
+        ),
         (reporting("StorageReady", "False"), "condition StorageReady=False", SOFT),
     ],
 )
@@ -69,7 +73,9 @@ def test_fault_of_a_node(node: dict[str, Any], by: str, certainty: Certainty) ->
 
 def test_no_fault_is_reported_by_a_node_that_is_well() -> None:
     well = {mark: "True" if mark.value == "False" else "False" for mark in FAULTS}
-    nodes = [reporting(mark.key, status) for mark in FAULTS for status in (well[mark], "Unknown", "")]
+    nodes = [
+        reporting(mark.key, status) for mark in FAULTS for status in (well[mark], "Unknown", "")
+    ]
     nodes += [labelled(mark.key, mark.value or "True") for mark in FAULTS]
     assert_none(f"{node}: {end}" for node in nodes if (end := announced_end(**node)))
 
@@ -77,7 +83,10 @@ def test_no_fault_is_reported_by_a_node_that_is_well() -> None:
 def test_end_counts_before_a_fault() -> None:
     node = reporting("GpuMemWatch") | tainted("karpenter.sh/disrupted")
     assert str(announced_end(**node)) == "announces its end by taint karpenter.sh/disrupted"
-    assert str(announced_end(**reporting("GpuMemWatch"))) == "reports a fault by condition GpuMemWatch=True"
+    assert (
+        str(announced_end(**reporting("GpuMemWatch")))
+        == "reports a fault by condition GpuMemWatch=True"
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +124,10 @@ def test_surest_and_soonest_announcement_counts() -> None:
         )
     )
     dated = {"cloud.google.com/scheduled-maintenance-time": "1767225600"}
-    found = [announced_end(taints, dated, unschedulable=True) for taints in ([soft], [soft, sure], [soft, sure, soon])]
+    found = [
+        announced_end(taints, dated, unschedulable=True)
+        for taints in ([soft], [soft, sure], [soft, sure, soon])
+    ]
     assert [end.by if end else "" for end in found] == [
         "label cloud.google.com/scheduled-maintenance-time=1767225600",
         "taint karpenter.sh/disrupted",
@@ -157,7 +169,9 @@ def test_keys_of_the_cluster_s_own(text: str, node: dict[str, Any], *, announces
 def test_faults_of_the_cluster_s_own(text: str, node: dict[str, Any], *, reports: bool) -> None:
     end = announced_end(**node, marks=parse_marks([text], SURE, fault=True))
     assert (end is not None and end.fault) == reports
-    assert announced_end(**reporting("acme"), marks=parse_marks(["acme"], SURE)) is None, "no condition announces an end"
+    assert announced_end(**reporting("acme"), marks=parse_marks(["acme"], SURE)) is None, (
+        "no condition announces an end"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "=yes", ":NoSchedule", "acme.io/going:Sometimes"])

@@ -2,7 +2,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.model.failure import Fault, describe_end, fault_of_pod, fault_of_worker, record_of, root_cause
+from elastic_pytorch_operator.model.failure import (
+    Fault,
+    describe_end,
+    fault_of_pod,
+    fault_of_worker,
+    record_of,
+    root_cause,
+)
 from elastic_pytorch_operator.model.observed import Failure, PodView
 
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, an_agent
@@ -121,7 +128,13 @@ REJECTED = {"exit_code": None, "exit_reason": "UnexpectedAdmissionError"}
         (a_dead_pod(0, exit_code=None, exit_reason="Evicted"), False, "outside"),
         (a_dead_pod(0, exit_code=0, exit_reason="DeadlineExceeded"), True, "outside"),
         (a_dead_pod(0, exit_code=137, exit_reason="Evicted", deleting=True), True, "place"),
-        (a_dead_pod(0, exit_code=137, exit_reason="Evicted", disrupted=True, conditions=FOR_ITS_NODE), True, "place"),
+        (
+            a_dead_pod(
+                0, exit_code=137, exit_reason="Evicted", disrupted=True, conditions=FOR_ITS_NODE
+            ),
+            True,
+            "place",
+        ),
         (a_dead_pod(0, deleting=True), True, "place"),
         (a_dead_pod(0, **REJECTED), False, "place"),
         (a_dead_pod(0, exit_code=126), False, "place"),
@@ -143,18 +156,38 @@ def test_exit_code_0_is_no_fault_once_the_agent_has_reported_success() -> None:
 @pytest.mark.parametrize(
     ("pod", "succeeded", "words"),
     [
-        (a_dead_pod(0, exit_code=0), False, "but its agent has not reported success; its `command` may hide"),
+        (
+            a_dead_pod(0, exit_code=0),
+            False,
+            "but its agent has not reported success; its `command` may hide",
+        ),
         (a_dead_pod(0, exit_code=0, exit_reason="Completed"), True, "exit code 0 (Completed)"),
-        (a_dead_pod(0, exit_code=0, exit_reason="Completed", rendezvous=1), False, "exit code 0 (Completed)"),
+        (
+            a_dead_pod(0, exit_code=0, exit_reason="Completed", rendezvous=1),
+            False,
+            "exit code 0 (Completed)",
+        ),
         (a_dead_pod(0, exit_code=3), False, "exit code 3 (Error)"),
-        (a_dead_pod(0, exit_code=137, exit_reason="Evicted", exit_message="EmptyDir"), False, "has ended (Evicted: EmptyDir)"),
+        (
+            a_dead_pod(0, exit_code=137, exit_reason="Evicted", exit_message="EmptyDir"),
+            False,
+            "has ended (Evicted: EmptyDir)",
+        ),
         (
             a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"),
             False,
             "all its processes and the state in its memory are gone",
         ),
-        (a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"), False, "With `singleProcessOOMKill: true` of the kubelet"),
-        (a_dead_pod(0, exit_code=1, exit_reason="OOMKilled", rendezvous=1), False, "(OOMKilled): all its processes are gone;"),
+        (
+            a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"),
+            False,
+            "With `singleProcessOOMKill: true` of the kubelet",
+        ),
+        (
+            a_dead_pod(0, exit_code=1, exit_reason="OOMKilled", rendezvous=1),
+            False,
+            "(OOMKilled): all its processes are gone;",
+        ),
     ],
 )
 def test_end_of_a_pod_in_words(pod: PodView, succeeded: bool, words: str) -> None:
@@ -164,13 +197,27 @@ def test_end_of_a_pod_in_words(pod: PodView, succeeded: bool, words: str) -> Non
 @pytest.mark.parametrize(
     ("message", "traceback", "told"),
     [
-        ("ValueError: boom", "Traceback:\n  step()\nValueError: boom\n", "Traceback:\n  step()\nValueError: boom"),
+        (
+            "ValueError: boom",
+            "Traceback:\n  step()\nValueError: boom\n",
+            "Traceback:\n  step()\nValueError: boom",
+        ),
         ("ValueError: boom", "", "ValueError: boom"),
-        ("killed by SIGABRT\nncclRemoteError", "Fatal Python error", "killed by SIGABRT\nncclRemoteError\nFatal Python error"),
-        ("exited with code 3; its last line: bye", "hello\nbye\n", "exited with code 3; its last line: bye\nhello\nbye"),
+        (
+            "killed by SIGABRT\nncclRemoteError",
+            "Fatal Python error",
+            "killed by SIGABRT\nncclRemoteError\nFatal Python error",
+        ),
+        (
+            "exited with code 3; its last line: bye",
+            "hello\nbye\n",
+            "exited with code 3; its last line: bye\nhello\nbye",
+        ),
     ],
 )
-def test_cause_is_told_with_all_that_the_agent_knows(message: str, traceback: str, told: str) -> None:
+def test_cause_is_told_with_all_that_the_agent_knows(
+    message: str, traceback: str, told: str
+) -> None:
     failure = a_failure(message, traceback=traceback)
     assert record_of(an_agent("w0", "failed", failure=failure)).message == told
 
@@ -179,7 +226,10 @@ def test_cause_is_told_with_all_that_the_agent_knows(message: str, traceback: st
     ("failure", "told"),
     [
         (a_failure("ValueError: boom"), "rank 0 (w0) failed, exit code 1: ValueError: boom"),
-        (a_failure("gone", exit_code=137, signal="SIGKILL"), "rank 0 (w0) failed, killed by SIGKILL: gone"),
+        (
+            a_failure("gone", exit_code=137, signal="SIGKILL"),
+            "rank 0 (w0) failed, killed by SIGKILL: gone",
+        ),
         (
             a_failure("killed by SIGABRT in train (t.py, line 4)", exit_code=134, signal="SIGABRT"),
             "rank 0 (w0) failed, killed by SIGABRT in train (t.py, line 4)",
@@ -192,7 +242,11 @@ def test_failure_in_words(failure: Failure, told: str) -> None:
 
 def test_root_cause_is_the_earliest_that_is_not_an_echo() -> None:
     echo = record_of(
-        an_agent("w0", "failed", failure=a_failure("RuntimeError: gloo: Connection closed by peer", failed_at=NOW - 3))
+        an_agent(
+            "w0",
+            "failed",
+            failure=a_failure("RuntimeError: gloo: Connection closed by peer", failed_at=NOW - 3),
+        )
     )
     mine = record_of(an_agent("w2", "failed", failure=a_failure(failed_at=NOW - 2)))
     assert root_cause([replace(mine, worker="w1", failed_at=NOW - 1), echo, mine]) == mine
@@ -201,11 +255,25 @@ def test_root_cause_is_the_earliest_that_is_not_an_echo() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["nccl", "gloo ", "store", "tcp", "connection closed by ", "cuda error", "instance of 'gloo::", "recv", "recv from recv"],
+    [
+        "nccl",
+        "gloo ",
+        "store",
+        "tcp",
+        "connection closed by ",
+        "cuda error",
+        "instance of 'gloo::",
+        "recv",
+        "recv from recv",
+    ],
 )
 @pytest.mark.parametrize("fields", [{}, ABORTED], ids=["raised", "aborted"])
-def test_time_to_judge_a_failure_grows_with_the_length_of_its_words_only(words: str, fields: dict[str, Any]) -> None:
+def test_time_to_judge_a_failure_grows_with_the_length_of_its_words_only(
+    words: str, fields: dict[str, Any]
+) -> None:
     text = "gloo timed out ncclInternalError " + words * (16_000 // len(words))
     failure = a_failure(message=text, **fields)
     assert fault_of_worker(failure) is not None
-    assert fits(lambda: fault_of_worker(failure), 2 * MAX_TURN_CALLS), "the square of the length would take seconds"
+    assert fits(lambda: fault_of_worker(failure), 2 * MAX_TURN_CALLS), (
+        "the square of the length would take seconds"
+    )

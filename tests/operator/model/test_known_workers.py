@@ -12,7 +12,11 @@ LISTED = {"name": "w0", "index": 0, "state": "Starting", "node": "node-0"}
 
 
 def status(newest: str | None = T2, **indexes: str) -> dict[str, Any]:
-    return {"workers": [LISTED], "unlistedWorkers": indexes, "operatorState": {"newestPodTime": newest}}
+    return {
+        "workers": [LISTED],
+        "unlistedWorkers": indexes,
+        "operatorState": {"newestPodTime": newest},
+    }
 
 
 def there(index: int, created: str = T1, name: str = "", **fields: Any) -> PodView:
@@ -20,7 +24,9 @@ def there(index: int, created: str = T1, name: str = "", **fields: Any) -> PodVi
 
 
 def test_list_of_all_is_taken_as_it_is() -> None:
-    found = known_workers({"workers": [LISTED, {"name": "w1", "index": 1, "rank": 7, "state": "Running"}]}, [])
+    found = known_workers(
+        {"workers": [LISTED, {"name": "w1", "index": 1, "rank": 7, "state": "Running"}]}, []
+    )
     assert found == (KnownWorker("w0", 0, "Starting", False), KnownWorker("w1", 1, "Running", True))
     assert [worker.heard for worker in found] == [False, True]
     assert known_workers({}, [there(0)]) == ()
@@ -34,8 +40,14 @@ def test_list_of_all_is_taken_as_it_is() -> None:
         "has gone": ([], ""),
         "has gone, and its replacement has not reported": ([there(1, T3, "new")], ""),
         "is there beside its replacement": ([there(1), there(1, T3, "new")], "w1"),
-        "has replaced another one": ([a_dead_pod(1, name="old", creation_time=T1), there(1, T2)], "w1"),
-        "replaced it within a second": ([a_dead_pod(1, name="old", creation_time=T2), there(1, T2)], "w1"),
+        "has replaced another one": (
+            [a_dead_pod(1, name="old", creation_time=T1), there(1, T2)],
+            "w1",
+        ),
+        "replaced it within a second": (
+            [a_dead_pod(1, name="old", creation_time=T2), there(1, T2)],
+            "w1",
+        ),
         "in any order": ([there(1, T2), a_dead_pod(1, name="old", creation_time=T2)], "w1"),
         "is listed": ([there(1, T1, "w0")], ""),
     },
@@ -51,7 +63,9 @@ def test_without_the_time_no_pod_of_a_cluster_is_meant() -> None:
 
 
 def test_only_the_state_tells_of_a_worker_that_is_not_listed_whether_it_was_in_the_group() -> None:
-    found = known_workers(status(Running="1", Ready="2", Silent="3", Succeeded="4", Lost="5", Leaving="6"), [])[1:]
+    found = known_workers(
+        status(Running="1", Ready="2", Silent="3", Succeeded="4", Lost="5", Leaving="6"), []
+    )[1:]
     assert [(worker.state, worker.heard, worker.ranked) for worker in found] == [
         ("Running", True, True),
         ("Ready", True, False),

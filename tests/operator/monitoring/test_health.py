@@ -13,14 +13,17 @@ def an_object(version: int, uid: str = "u") -> dict[str, object]:
         ({}, 0.0, 0.0, False),
         ({"pods": 990.0}, 0.0, 0.0, False),  # the watch may take a moment
         ({"pods": 900.0}, 0.0, 0.0, True),
-        ({"pods": 900.0}, None, 0.0, False),  # the API server is away: no watch could report a change
+        # The API server is away: no watch could report a change.
+        ({"pods": 900.0}, None, 0.0, False),
         ({"pods": 500.0}, 990.0, 0.0, False),  # it has only just come back
         ({"pods": 500.0}, 900.0, 0.0, True),
         ({}, None, 30.0, False),
         ({}, None, 301.0, True),
     ],
 )
-def test_what_ails(silent_since: dict[str, float], answering_since: float | None, working_seconds: float, ill: bool) -> None:
+def test_what_ails(
+    silent_since: dict[str, float], answering_since: float | None, working_seconds: float, ill: bool
+) -> None:
     assert bool(failed_checks(1000.0, silent_since, answering_since, working_seconds)) is ill
 
 
@@ -68,9 +71,20 @@ def test_watch_that_is_late_but_still_reports_is_not_silent() -> None:
 
 
 @pytest.mark.parametrize(("by_namespace", "since"), [(True, 10.0), (False, 95.0)])
-def test_watch_of_another_namespace_may_report_while_this_one_is_dead(by_namespace: bool, since: float) -> None:
+def test_watch_of_another_namespace_may_report_while_this_one_is_dead(
+    by_namespace: bool, since: float
+) -> None:
     lag = WatchLag(by_namespace=by_namespace)
     for namespace, at in (("dead", 10.0), ("alive", 90.0)):
-        lag.expect("pods", {"metadata": {"namespace": namespace, "uid": namespace, "resourceVersion": "5"}}, at)
-    lag.observe("pods", {"metadata": {"namespace": "alive", "uid": "other", "resourceVersion": "3"}}, 95.0, gone=False)
+        lag.expect(
+            "pods",
+            {"metadata": {"namespace": namespace, "uid": namespace, "resourceVersion": "5"}},
+            at,
+        )
+    lag.observe(
+        "pods",
+        {"metadata": {"namespace": "alive", "uid": "other", "resourceVersion": "3"}},
+        95.0,
+        gone=False,
+    )
     assert lag.silent_since() == {"pods": since}

@@ -35,7 +35,10 @@ def waiting(reason: Any = "WaitingForWorkers", **fields: Any) -> dict[str, Any]:
         (waiting(goodput={"activity": "WaitingForNodes"}), "WaitingForNodes"),
         (waiting(goodput={"activity": "Preparing"}), "Preparing"),
         (waiting(goodput={"activity": "Starting"}), "WaitingForWorkers"),
-        (waiting(goodput={"activity": "WaitingForNodes"}, refusals=["quota"]), "RefusedByApiServer"),
+        (
+            waiting(goodput={"activity": "WaitingForNodes"}, refusals=["quota"]),
+            "RefusedByApiServer",
+        ),
         (waiting("of a user's own"), "Other"),
         (waiting(["no text"]), "Other"),
     ],
@@ -58,7 +61,9 @@ def test_wait_has_a_reason_of_the_list(found: dict[str, Any], reason: str) -> No
         (status("Failed", "True", "PodLost", state="Failed"), ""),
     ],
 )
-def test_job_is_impaired_that_does_not_train_as_it_wants(found: dict[str, Any], reason: str) -> None:
+def test_job_is_impaired_that_does_not_train_as_it_wants(
+    found: dict[str, Any], reason: str
+) -> None:
     assert impairment(found) == reason
 
 
@@ -77,7 +82,10 @@ def test_failed_job_has_a_reason_of_the_list(found: dict[str, Any], reason: str 
 
 def named(pattern: str, module: ModuleType) -> set[str]:
     """The constants of `api.names` that follow a pattern in a module's source."""
-    return {getattr(names, name) for name in re.findall(rf"{pattern}\s*names\.([A-Z_]+)", inspect.getsource(module))}
+    return {
+        getattr(names, name)
+        for name in re.findall(rf"{pattern}\s*names\.([A-Z_]+)", inspect.getsource(module))
+    }
 
 
 def test_every_reason_of_the_code_is_in_the_lists() -> None:

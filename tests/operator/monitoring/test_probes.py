@@ -29,7 +29,10 @@ class Operator:
 
 async def ask(port: int, path: str, seconds: float = 10.0) -> tuple[int, str]:
     timeout = aiohttp.ClientTimeout(total=seconds)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as answer,
+    ):
         return answer.status, await answer.text()
 
 
@@ -38,7 +41,10 @@ async def test_probes_say_what_is_so(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(operator.probes().routes(), "127.0.0.1", 0) as port:
         assert await ask(port, "/healthz") == (200, "ok")
         assert (await ask(port, "/readyz"))[0] == 503
-        operator.ready, operator.failed_checks = True, ("the watch of pods has been silent about a change for 100 s",)
+        operator.ready, operator.failed_checks = (
+            True,
+            ("the watch of pods has been silent about a change for 100 s",),
+        )
         assert await ask(port, "/readyz") == (200, "ok")
         assert await ask(port, "/healthz") == (503, operator.failed_checks[0])
     assert f"a liveness check fails: {operator.failed_checks[0]}" in caplog.text
@@ -49,14 +55,25 @@ async def test_prometheus_can_read_the_metrics() -> None:
         code, text = await ask(port, "/metrics")
     assert code == 200
     names = {family.name for family in text_string_to_metric_families(text)}
-    assert {"workqueue_depth", "elastic_pytorch_agents_connected", "process_resident_memory_bytes"} <= names
+    assert {
+        "workqueue_depth",
+        "elastic_pytorch_agents_connected",
+        "process_resident_memory_bytes",
+    } <= names
 
 
 @situations("sent", {"nothing": b"", "half a request": b"GET /metrics HTTP/1.1\r\nHost: a\r\n"})
-async def test_connections_that_are_held_open_keep_no_probe_of_their_address_out(sent: bytes) -> None:
+async def test_connections_that_are_held_open_keep_no_probe_of_their_address_out(
+    sent: bytes,
+) -> None:
     connections = Connections(PROBE_LIMITS)
-    async with serving(Operator().probes().routes(), "127.0.0.1", 0, connections=connections) as port:
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * PROBE_LIMITS.per_address)]
+    async with serving(
+        Operator().probes().routes(), "127.0.0.1", 0, connections=connections
+    ) as port:
+        held = [
+            await asyncio.open_connection("127.0.0.1", port)
+            for _ in range(2 * PROBE_LIMITS.per_address)
+        ]
         for _, writer in held:
             writer.write(sent)
         assert await ask(port, "/healthz") == (200, "ok")

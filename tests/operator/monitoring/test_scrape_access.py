@@ -24,7 +24,10 @@ WORKER = "system:serviceaccount:default:default"
 
 
 class Users(FakeCluster):
-    """Knows Prometheus, who may read the metrics, and another user, who may not. May be slow to answer."""
+    """Knows Prometheus, who may read the metrics, and another user, who may not.
+
+    May be slow to answer.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,14 +66,19 @@ class Users(FakeCluster):
     ],
 )
 @pytest.mark.parametrize("path", ["/metrics", "/other"])
-async def test_scrape_is_answered_by_its_token(header: str | None, code: int, words: str, path: str) -> None:
+async def test_scrape_is_answered_by_its_token(
+    header: str | None, code: int, words: str, path: str
+) -> None:
     async def text() -> bytes:
         return b"text"
 
     routes = Probes(tuple, lambda: True, text).metrics_routes()
     async with serving(routes, "127.0.0.1", 0, middlewares=[Users().access().check]) as port:
         headers = {} if header is None else {"Authorization": header}
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as answer,
+        ):
             if path == "/metrics" or code != 200:
                 assert (answer.status, words in await answer.text()) == (code, True)
                 assert ("WWW-Authenticate" in answer.headers) == (code == 401)
@@ -80,15 +88,22 @@ async def test_scrape_is_answered_by_its_token(header: str | None, code: int, wo
 
 async def test_api_server_that_is_away_is_told_and_a_flood_of_tokens_has_to_wait() -> None:
     cluster = Users()
-    async with serving([], "127.0.0.1", 0, middlewares=[cluster.access().check]) as port, aiohttp.ClientSession() as session:
+    async with (
+        serving([], "127.0.0.1", 0, middlewares=[cluster.access().check]) as port,
+        aiohttp.ClientSession() as session,
+    ):
 
         async def code(token: str) -> int:
-            async with session.get(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"}) as answer:
+            async with session.get(
+                f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"}
+            ) as answer:
                 return answer.status
 
         cluster.fail_next("review_user", 0)
         assert await code("good") == 503
-        assert [await code(f"token-{n}") for n in range(int(REVIEWS_AT_ONCE))] == [401] * (int(REVIEWS_AT_ONCE) - 1) + [429]
+        assert [await code(f"token-{n}") for n in range(int(REVIEWS_AT_ONCE))] == [401] * (
+            int(REVIEWS_AT_ONCE) - 1
+        ) + [429]
 
 
 async def test_decisions_are_kept_for_a_short_time() -> None:

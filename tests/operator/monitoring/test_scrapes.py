@@ -82,7 +82,9 @@ async def test_text_that_could_not_be_made_is_tried_again_no_sooner() -> None:
 
 async def test_no_turn_of_the_event_loop_is_long_while_a_thousand_namespaces_are_scraped() -> None:
     cache, metrics, registry = Cache(), Metrics(per_job=True), AgentRegistry()
-    workers = [{"name": f"worker-{n}", "index": n, "state": "Running", "rank": n} for n in range(10)]
+    workers = [
+        {"name": f"worker-{n}", "index": n, "state": "Running", "rank": n} for n in range(10)
+    ]
     jobs = []
     for number in range(1000):
         job = a_manifest(f"job-{number}", replicas=10, maximum=10)

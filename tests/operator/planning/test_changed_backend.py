@@ -33,8 +33,12 @@ def hand_over(before: World, after: World, *, restarts: bool) -> None:
 
 
 @situations("restarts", {"the same operator": False, "a new operator": True})
-@pytest.mark.parametrize("stock", [{"backend": "c10d"}, ETCD], ids=lambda rendezvous: rendezvous["backend"])
-def test_group_forms_again_with_another_backend_and_back(stock: dict[str, str], restarts: bool) -> None:
+@pytest.mark.parametrize(
+    "stock", [{"backend": "c10d"}, ETCD], ids=lambda rendezvous: rendezvous["backend"]
+)
+def test_group_forms_again_with_another_backend_and_back(
+    stock: dict[str, str], restarts: bool
+) -> None:
     own, other = running(), StockSimulation(parse_job(a_manifest()))
     first = own.job.status["round"]
     suspend(own)
@@ -52,7 +56,11 @@ def test_group_forms_again_with_another_backend_and_back(stock: dict[str, str], 
     back.round = None if restarts else own.round
     respec(back)
     back.settle(20)
-    assert (back.job.status["state"], back.job.status["worldSize"], back.job.status["failures"]) == ("Running", 3, 0)
+    assert (
+        back.job.status["state"],
+        back.job.status["worldSize"],
+        back.job.status["failures"],
+    ) == ("Running", 3, 0)
     assert back.job.status["round"] > other.status["round"]
 
 

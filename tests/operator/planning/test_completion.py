@@ -18,18 +18,32 @@ from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers, without_victims
 from elastic_pytorch_operator.spec.failure_rules import parse_rules
 
-from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    a_dead_pod,
+    a_job,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    a_target,
+    an_agent,
+    observed,
+)
 from tests.operator.spec.test_failure_rules import on_codes
 from tests.situations import situations
 
 BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
 
 
-def end(seen: Observed, budget: Budget | None = None, job: dict[str, Any] | None = None, **fields: Any) -> Ending | None:
+def end(
+    seen: Observed, budget: Budget | None = None, job: dict[str, Any] | None = None, **fields: Any
+) -> Ending | None:
     known = {name: fields.pop(name) for name in ("victims", "excused", "leaving") if name in fields}
     candidates = without_victims(assess_workers(seen), known.get("victims", ()), {})
     ended = a_job(**(job or {}))
-    return decide_ending(ended, a_target(ended), seen, candidates, budget or Budget(), Departures(**known), **fields)[0]
+    return decide_ending(
+        ended, a_target(ended), seen, candidates, budget or Budget(), Departures(**known), **fields
+    )[0]
 
 
 def group(*states: str, **fields: Any) -> Observed:
@@ -44,7 +58,9 @@ def group(*states: str, **fields: Any) -> Observed:
 
 def saving(seconds: float) -> Observed:
     """A group of which one worker has done, and the other waits for the last checkpoint."""
-    saves = an_agent("w0", saving_since=NOW - seconds, progress=Progress(failed_saves=2, save_error="no space"))
+    saves = an_agent(
+        "w0", saving_since=NOW - seconds, progress=Progress(failed_saves=2, save_error="no space")
+    )
     return observed([a_pod(0), a_pod(1)], [saves, an_agent("w1", "succeeded")], round=a_round(0, 1))
 
 
@@ -57,7 +73,9 @@ def saving(seconds: float) -> Observed:
         "no worker has": (group("running", "running"), False),
         "exit code 0 of all, which no agent has called success": (
             observed(
-                [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)], [an_agent("w0"), an_agent("w1")], round=a_round(0, 1)
+                [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)],
+                [an_agent("w0"), an_agent("w1")],
+                round=a_round(0, 1),
             ),
             False,
         ),
@@ -70,19 +88,37 @@ def saving(seconds: float) -> Observed:
             True,
         ),
         "stock torchruns have ended, which have no agents": (
-            observed([a_dead_pod(0, exit_code=0, rendezvous=1), a_dead_pod(1, exit_code=0, rendezvous=1)], round=a_round(0, 1)),
+            observed(
+                [
+                    a_dead_pod(0, exit_code=0, rendezvous=1),
+                    a_dead_pod(1, exit_code=0, rendezvous=1),
+                ],
+                round=a_round(0, 1),
+            ),
             True,
         ),
         "a late joiner is not asked": (
-            observed([a_pod(0), a_pod(1)], [an_agent("w0", "succeeded"), an_agent("w1", "ready", round_=0)], round=a_round(0)),
+            observed(
+                [a_pod(0), a_pod(1)],
+                [an_agent("w0", "succeeded"), an_agent("w1", "ready", round_=0)],
+                round=a_round(0),
+            ),
             True,
         ),
         "the last one was lost before it could say so": (
-            observed([a_pod(0), a_dead_pod(1, exit_code=137)], [an_agent("w0", "succeeded")], round=a_round(0, 1)),
+            observed(
+                [a_pod(0), a_dead_pod(1, exit_code=137)],
+                [an_agent("w0", "succeeded")],
+                round=a_round(0, 1),
+            ),
             False,
         ),
         "exit 0 on SIGTERM is not success": (
-            observed([a_pod(0), a_dead_pod(1, exit_code=0, deleting=True)], [an_agent("w0", "succeeded")], round=a_round(0, 1)),
+            observed(
+                [a_pod(0), a_dead_pod(1, exit_code=0, deleting=True)],
+                [an_agent("w0", "succeeded")],
+                round=a_round(0, 1),
+            ),
             False,
         ),
         "exit 0, and deleted later": (
@@ -102,7 +138,9 @@ def saving(seconds: float) -> Observed:
             True,
         ),
         "success in an earlier round": (
-            observed([a_pod(0)], [an_agent("w0", "succeeded", round_=1)], round=a_round(0, number=2)),
+            observed(
+                [a_pod(0)], [an_agent("w0", "succeeded", round_=1)], round=a_round(0, number=2)
+            ),
             False,
         ),
         "an empty round": (observed([a_pod(0)], [an_agent("w0", "ready")], round=a_round()), False),
@@ -123,7 +161,12 @@ IMAGE = "InvalidImageName of image NO"
         ("InvalidTemplate", "no such field", group("running"), {"invalid": "no such field"}),
         ("TooManyFailures", "boom", group("running"), {"budget": Budget(failures=4, last=BOOM)}),
         (None, "", group("running"), {"budget": Budget(failures=3, last=BOOM)}),
-        ("PodLost", "w1 has ended with exit code 137", LOST, {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}}),
+        (
+            "PodLost",
+            "w1 has ended with exit code 137",
+            LOST,
+            {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}},
+        ),
         (None, "", LOST, {}),
         (
             None,
@@ -131,17 +174,39 @@ IMAGE = "InvalidImageName of image NO"
             group("running", "running"),
             {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}, "victims": frozenset({"w1"})},
         ),
-        ("LastCheckpointNotWritten", "within saveDeadlineSeconds (3600): no space", saving(3600), {}),
+        (
+            "LastCheckpointNotWritten",
+            "within saveDeadlineSeconds (3600): no space",
+            saving(3600),
+            {},
+        ),
         ("LastCheckpointNotWritten", "(60)", saving(60), {"job": {"saveDeadlineSeconds": 60}}),
         (None, "", saving(59), {"job": {"saveDeadlineSeconds": 60}}),
-        ("DeadlineExceeded", "(60)", saving(59), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW}),
-        ("DeadlineExceeded", "(60)", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW}),
-        (None, "", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW + 1}),
+        (
+            "DeadlineExceeded",
+            "(60)",
+            saving(59),
+            {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW},
+        ),
+        (
+            "DeadlineExceeded",
+            "(60)",
+            group("running"),
+            {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW},
+        ),
+        (
+            None,
+            "",
+            group("running"),
+            {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW + 1},
+        ),
         ("CannotStart", "NO", observed([a_pending_pod(0, waiting=IMAGE)]), {}),
         (None, "", observed([a_pending_pod(0, waiting=IMAGE)]), {"job": {"status": {"round": 3}}}),
     ],
 )
-def test_failed_at_a_limit(reason: str | None, words: str, seen: Observed, fields: dict[str, Any]) -> None:
+def test_failed_at_a_limit(
+    reason: str | None, words: str, seen: Observed, fields: dict[str, Any]
+) -> None:
     found = end(seen, **fields)
     assert (found.reason if found else None) == reason
     assert found is None or (words in found.message and not found.complete)
@@ -155,9 +220,19 @@ def test_success_goes_before_every_limit() -> None:
 
 def test_looks_again_at_the_deadline() -> None:
     seen = group("running")
-    assert decide_ending(a_job(), a_target(a_job()), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7)[1] == NOW + 7
+    assert (
+        decide_ending(
+            a_job(), a_target(a_job()), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7
+        )[1]
+        == NOW + 7
+    )
     seen = saving(3595)
-    assert decide_ending(a_job(), a_target(a_job()), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7)[1] == NOW + 5
+    assert (
+        decide_ending(
+            a_job(), a_target(a_job()), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7
+        )[1]
+        == NOW + 5
+    )
 
 
 RULE = parse_rules([on_codes("FailJob", 42)])[0]
@@ -168,13 +243,20 @@ GANG = {"failurePolicy": {"onPodLoss": "FailJob"}}
     ("reason", "words", "budget", "job"),
     [
         ("FailurePolicyRule", "failurePolicy.rules[0]", Budget(fatal=replace(BOOM, rule=RULE)), {}),
-        ("BackoffLimitExceeded", "4 failures since the job began, failurePolicy.backoffLimit allows 3", Budget(total=4), 3),
+        (
+            "BackoffLimitExceeded",
+            "4 failures since the job began, failurePolicy.backoffLimit allows 3",
+            Budget(total=4),
+            3,
+        ),
         ("BackoffLimitExceeded", "1 failure since the job began", Budget(total=1), 0),
         (None, "", Budget(total=3), 3),
         (None, "", Budget(total=1000), {}),
     ],
 )
-def test_failed_by_the_failure_policy(reason: str | None, words: str, budget: Budget, job: dict[str, Any] | int) -> None:
+def test_failed_by_the_failure_policy(
+    reason: str | None, words: str, budget: Budget, job: dict[str, Any] | int
+) -> None:
     spec = job if isinstance(job, dict) else {"failurePolicy": {"backoffLimit": job}}
     found = end(group("running"), budget, job=spec)
     assert (found.reason if found else None) == reason
@@ -195,7 +277,10 @@ def test_active_since_it_began_or_was_resumed() -> None:
     assert active_since(Target(0), NOW, NOW - 7) is None
 
 
-@situations("seconds, since, until", {"set": (60, NOW, NOW + 60), "suspended": (60, None, None), "unset": (None, NOW, None)})
+@situations(
+    "seconds, since, until",
+    {"set": (60, NOW, NOW + 60), "suspended": (60, None, None), "unset": (None, NOW, None)},
+)
 def test_deadline(seconds: int | None, since: float | None, until: float | None) -> None:
     fields = {} if seconds is None else {"activeDeadlineSeconds": seconds}
     assert deadline_at(a_job(**fields), since) == until
@@ -208,13 +293,28 @@ PULL = "ImagePullBackOff of image nope:1: not found"
 @situations(
     "pods, hopeless",
     {
-        "no image has such a name": ([a_pending_pod(0, waiting="InvalidImageName", stuck_since=NOW)], True),
+        "no image has such a name": (
+            [a_pending_pod(0, waiting="InvalidImageName", stuck_since=NOW)],
+            True,
+        ),
         "pulled in vain for long": ([a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO)], True),
-        "has waited for room for long": ([a_pending_pod(0, waiting=PULL, created_at=1.0, stuck_since=NOW - 1)], False),
-        "pulled in vain for a moment": ([a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO + 1)], False),
-        "one of them runs": ([a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO), a_pod(1)], False),
+        "has waited for room for long": (
+            [a_pending_pod(0, waiting=PULL, created_at=1.0, stuck_since=NOW - 1)],
+            False,
+        ),
+        "pulled in vain for a moment": (
+            [a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO + 1)],
+            False,
+        ),
+        "one of them runs": (
+            [a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO), a_pod(1)],
+            False,
+        ),
         "one only waits for room": (
-            [a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO), a_pending_pod(1, waiting="Unschedulable: full")],
+            [
+                a_pending_pod(0, waiting=PULL, stuck_since=LONG_AGO),
+                a_pending_pod(1, waiting="Unschedulable: full"),
+            ],
             False,
         ),
         "there are none yet": ([], False),
@@ -225,4 +325,7 @@ def test_cannot_start(pods: list[PodView], hopeless: bool) -> None:
 
 
 def test_looks_again_when_patience_ends() -> None:
-    assert why_it_cannot_start([a_pending_pod(0, waiting=PULL, stuck_since=NOW - 10)], NOW) == ("", NOW - 10 + GIVE_UP_SECONDS)
+    assert why_it_cannot_start([a_pending_pod(0, waiting=PULL, stuck_since=NOW - 10)], NOW) == (
+        "",
+        NOW - 10 + GIVE_UP_SECONDS,
+    )

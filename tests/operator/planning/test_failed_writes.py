@@ -41,7 +41,9 @@ def fail(times: int, judgement: Judgement, **options: float) -> FailedWrite:
         (fail(1, Judgement.MALFORMED), REFUSED_SECONDS, True),
     ],
 )
-def test_next_try_and_whether_its_user_is_to_know(failed: FailedWrite, seconds: float, lasting: bool) -> None:
+def test_next_try_and_whether_its_user_is_to_know(
+    failed: FailedWrite, seconds: float, lasting: bool
+) -> None:
     assert failed.retry_at == pytest.approx(NOW + seconds)
     assert failed.lasting is lasting
 
@@ -54,20 +56,29 @@ def test_what_fails_is_told_by_one_event_however_often_it_is_tried() -> None:
     assert unreported(failed) == ("exceeded quota",)
     failed = mark_reported(failed)
     assert unreported(failed) == ()
-    failed = {"pods": note_failure(failed["pods"], Judgement.REFUSED, "exceeded quota: used 4", NOW), "delete x": quota}
+    failed = {
+        "pods": note_failure(failed["pods"], Judgement.REFUSED, "exceeded quota: used 4", NOW),
+        "delete x": quota,
+    }
     assert describe(failed) == "exceeded quota: used 4; exceeded quota"
     assert unreported(failed) == ("exceeded quota",), "another write, another event"
 
 
 def test_refused_deletions_of_many_pods_do_not_fill_the_status_nor_make_many_events() -> None:
-    failed = {f"delete {n}": note_failure(None, Judgement.REFUSED, f"pod {n} is kept", NOW) for n in range(1000)}
+    failed = {
+        f"delete {n}": note_failure(None, Judgement.REFUSED, f"pod {n} is kept", NOW)
+        for n in range(1000)
+    }
     assert describe(failed) == "pod 0 is kept; pod 1 is kept; pod 2 is kept; and 997 more"
     assert len(unreported(failed)) == 3
     assert unreported(mark_reported(failed)) == ()
 
 
 def suspended(reason: str) -> dict[str, Any]:
-    return {"observedGeneration": 1, "conditions": [{"type": "Suspended", "status": "True", "reason": reason}]}
+    return {
+        "observedGeneration": 1,
+        "conditions": [{"type": "Suspended", "status": "True", "reason": reason}],
+    }
 
 
 @situations(
@@ -77,19 +88,37 @@ def suspended(reason: str) -> dict[str, Any]:
         "asked already": ({}, observed(), 1, False),
         "changed since": ({"observedGeneration": 7}, observed(), 7, True),
         "the leader before has asked": (suspended("JobSuspended"), observed(), 0, False),
-        "what the leader before was refused": (suspended("RefusedByApiServer"), observed(), 0, True),
+        "what the leader before was refused": (
+            suspended("RefusedByApiServer"),
+            observed(),
+            0,
+            True,
+        ),
         "refused, and lifted since": (suspended("RefusedByApiServer"), observed(), 1, False),
         "has trained": ({"round": 3}, observed(), 0, False),
         "has pods": ({}, observed([a_pod(0)]), 0, False),
         "has a round": ({}, observed(round=a_round(0)), 0, False),
     },
 )
-def test_whether_to_ask(status: dict[str, Any], seen: Any, asked_generation: int, expected: bool) -> None:
-    assert wants_dry_run(a_job(status=status), a_target(a_job()), seen, Answers(tried_generation=asked_generation)) is expected
+def test_whether_to_ask(
+    status: dict[str, Any], seen: Any, asked_generation: int, expected: bool
+) -> None:
+    assert (
+        wants_dry_run(
+            a_job(status=status),
+            a_target(a_job()),
+            seen,
+            Answers(tried_generation=asked_generation),
+        )
+        is expected
+    )
 
 
 def test_asks_until_there_is_an_answer_although_the_status_is_written() -> None:
     job = a_job(status=suspended("JobSuspended"))
     assert wants_dry_run(
-        job, a_target(job), observed(), Answers({DRY_RUN: FailedWrite("the API server fails: no leader", NOW)})
+        job,
+        a_target(job),
+        observed(),
+        Answers({DRY_RUN: FailedWrite("the API server fails: no leader", NOW)}),
     )

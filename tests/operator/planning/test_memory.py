@@ -15,16 +15,31 @@ CAUSE = {"worker": "w1", "exitCode": 1, "message": "ValueError: boom"}
     "status, known",
     {
         "a new job": ({}, {}),
-        "failures since the job began": ({"failures": 2, "totalFailures": 5}, {"failures": 2, "total": 5, "in_a_row": 2}),
+        "failures since the job began": (
+            {"failures": 2, "totalFailures": 5},
+            {"failures": 2, "total": 5, "in_a_row": 2},
+        ),
         "how far the training is": ({"progress": {"step": 40, "checkpointStep": 30}}, {"step": 40}),
         "how often all workers have been replaced": ({"groupRestarts": 3}, {"group_restarts": 3}),
         "a group that trains": (
-            {"round": 7, "failures": 3, "totalFailures": 3, "conditions": [TRAINS], "rootCause": CAUSE},
+            {
+                "round": 7,
+                "failures": 3,
+                "totalFailures": 3,
+                "conditions": [TRAINS],
+                "rootCause": CAUSE,
+            },
             {"failures": 3, "total": 3, "in_a_row": 3},
         ),
         "a pause after three failures": (
             {"round": 7, "failures": 3, "totalFailures": 3, "conditions": [BACKING_OFF]},
-            {"failures": 3, "total": 3, "in_a_row": 3, "counted_round": 7, "backoff_until": NOW + backoff_seconds(3)},
+            {
+                "failures": 3,
+                "total": 3,
+                "in_a_row": 3,
+                "counted_round": 7,
+                "backoff_until": NOW + backoff_seconds(3),
+            },
         ),
         "a pause after failures that a rule does not count": (
             {"round": 7, "conditions": [BACKING_OFF]},
@@ -34,15 +49,28 @@ CAUSE = {"worker": "w1", "exitCode": 1, "message": "ValueError: boom"}
 )
 def test_budget(status: dict[str, Any], known: dict[str, Any]) -> None:
     budget = recall(a_job(status=status), NOW, TIME).budget
-    fields = ("failures", "total", "in_a_row", "counted_round", "step", "backoff_until", "group_restarts")
+    fields = (
+        "failures",
+        "total",
+        "in_a_row",
+        "counted_round",
+        "step",
+        "backoff_until",
+        "group_restarts",
+    )
     assert {name: getattr(budget, name) for name in fields} == dict.fromkeys(fields, 0) | known
 
 
 def test_cause_of_a_pause() -> None:
-    last = recall(a_job(status={"conditions": [BACKING_OFF], "rootCause": CAUSE}), NOW, TIME).budget.last
+    last = recall(
+        a_job(status={"conditions": [BACKING_OFF], "rootCause": CAUSE}), NOW, TIME
+    ).budget.last
     assert last is not None
     assert str(last) == "w1 failed, exit code 1: ValueError: boom"
-    assert recall(a_job(status={"conditions": [TRAINS], "rootCause": CAUSE}), NOW, TIME).budget.last is None
+    assert (
+        recall(a_job(status={"conditions": [TRAINS], "rootCause": CAUSE}), NOW, TIME).budget.last
+        is None
+    )
 
 
 def test_rounds_of_stock_torchrun_are_not_counted() -> None:
@@ -58,7 +86,9 @@ def test_rounds_of_stock_torchrun_are_not_counted() -> None:
         "it reports no steps": ({"worldSize": 2}, None),
     },
 )
-def test_step_of_a_group_that_another_leader_has_seen(status: dict[str, Any], step: int | None) -> None:
+def test_step_of_a_group_that_another_leader_has_seen(
+    status: dict[str, Any], step: int | None
+) -> None:
     assert recall(a_job(status=status), NOW, TIME).interruptions.unled_step == step
 
 
@@ -72,5 +102,7 @@ def test_step_of_a_group_that_another_leader_has_seen(status: dict[str, Any], st
     },
 )
 def test_moments_of_the_past(told: str | None, since: float | None) -> None:
-    job = a_job(status={"startTime": told, "operatorState": {"lastGrowthTime": told}} if told else {})
+    job = a_job(
+        status={"startTime": told, "operatorState": {"lastGrowthTime": told}} if told else {}
+    )
     assert recall(job, NOW, TIME).moments == Moments(active_since=since, grown_at=since)

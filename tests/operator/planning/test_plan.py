@@ -3,7 +3,14 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.conditions import is_true
-from elastic_pytorch_operator.model.actions import CreatePod, CreateService, DeleteJob, DeletePod, PatchStatus, RecordEvent
+from elastic_pytorch_operator.model.actions import (
+    CreatePod,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    PatchStatus,
+    RecordEvent,
+)
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.memory import Memory, Plan
@@ -37,9 +44,17 @@ SELECTOR = "elasticpytorch.dev/job-name=lm,elasticpytorch.dev/role=worker"
 
 def test_new_job_gets_its_service_and_pods() -> None:
     todo = plan(a_job(replicas=2), observed(service_exists=False), Memory())
-    assert [a for a in todo.actions if not isinstance(a, PatchStatus)] == [CreateService(), CreatePod(0), CreatePod(1)]
+    assert [a for a in todo.actions if not isinstance(a, PatchStatus)] == [
+        CreateService(),
+        CreatePod(0),
+        CreatePod(1),
+    ]
     status = status_of(todo)
-    assert (status["state"], status["readyReplicas"], status["selector"]) == ("Pending", 0, SELECTOR)
+    assert (status["state"], status["readyReplicas"], status["selector"]) == (
+        "Pending",
+        0,
+        SELECTOR,
+    )
 
 
 def test_planning_again_changes_nothing() -> None:
@@ -70,7 +85,11 @@ def test_resumed_training_is_told_once() -> None:
     told = []
     for _ in range(4):
         simulation.settle(0.25)
-        told += [a for a in simulation.last.actions if isinstance(a, RecordEvent) and a.reason == "TrainingResumed"]
+        told += [
+            a
+            for a in simulation.last.actions
+            if isinstance(a, RecordEvent) and a.reason == "TrainingResumed"
+        ]
     assert len(told) == 1
     assert told[0].note.startswith("Training resumed with 2 workers 0.")
     assert simulation.status["history"][-1]["cause"] == "WorkerLost"
@@ -98,7 +117,11 @@ def test_scale_up_does_not_disturb_before_the_newcomers_are_ready() -> None:
 
 
 def test_room_for_fewer_trains_with_what_fits_and_says_why() -> None:
-    simulation = Simulation(a_job(replicas=4, minimum=2), pods_per_node=1, nodes={f"n{i}": NodeView(f"n{i}") for i in range(2)})
+    simulation = Simulation(
+        a_job(replicas=4, minimum=2),
+        pods_per_node=1,
+        nodes={f"n{i}": NodeView(f"n{i}") for i in range(2)},
+    )
     simulation.settle(30)
     assert simulation.sizes == [2]
     degraded = simulation.condition("Degraded")
@@ -110,12 +133,18 @@ def test_room_for_fewer_trains_with_what_fits_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("heard_at", [NOW - 9, NOW])
-def test_pod_is_deleted_without_grace_only_if_its_node_is_removed_and_its_agent_silent(heard_at: float) -> None:
+def test_pod_is_deleted_without_grace_only_if_its_node_is_removed_and_its_agent_silent(
+    heard_at: float,
+) -> None:
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", ready=False, removed=True)}
     pods = [a_pod(0), a_pod(1, node="node-1")]
-    seen = observed(pods, [an_agent("w0"), an_agent("w1", heard_at=heard_at)], nodes=nodes, round=a_round(0, 1))
+    seen = observed(
+        pods, [an_agent("w0"), an_agent("w1", heard_at=heard_at)], nodes=nodes, round=a_round(0, 1)
+    )
     todo = plan(a_job(replicas=2), seen, Memory())
-    deleted = [(action.name, action.force) for action in todo.actions if isinstance(action, DeletePod)]
+    deleted = [
+        (action.name, action.force) for action in todo.actions if isinstance(action, DeletePod)
+    ]
     assert deleted == ([("w1", True)] if heard_at < NOW else [])
 
 
@@ -149,7 +178,12 @@ def test_operator_restart_disturbs_nothing_and_makes_nothing_twice() -> None:
 
 
 def test_operator_that_has_just_started_calls_nobody_lost() -> None:
-    seen = observed([a_pod(i) for i in range(3)], [an_agent("w0")], round=a_round(0, size=3), listening_since=NOW - 1)
+    seen = observed(
+        [a_pod(i) for i in range(3)],
+        [an_agent("w0")],
+        round=a_round(0, size=3),
+        listening_since=NOW - 1,
+    )
     todo = plan(a_job(), seen, Memory())
     assert todo == Plan(todo.memory, recheck_at=NOW + 4)
 
@@ -169,7 +203,9 @@ def test_script_that_keeps_raising_fails_the_job_with_its_words() -> None:
 def test_complete_when_all_of_the_round_have_succeeded() -> None:
     simulation = running()
     first = simulation.members[0]
-    simulation.agents[first] = replace(simulation.agents[first], state=simulation.agents[first].state.SUCCEEDED)
+    simulation.agents[first] = replace(
+        simulation.agents[first], state=simulation.agents[first].state.SUCCEEDED
+    )
     simulation.settle(5)
     assert not is_true(simulation.status, "Complete")
     simulation.succeed()
@@ -201,14 +237,21 @@ def test_oom_killed_pod_counts() -> None:
 
 
 def test_failure_before_anything_was_known_of_the_exit_is_told() -> None:
-    agent = an_agent("w0", "failed", failure=a_failure(exit_code=139, signal="SIGSEGV", message="killed"), state_since=NOW - 1)
+    agent = an_agent(
+        "w0",
+        "failed",
+        failure=a_failure(exit_code=139, signal="SIGSEGV", message="killed"),
+        state_since=NOW - 1,
+    )
     seen = observed([a_pod(0)], [agent], round=a_round(0))
     todo = plan(a_job(replicas=1, failurePolicy={"maxFailures": 0}), seen, Memory())
     failed = condition(status_of(todo), "Failed")
     assert "killed by SIGSEGV" in failed["message"]
 
 
-def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_in_its_place() -> None:
+def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_in_its_place() -> (
+    None
+):
     simulation = running(replicas=2)
     status = simulation.status
     newcomer = an_agent("w2", "ready", round_=0, world_size=0, state_since=NOW - 1)
@@ -217,26 +260,44 @@ def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_i
         job = a_job(replicas=3, status=status)
         pods = [a_pod(0), a_pod(1), a_pod(2)]
         found = observed(
-            pods, [newcomer], listening_since=NOW - listening_for, last_heard_at=NOW, heard_before=heard_before(job, pods)
+            pods,
+            [newcomer],
+            listening_since=NOW - listening_for,
+            last_heard_at=NOW,
+            heard_before=heard_before(job, pods),
         )
         return plan(job, found, Memory())
 
-    status = {**status, "workers": [{"name": f"w{index}", "index": index, "state": "Running"} for index in range(2)]}
+    status = {
+        **status,
+        "workers": [
+            {"name": f"w{index}", "index": index, "state": "Running"} for index in range(2)
+        ],
+    }
     waits = decide(status, listening_for=10)
     assert waits.round is None
     assert not [action for action in waits.actions if isinstance(action, DeletePod)]
     told = status_of(waits)
     assert [worker["state"] for worker in told["workers"]] == ["Silent", "Silent", "Ready"]  # type: ignore[attr-defined]
 
-    assert not [action for action in decide(told, listening_for=119).actions if isinstance(action, DeletePod)]
+    assert not [
+        action
+        for action in decide(told, listening_for=119).actions
+        if isinstance(action, DeletePod)
+    ]
     over = decide(told, listening_for=121)
     assert [action.name for action in over.actions if isinstance(action, DeletePod)] == ["w0", "w1"]
     assert [action.index for action in over.actions if isinstance(action, CreatePod)] == [0, 1]
 
 
-def test_worker_that_was_lost_with_the_leaders_node_is_left_out_and_replaced_elsewhere_at_once() -> None:
+def test_worker_that_was_lost_with_the_leaders_node_is_left_out_and_replaced_elsewhere_at_once() -> (
+    None
+):
     pods = [a_pod(0), a_pod(1, node="node-1"), a_pod(2, node="node-2")]
-    broken = [an_agent(name, "failed", failure=a_failure("gloo: Connection closed by peer")) for name in ("w0", "w1")]
+    broken = [
+        an_agent(name, "failed", failure=a_failure("gloo: Connection closed by peer"))
+        for name in ("w0", "w1")
+    ]
     seen = observed(
         pods,
         broken,
@@ -250,7 +311,9 @@ def test_worker_that_was_lost_with_the_leaders_node_is_left_out_and_replaced_els
     todo = plan(a_job(), seen, Memory())
     assert todo.round is not None
     assert set(todo.round.workers) == {"w0", "w1"}
-    assert [(action.index, action.avoid) for action in todo.actions if isinstance(action, CreatePod)] == [(2, ("node-2",))]
+    assert [
+        (action.index, action.avoid) for action in todo.actions if isinstance(action, CreatePod)
+    ] == [(2, ("node-2",))]
     assert [action.name for action in todo.actions if isinstance(action, DeletePod)] == ["w2"]
     assert todo.memory.budget.failures == 0
 
@@ -273,20 +336,33 @@ def test_all_nodes_not_ready_at_once_delete_nothing(silent_for: float) -> None:
 
 def test_number_of_a_round_that_some_agent_knows_is_not_used_again() -> None:
     """An operator before this one had declared round 8, and could write it nowhere."""
-    stopped = [an_agent(f"w{index}", "ready", round_=7, newest=8, state_since=NOW - 60) for index in range(2)]
+    stopped = [
+        an_agent(f"w{index}", "ready", round_=7, newest=8, state_since=NOW - 60)
+        for index in range(2)
+    ]
     newcomer = an_agent("w2", "ready", round_=0, world_size=0, state_since=NOW - 60)
     pods = [a_pod(0), a_pod(1), a_pod(2)]
-    todo = plan(a_job(status={"round": 7}), observed(pods, [*stopped, newcomer], last_heard_at=NOW), Memory())
+    todo = plan(
+        a_job(status={"round": 7}),
+        observed(pods, [*stopped, newcomer], last_heard_at=NOW),
+        Memory(),
+    )
     assert todo.round is not None
     assert todo.round.number == 9
 
 
-def test_steady_round_makes_up_for_failures_although_the_dead_pods_are_kept_for_their_logs() -> None:
+def test_steady_round_makes_up_for_failures_although_the_dead_pods_are_kept_for_their_logs() -> (
+    None
+):
     dead = a_dead_pod(2, exit_reason="OOMKilled", exit_code=137)
     group = replace(a_round(0, 1), declared_at=NOW - 4000)
     agents = [an_agent("w0"), an_agent("w1")]
     memory = Memory(budget=Budget(failures=2, counted_pods=frozenset({dead.uid})))
-    todo = plan(a_job(replicas=2), observed([a_pod(0), a_pod(1), dead], agents, round=group, last_heard_at=NOW), memory)
+    todo = plan(
+        a_job(replicas=2),
+        observed([a_pod(0), a_pod(1), dead], agents, round=group, last_heard_at=NOW),
+        memory,
+    )
     assert todo.memory.budget.failures == 0
 
 
@@ -302,7 +378,11 @@ LISTENING = {"listening_since": NOW - 1, "arrived_at": 0.0}
         "they are enough, of other indices": ([a_pod(0), a_pod(2), a_pod(3)], {}, []),
         "a pod goes": ([a_pod(0), a_pod(1, deleting=True), a_pod(2)], {}, [1]),
         "a pod has ended with exit code 0": ([a_pod(0), a_dead_pod(2, exit_code=0)], {}, [1]),
-        "a loss fails the job": ([a_pod(0), a_pod(2)], {"failurePolicy": {"onPodLoss": "FailJob"}}, []),
+        "a loss fails the job": (
+            [a_pod(0), a_pod(2)],
+            {"failurePolicy": {"onPodLoss": "FailJob"}},
+            [],
+        ),
         "the job is suspended": ([a_pod(0), a_pod(2)], {"suspend": True}, []),
     },
 )
@@ -314,7 +394,9 @@ def test_new_leader_makes_pods_that_are_missing_while_it_listens(
     assert todo.round is None
 
 
-SEEN = observed([a_pod(0), a_dead_pod(1), a_pending_pod(2), a_pod(3, deleting=True)], [an_agent("w0")])
+SEEN = observed(
+    [a_pod(0), a_dead_pod(1), a_pending_pod(2), a_pod(3, deleting=True)], [an_agent("w0")]
+)
 
 
 def cleaned(policy: str, ended_at: float, seen: Observed = SEEN, **spec: Any) -> list[str]:
@@ -336,12 +418,16 @@ def test_pods(policy: str, at_once: list[str], later: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("policy", "gone"), [("Running", ["w0"]), ("All", ["w0"]), ("None", [])])
-def test_pod_that_only_its_sidecar_keeps_running_gives_its_node_back(policy: str, gone: list[str]) -> None:
+def test_pod_that_only_its_sidecar_keeps_running_gives_its_node_back(
+    policy: str, gone: list[str]
+) -> None:
     lingering = a_pod(0, started=False, exit_code=0, sidecar_runs=True)
     assert cleaned(policy, NOW, observed([lingering])) == gone
 
 
-@pytest.mark.parametrize(("ttl", "gone"), [(0, True), (59, True), (60, True), (61, False), (None, False)])
+@pytest.mark.parametrize(
+    ("ttl", "gone"), [(0, True), (59, True), (60, True), (61, False), (None, False)]
+)
 def test_job_goes_when_its_time_to_live_is_over(ttl: int | None, gone: bool) -> None:
     job = a_job(ttlSecondsAfterFinished=ttl, status={"completionTime": "2025-12-31T23:59:00Z"})
     actions, recheck = clean_up(job, observed(), NOW)

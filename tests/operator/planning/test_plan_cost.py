@@ -32,7 +32,8 @@ from tests.operator.builders import (
 from tests.operator.counted_lines import count_lines
 
 FEW, MANY = 100, 400
-MAX_GROWTH = 5.0  # of the cost, from few workers to four times as many; a scan inside a scan makes it 16
+# Of the cost, from few workers to four times as many; a scan inside a scan makes it 16.
+MAX_GROWTH = 5.0
 NEWCOMERS = 10
 
 Scenario = Callable[[Job, Observed, int], tuple[Job, Observed]]
@@ -52,12 +53,18 @@ class Name(str):
 
 def named(seen: Observed) -> Observed:
     """The same with names that count their comparisons, a new one at each place: `in` does not compare an object with itself."""
-    round_ = seen.round and replace(seen.round, members=tuple(replace(m, worker=Name(m.worker)) for m in seen.round.members))
+    round_ = seen.round and replace(
+        seen.round, members=tuple(replace(m, worker=Name(m.worker)) for m in seen.round.members)
+    )
     return replace(
         seen,
         pods=tuple(replace(pod, name=Name(pod.name), node=Name(pod.node)) for pod in seen.pods),
-        agents={Name(name): replace(agent, worker=Name(name)) for name, agent in seen.agents.items()},
-        nodes=Nodes({Name(name): replace(node, name=Name(name)) for name, node in seen.nodes.items()}),
+        agents={
+            Name(name): replace(agent, worker=Name(name)) for name, agent in seen.agents.items()
+        },
+        nodes=Nodes(
+            {Name(name): replace(node, name=Name(name)) for name, node in seen.nodes.items()}
+        ),
         round=round_,
     )
 
@@ -66,7 +73,13 @@ def a_running_job(workers: int, *, newcomers: int = 0, **spec: Any) -> tuple[Job
     """A job whose workers train, with the status that a plan has written."""
     there = workers + newcomers
     agents = [
-        an_agent(f"w{i}", rank=i, world_size=workers, progress=Progress(step=5, first_step=1), progressed_at=NOW)
+        an_agent(
+            f"w{i}",
+            rank=i,
+            world_size=workers,
+            progress=Progress(step=5, first_step=1),
+            progressed_at=NOW,
+        )
         for i in range(workers)
     ]
     seen = observed(
@@ -95,7 +108,10 @@ def worker_lost(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
 
 
 def half_lost(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
-    dead = {pod.index: a_dead_pod(pod.index, node=pod.node, rendezvous=1) for pod in seen.pods[: workers // 2]}
+    dead = {
+        pod.index: a_dead_pod(pod.index, node=pod.node, rendezvous=1)
+        for pod in seen.pods[: workers // 2]
+    }
     return job, replace(seen, pods=tuple(dead.get(pod.index, pod) for pod in seen.pods))
 
 
@@ -105,19 +121,32 @@ def nodes_lost(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
     return job, replace(
         seen,
         pods=tuple(replace(pod, deleting=pod.node in lost) for pod in seen.pods),
-        nodes=Nodes({name: replace(node, ready=name not in lost) for name, node in seen.nodes.items()}),
-        agents={name: agent for name, agent in seen.agents.items() if seen.pods_by_name[name].node not in lost},
+        nodes=Nodes(
+            {name: replace(node, ready=name not in lost) for name, node in seen.nodes.items()}
+        ),
+        agents={
+            name: agent
+            for name, agent in seen.agents.items()
+            if seen.pods_by_name[name].node not in lost
+        },
     )
 
 
 def worker_failed(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
     name = f"w{workers // 2}"
-    failed = replace(seen.agents[name], state=AgentState.FAILED, state_since=NOW - 1, failure=a_failure(failed_at=NOW - 1))
+    failed = replace(
+        seen.agents[name],
+        state=AgentState.FAILED,
+        state_since=NOW - 1,
+        failure=a_failure(failed_at=NOW - 1),
+    )
     return job, replace(seen, agents={**seen.agents, name: failed})
 
 
 def all_succeeded(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
-    return job, replace(seen, agents={n: replace(a, state=AgentState.SUCCEEDED) for n, a in seen.agents.items()})
+    return job, replace(
+        seen, agents={n: replace(a, state=AgentState.SUCCEEDED) for n, a in seen.agents.items()}
+    )
 
 
 def larger(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
@@ -129,7 +158,9 @@ def smaller(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
 
 
 def first_round(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
-    agents = {name: replace(agent, state=AgentState.READY, round=0) for name, agent in seen.agents.items()}
+    agents = {
+        name: replace(agent, state=AgentState.READY, round=0) for name, agent in seen.agents.items()
+    }
     return replace(job, status={}), replace(seen, round=None, agents=agents)
 
 
@@ -141,13 +172,20 @@ def queued(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
     """Each worker beyond the first two runs by a Workload of its own."""
     workloads = tuple(map(a_workload, range(workers - 1)))
     pods = tuple(replace(pod, workload=workloads[max(0, pod.index - 1)].name) for pod in seen.pods)
-    return replace(job, queue=Queue("team"), minimum=2), replace(seen, pods=pods, workloads=workloads)
+    return replace(job, queue=Queue("team"), minimum=2), replace(
+        seen, pods=pods, workloads=workloads
+    )
 
 
 def half_evicted(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
     """Kueue wants every second extra back."""
     job, seen = queued(job, seen, workers)
-    return job, replace(seen, workloads=tuple(a_workload(n, "evicted" if n % 2 else "admitted") for n in range(workers - 1)))
+    return job, replace(
+        seen,
+        workloads=tuple(
+            a_workload(n, "evicted" if n % 2 else "admitted") for n in range(workers - 1)
+        ),
+    )
 
 
 def nothing_fits(job: Job, seen: Observed, workers: int) -> tuple[Job, Observed]:
@@ -181,7 +219,12 @@ def test_nodes_of_other_jobs_cost_nothing() -> None:
     costs = []
     for others in (10, 1000):
         job, seen, memory = a_running_job(FEW)
-        seen = replace(seen, nodes=Nodes({**seen.nodes, **{f"other-{n}": NodeView(f"other-{n}") for n in range(others)}}))
+        seen = replace(
+            seen,
+            nodes=Nodes(
+                {**seen.nodes, **{f"other-{n}": NodeView(f"other-{n}") for n in range(others)}}
+            ),
+        )
         plan(job, seen, memory)
         costs.append(count_lines(partial(plan, job, seen, memory)))
     assert costs[0] == costs[1], "the nodes are counted once, and not with each plan"
@@ -195,11 +238,29 @@ def test_group_in_a_queue(scenario: Scenario) -> None:
 def test_values_of_an_affinity_are_not_searched_for_each_node() -> None:
     costs = []
     for many in (10, 1000):
-        terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [Name(f"zone-{n}") for n in range(many)]}]}]
-        required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+        terms = [
+            {
+                "matchExpressions": [
+                    {
+                        "key": "zone",
+                        "operator": "In",
+                        "values": [Name(f"zone-{n}") for n in range(many)],
+                    }
+                ]
+            }
+        ]
+        required = {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+            }
+        }
         nodes = [NodeView(f"node-{n}", labels={"zone": "elsewhere"}) for n in range(200)]
-        costs.append(count_lines(partial(list, nodes_for(nodes, {"affinity": required, "containers": []}))))
-    assert costs[1] - costs[0] < 10 * 1000, "each value is read once, not once for each of the 200 nodes"
+        costs.append(
+            count_lines(partial(list, nodes_for(nodes, {"affinity": required, "containers": []})))
+        )
+    assert costs[1] - costs[0] < 10 * 1000, (
+        "each value is read once, not once for each of the 200 nodes"
+    )
 
 
 def test_newcomers() -> None:
@@ -211,6 +272,10 @@ def test_group_that_has_not_begun(scenario: Scenario) -> None:
     assert growth(scenario, forget=True) <= MAX_GROWTH
 
 
-@pytest.mark.parametrize("scenario", [steady, worker_lost, half_lost, nodes_lost, smaller, no_pods], ids=lambda s: s.__name__)
+@pytest.mark.parametrize(
+    "scenario",
+    [steady, worker_lost, half_lost, nodes_lost, smaller, no_pods],
+    ids=lambda s: s.__name__,
+)
 def test_stock_group(scenario: Scenario) -> None:
     assert growth(scenario, rendezvous={"backend": "c10d"}) <= MAX_GROWTH

@@ -22,14 +22,18 @@ def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
     assert simulation.status["failures"] == 0
 
 
-def test_script_that_fails_after_a_step_of_each_start_fails_the_job_although_the_step_is_saved() -> None:
+def test_script_that_fails_after_a_step_of_each_start_fails_the_job_although_the_step_is_saved() -> (
+    None
+):
     simulation = running(failurePolicy={"maxFailures": 3})
     for step in range(1, 9):
         simulation.make_progress(step, checkpoint_step=step)
         simulation.settle(20)
         if simulation.status["state"] == "Failed":
             break
-        simulation.fail_worker(simulation.members[0], "RuntimeError: two States are committed in turns", exit_code=1)
+        simulation.fail_worker(
+            simulation.members[0], "RuntimeError: two States are committed in turns", exit_code=1
+        )
         simulation.settle(20)
     assert simulation.status["state"] == "Failed"
     assert "two States" in simulation.condition("Failed")["message"]
@@ -42,30 +46,47 @@ FOR_THE_NODE = frozenset({("DisruptionTarget", "True")})
     "end, progress, state",
     {
         "memory volume": (
-            {"exit_reason": "Evicted", "exit_message": "Usage of EmptyDir volume exceeds the limit"},
+            {
+                "exit_reason": "Evicted",
+                "exit_message": "Usage of EmptyDir volume exceeds the limit",
+            },
             0,
             "Failed",
         ),
         "deadline": (
-            {"exit_reason": "DeadlineExceeded", "exit_message": "Pod was active longer than the deadline"},
+            {
+                "exit_reason": "DeadlineExceeded",
+                "exit_message": "Pod was active longer than the deadline",
+            },
             0,
             "Failed",
         ),
         "probe": ({"exit_reason": "Error", "exit_message": "the end of its log"}, 0, "Failed"),
         "with progress": (
-            {"exit_reason": "Evicted", "exit_message": "Usage of EmptyDir volume exceeds the limit"},
+            {
+                "exit_reason": "Evicted",
+                "exit_message": "Usage of EmptyDir volume exceeds the limit",
+            },
             100,
             "Running",
         ),
-        "for the node": ({"exit_reason": "Evicted", "exit_message": "low on memory", "conditions": FOR_THE_NODE}, 0, "Running"),
+        "for the node": (
+            {"exit_reason": "Evicted", "exit_message": "low on memory", "conditions": FOR_THE_NODE},
+            0,
+            "Running",
+        ),
     },
 )
-def test_end_from_outside_fails_the_job_if_it_repeats_without_progress(end: dict[str, Any], progress: int, state: str) -> None:
+def test_end_from_outside_fails_the_job_if_it_repeats_without_progress(
+    end: dict[str, Any], progress: int, state: str
+) -> None:
     simulation = running(failurePolicy={"maxFailures": 3})
     for number in range(6):
         simulation.make_progress(number * progress)
         simulation.settle(2)
-        pod = next((pod for pod in simulation.pods.values() if pod.index == 1 and pod.started), None)
+        pod = next(
+            (pod for pod in simulation.pods.values() if pod.index == 1 and pod.started), None
+        )
         if pod is None or simulation.status["state"] == "Failed":
             break
         simulation.end_pod(pod.name, exit_code=137)
@@ -75,7 +96,9 @@ def test_end_from_outside_fails_the_job_if_it_repeats_without_progress(end: dict
     assert simulation.status["state"] == state
     told = simulation.condition("Failed")
     assert (end["exit_message"] in told["message"]) == (state == "Failed")
-    assert (end["exit_message"] in str(simulation.status.get("rootCause"))) == ("conditions" not in end)
+    assert (end["exit_message"] in str(simulation.status.get("rootCause"))) == (
+        "conditions" not in end
+    )
 
 
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
@@ -88,8 +111,14 @@ NO_SPACE = (
     + "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \nLast error:\nError while "
     "creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)"
 )
-NO_INTERFACE = NCCL + "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found"
-REMOTE = NCCL + "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+NO_INTERFACE = (
+    NCCL
+    + "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found"
+)
+REMOTE = (
+    NCCL
+    + "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+)
 NO_MESH = "RuntimeError: Gloo connectFullMesh failed with SO_ERROR: Connection refused"
 
 

@@ -12,7 +12,9 @@ from tests.operator.simulation import Simulation
 
 def respec(simulation: Simulation, **spec: Any) -> None:
     job = parse_job(a_manifest(**spec))
-    simulation.job = replace(job, status=simulation.status, generation=simulation.job.generation + 1)
+    simulation.job = replace(
+        job, status=simulation.status, generation=simulation.job.generation + 1
+    )
 
 
 def events(simulation: Simulation) -> list[str]:
@@ -29,7 +31,12 @@ def test_suspended_job_stops_its_group_first_and_keeps_nothing() -> None:
     simulation.settle(5)
     status = simulation.status
     assert not simulation.pods
-    assert (status["state"], status["worldSize"], status["replicas"], status["readyReplicas"]) == ("Suspended", 0, 0, 0)
+    assert (status["state"], status["worldSize"], status["replicas"], status["readyReplicas"]) == (
+        "Suspended",
+        0,
+        0,
+        0,
+    )
     assert is_true(status, "Suspended")
     assert not is_true(status, "Running")
     assert "startTime" not in status

@@ -1,7 +1,8 @@
 """Random things happen to a job; then they stop, and it must come to rest at the wanted size, having broken no rule on the way.
 
-The rules are asserted by the simulation after every plan: the size is within min..max, no two workers of a round have one index,
-units are whole and in order, those of one rack have consecutive ranks, round numbers grow, no ended pod is a member.
+The rules are asserted by the simulation after every plan: the size is within min..max, no two
+workers of a round have one index, units are whole and in order, those of one rack have consecutive
+ranks, round numbers grow, no ended pod is a member.
 """
 
 from dataclasses import replace
@@ -83,7 +84,9 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
             simulation.scale(number * simulation.job.unit_replicas)
         case "spares":
             spares = number * simulation.job.unit_replicas
-            simulation.job = replace(simulation.job, spares=spares, generation=simulation.job.generation + 1)
+            simulation.job = replace(
+                simulation.job, spares=spares, generation=simulation.job.generation + 1
+            )
         case "hang node":
             simulation.hung_nodes.add(node)
         case "node back":
@@ -94,11 +97,17 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
         case "node removed":
             simulation.nodes[node] = NodeView(node, ready=False, removed=True)
         case "cordon":
-            simulation.nodes[node] = NodeView(node, unschedulable=True, end=announced_end([], {}, unschedulable=True))
+            simulation.nodes[node] = NodeView(
+                node, unschedulable=True, end=announced_end([], {}, unschedulable=True)
+            )
         case "node announces":
             simulation.announce(node, *TAINTS[number // 3], labels=LABELS[number // 3])
         case "node is faulty":
-            simulation.announce(node, labels=RACKS.get(node, {}), condition=("GpuMemWatch", "GpuThermalWatch")[number // 3])
+            simulation.announce(
+                node,
+                labels=RACKS.get(node, {}),
+                condition=("GpuMemWatch", "GpuThermalWatch")[number // 3],
+            )
         case "restart operator":
             simulation.restart_operator()
         case "node rejects":
@@ -112,7 +121,9 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
         case "writes fail":
             simulation.failing_writes = number
         case "device fails" if names:
-            simulation.fail_worker(names[number % len(names)], "a device has failed", exception=DEVICE_FAULT)
+            simulation.fail_worker(
+                names[number % len(names)], "a device has failed", exception=DEVICE_FAULT
+            )
         case "exit with 42" if names:
             simulation.fail_worker(names[number % len(names)], "ValueError: boom", exit_code=42)
         case "end with 43" if names and not simulation.pods[names[number % len(names)]].ended:
@@ -122,25 +133,48 @@ def happen(simulation: Simulation, event: str, number: int) -> None:  # noqa: PL
             if event != "evict" and (agent := simulation.agents.get(name)) is not None:
                 simulation.agents[name] = replace(agent, state=AgentState.LEAVING)
                 simulation.reconcile()
-            simulation.pods[name] = replace(simulation.pods[name], conditions=frozenset({DISRUPTED}))
+            simulation.pods[name] = replace(
+                simulation.pods[name], conditions=frozenset({DISRUPTED})
+            )
             simulation.delete_pod(name)
     simulation.reconcile()
 
 
 @pytest.mark.parametrize(("unit", "scheduling"), [(1, {}), (2, {"rankTopologyKey": "rack"})])
 @settings(max_examples=examples(120))
-@given(events=st.lists(EVENT, max_size=25), sidecars=st.booleans(), pauses=st.booleans(), spares=st.integers(0, 2))
+@given(
+    events=st.lists(EVENT, max_size=25),
+    sidecars=st.booleans(),
+    pauses=st.booleans(),
+    spares=st.integers(0, 2),
+)
 @example(
-    events=[("scale", 5), ("wait", 5), ("wait", 20), ("writes fail", 1), ("spares", 0)], sidecars=False, pauses=False, spares=2
+    events=[("scale", 5), ("wait", 5), ("wait", 20), ("writes fail", 1), ("spares", 0)],
+    sidecars=False,
+    pauses=False,
+    spares=2,
 )
 def test_converges_and_never_breaks_a_rule(
-    unit: int, scheduling: dict[str, Any], events: list[tuple[str, int]], sidecars: bool, pauses: bool, spares: int
+    unit: int,
+    scheduling: dict[str, Any],
+    events: list[tuple[str, int]],
+    sidecars: bool,
+    pauses: bool,
+    spares: int,
 ) -> None:
     growth = {"minSecondsBetweenGrowths": 10 if pauses else 0}
-    sizes = {"replicas": 3 * unit, "minimum": 2 * unit, "maximum": 5 * unit, "spares": spares * unit, "unitReplicas": unit}
+    sizes = {
+        "replicas": 3 * unit,
+        "minimum": 2 * unit,
+        "maximum": 5 * unit,
+        "spares": spares * unit,
+        "unitReplicas": unit,
+    }
     job = a_job(**sizes, failurePolicy=POLICY, resizePolicy=growth, scheduling=scheduling)
     simulation = Simulation(job, sidecars=sidecars, pods_per_node=3 * unit)
-    simulation.nodes = {name: NodeView(name, labels=RACKS.get(name, {})) for name in simulation.nodes}
+    simulation.nodes = {
+        name: NodeView(name, labels=RACKS.get(name, {})) for name in simulation.nodes
+    }
     simulation.settle(3)
     for event, number in events:
         happen(simulation, event, number)
@@ -151,13 +185,23 @@ def test_converges_and_never_breaks_a_rule(
     simulation.settle(180)  # the longest pauses are a minute
     assert simulation.round is not None
     assert simulation.round.size == simulation.job.wanted
-    assert all(simulation.agents[worker].round == simulation.round.number for worker in simulation.round.workers)
+    assert all(
+        simulation.agents[worker].round == simulation.round.number
+        for worker in simulation.round.workers
+    )
     live = [pod for pod in simulation.pods.values() if not pod.ended]
     assert len(live) == simulation.job.wanted + simulation.job.spares
     told = [worker["state"] for worker in simulation.status["workers"]]
-    assert (told.count("Running"), told.count("Spare")) == (simulation.job.wanted, simulation.job.spares)
-    assert not any(pod.lingers for pod in simulation.pods.values()), "what has ended gives its node back"
+    assert (told.count("Running"), told.count("Spare")) == (
+        simulation.job.wanted,
+        simulation.job.spares,
+    )
+    assert not any(pod.lingers for pod in simulation.pods.values()), (
+        "what has ended gives its node back"
+    )
     assert simulation.status["state"] == "Running"
     restarts = simulation.status.get("groupRestarts", 0)
-    assert all(pod.group_restarts == restarts for pod in live), "a restart of the group leaves no pod behind"
+    assert all(pod.group_restarts == restarts for pod in live), (
+        "a restart of the group leaves no pod behind"
+    )
     assert simulation.reconcile().actions == (), "planning again must change nothing"

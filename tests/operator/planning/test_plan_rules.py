@@ -16,7 +16,10 @@ def with_rules(*rules: dict[str, Any], **policy: Any) -> Simulation:
 
 def fail(simulation: Simulation, exit_code: int, place: int = 1) -> str:
     """Fails a worker's process with an exit code, and with it the others; returns its name."""
-    worker, others = simulation.members[place], [name for name in simulation.members if name != simulation.members[place]]
+    worker, others = (
+        simulation.members[place],
+        [name for name in simulation.members if name != simulation.members[place]],
+    )
     simulation.fail_worker(worker, "ValueError: boom", exit_code=exit_code, rank=place)
     for name in others:
         simulation.fail_worker(name)
@@ -32,11 +35,17 @@ def evict(simulation: Simulation, name: str) -> None:
 
 def failed(simulation: Simulation) -> tuple[str, str]:
     condition = simulation.condition("Failed")
-    return (condition["reason"], condition["message"]) if condition.get("status") == "True" else ("", "")
+    return (
+        (condition["reason"], condition["message"])
+        if condition.get("status") == "True"
+        else ("", "")
+    )
 
 
 def told(simulation: Simulation, reason: str) -> list[str]:
-    return [a.note for a in simulation.last.actions if isinstance(a, RecordEvent) and a.reason == reason]
+    return [
+        a.note for a in simulation.last.actions if isinstance(a, RecordEvent) and a.reason == reason
+    ]
 
 
 # FailJob
@@ -90,7 +99,12 @@ def test_ignored_failure_never_counts() -> None:
     assert note.startswith("failurePolicy.rules[0] (onExitCodes In 42) ignores a failure: rank 1 ")
     simulation.settle(20)
     status = simulation.status
-    assert (status["state"], status["worldSize"], status["failures"], status["totalFailures"]) == ("Running", 3, 0, 0)
+    assert (status["state"], status["worldSize"], status["failures"], status["totalFailures"]) == (
+        "Running",
+        3,
+        0,
+        0,
+    )
     assert status["rootCause"]["exitCode"] == 42
     fail(simulation, 43)
     simulation.settle(20)
@@ -107,9 +121,14 @@ def test_failure_that_is_ignored_for_ever_is_tried_at_a_growing_pace() -> None:
     assert 10 <= len(simulation.declared) <= 20
     running_ = simulation.condition("Running")
     assert running_["reason"] == "BackingOff"
-    assert "a failure that failurePolicy.rules[0] (onExitCodes In 42) does not count; rank 1 " in running_["message"]
+    assert (
+        "a failure that failurePolicy.rules[0] (onExitCodes In 42) does not count; rank 1 "
+        in running_["message"]
+    )
     simulation.restart_operator()
-    assert simulation.memory.budget.backoff_until > simulation.now, "a new leader begins with a pause"
+    assert simulation.memory.budget.backoff_until > simulation.now, (
+        "a new leader begins with a pause"
+    )
     simulation.settle(120)
     assert simulation.status["worldSize"] == 3
 
@@ -133,7 +152,9 @@ def test_all_pods_are_replaced_once() -> None:
     fail(simulation, 42)
     simulation.reconcile()
     assert simulation.status["groupRestarts"] == 1
-    assert not [a for a in simulation.last.actions if isinstance(a, DeletePod)], "only once it is stored"
+    assert not [a for a in simulation.last.actions if isinstance(a, DeletePod)], (
+        "only once it is stored"
+    )
     assert len(simulation.declared) == 1
     simulation.reconcile()
     assert simulation.declared[-1].size == 0
@@ -144,12 +165,19 @@ def test_all_pods_are_replaced_once() -> None:
     simulation.settle(20)
     assert before.isdisjoint(simulation.pods)
     status = simulation.status
-    assert (status["worldSize"], status["failures"], status["groupRestarts"], simulation.made) == (3, 0, 1, 6)
+    assert (status["worldSize"], status["failures"], status["groupRestarts"], simulation.made) == (
+        3,
+        0,
+        1,
+        6,
+    )
     assert simulation.reconcile().actions == ()
 
 
 @pytest.mark.parametrize("plans", range(6))
-def test_restart_of_the_operator_neither_doubles_nor_loses_a_restart_of_the_group(plans: int) -> None:
+def test_restart_of_the_operator_neither_doubles_nor_loses_a_restart_of_the_group(
+    plans: int,
+) -> None:
     simulation = with_rules(on_codes("RestartGroup", 42))
     before = set(simulation.pods)
     fail(simulation, 42)
@@ -158,11 +186,17 @@ def test_restart_of_the_operator_neither_doubles_nor_loses_a_restart_of_the_grou
     simulation.restart_operator()
     simulation.settle(40)
     assert before.isdisjoint(simulation.pods)
-    assert (simulation.status["worldSize"], simulation.status["groupRestarts"], simulation.made) == (3, 1, 6)
+    assert (
+        simulation.status["worldSize"],
+        simulation.status["groupRestarts"],
+        simulation.made,
+    ) == (3, 1, 6)
 
 
 @pytest.mark.parametrize("failing_writes", range(1, 12))
-def test_writes_that_fail_neither_double_nor_lose_a_restart_of_the_group(failing_writes: int) -> None:
+def test_writes_that_fail_neither_double_nor_lose_a_restart_of_the_group(
+    failing_writes: int,
+) -> None:
     simulation = with_rules(on_codes("RestartGroup", 42))
     before = set(simulation.pods)
     fail(simulation, 42)
@@ -205,7 +239,10 @@ def test_backoff_limit_bounds_the_failures_of_a_jobs_whole_life() -> None:
     for count in (1, 2, 3):
         worker = fail(simulation, 1)
         simulation.settle(10)
-        assert (simulation.status["totalFailures"], simulation.status["state"]) == (count, "Running")
+        assert (simulation.status["totalFailures"], simulation.status["state"]) == (
+            count,
+            "Running",
+        )
         simulation.make_progress(100 * count)
         simulation.settle(1)
         assert simulation.status["failures"] == 0
@@ -221,7 +258,8 @@ def test_backoff_limit_bounds_the_failures_of_a_jobs_whole_life() -> None:
     )
 
 
-# What is known late: an agent may report SIGTERM before the operator sees the deletion, or the kubelet's last word.
+# What is known late: an agent may report SIGTERM before the operator sees the deletion, or the
+# kubelet's last word.
 
 
 def tell_to_stop(simulation: Simulation) -> str:
@@ -242,7 +280,9 @@ def end_by_kubelet(simulation: Simulation) -> None:
     """As by node pressure or a node's shutdown: the condition comes with the end."""
     worker = tell_to_stop(simulation)
     simulation.end_pod(worker, exit_code=143, reason="Terminated")
-    simulation.pods[worker] = replace(simulation.pods[worker], conditions=frozenset({DISRUPTED}), disrupted=True)
+    simulation.pods[worker] = replace(
+        simulation.pods[worker], conditions=frozenset({DISRUPTED}), disrupted=True
+    )
     simulation.reconcile()
 
 
@@ -262,7 +302,9 @@ def test_condition_that_comes_late_is_seen(happens: Callable[[Simulation], None]
 
 
 @pytest.mark.parametrize("happens", [evict_later, end_by_kubelet])
-def test_condition_that_comes_late_still_excuses_from_on_pod_loss(happens: Callable[[Simulation], None]) -> None:
+def test_condition_that_comes_late_still_excuses_from_on_pod_loss(
+    happens: Callable[[Simulation], None],
+) -> None:
     simulation = with_rules(on_condition("Ignore"), onPodLoss="FailJob")
     happens(simulation)
     simulation.settle(10)
@@ -270,7 +312,9 @@ def test_condition_that_comes_late_still_excuses_from_on_pod_loss(happens: Calla
 
 
 @pytest.mark.parametrize("rules", [[], [on_condition("Ignore")]])
-def test_member_that_goes_without_an_excuse_fails_a_job_on_pod_loss(rules: list[dict[str, Any]]) -> None:
+def test_member_that_goes_without_an_excuse_fails_a_job_on_pod_loss(
+    rules: list[dict[str, Any]],
+) -> None:
     simulation = with_rules(*rules, onPodLoss="FailJob")
     worker = simulation.members[0]
     simulation.agents[worker] = replace(simulation.agents[worker], state=AgentState.LEAVING)

@@ -22,12 +22,21 @@ def start(backend: str = "c10d", **spec: Any) -> StockSimulation:
 
 def test_store_comes_first_then_the_workers() -> None:
     simulation = StockSimulation(a_job(rendezvous={"backend": "c10d"}))
-    first = [a for a in simulation.reconcile().actions if isinstance(a, CreateService | CreateStore | CreatePod)]
+    first = [
+        a
+        for a in simulation.reconcile().actions
+        if isinstance(a, CreateService | CreateStore | CreatePod)
+    ]
     assert first == [CreateService(), CreateStore(1)]
     simulation.settle(10)
     assert simulation.made == [1, 1, 1]
     status = simulation.status
-    assert (status["state"], status["readyReplicas"], status["worldSize"], status["round"]) == ("Running", 3, 3, 1)
+    assert (status["state"], status["readyReplicas"], status["worldSize"], status["round"]) == (
+        "Running",
+        3,
+        3,
+        1,
+    )
     assert [worker["state"] for worker in status["workers"]] == ["Running"] * 3
     assert not any("rank" in worker for worker in status["workers"]), "ranks are torchrun's secret"
 
@@ -92,7 +101,9 @@ def test_sidecars_do_not_keep_a_job_from_its_end() -> None:
 
 
 @pytest.mark.parametrize(("removed", "size"), [(True, 2), (False, 3)])
-def test_node_is_lost_once_its_deletion_is_told_and_not_if_it_was_never_heard_of(removed: bool, size: int) -> None:
+def test_node_is_lost_once_its_deletion_is_told_and_not_if_it_was_never_heard_of(
+    removed: bool, size: int
+) -> None:
     simulation = start("etcd-v2")
     worker = simulation.running()[0]
     simulation.full = True
@@ -116,7 +127,11 @@ def test_lost_node_is_left_behind() -> None:
         assert set(simulation.made[3:]) == {simulation.running()[0].rendezvous}
     simulation.settle(30)
     assert simulation.status["worldSize"] == 3
-    assert all(pod.node != lost.node for pod in simulation.running() if not pod.deleting and pod.name != lost.name)
+    assert all(
+        pod.node != lost.node
+        for pod in simulation.running()
+        if not pod.deleting and pod.name != lost.name
+    )
 
 
 def test_scaled_up_and_down() -> None:
@@ -173,7 +188,9 @@ def test_closed_rendezvous_is_followed_by_a_new_one_and_costs_nothing() -> None:
     assert any(event.startswith("RendezvousOver") for event in simulation.told)
 
 
-def test_workers_that_hang_in_a_rendezvous_that_is_over_are_removed_before_a_new_one_begins() -> None:
+def test_workers_that_hang_in_a_rendezvous_that_is_over_are_removed_before_a_new_one_begins() -> (
+    None
+):
     simulation = start()
     simulation.delete(simulation.running()[0].name)
     simulation.settle(1)
@@ -204,12 +221,16 @@ def test_store_out_of_reach_is_tried_again_ever_more_slowly() -> None:
     assert len(simulation.made) < 3 * 12
 
 
-@pytest.mark.parametrize(("reason", "words", "ends"), [("OOMKilled", "", 2), ("Evicted", "local storage is full", 3)])
+@pytest.mark.parametrize(
+    ("reason", "words", "ends"), [("OOMKilled", "", 2), ("Evicted", "local storage is full", 3)]
+)
 def test_worker_that_takes_more_than_its_limits_counts(reason: str, words: str, ends: int) -> None:
     simulation = start(failurePolicy={"maxFailures": 1})
     for number in range(ends):
         assert simulation.status["failures"] == max(0, number + 2 - ends)
-        simulation.end(next(pod for pod in simulation.running() if pod.index == 1), 137, words, reason)
+        simulation.end(
+            next(pod for pod in simulation.running() if pod.index == 1), 137, words, reason
+        )
         simulation.settle(5)
     assert simulation.status["state"] == "Failed"
     assert (words or "memory") in simulation.status["conditions"][-1]["message"]
@@ -232,7 +253,11 @@ def test_suspended_job_has_nothing_left_and_begins_anew_when_resumed() -> None:
     simulation = start()
     simulation.job = replace(simulation.job, suspend=True, wanted=0)
     simulation.settle(5)
-    assert (simulation.of("worker"), simulation.of("store"), simulation.status["state"]) == ([], [], "Suspended")
+    assert (simulation.of("worker"), simulation.of("store"), simulation.status["state"]) == (
+        [],
+        [],
+        "Suspended",
+    )
     simulation.job = replace(simulation.job, suspend=False, wanted=3)
     simulation.settle(10)
     assert simulation.status["worldSize"] == 3
@@ -320,15 +345,23 @@ def test_rule_on_the_scripts_exit_code_fails_the_job() -> None:
     simulation.settle(10)
     failed = next(c for c in simulation.status["conditions"] if c["type"] == "Failed")
     assert failed["reason"] == "FailurePolicyRule"
-    assert failed["message"].startswith("failurePolicy.rules[1] (onExitCodes In 42) fails the job: rank 1 ")
+    assert failed["message"].startswith(
+        "failurePolicy.rules[1] (onExitCodes In 42) fails the job: rank 1 "
+    )
 
 
 def test_ignored_exit_code_begins_a_new_rendezvous_and_costs_nothing() -> None:
-    simulation = start(failurePolicy={"maxFailures": 0, "backoffLimit": 0, "rules": [on_codes("Ignore", 42)]})
+    simulation = start(
+        failurePolicy={"maxFailures": 0, "backoffLimit": 0, "rules": [on_codes("Ignore", 42)]}
+    )
     for _ in range(2):
         simulation.end(simulation.running()[1], message=gave_up(BOOM, exit_code=42))
         simulation.settle(60)
-        assert (simulation.status["state"], simulation.status["worldSize"], simulation.status["failures"]) == ("Running", 3, 0)
+        assert (
+            simulation.status["state"],
+            simulation.status["worldSize"],
+            simulation.status["failures"],
+        ) == ("Running", 3, 0)
     assert [event for event in simulation.told if event.startswith("FailureIgnored")]
     assert len(set(simulation.made)) == 3, "rendezvous"
     simulation.end(simulation.running()[1], message=gave_up(BOOM))
@@ -340,13 +373,19 @@ def test_rules_on_lost_stock_workers() -> None:
     policy = {"onPodLoss": "FailJob", "rules": [on_condition("Count"), on_codes("Ignore", 137)]}
     simulation = start(failurePolicy=policy)
     evicted = simulation.running()[0].name
-    simulation.pods[evicted] = replace(simulation.pods[evicted], conditions=frozenset({DISRUPTED}), deleting=True)
+    simulation.pods[evicted] = replace(
+        simulation.pods[evicted], conditions=frozenset({DISRUPTED}), deleting=True
+    )
     simulation.reconcile()
     assert (simulation.status["state"], simulation.status["failures"]) == ("Resizing", 1)
     simulation.settle(60)
     simulation.end(simulation.running()[0], 137)
     simulation.settle(60)
-    assert (simulation.status["state"], simulation.status["failures"], simulation.status["worldSize"]) == ("Running", 1, 3)
+    assert (
+        simulation.status["state"],
+        simulation.status["failures"],
+        simulation.status["worldSize"],
+    ) == ("Running", 1, 3)
     simulation.delete(simulation.running()[0].name)
     simulation.reconcile()
     assert simulation.status["state"] == "Failed"

@@ -24,7 +24,9 @@ from tests.operator.simulation import Simulation
 # What no simulation of a few seconds leads to.
 BESIDES = {
     "progress": {"summary": "5/9", "step": 5, "total": 9, "loss": "1", "metrics": {"a": "1"}},
-    "stragglers": [{"rank": 1, "worker": "w1", "localRank": 0, "slowdown": "1.5", "medianSeconds": "0.7"}],
+    "stragglers": [
+        {"rank": 1, "worker": "w1", "localRank": 0, "slowdown": "1.5", "medianSeconds": "0.7"}
+    ],
     "template": {"name": "gpu", "uid": "uid"},
     "lastValidSpec": {"replicas": 3},
     "unlistedWorkers": {"Running": "128-199"},
@@ -41,7 +43,10 @@ def a_status() -> dict[str, Any]:
 
 
 STATUS = a_status()
-AGENTS = [an_agent(f"w{n}", rank=n, progress=Progress(step=5, first_step=1), progressed_at=NOW) for n in range(3)]
+AGENTS = [
+    an_agent(f"w{n}", rank=n, progress=Progress(step=5, first_step=1), progressed_at=NOW)
+    for n in range(3)
+]
 SEEN = observed([a_pod(n) for n in range(3)], AGENTS, round=a_round(0, 1, 2), last_heard_at=NOW)
 
 

@@ -11,7 +11,9 @@ pytestmark = pytest.mark.simulation
 
 def on_nodes(count: int, *, policy: dict[str, Any] | None = None, **job: Any) -> Simulation:
     """A job on nodes with room for one worker each."""
-    simulation = Simulation(a_job(minimum=2, maximum=8, resizePolicy=policy or {}, **job), pods_per_node=1)
+    simulation = Simulation(
+        a_job(minimum=2, maximum=8, resizePolicy=policy or {}, **job), pods_per_node=1
+    )
     simulation.nodes = {}
     for _ in range(count):
         add_node(simulation)
@@ -74,7 +76,9 @@ def test_nodes_that_come_within_the_pause_change_the_group_once_after_it() -> No
 def test_job_that_has_lost_nodes_grows_again_when_others_come() -> None:
     simulation = on_nodes(4, replicas=4)
     for name in ("node-2", "node-3"):
-        simulation.delete_pod(next(pod.name for pod in simulation.pods.values() if pod.node == name))
+        simulation.delete_pod(
+            next(pod.name for pod in simulation.pods.values() if pod.node == name)
+        )
         del simulation.nodes[name]
         simulation.settle(10)
     assert (simulation.declared[-1].size, pods(simulation)) == (2, (2, 2))

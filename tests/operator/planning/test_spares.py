@@ -12,7 +12,11 @@ from tests.operator.simulation import Simulation, running
 
 def spares_of(simulation: Simulation) -> list[str]:
     """The pods that are up and in no round."""
-    return sorted(name for name, pod in simulation.pods.items() if pod.started and name not in simulation.members)
+    return sorted(
+        name
+        for name, pod in simulation.pods.items()
+        if pod.started and name not in simulation.members
+    )
 
 
 def fixed(spares: int = 1, **fields: Any) -> Simulation:
@@ -25,11 +29,19 @@ def fixed(spares: int = 1, **fields: Any) -> Simulation:
 def status_of(simulation: Simulation) -> tuple[Any, ...]:
     status = simulation.status
     states = [worker["state"] for worker in status["workers"]]
-    return status["state"], status["replicas"], status["readyReplicas"], status["readySpares"], states
+    return (
+        status["state"],
+        status["replicas"],
+        status["readyReplicas"],
+        status["readySpares"],
+        states,
+    )
 
 
 def is_degraded(simulation: Simulation) -> bool:
-    return any(c["type"] == "Degraded" and c["status"] == "True" for c in simulation.status["conditions"])
+    return any(
+        c["type"] == "Degraded" and c["status"] == "True" for c in simulation.status["conditions"]
+    )
 
 
 def test_spare_waits_beside_a_whole_group_and_is_told_of() -> None:
@@ -74,7 +86,9 @@ def test_lost_workers_beyond_the_spares_cost_a_wait() -> None:
 
 
 def test_allowed_sizes_are_filled_by_a_spare() -> None:
-    simulation = running(replicas=4, minimum=2, maximum=4, spares=1, resizePolicy={"allowedReplicas": [2, 4]})
+    simulation = running(
+        replicas=4, minimum=2, maximum=4, spares=1, resizePolicy={"allowedReplicas": [2, 4]}
+    )
     simulation.kill_pod(simulation.members[3])
     simulation.settle(10)
     assert {round_.size for round_ in simulation.declared} == {4}
@@ -120,7 +134,9 @@ def test_scale_down_keeps_the_spare_and_a_member_leaves() -> None:
 def test_number_of_spares_changes_without_a_round() -> None:
     simulation = fixed()
     for spares in (3, 0, 1):
-        simulation.job = replace(simulation.job, spares=spares, generation=simulation.job.generation + 1)
+        simulation.job = replace(
+            simulation.job, spares=spares, generation=simulation.job.generation + 1
+        )
         simulation.settle(10)
         assert len(spares_of(simulation)) == spares
     assert len(simulation.declared) == 1
@@ -140,7 +156,9 @@ def test_lost_spare_is_replaced_and_the_group_stands(loss: str) -> None:
         case "silent":
             simulation.hung_nodes.add(simulation.pods[spare].node)
         case "node ends":
-            simulation.announce(simulation.pods[spare].node, Taint("karpenter.sh/disrupted", "", "NoSchedule"))
+            simulation.announce(
+                simulation.pods[spare].node, Taint("karpenter.sh/disrupted", "", "NoSchedule")
+            )
     simulation.settle(60)
     simulation.hung_nodes.clear()
     simulation.settle(5)
@@ -153,7 +171,10 @@ def test_lost_spare_is_replaced_and_the_group_stands(loss: str) -> None:
 def test_member_on_a_node_that_ends_leaves_at_once_for_the_spare() -> None:
     simulation = fixed()
     (spare,) = spares_of(simulation)
-    simulation.announce(simulation.pods[simulation.members[0]].node, Taint("karpenter.sh/disrupted", "", "NoSchedule"))
+    simulation.announce(
+        simulation.pods[simulation.members[0]].node,
+        Taint("karpenter.sh/disrupted", "", "NoSchedule"),
+    )
     simulation.reconcile()
     assert spare in simulation.members
     assert simulation.sizes == [2, 2]
@@ -178,7 +199,9 @@ def test_loss_while_the_leader_changes_is_filled_by_the_spare() -> None:
 
 
 def test_first_round_does_not_wait_for_spares() -> None:
-    simulation = Simulation(a_job(replicas=2, minimum=None, maximum=None, spares=1), pods_per_node=1)
+    simulation = Simulation(
+        a_job(replicas=2, minimum=None, maximum=None, spares=1), pods_per_node=1
+    )
     simulation.nodes = {f"node-{n}": NodeView(f"node-{n}") for n in range(2)}
     simulation.settle(10)
     assert simulation.sizes == [2]

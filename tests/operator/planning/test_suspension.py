@@ -3,7 +3,13 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_pytorch_operator.model.actions import CreatePod, TryPod
-from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, PODS, STATUS, Answers, FailedWrite
+from elastic_pytorch_operator.planning.failed_writes import (
+    DRY_RUN,
+    PODS,
+    STATUS,
+    Answers,
+    FailedWrite,
+)
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
 
@@ -42,7 +48,13 @@ def test_all_conditions_are_there_from_the_first_look_to_the_end() -> None:
         else:
             simulation.settle(10)
         assert list(conditions(simulation)) == TYPES
-        seen.append((change, simulation.status["state"], *(conditions(simulation)[t] for t in ("Suspended", "Running"))))
+        seen.append(
+            (
+                change,
+                simulation.status["state"],
+                *(conditions(simulation)[t] for t in ("Suspended", "Running")),
+            )
+        )
     assert seen == [
         ("created", "Pending", ("False", "NotSuspended"), ("False", "WaitingForWorkers")),
         ("running", "Running", ("False", "NotSuspended"), ("True", "RoundRunning")),
@@ -82,7 +94,9 @@ def test_failed_starts_of_the_old_template_do_not_hold_the_pods_of_the_new_one()
     suspend(simulation)
     simulation.settle(10)
     simulation.rejecting_nodes.clear()
-    simulation.job = replace(simulation.job, template={"spec": {"containers": [{"name": "pytorch", "image": "new"}]}})
+    simulation.job = replace(
+        simulation.job, template={"spec": {"containers": [{"name": "pytorch", "image": "new"}]}}
+    )
     suspend(simulation, resume=True)
     created = [action for action in simulation.reconcile().actions if isinstance(action, CreatePod)]
     assert created == [CreatePod(0), CreatePod(1), CreatePod(2)]
@@ -100,7 +114,9 @@ def test_api_server_is_asked_about_the_template_of_a_suspended_job_that_has_trai
 
 
 def test_refusal_of_pods_of_an_older_spec_does_not_hold_those_of_the_newest() -> None:
-    refused = {key: FailedWrite("refused", NOW + 60, lasting=True) for key in (DRY_RUN, PODS, STATUS)}
+    refused = {
+        key: FailedWrite("refused", NOW + 60, lasting=True) for key in (DRY_RUN, PODS, STATUS)
+    }
     job = a_job(suspend=True)
     kept = plan(job, observed(), Memory(answers=Answers(failed=refused, generation=1))).memory
     assert set(kept.answers.failed) == {DRY_RUN, PODS, STATUS}
@@ -119,8 +135,14 @@ async def test_all_pods_after_a_resume_are_made_from_the_changed_template(runnin
     await running.until_pods(3)
     manifest["spec"]["suspend"] = changed["spec"]["suspend"] = True
     running.cluster.apply_job(manifest)
-    await running.until(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in running.cluster.pods()))
-    await running.until(lambda: running.condition("Suspended").startswith("Suspending: spec.suspend is true: 3 pods are left"))
+    await running.until(
+        lambda: all(pod["metadata"].get("deletionTimestamp") for pod in running.cluster.pods())
+    )
+    await running.until(
+        lambda: running.condition("Suspended").startswith(
+            "Suspending: spec.suspend is true: 3 pods are left"
+        )
+    )
     for pod in running.cluster.pods():
         running.cluster.finish_deletion("default", pod["metadata"]["name"])
     await running.until(lambda: running.condition("Suspended").startswith("JobSuspended"))

@@ -46,7 +46,12 @@ def large_job() -> Simulation:
     """A job of many workers, all of which train."""
     made = template()
     simulation = replace(
-        made, nodes=dict(made.nodes), pods=dict(made.pods), agents=dict(made.agents), declared=[], connects_at={}
+        made,
+        nodes=dict(made.nodes),
+        pods=dict(made.pods),
+        agents=dict(made.agents),
+        declared=[],
+        connects_at={},
     )
     assert simulation.round is not None
     assert simulation.round.size == WORKERS
@@ -60,7 +65,9 @@ def deleted(simulation: Simulation, seconds: float) -> list[str]:
     until = simulation.now + seconds
     while simulation.now < until:
         simulation.settle(simulation.step_seconds)
-        names += [action.name for action in simulation.last.actions if isinstance(action, DeletePod)]
+        names += [
+            action.name for action in simulation.last.actions if isinstance(action, DeletePod)
+        ]
     return names
 
 
@@ -72,17 +79,29 @@ def deleted(simulation: Simulation, seconds: float) -> list[str]:
     late=st.dictionaries(st.integers(0, WORKERS - 1), st.floats(0, 4.5), max_size=8),
 )
 @example(before=[3, 140], unwritten=[4, 141], late={5: 4.0, 145: 3.0})
-def test_worker_that_is_there_is_not_lost(before: list[int], unwritten: list[int], late: dict[int, float]) -> None:
+def test_worker_that_is_there_is_not_lost(
+    before: list[int], unwritten: list[int], late: dict[int, float]
+) -> None:
     """Pods are replaced before the change of leader, some after the last status; replacements take half a minute to report."""
     simulation = large_job()
     simulation.agent_start_seconds = SLOW_START_SECONDS
     for indexes, writes_status in ((before, True), (unwritten, False)):
         simulation.writes_status = writes_status
-        for name in [pod.name for pod in simulation.pods.values() if pod.index in indexes and not pod.deleting]:
+        for name in [
+            pod.name
+            for pod in simulation.pods.values()
+            if pod.index in indexes and not pod.deleting
+        ]:
             simulation.delete_pod(name)
         simulation.settle(2)
     simulation.writes_status = True
-    simulation.take_over({p.name: simulation.now + late[p.index] for p in simulation.pods.values() if p.index in late})
+    simulation.take_over(
+        {
+            p.name: simulation.now + late[p.index]
+            for p in simulation.pods.values()
+            if p.index in late
+        }
+    )
     members = {name for name, agent in simulation.agents.items() if agent.round}
     assert deleted(simulation, TAKEOVER_SECONDS) == []
     round_ = simulation.observe().round
@@ -95,13 +114,21 @@ def test_worker_that_is_there_is_not_lost(before: list[int], unwritten: list[int
 
 
 @pytest.mark.parametrize("changes", [1, 4])
-def test_worker_that_waits_long_to_be_let_in_is_not_lost_however_often_the_leader_changes(changes: int) -> None:
+def test_worker_that_waits_long_to_be_let_in_is_not_lost_however_often_the_leader_changes(
+    changes: int,
+) -> None:
     """A leader on a busy machine needs longer for the handshakes and tokens of thousands than it waits for one agent."""
     simulation = large_job()
     simulation.crowded = True
     lost: list[str] = []
     for _ in range(changes):
-        simulation.take_over({pod.name: simulation.now + 25 for pod in simulation.pods.values() if pod.index in (3, 140)})
+        simulation.take_over(
+            {
+                pod.name: simulation.now + 25
+                for pod in simulation.pods.values()
+                if pod.index in (3, 140)
+            }
+        )
         lost += deleted(simulation, TAKEOVER_SECONDS if changes == 1 else 17)
     simulation.settle(10)
     assert lost == []
@@ -115,7 +142,12 @@ def test_group_that_takes_a_minute_to_connect_is_not_disturbed() -> None:
     simulation = large_job()
     assert simulation.round is not None
     before = simulation.round
-    simulation.take_over({pod.name: simulation.now + CONNECTION_SECONDS * pod.index for pod in simulation.pods.values()})
+    simulation.take_over(
+        {
+            pod.name: simulation.now + CONNECTION_SECONDS * pod.index
+            for pod in simulation.pods.values()
+        }
+    )
     assert deleted(simulation, CONNECTION_SECONDS * WORKERS + 10) == []
     assert simulation.declared == []
     round_ = simulation.observe().round
@@ -124,7 +156,11 @@ def test_group_that_takes_a_minute_to_connect_is_not_disturbed() -> None:
 
 
 def silenced(simulation: Simulation, indexes: Iterable[int]) -> dict[str, float]:
-    return {pod.name: simulation.now + 1000 for pod in simulation.pods.values() if pod.index in set(indexes)}
+    return {
+        pod.name: simulation.now + 1000
+        for pod in simulation.pods.values()
+        if pod.index in set(indexes)
+    }
 
 
 def test_worker_that_is_not_listed_and_is_heard_no_more_is_replaced() -> None:
@@ -149,7 +185,10 @@ def test_worker_of_a_group_that_breaks_is_replaced_sooner() -> None:
 
 
 def test_group_of_which_a_part_is_out_of_reach_is_not_disturbed() -> None:
-    """A node learns the leader's address a minute after an outage of the API server. The script reports no steps."""
+    """A node learns the leader's address a minute after an outage of the API server.
+
+    The script reports no steps.
+    """
     simulation = large_job()
     assert simulation.round is not None
     before = simulation.round
@@ -203,9 +242,13 @@ def test_loss_during_the_change_fails_a_job_that_is_to_fail_then(gone: list[int]
     simulation.now += 0.25
     simulation.connects_at = {}
     seen = simulation.observe()
-    ending: Ending | None = decide_ending(simulation.job, a_target(simulation.job), seen, assess_workers(seen), Budget())[0]
+    ending: Ending | None = decide_ending(
+        simulation.job, a_target(simulation.job), seen, assess_workers(seen), Budget()
+    )[0]
     assert (ending is not None) == bool(gone)
-    assert ending is None or ending.message.count("was lost while the leader of the operator changed") == len(gone)
+    assert ending is None or ending.message.count(
+        "was lost while the leader of the operator changed"
+    ) == len(gone)
     assert ending is None or ("worker 140 was lost" in ending.message) == (140 in gone)
 
 

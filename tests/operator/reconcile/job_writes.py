@@ -51,7 +51,9 @@ class World:
         self.done: list[str] = []
 
     def another(self) -> JobWriter:
-        return JobWriter(KEY, "uid", self.slots, lambda writer, ended: self.ended.append(ended), self.clock)
+        return JobWriter(
+            KEY, "uid", self.slots, lambda writer, ended: self.ended.append(ended), self.clock
+        )
 
     def write(self, id_: str, **fields: Any) -> JobWrite:
         kind, key = KINDS[id_.partition("-")[0]]
@@ -67,7 +69,9 @@ class World:
 
     def ask(self, *ids: str, failed: dict[str, FailedWrite] | None = None) -> None:
         """A plan asks for these writes."""
-        self.writer.ask([self.write(id_) for id_ in ids], self.writer.failed if failed is None else failed)
+        self.writer.ask(
+            [self.write(id_) for id_ in ids], self.writer.failed if failed is None else failed
+        )
 
     def pods(self, count: int) -> list[str]:
         return [f"pod-{index}" for index in range(count)]

@@ -1,4 +1,7 @@
-"""Random sequences: any request fails, answers are late, watches lag, lists are old. Time is a number; the controller is the real one."""
+"""Random sequences: any request fails, answers are late, watches lag, lists are old.
+
+Time is a number; the controller is the real one.
+"""
 
 import asyncio
 import random
@@ -35,8 +38,14 @@ FAULTS = [
     (0, "no answer from the API server: TimeoutError"),
     (400, 'admission webhook "p.example.com" denied the request: no'),
     (403, 'pods "lm" is forbidden: exceeded quota: team'),
-    (409, "the object has been modified; please apply your changes to the latest version and try again"),
-    (422, "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"),
+    (
+        409,
+        "the object has been modified; please apply your changes to the latest version and try again",
+    ),
+    (
+        422,
+        "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+    ),
     (429, "too many requests"),
     (500, 'Internal error occurred: failed calling webhook "p.example.com": service "p" not found'),
     (503, "etcdserver: no leader"),
@@ -78,7 +87,9 @@ class Agenda(WorkQueue[JobKey]):
         self.due: dict[JobKey, float] = {}
 
     def add(self, key: JobKey, delay_seconds: float = 0.0, *, urgent: bool | None = None) -> None:
-        self.due[key] = min(self._clock() + max(0.0, delay_seconds), self.due.get(key, float("inf")))
+        self.due[key] = min(
+            self._clock() + max(0.0, delay_seconds), self.due.get(key, float("inf"))
+        )
 
 
 class FailingCluster(FakeCluster):
@@ -96,25 +107,51 @@ class FailingCluster(FakeCluster):
     async def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
         return await self._through(super().get(resource, namespace, name))
 
-    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         created = super().create(resource, manifest, strict=strict, dry_run=dry_run)
         return await self._through(created, [MALFORMED] if resource is PODS else [])
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, version: str, change: Change, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        version: str,
+        change: Change,
+        subresource: str = "",
     ) -> Manifest:
-        return await self._through(super().patch(resource, namespace, name, version, change, subresource))
+        return await self._through(
+            super().patch(resource, namespace, name, version, change, subresource)
+        )
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        grace_seconds: int | None = None,
     ) -> Manifest | None:
-        return await self._through(super().delete(resource, namespace, name, uid, grace_seconds=grace_seconds))
+        return await self._through(
+            super().delete(resource, namespace, name, uid, grace_seconds=grace_seconds)
+        )
 
-    async def _through(self, request: Coroutine[Any, Any, Any], more: list[tuple[int, str]] | None = None) -> Any:
+    async def _through(
+        self, request: Coroutine[Any, Any, Any], more: list[tuple[int, str]] | None = None
+    ) -> Any:
         self.called_at[int(self.clock())] += 1
         fails = self.faulty and self.chance.random() < 0.3
-        begun = any(o["status"].get("round") for (kind, _, _), o in self._objects.items() if kind == names.KIND)
-        error = ClusterError(*self.chance.choice(FAULTS + (more or [] if begun else [])), retry_after_seconds=0.0)
+        begun = any(
+            o["status"].get("round")
+            for (kind, _, _), o in self._objects.items()
+            if kind == names.KIND
+        )
+        error = ClusterError(
+            *self.chance.choice(FAULTS + (more or [] if begun else [])), retry_after_seconds=0.0
+        )
         if fails and (error.code or self.chance.random() < 0.5):
             request.close()
             raise error
@@ -127,7 +164,11 @@ class FailingCluster(FakeCluster):
 
     def collect_garbage(self) -> None:
         """What was made for a job that had gone by then goes, too."""
-        uids = {found["metadata"]["uid"] for (kind, _, _), found in self._objects.items() if kind == names.KIND}
+        uids = {
+            found["metadata"]["uid"]
+            for (kind, _, _), found in self._objects.items()
+            if kind == names.KIND
+        }
         for (kind, namespace, name), found in list(self._objects.items()):
             owners = found["metadata"].get("ownerReferences") or ()
             if owners and not any(owner["uid"] in uids for owner in owners):
@@ -145,7 +186,9 @@ class World:
         self.manifest = a_manifest(
             rendezvous={"backend": backend},
             maximum=4,
-            sharedVolumeClaims=[{"metadata": {"name": name}, "spec": {}} for name in ("checkpoints", "data")],
+            sharedVolumeClaims=[
+                {"metadata": {"name": name}, "spec": {}} for name in ("checkpoints", "data")
+            ],
             sharedVolumeClaimRetentionPolicy={"whenDeleted": "Delete"},
         )
         self.controller = Controller(
@@ -199,7 +242,9 @@ class World:
     def _run_kubelets(self) -> None:
         for pod in self.cluster.pods():
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            since = self._since.setdefault(uid + str(pod["metadata"].get("deletionTimestamp")), self.clock())
+            since = self._since.setdefault(
+                uid + str(pod["metadata"].get("deletionTimestamp")), self.clock()
+            )
             if self.clock() - since < 1.0 or not pod["spec"].get("nodeName"):
                 continue
             if pod["metadata"].get("deletionTimestamp"):
@@ -211,7 +256,10 @@ class World:
 
     def _speak(self) -> None:
         """Each agent says once a second what it does; those of stock jobs have none."""
-        if round(self.clock() * 10) % 10 or self.manifest["spec"]["rendezvous"]["backend"] != names.BACKEND_OPERATOR:
+        if (
+            round(self.clock() * 10) % 10
+            or self.manifest["spec"]["rendezvous"]["backend"] != names.BACKEND_OPERATOR
+        ):
             return
         for pod in self.cluster.pods():
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
@@ -223,7 +271,12 @@ class World:
             rank = declared.ranks.get(name) if declared else None
             beat: dict[str, Any] = {"incarnation": uid, "state": "ready", "round": 0}
             if declared is not None and rank is not None:
-                beat |= {"state": "running", "round": declared.number, "rank": rank, "worldSize": declared.size}
+                beat |= {
+                    "state": "running",
+                    "round": declared.number,
+                    "rank": rank,
+                    "worldSize": declared.size,
+                }
             if self.registry.note_heartbeat(job_uid, name, parse_heartbeat(beat), self.clock()):
                 self.agenda.add(key)
 
@@ -234,7 +287,9 @@ class World:
         pods = self.cluster.pods()
         match self.chance.choice(("kill", "kill", "scale", "relist", "recreate")):
             case "kill" if pods:
-                self.cluster.finish_deletion("default", self.chance.choice(pods)["metadata"]["name"])
+                self.cluster.finish_deletion(
+                    "default", self.chance.choice(pods)["metadata"]["name"]
+                )
             case "scale":
                 self.manifest["spec"]["replicas"] = self.chance.randint(1, 4)
                 self.cluster.apply_job(self.manifest)
@@ -248,13 +303,16 @@ class World:
         return sorted(
             pod["metadata"]["labels"][names.LABEL_WORKER_INDEX]
             for pod in self.cluster.pods()
-            if pod["metadata"]["labels"][names.LABEL_ROLE] == role and not pod["metadata"].get("deletionTimestamp")
+            if pod["metadata"]["labels"][names.LABEL_ROLE] == role
+            and not pod["metadata"].get("deletionTimestamp")
         )
 
 
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
 @seeds(30)
-async def test_whatever_the_api_server_does_a_job_gets_its_pods_and_is_never_failed(seed: int, backend: str) -> None:
+async def test_whatever_the_api_server_does_a_job_gets_its_pods_and_is_never_failed(
+    seed: int, backend: str
+) -> None:
     world = World(seed, backend)
     world.cluster.apply_job(world.manifest)
     await world.controller.prime()

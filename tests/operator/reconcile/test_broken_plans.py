@@ -30,17 +30,29 @@ class FaultyController(Controller):
         return super().reconcile(key)
 
 
-@pytest.mark.parametrize(("seconds", "news_each_seconds", "most"), [(300.0, 0.1, 25), (DAY_SECONDS, 3600.0, 3000)])
+@pytest.mark.parametrize(
+    ("seconds", "news_each_seconds", "most"), [(300.0, 0.1, 25), (DAY_SECONDS, 3600.0, 3000)]
+)
 async def test_job_that_cannot_be_planned_is_tried_less_and_less_often_and_concerns_no_other(
     caplog: pytest.LogCaptureFixture, seconds: float, news_each_seconds: float, most: int
 ) -> None:
     clock = asyncio.get_running_loop().time
     cluster, cache, queue = FakeCluster(), Cache(), WorkQueue[JobKey](clock=clock)
     controller = FaultyController(
-        cluster, cache, AgentRegistry(), queue, AgentSettings("http://operator"), clock, slots=WriteSlots(clock)
+        cluster,
+        cache,
+        AgentRegistry(),
+        queue,
+        AgentSettings("http://operator"),
+        clock,
+        slots=WriteSlots(clock),
     )
     controller.plans.clear()
-    cluster.watch(lambda kind, change, found: queue.add_all(cache.observe_change(kind, change, found, clock())))
+    cluster.watch(
+        lambda kind, change, found: queue.add_all(
+            cache.observe_change(kind, change, found, clock())
+        )
+    )
     cluster.apply_job(a_manifest("broken"))
     await controller.prime()
     working = asyncio.create_task(controller.work())

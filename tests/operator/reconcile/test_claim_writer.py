@@ -22,12 +22,17 @@ QUOTA = 'persistentvolumeclaims "checkpoints-lm" is forbidden: exceeded quota: s
 
 def a_job_with_claims(backend: str = "operator", **spec: Any) -> dict[str, Any]:
     endpoint = {"endpoint": "etcd:2379"} if backend == "etcd-v2" else {}
-    return a_manifest(sharedVolumeClaims=TEMPLATES, rendezvous={"backend": backend, **endpoint}, **spec)
+    return a_manifest(
+        sharedVolumeClaims=TEMPLATES, rendezvous={"backend": backend, **endpoint}, **spec
+    )
 
 
 async def make_claim(running: Running, **metadata: Any) -> None:
     """A claim that was there before the job."""
-    claim = {"metadata": {"name": "checkpoints-lm", "namespace": "default", **metadata}, "spec": {"of": "another"}}
+    claim = {
+        "metadata": {"name": "checkpoints-lm", "namespace": "default", **metadata},
+        "spec": {"of": "another"},
+    }
     await running.cluster.create(CLAIMS, claim)
     running.cluster.calls.clear()
 
@@ -46,7 +51,9 @@ async def test_claims_are_created_once_and_before_the_pods(running: Running, bac
     await running.until_pods(3)
     calls = running.cluster.calls
     assert calls.count("create PersistentVolumeClaim") == 2
-    assert max(n for n, call in enumerate(calls) if call == "create PersistentVolumeClaim") < calls.index("create Pod")
+    assert max(
+        n for n, call in enumerate(calls) if call == "create PersistentVolumeClaim"
+    ) < calls.index("create Pod")
     running.cluster.finish_deletion("default", running.cluster.pods()[-1]["metadata"]["name"])
     await running.until_pods(3)
     assert calls.count("create PersistentVolumeClaim") == 2
@@ -54,7 +61,9 @@ async def test_claims_are_created_once_and_before_the_pods(running: Running, bac
 
 
 @pytest.mark.parametrize(("policy", "stays"), [("Retain", True), ("Delete", False)])
-async def test_claim_stays_or_goes_with_its_job_and_the_next_job_finds_it(running: Running, policy: str, stays: bool) -> None:
+async def test_claim_stays_or_goes_with_its_job_and_the_next_job_finds_it(
+    running: Running, policy: str, stays: bool
+) -> None:
     manifest = a_job_with_claims(sharedVolumeClaimRetentionPolicy={"whenDeleted": policy})
     running.cluster.apply_job(manifest)
     await running.until_pods(3)
@@ -110,7 +119,9 @@ async def test_strangers_claim_is_told_and_never_mounted_or_deleted(running: Run
     assert claim["spec"] == {"of": "another"}
 
 
-async def test_claim_of_a_job_just_deleted_is_waited_for(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_claim_of_a_job_just_deleted_is_waited_for(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(claim_writer, "CLAIM_GOES_SECONDS", 0.5)
     owner = {"kind": names.KIND, "name": "lm", "uid": "before"}
     await make_claim(running, labels=OURS, ownerReferences=[owner])
@@ -122,10 +133,14 @@ async def test_claim_of_a_job_just_deleted_is_waited_for(running: Running, monke
     assert "PersistentVolumeClaim" not in running.condition("Running")
 
 
-async def test_retained_claim_is_used_as_it_is_also_where_the_quota_is_used_up(running: Running) -> None:
+async def test_retained_claim_is_used_as_it_is_also_where_the_quota_is_used_up(
+    running: Running,
+) -> None:
     await make_claim(running, labels=OURS)
     running.cluster.fail_next("create PersistentVolumeClaim", 403, QUOTA)
-    running.cluster.apply_job(a_job_with_claims(sharedVolumeClaimRetentionPolicy={"whenDeleted": "Delete"}))
+    running.cluster.apply_job(
+        a_job_with_claims(sharedVolumeClaimRetentionPolicy={"whenDeleted": "Delete"})
+    )
     await running.until_pods(3)
     claim = await claim_of(running, "checkpoints-lm")
     assert claim is not None
@@ -134,13 +149,17 @@ async def test_retained_claim_is_used_as_it_is_also_where_the_quota_is_used_up(r
 
 
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
-async def test_refused_claim_is_told_once_and_no_pod_is_created_without_it(running: Running, backend: str) -> None:
+async def test_refused_claim_is_told_once_and_no_pod_is_created_without_it(
+    running: Running, backend: str
+) -> None:
     for _ in range(20):
         running.cluster.fail_next("create PersistentVolumeClaim", 403, QUOTA)
     running.cluster.apply_job(a_job_with_claims(backend))
     await running.until(lambda: QUOTA in running.condition("Running"))
     await asyncio.sleep(0.5)
-    assert running.cluster.calls.count("create PersistentVolumeClaim") == 1, "the second one is not asked for either"
+    assert running.cluster.calls.count("create PersistentVolumeClaim") == 1, (
+        "the second one is not asked for either"
+    )
     assert running.indices() == []
     assert len(running.events("RefusedByApiServer")) == 1
 
@@ -155,7 +174,10 @@ async def test_trouble_passes_without_a_word(running: Running) -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (422, 'PersistentVolumeClaim "checkpoints-lm" is invalid: spec.accessModes: Required value'),
+        (
+            422,
+            'PersistentVolumeClaim "checkpoints-lm" is invalid: spec.accessModes: Required value',
+        ),
         (
             400,
             'PersistentVolumeClaim in version "v1" cannot be handled as a PersistentVolumeClaim: strict decoding error: '
@@ -164,7 +186,9 @@ async def test_trouble_passes_without_a_word(running: Running) -> None:
     ],
 )
 @pytest.mark.parametrize("verb", ["create PersistentVolumeClaim", "try PersistentVolumeClaim"])
-async def test_template_that_no_claim_can_be_made_of_fails_the_job(running: Running, verb: str, code: int, words: str) -> None:
+async def test_template_that_no_claim_can_be_made_of_fails_the_job(
+    running: Running, verb: str, code: int, words: str
+) -> None:
     running.cluster.fail_next(verb, code, words)
     running.cluster.apply_job(a_job_with_claims(suspend=verb == "try PersistentVolumeClaim"))
     expected = f"InvalidTemplate: spec.sharedVolumeClaims cannot make a claim: {words}"

@@ -52,10 +52,19 @@ class CountedQueue(WorkQueue[JobKey]):
 
 
 @pytest.mark.parametrize(("tick_seconds", "planned"), [(0.0, 20), (1.0, 1)])
-async def test_quick_plans_share_a_turn_of_the_event_loop_and_slow_ones_do_not(tick_seconds: float, planned: int) -> None:
+async def test_quick_plans_share_a_turn_of_the_event_loop_and_slow_ones_do_not(
+    tick_seconds: float, planned: int
+) -> None:
     ticks = itertools.count(0.0, tick_seconds)
     cluster, queue = FakeCluster(), CountedQueue()
-    controller = Controller(cluster, Cache(), AgentRegistry(), queue, AgentSettings("http://operator"), lambda: next(ticks))
+    controller = Controller(
+        cluster,
+        Cache(),
+        AgentRegistry(),
+        queue,
+        AgentSettings("http://operator"),
+        lambda: next(ticks),
+    )
     for number in range(20):
         cluster.apply_job(a_manifest(f"job-{number}"))
     await controller.prime()
@@ -84,7 +93,9 @@ async def test_follows_scale_and_deletion(running: Running) -> None:
     assert len(await running.cluster.list_all(JOBS)) == 0
 
 
-async def test_refused_pod_is_a_condition_and_is_not_asked_for_again_and_again(running: Running) -> None:
+async def test_refused_pod_is_a_condition_and_is_not_asked_for_again_and_again(
+    running: Running,
+) -> None:
     running.cluster.fail_next("create Pod", 403, 'pods "lm" is forbidden: exceeded quota')
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: "exceeded quota" in running.condition("Running"))
@@ -92,7 +103,9 @@ async def test_refused_pod_is_a_condition_and_is_not_asked_for_again_and_again(r
 
 
 async def test_template_that_makes_no_pod_fails_the_job(running: Running) -> None:
-    running.cluster.fail_next("create Pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value')
+    running.cluster.fail_next(
+        "create Pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value'
+    )
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: "spec.containers[0].image" in running.condition("Failed"))
     assert running.indices() == []
@@ -102,17 +115,25 @@ async def test_template_that_makes_no_pod_fails_the_job(running: Running) -> Non
 async def test_policy_that_denies_a_replacement_never_fails_the_job(running: Running) -> None:
     await running.begin()
     denied = "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no team"
-    running.cluster.fail_next("create Pod", 422, denied, reason="Invalid", causes=[Cause("", denied, "")])
+    running.cluster.fail_next(
+        "create Pod", 422, denied, reason="Invalid", causes=[Cause("", denied, "")]
+    )
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
     await running.until(lambda: "denied request: no team" in running.condition("Running"))
-    await running.until(lambda: running.events("RefusedByApiServer") == [f"The API server refuses: {denied}"])
+    await running.until(
+        lambda: running.events("RefusedByApiServer") == [f"The API server refuses: {denied}"]
+    )
     assert running.condition("Failed").startswith("NotEnded")
     assert running.cluster.calls.count("create Pod") == 4
 
 
-async def test_job_that_has_begun_is_not_failed_even_if_its_pods_are_malformed(running: Running) -> None:
+async def test_job_that_has_begun_is_not_failed_even_if_its_pods_are_malformed(
+    running: Running,
+) -> None:
     await running.begin()
-    running.cluster.fail_next("create Pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value')
+    running.cluster.fail_next(
+        "create Pod", 422, 'Pod "lm" is invalid: spec.containers[0].image: Required value'
+    )
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
     await running.until(lambda: "spec.containers[0].image" in running.condition("Running"))
     assert running.condition("Failed").startswith("NotEnded")
@@ -125,13 +146,13 @@ async def test_pods_are_created_strictly_until_the_job_has_begun(running: Runnin
     await running.begin()
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
     await running.until_pods(3)
-    assert running.cluster.strict[3:] == [False], "what it has begun with, an earlier operator may have taken without a word"
+    assert running.cluster.strict[3:] == [False], (
+        "what it has begun with, an earlier operator may have taken without a word"
+    )
 
 
 async def test_suspended_job_whose_pods_are_malformed_fails_at_once(running: Running) -> None:
-    message = (
-        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
-    )
+    message = 'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
     running.cluster.fail_next("try Pod", 400, message)
     running.cluster.apply_job(a_manifest(suspend=True))
     await running.until(lambda: "spec.containers[0].resource" in running.condition("Failed"))
@@ -139,11 +160,15 @@ async def test_suspended_job_whose_pods_are_malformed_fails_at_once(running: Run
     assert running.cluster.pods() == []
 
 
-async def test_suspended_job_whose_pods_are_refused_says_so_and_is_asked_about_once(running: Running) -> None:
+async def test_suspended_job_whose_pods_are_refused_says_so_and_is_asked_about_once(
+    running: Running,
+) -> None:
     running.cluster.fail_next("try Pod", 403, 'pods "lm" is forbidden: exceeded quota')
     running.cluster.apply_job(a_manifest(suspend=True))
     await running.until(lambda: "exceeded quota" in running.condition("Suspended"))
-    assert running.condition("Suspended").startswith("RefusedByApiServer: spec.suspend is true: nothing runs")
+    assert running.condition("Suspended").startswith(
+        "RefusedByApiServer: spec.suspend is true: nothing runs"
+    )
     running.cluster.apply_job(a_manifest("fits", suspend=True))
     await running.until(lambda: bool(running.cluster.job("fits")["status"]))
     await asyncio.sleep(0.3)
@@ -151,9 +176,7 @@ async def test_suspended_job_whose_pods_are_refused_says_so_and_is_asked_about_o
 
 
 async def test_worker_of_a_stock_job_is_tried_before_its_store_is_made(running: Running) -> None:
-    message = (
-        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
-    )
+    message = 'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
     running.cluster.fail_next("try Pod", 400, message)
     running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
     await running.until(lambda: "spec.containers[0].resource" in running.condition("Failed"))
@@ -169,7 +192,9 @@ async def test_denied_deletion_stops_neither_the_others_nor_the_status(running: 
     await running.until(lambda: words in running.condition("Running"))
     assert running.cluster.job("lm")["status"]["observedGeneration"] == 2
     assert running.cluster.calls.count("delete Pod") == 2
-    await running.until(lambda: running.events("RefusedByApiServer") == [f"The API server refuses: {words}"])
+    await running.until(
+        lambda: running.events("RefusedByApiServer") == [f"The API server refuses: {words}"]
+    )
 
 
 @pytest.mark.parametrize("backend", ["operator", "etcd-v2"])
@@ -178,7 +203,10 @@ async def test_denied_deletion_stops_neither_the_others_nor_the_status(running: 
     [
         (400, 'admission webhook "p.example.com" denied the request: no headless Services'),
         (403, 'services "lm" is forbidden: exceeded quota: services=1'),
-        (500, 'Internal error occurred: failed calling webhook "p.example.com": failed to call webhook'),
+        (
+            500,
+            'Internal error occurred: failed calling webhook "p.example.com": failed to call webhook',
+        ),
     ],
 )
 async def test_service_that_is_denied_is_told_and_holds_nothing_up(
@@ -188,7 +216,9 @@ async def test_service_that_is_denied_is_told_and_holds_nothing_up(
         running.cluster.fail_next("create Service", code, words)
     endpoint = {"endpoint": "etcd:2379"} if backend == "etcd-v2" else {}
     running.cluster.apply_job(a_manifest(rendezvous={"backend": backend, **endpoint}))
-    await running.until(lambda: len(running.indices()) == 3 and words in running.condition("Running"))
+    await running.until(
+        lambda: len(running.indices()) == 3 and words in running.condition("Running")
+    )
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
     await running.until_pods(3)
     assert running.cluster.calls.count("create Service") == 1
@@ -197,16 +227,22 @@ async def test_service_that_is_denied_is_told_and_holds_nothing_up(
 
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
 async def test_strangers_service_of_the_jobs_name_is_told(running: Running, backend: str) -> None:
-    await running.cluster.create(SERVICES, {"metadata": {"name": "lm", "namespace": "default"}, "spec": {}})
+    await running.cluster.create(
+        SERVICES, {"metadata": {"name": "lm", "namespace": "default"}, "spec": {}}
+    )
     running.cluster.apply_job(a_manifest(rendezvous={"backend": backend}))
-    await running.until(lambda: "Service lm exists and is not owned by this job" in running.condition("Running"))
+    await running.until(
+        lambda: "Service lm exists and is not owned by this job" in running.condition("Running")
+    )
     await running.until(lambda: len(running.events("RefusedByApiServer")) == 1)
     assert "delete that Service" in running.events("RefusedByApiServer")[0]
 
 
 async def test_service_of_a_job_just_deleted_is_waited_for_without_a_word(running: Running) -> None:
     owner = {"kind": names.KIND, "name": "lm", "uid": "before"}
-    await running.cluster.create(SERVICES, {"metadata": {"name": "lm", "namespace": "default", "ownerReferences": [owner]}})
+    await running.cluster.create(
+        SERVICES, {"metadata": {"name": "lm", "namespace": "default", "ownerReferences": [owner]}}
+    )
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: len(running.indices()) == 3 and bool(running.condition("Running")))
     await asyncio.sleep(0.3)
@@ -214,7 +250,9 @@ async def test_service_of_a_job_just_deleted_is_waited_for_without_a_word(runnin
 
 
 @pytest.mark.parametrize("field", ["stored", "pruned"])
-async def test_status_that_is_stored_in_another_way_is_not_written_again_and_again(running: Running, field: str) -> None:
+async def test_status_that_is_stored_in_another_way_is_not_written_again_and_again(
+    running: Running, field: str
+) -> None:
     running.cluster.alters_status = field
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: bool(running.condition("Running")))
@@ -254,7 +292,9 @@ async def test_job_deleted_while_its_plan_is_carried_out_is_no_fault(
 
 
 async def test_status_write_that_finds_no_job_forgets_it(running: Running) -> None:
-    running.cluster.fail_next("patch ElasticPyTorchJob/status", 404, 'elasticpytorchjobs "lm" not found')
+    running.cluster.fail_next(
+        "patch ElasticPyTorchJob/status", 404, 'elasticpytorchjobs "lm" not found'
+    )
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: running.cache.keys == [])
     await asyncio.sleep(0.3)
@@ -270,16 +310,25 @@ async def test_event_is_cut_at_what_the_api_takes_in_bytes(running: Running) -> 
     assert note.endswith("ü")
 
 
-async def test_ended_job_that_cannot_be_read_is_cleaned_up_and_meets_its_time_to_live(running: Running) -> None:
+async def test_ended_job_that_cannot_be_read_is_cleaned_up_and_meets_its_time_to_live(
+    running: Running,
+) -> None:
     running.cluster.apply_job(a_manifest(cleanPodPolicy="All", ttlSecondsAfterFinished=1))
     await running.until_pods(3)
     await running.until(lambda: bool(running.condition("Running")))
     now = write_time(BEGIN + timedelta(seconds=running.loop.time()))
-    ended = {"completionTime": now, "conditions": [{"type": "Failed", "status": "True", "reason": "PodLost"}]}
+    ended = {
+        "completionTime": now,
+        "conditions": [{"type": "Failed", "status": "True", "reason": "PodLost"}],
+    }
     version = running.cluster.job("lm")["metadata"]["resourceVersion"]
     await running.cluster.patch(JOBS, "default", "lm", version, {"status": ended}, "status")
-    running.cluster.apply_job(a_manifest(minimum=9, cleanPodPolicy="All", ttlSecondsAfterFinished=1))
-    await running.until(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in running.cluster.pods()), 20)
+    running.cluster.apply_job(
+        a_manifest(minimum=9, cleanPodPolicy="All", ttlSecondsAfterFinished=1)
+    )
+    await running.until(
+        lambda: all(pod["metadata"].get("deletionTimestamp") for pod in running.cluster.pods()), 20
+    )
     await running.until(lambda: "delete ElasticPyTorchJob" in running.cluster.calls, 20)
     assert running.cluster.calls.count("delete ElasticPyTorchJob") == 1
 
@@ -287,19 +336,28 @@ async def test_ended_job_that_cannot_be_read_is_cleaned_up_and_meets_its_time_to
 async def test_job_that_cannot_be_read_says_so_once(running: Running) -> None:
     running.cluster.apply_job(a_manifest(minimum=9))
     await running.until(
-        lambda: running.condition("Running").startswith("InvalidSpec: waits for a valid spec: spec.maxReplicas")
+        lambda: running.condition("Running").startswith(
+            "InvalidSpec: waits for a valid spec: spec.maxReplicas"
+        )
     )
     await asyncio.sleep(0.1)
     assert running.cluster.calls.count("patch ElasticPyTorchJob/status") == 1
     assert running.condition("Failed").startswith("NotEnded")
 
 
-async def test_end_of_a_job_and_jobs_of_others_stay_as_they_are_with_a_spec_that_cannot_be_read(running: Running) -> None:
+async def test_end_of_a_job_and_jobs_of_others_stay_as_they_are_with_a_spec_that_cannot_be_read(
+    running: Running,
+) -> None:
     running.cluster.apply_job(a_manifest())
     await running.until(lambda: bool(running.condition("Running")))
     complete = {"conditions": [{"type": "Complete", "status": "True", "message": "done"}]}
     await running.cluster.patch(
-        JOBS, "default", "lm", running.cluster.job("lm")["metadata"]["resourceVersion"], {"status": complete}, "status"
+        JOBS,
+        "default",
+        "lm",
+        running.cluster.job("lm")["metadata"]["resourceVersion"],
+        {"status": complete},
+        "status",
     )
     running.cluster.apply_job(a_manifest(minimum=9))
     running.cluster.apply_job(a_manifest("kueues", minimum=9, managedBy="kueue"))
@@ -347,15 +405,29 @@ async def test_pod_deleted_before_the_watches_began_is_replaced_soon() -> None:
         assert before.cluster.calls.count("list Pod") == listed, "once is enough"
 
 
-@pytest.mark.parametrize("verb", ["create Service", "create Pod", "patch ElasticPyTorchJob/status", "create Event"])
+@pytest.mark.parametrize(
+    "verb", ["create Service", "create Pod", "patch ElasticPyTorchJob/status", "create Event"]
+)
 async def test_failing_api_server_is_asked_again(running: Running, verb: str) -> None:
     for _ in range(2):
         running.cluster.fail_next(verb, 500)
     running.cluster.apply_job(a_manifest())
-    await running.until(lambda: running.indices() == ["0", "1", "2"] and bool(running.condition("Running")))
+    await running.until(
+        lambda: running.indices() == ["0", "1", "2"] and bool(running.condition("Running"))
+    )
 
 
 def test_merge_patch_has_what_differs_and_removes_what_is_no_longer_there() -> None:
-    old = {"progress": {"step": 1, "loss": "2"}, "rootCause": {"signal": "SIGKILL"}, "workers": [1], "conditions": [{}]}
+    old = {
+        "progress": {"step": 1, "loss": "2"},
+        "rootCause": {"signal": "SIGKILL"},
+        "workers": [1],
+        "conditions": [{}],
+    }
     new = {"progress": {"step": 2}, "workers": [], "round": 1, "conditions": [{}]}
-    assert merge_patch(old, new) == {"progress": {"step": 2, "loss": None}, "rootCause": None, "workers": [], "round": 1}
+    assert merge_patch(old, new) == {
+        "progress": {"step": 2, "loss": None},
+        "rootCause": None,
+        "workers": [],
+        "round": 1,
+    }

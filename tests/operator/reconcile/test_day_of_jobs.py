@@ -28,7 +28,10 @@ class Day(RunningController[FakeCluster]):
 
     def __init__(self) -> None:
         self.plans = 0
-        super().__init__(FakeCluster(nodes=4, pods_per_node=1000), WorkQueue(self, clock=asyncio.get_running_loop().time))
+        super().__init__(
+            FakeCluster(nodes=4, pods_per_node=1000),
+            WorkQueue(self, clock=asyncio.get_running_loop().time),
+        )
 
     # What the queue tells.
 
@@ -46,7 +49,11 @@ class Day(RunningController[FakeCluster]):
         sizes = {"replicas": 1, "minimum": 1, "maximum": 1}
         self.cluster.apply_job(a_manifest(name, **sizes, ttlSecondsAfterFinished=ttl_seconds))
         await asyncio.sleep(10)
-        (pod,) = [pod for pod in self.cluster.pods() if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == name]
+        (pod,) = [
+            pod
+            for pod in self.cluster.pods()
+            if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == name
+        ]
         pod_name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         self.cluster.set_pod_status("default", pod_name, running_status())
         for second in range(25):
@@ -59,7 +66,13 @@ class Day(RunningController[FakeCluster]):
         beat: dict[str, Any] = {"state": "ready", "round": 0}
         if declared is not None and declared.size:
             progress = {"step": step, "firstStep": 0}
-            beat = {"state": state, "round": declared.number, "rank": 0, "worldSize": 1, "progress": progress}
+            beat = {
+                "state": state,
+                "round": declared.number,
+                "rank": 0,
+                "worldSize": 1,
+                "progress": progress,
+            }
         self.hear(pod, uid, beat)
 
     def sizes(self) -> Mapping[str, int]:
@@ -100,7 +113,10 @@ async def test_half_a_day_of_ended_jobs_leaves_nothing_behind() -> None:
         assert ended >= number - TTL_SECONDS / PAUSE_SECONDS - 2
         steady = 2  # by then, as many jobs go as come
         for name in hours[0]:
-            assert hours[-1][name] <= hours[steady][name] + 1, (name, [sizes[name] for sizes in hours])
+            assert hours[-1][name] <= hours[steady][name] + 1, (
+                name,
+                [sizes[name] for sizes in hours],
+            )
         assert hours[-1]["jobs"] <= KEPT + TTL_SECONDS / PAUSE_SECONDS + 2
         assert plans[-1] <= 1.05 * plans[steady], plans
 

@@ -27,12 +27,18 @@ async def test_services_are_looked_for_again_a_part_at_a_time_and_each_once() ->
     assert max(forgotten) < 40, "not all at once"
 
 
-@pytest.mark.parametrize(("action", "explained"), [(CreateStore(1), True), (CreatePod(0, rendezvous=1), False)])
-async def test_user_is_told_that_a_refused_pod_is_the_operators_own(action: Action, explained: bool) -> None:
+@pytest.mark.parametrize(
+    ("action", "explained"), [(CreateStore(1), True), (CreatePod(0, rendezvous=1), False)]
+)
+async def test_user_is_told_that_a_refused_pod_is_the_operators_own(
+    action: Action, explained: bool
+) -> None:
     cluster = FakeCluster()
     executor = Executor(cluster, Cache(), AgentSettings("http://operator"))
     job = parse_job(a_manifest(rendezvous={"backend": "c10d"}))
-    cluster.fail_next("create Pod", 403, "forbidden: minimum cpu usage per Container is 100m, but request is 50m")
+    cluster.fail_next(
+        "create Pod", 403, "forbidden: minimum cpu usage per Container is 100m, but request is 50m"
+    )
     (write,) = executor.writes(job, [action])
     with pytest.raises(ClusterError) as refused:
         await write.send()

@@ -78,7 +78,11 @@ async def test_pod_that_fails_again_is_tried_later_each_time() -> None:
 
 async def test_refusal_is_told_before_the_trouble_beside_it() -> None:
     world = World()
-    world.errors |= {"pod-1": ClusterError(500, "slow"), "pod-2": QUOTA, "pod-3": ClusterError(500, "slow")}
+    world.errors |= {
+        "pod-1": ClusterError(500, "slow"),
+        "pod-2": QUOTA,
+        "pod-3": ClusterError(500, "slow"),
+    }
     world.ask(*world.pods(4))
     await asyncio.sleep(3)
     assert world.writer.failed[PODS].words == "the API server refuses: exceeded quota"
@@ -90,7 +94,9 @@ async def test_refusals_of_pods_that_were_asked_for_together_are_told_once() -> 
     world.ask(*world.pods(1))
     await asyncio.sleep(0.5)
     for index in range(1, 9):  # one by one, and a plan reports what has failed after each
-        world.writer.ask([world.write("pod-0"), world.write(f"pod-{index}")], mark_reported(world.writer.failed))
+        world.writer.ask(
+            [world.write("pod-0"), world.write(f"pod-{index}")], mark_reported(world.writer.failed)
+        )
         await asyncio.sleep(0.3)
     assert len(world.sent) > 2
     assert world.writer.failed[PODS].reported
@@ -103,7 +109,9 @@ async def test_what_has_failed_before_is_left_until_its_time_has_come() -> None:
     before = FailedWrite("no", world.clock() + 5, lasting=True, reported=True)
     world.ask("pod-0", failed={PODS: before, STATUS: before})
     await asyncio.sleep(1)
-    assert (world.sent, world.writer.failed) == ([], {PODS: before}), "what is no longer asked for is forgotten"
+    assert (world.sent, world.writer.failed) == ([], {PODS: before}), (
+        "what is no longer asked for is forgotten"
+    )
     await asyncio.sleep(4)
     world.ask("pod-0")
     await asyncio.sleep(2)
@@ -121,7 +129,9 @@ async def test_api_server_that_asks_for_a_rest_is_asked_no_more() -> None:
     assert world.sent == ["pod-0"]
 
 
-async def test_fault_of_the_operators_own_is_one_failed_write(caplog: pytest.LogCaptureFixture) -> None:
+async def test_fault_of_the_operators_own_is_one_failed_write(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
 
     async def broken() -> None:
@@ -140,7 +150,9 @@ async def test_what_cannot_be_built_is_malformed_and_its_user_is_told() -> None:
     async def broken() -> None:
         raise UnbuildableError("Pod", TypeError("no volume"))
 
-    world.writer.ask([JobWrite(WriteKind.PODS, PODS, f"pod-{number}", broken) for number in range(3)], {})
+    world.writer.ask(
+        [JobWrite(WriteKind.PODS, PODS, f"pod-{number}", broken) for number in range(3)], {}
+    )
     await asyncio.sleep(3)
     [ended] = world.ended
     assert ended.error is not None
@@ -148,11 +160,22 @@ async def test_what_cannot_be_built_is_malformed_and_its_user_is_told() -> None:
     assert (world.writer.failed[PODS].words, world.writer.failed[PODS].lasting) == (words, True)
 
 
-async def test_write_of_many_slow_requests_is_given_up_before_it_looks_as_if_the_operator_hangs() -> None:
+async def test_write_of_many_slow_requests_is_given_up_before_it_looks_as_if_the_operator_hangs() -> (
+    None
+):
     world = World()
-    world.writer.ask([JobWrite(WriteKind.DRY_RUN, DRY_RUN, DRY_RUN, lambda: asyncio.sleep(300)), world.write("pod-0")], {})
+    world.writer.ask(
+        [
+            JobWrite(WriteKind.DRY_RUN, DRY_RUN, DRY_RUN, lambda: asyncio.sleep(300)),
+            world.write("pod-0"),
+        ],
+        {},
+    )
     await asyncio.sleep(MAX_WRITE_SECONDS - 1)
-    assert (world.slots.longest_write_seconds, world.sent) == (pytest.approx(MAX_WRITE_SECONDS - 1), [])
+    assert (world.slots.longest_write_seconds, world.sent) == (
+        pytest.approx(MAX_WRITE_SECONDS - 1),
+        [],
+    )
     await asyncio.sleep(2.5)
     assert (world.failed, world.done) == ([DRY_RUN], ["pod-0"])
     assert MAX_WRITE_SECONDS < 60, "ElasticPyTorchQueueStuck"

@@ -32,7 +32,9 @@ class SlowAdmission(FakeCluster):
         self.error = ClusterError(500, TOO_SLOW)
         self.overloads = 0  # creations yet to be answered by a request to wait
 
-    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         if resource is not PODS:
             return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
         if manifest["metadata"]["labels"][names.LABEL_JOB_NAME].startswith("hangs"):
@@ -74,7 +76,10 @@ class World(RunningController[SlowAdmission]):
         return find_condition(self.cluster.job(name, namespace)["status"], type_)
 
 
-@pytest.mark.parametrize("error", [ClusterError(500, TOO_SLOW), ClusterError(0, "no answer from the API server: TimeoutError")])
+@pytest.mark.parametrize(
+    "error",
+    [ClusterError(500, TOO_SLOW), ClusterError(0, "no answer from the API server: TimeoutError")],
+)
 @situations(
     "namespaces, jobs, overloads, quiet_seconds, most_seconds",
     {
@@ -87,7 +92,12 @@ class World(RunningController[SlowAdmission]):
     },
 )
 async def test_neighbors_replacement_does_not_wait_for_a_webhook_that_hangs(
-    namespaces: int, jobs: int, overloads: int, quiet_seconds: float, most_seconds: float, error: ClusterError
+    namespaces: int,
+    jobs: int,
+    overloads: int,
+    quiet_seconds: float,
+    most_seconds: float,
+    error: ClusterError,
 ) -> None:
     world = World(SlowAdmission())
     world.cluster.error = error
@@ -104,7 +114,9 @@ async def test_neighbors_replacement_does_not_wait_for_a_webhook_that_hangs(
 
 
 @pytest.mark.parametrize("jobs", [1, 20])
-async def test_user_learns_which_webhook_hangs_and_other_jobs_of_the_namespace_go_on(jobs: int) -> None:
+async def test_user_learns_which_webhook_hangs_and_other_jobs_of_the_namespace_go_on(
+    jobs: int,
+) -> None:
     world = World(SlowAdmission())
     async with world.runs():
         await world.begin("lm", "team")

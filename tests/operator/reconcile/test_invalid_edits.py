@@ -67,9 +67,13 @@ async def test_job_with_an_invalid_edit_loses_a_worker_and_is_suspended(world: Q
     await world.until(lambda: world.size("a") == 3)
 
 
-async def test_job_that_has_not_begun_waits_without_quota_until_its_spec_is_valid(world: QueueWorld) -> None:
+async def test_job_that_has_not_begun_waits_without_quota_until_its_spec_is_valid(
+    world: QueueWorld,
+) -> None:
     world.submit("a", 2, 4, **INVALID)
-    await world.until(lambda: world.condition("a", names.RUNNING)[:2] == ("False", names.INVALID_SPEC))
+    await world.until(
+        lambda: world.condition("a", names.RUNNING)[:2] == ("False", names.INVALID_SPEC)
+    )
     assert world.condition("a", names.FAILED)[0] == "False"
     assert (world.cluster.job("a")["status"]["state"], world.cluster.used) == ("Pending", 0)
     world.change("a", failurePolicy={})

@@ -40,7 +40,9 @@ async def test_what_the_newest_plan_no_longer_asks_for_is_not_sent() -> None:
     assert world.sent == ["pod-0", "pod-1"]
 
 
-async def test_deletion_that_was_asked_for_is_sent_although_the_next_plan_takes_the_pod_for_deleted() -> None:
+async def test_deletion_that_was_asked_for_is_sent_although_the_next_plan_takes_the_pod_for_deleted() -> (
+    None
+):
     world = World()
     deletions = [f"delete-{number}" for number in range(100)]
     world.ask(*deletions)
@@ -104,7 +106,9 @@ def test_each_kind_of_write_has_a_lane_of_its_own_in_the_order_of_sending() -> N
         (["group", "pod-0", "workload-a"], ["group", "workload-a"]),
     ],
 )
-async def test_what_is_sent_at_once_and_in_which_order(asked: list[str], sent_at_once: list[str]) -> None:
+async def test_what_is_sent_at_once_and_in_which_order(
+    asked: list[str], sent_at_once: list[str]
+) -> None:
     world = World()
     world.ask(*asked)
     await asyncio.sleep(0.5)
@@ -112,7 +116,9 @@ async def test_what_is_sent_at_once_and_in_which_order(asked: list[str], sent_at
 
 
 @pytest.mark.parametrize("refused", ["claim-a", "pod-0", "group", "workload-a"])
-async def test_quota_is_asked_for_and_given_back_whatever_is_refused_beside_it(refused: str) -> None:
+async def test_quota_is_asked_for_and_given_back_whatever_is_refused_beside_it(
+    refused: str,
+) -> None:
     world = World()
     world.errors[refused] = QUOTA
     for _ in range(2):
@@ -141,7 +147,10 @@ async def test_job_is_planned_again_once_when_all_writes_of_a_kind_are_done(kind
     assert [ended.rest for ended in world.ended].count(True) == 1
 
 
-@pytest.mark.parametrize(("leads_on", "again", "planned"), [(True, False, True), (False, False, False), (False, True, True)])
+@pytest.mark.parametrize(
+    ("leads_on", "again", "planned"),
+    [(True, False, True), (False, False, False), (False, True, True)],
+)
 async def test_write_that_tells_a_plan_nothing_causes_none_unless_it_kept_another_one_waiting(
     leads_on: bool, again: bool, planned: bool
 ) -> None:
@@ -169,7 +178,9 @@ async def test_pods_wait_for_what_comes_before_them(before: str) -> None:
     ("error", "created"),
     [(QUOTA, True), (ClusterError(422, 'Pod "x" is invalid: spec.y: Required value'), False)],
 )
-async def test_pod_is_not_created_if_a_dry_run_has_found_it_malformed(error: ClusterError, created: bool) -> None:
+async def test_pod_is_not_created_if_a_dry_run_has_found_it_malformed(
+    error: ClusterError, created: bool
+) -> None:
     world = World()
     world.errors["try"] = error
     world.ask("try", "pod-0")

@@ -17,7 +17,9 @@ def a_cluster(*namespaces: str, **unlistable: int) -> FaultyCluster:
     cluster.namespaces, cluster.unlistable = namespaces, unlistable
     for namespace in "abc":
         manifest = a_manifest()
-        cluster.apply_job({**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}})
+        cluster.apply_job(
+            {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+        )
     return cluster
 
 
@@ -33,7 +35,11 @@ def a_cluster(*namespaces: str, **unlistable: int) -> FaultyCluster:
     },
 )
 async def test_each_namespace_is_listed_by_itself(
-    namespaces: tuple[str, ...], unlistable: dict[str, int], listed: str, failed: dict[str, int], trouble: int | None
+    namespaces: tuple[str, ...],
+    unlistable: dict[str, int],
+    listed: str,
+    failed: dict[str, int],
+    trouble: int | None,
 ) -> None:
     found = await list_cluster(a_cluster(*namespaces, **unlistable), kueue=True)
     assert [job["metadata"]["namespace"] for job in found.jobs] == list(listed)
@@ -48,8 +54,12 @@ async def test_list_of_nothing_fails(namespaces: tuple[str, ...]) -> None:
         await list_cluster(a_cluster(*namespaces, a=403, b=403), kueue=False)
 
 
-@pytest.mark.parametrize(("verb", "namespaces"), [("list Node", ("a",)), ("list Node", ()), ("list Pod", ())])
-async def test_nodes_and_all_namespaces_together_must_be_listed(verb: str, namespaces: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("verb", "namespaces"), [("list Node", ("a",)), ("list Node", ()), ("list Pod", ())]
+)
+async def test_nodes_and_all_namespaces_together_must_be_listed(
+    verb: str, namespaces: tuple[str, ...]
+) -> None:
     cluster = a_cluster(*namespaces)
     cluster.fail_next(verb, 403)
     with pytest.raises(ClusterError):

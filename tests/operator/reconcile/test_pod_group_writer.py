@@ -50,7 +50,11 @@ async def test_pod_group_is_there_before_the_first_pod(running: Running) -> None
     "scheduler, api_version, spec",
     {
         "Coscheduling": ("Coscheduling", API_VERSION, {"minMember": 3}),
-        "Kubernetes": ("Kubernetes", KUBERNETES.api_version, {"schedulingPolicy": {"gang": {"minCount": 3}}}),
+        "Kubernetes": (
+            "Kubernetes",
+            KUBERNETES.api_version,
+            {"schedulingPolicy": {"gang": {"minCount": 3}}},
+        ),
     },
 )
 async def test_pod_group_is_changed_with_the_minimum(
@@ -66,19 +70,28 @@ async def test_pod_group_is_changed_with_the_minimum(
     assert group["spec"].items() >= spec.items()
 
 
-async def test_replacement_does_not_wait_for_a_pod_group_that_cannot_be_changed(running: Running) -> None:
+async def test_replacement_does_not_wait_for_a_pod_group_that_cannot_be_changed(
+    running: Running,
+) -> None:
     await begin(running)
     for _ in range(100):
         running.cluster.fail_next("replace PodGroup", 403, "denied by a webhook")
     running.cluster.apply_job(a_gang(minimum=3))
     running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
-    await running.until(lambda: len(running.indices()) == 3 and "denied by a webhook" in running.condition(names.RUNNING))
+    await running.until(
+        lambda: (
+            len(running.indices()) == 3
+            and "denied by a webhook" in running.condition(names.RUNNING)
+        )
+    )
     group = await group_of(running)
     assert group is not None
     assert group["spec"]["minMember"] == 2
 
 
-async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_is_resumed(running: Running) -> None:
+async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_is_resumed(
+    running: Running,
+) -> None:
     running.cluster.apply_job(a_gang())
     await running.until_pods(3)
     running.cluster.apply_job(a_gang(suspend=True))
@@ -95,8 +108,18 @@ async def test_pod_group_goes_when_the_job_is_suspended_and_comes_back_when_it_i
 @pytest.mark.parametrize(
     ("verb", "code", "message", "advice"),
     [
-        ("create PodGroup", 404, "404 page not found", f"the cluster has no PodGroup of {API_VERSION}: install that scheduler"),
-        ("get PodGroup", 403, NO_PERMISSION, "add Coscheduling to gangSchedulers in the chart's values"),
+        (
+            "create PodGroup",
+            404,
+            "404 page not found",
+            f"the cluster has no PodGroup of {API_VERSION}: install that scheduler",
+        ),
+        (
+            "get PodGroup",
+            403,
+            NO_PERMISSION,
+            "add Coscheduling to gangSchedulers in the chart's values",
+        ),
     ],
 )
 async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
@@ -115,7 +138,9 @@ async def test_job_whose_pod_group_cannot_be_made_starts_no_pod_and_says_why(
 
 async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Running) -> None:
     for _ in range(100):
-        running.cluster.fail_next("create PodGroup", 404, "the server could not find the requested resource")
+        running.cluster.fail_next(
+            "create PodGroup", 404, "the server could not find the requested resource"
+        )
     running.cluster.apply_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
     missing = f"the cluster has no PodGroup of {KUBERNETES.api_version}: enable that API and the feature gate GenericWorkload"
     await running.until(lambda: missing in running.condition(names.RUNNING))
@@ -125,7 +150,10 @@ async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Runnin
 
 async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_keeps_it() -> None:
     cluster = FakeCluster()
-    writer, job = PodGroupWriter(cluster), parse_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
+    writer, job = (
+        PodGroupWriter(cluster),
+        parse_job(a_gang(scheduling={"gangScheduler": "Kubernetes"})),
+    )
     going = pod_group(job, KUBERNETES)
     going["metadata"]["deletionTimestamp"] = "2000-01-01T00:00:00Z"
     await cluster.create(pod_groups(KUBERNETES.api_version), going)
@@ -145,10 +173,19 @@ async def test_suspended_job_says_that_its_pod_group_cannot_be_made(running: Run
 
 
 async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
-    theirs = {"apiVersion": API_VERSION, "kind": "PodGroup", "metadata": {"name": "lm", "namespace": "default"}, "spec": {}}
+    theirs = {
+        "apiVersion": API_VERSION,
+        "kind": "PodGroup",
+        "metadata": {"name": "lm", "namespace": "default"},
+        "spec": {},
+    }
     await running.cluster.create(pod_groups(API_VERSION), theirs)
     running.cluster.apply_job(a_gang())
-    await running.until(lambda: "PodGroup lm exists and is not owned by this job" in running.condition(names.RUNNING))
+    await running.until(
+        lambda: (
+            "PodGroup lm exists and is not owned by this job" in running.condition(names.RUNNING)
+        )
+    )
     assert not running.cluster.pods()
     running.cluster.apply_job(a_gang(suspend=True))
     await running.until(lambda: "JobSuspended" in running.condition(names.RUNNING))
@@ -160,7 +197,10 @@ async def test_pod_group_of_another_is_left_alone(running: Running) -> None:
 async def test_job_that_is_resumed_with_another_scheduler_gets_that_ones_pod_group() -> None:
     cluster = FakeCluster()
     writer = PodGroupWriter(cluster)
-    before, after = (parse_job(a_gang(scheduling={"gangScheduler": name})) for name in ("Kubernetes", "Coscheduling"))
+    before, after = (
+        parse_job(a_gang(scheduling={"gangScheduler": name}))
+        for name in ("Kubernetes", "Coscheduling")
+    )
     await writer.put(before)
     assert (writer.minimum(before), writer.minimum(after)) == (2, None)
     await writer.delete(before)

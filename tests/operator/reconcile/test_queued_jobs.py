@@ -10,7 +10,9 @@ from tests.situations import situations
 
 
 def queued(world: QueueWorld) -> int:
-    return sum(kueue.ANNOTATION_WORKLOAD in pod["metadata"]["annotations"] for pod in world.pods("a"))
+    return sum(
+        kueue.ANNOTATION_WORKLOAD in pod["metadata"]["annotations"] for pod in world.pods("a")
+    )
 
 
 async def test_two_jobs_share_a_queue(world: QueueWorld) -> None:
@@ -24,11 +26,18 @@ async def test_two_jobs_share_a_queue(world: QueueWorld) -> None:
     assert world.size("a") == 4
     assert world.rounds["a"][grown:] == [("Evicted", 4)], "in one round"
     await world.until(lambda: world.condition("b", "Degraded")[1] == "WaitingForQuota")
-    assert "waits for quota in queue team for 2 more workers: couldn't assign" in world.condition("b", "Degraded")[2]
+    assert (
+        "waits for quota in queue team for 2 more workers: couldn't assign"
+        in world.condition("b", "Degraded")[2]
+    )
 
     world.succeed("b")
     await world.until(lambda: world.size("a") == 6)
-    await world.until(lambda: world.cluster.workload("b-base")["status"]["conditions"][-1]["type"] == kueue.FINISHED)
+    await world.until(
+        lambda: (
+            world.cluster.workload("b-base")["status"]["conditions"][-1]["type"] == kueue.FINISHED
+        )
+    )
     assert "b-extra-1" not in world.cluster.workloads
 
     step = world.steps["a"]
@@ -51,7 +60,9 @@ async def test_two_jobs_share_a_queue(world: QueueWorld) -> None:
 
 
 @pytest.mark.parametrize("quota", [3])
-async def test_quota_of_an_evicted_extra_moves_only_after_its_pod_is_gone(world: QueueWorld) -> None:
+async def test_quota_of_an_evicted_extra_moves_only_after_its_pod_is_gone(
+    world: QueueWorld,
+) -> None:
     world.submit("a", 1, 3)
     await world.until(lambda: world.size("a") == 3)
     world.cluster.log.clear()
@@ -90,12 +101,16 @@ async def test_scaled_job_gives_back_extras_and_asks_for_more(world: QueueWorld)
 @pytest.mark.parametrize("quota", [4])
 async def test_spare_runs_by_quota_and_gives_it_back_before_any_worker(world: QueueWorld) -> None:
     world.submit("a", None, 2, spares=1)
-    await world.until(lambda: world.size("a") == 2 and world.cluster.job("a")["status"].get("readySpares") == 1)
+    await world.until(
+        lambda: world.size("a") == 2 and world.cluster.job("a")["status"].get("readySpares") == 1
+    )
     assert queued(world) == 3
     lost = world.pods("a")[0]["metadata"]["name"]
     world.cluster.finish_deletion("default", lost)
     await world.until(lambda: len(world.rounds["a"]) == 2)
-    await world.until(lambda: world.cluster.job("a")["status"]["readySpares"] == 1 and queued(world) == 3)
+    await world.until(
+        lambda: world.cluster.job("a")["status"]["readySpares"] == 1 and queued(world) == 3
+    )
     world.submit("b", None, 2)
     await world.until(lambda: world.size("b") == 2)
     assert len(world.pods("a")) == 2
@@ -105,12 +120,16 @@ async def test_spare_runs_by_quota_and_gives_it_back_before_any_worker(world: Qu
 
 
 @pytest.mark.parametrize("quota", [2])
-async def test_pod_that_a_user_deletes_is_replaced_when_its_quota_is_free(world: QueueWorld) -> None:
+async def test_pod_that_a_user_deletes_is_replaced_when_its_quota_is_free(
+    world: QueueWorld,
+) -> None:
     world.submit("a", 2, 2)
     await world.until(lambda: world.size("a") == 2)
     deleted = world.pods("a")[0]["metadata"]
     world.cluster.begin_deletion("default", deleted["name"])
-    await world.until(lambda: deleted["name"] not in [pod["metadata"]["name"] for pod in world.pods("a")])
+    await world.until(
+        lambda: deleted["name"] not in [pod["metadata"]["name"] for pod in world.pods("a")]
+    )
     await world.until(lambda: world.size("a") == 2)
 
 
@@ -118,7 +137,9 @@ async def test_job_waits_for_a_queue_that_is_missing(world: QueueWorld) -> None:
     world.cluster.queues = ("other",)
     world.submit("a", 2, 2)
     await world.until(lambda: "LocalQueue team doesn't exist" in world.condition("a", "Running")[2])
-    assert world.events("a", "WaitingForQuota") == ["The job waits for quota in queue team: LocalQueue team doesn't exist"]
+    assert world.events("a", "WaitingForQuota") == [
+        "The job waits for quota in queue team: LocalQueue team doesn't exist"
+    ]
     world.cluster.queues = ("team",)
     await world.until(lambda: world.size("a") == 2)
 
@@ -153,7 +174,9 @@ async def test_new_leader_goes_on_where_a_job_leaves_its_queue() -> None:
         world.submit("a", 2, 3)
         await world.until(lambda: world.size("a") == 3)
         world.relabel("a", None)
-        await world.until(lambda: any("deletionTimestamp" in pod["metadata"] for pod in world.pods("a")))
+        await world.until(
+            lambda: any("deletionTimestamp" in pod["metadata"] for pod in world.pods("a"))
+        )
     async with playing(QueueWorld(before=world)) as world:
         while world.cluster.used:
             assert queued(world) == len(world.pods("a"))
@@ -177,7 +200,9 @@ async def test_new_leader_stops_a_job_whose_label_was_taken_off_between_two_lead
 
 
 @pytest.mark.parametrize("quota", [2])
-async def test_preempted_job_that_changes_its_queue_waits_in_the_other_one(world: QueueWorld) -> None:
+async def test_preempted_job_that_changes_its_queue_waits_in_the_other_one(
+    world: QueueWorld,
+) -> None:
     world.cluster.queues = ("team", "other")
     world.cluster.add_priority_class("high", 1000)
     world.submit("a", 2, 2)
@@ -193,7 +218,9 @@ async def test_preempted_job_that_changes_its_queue_waits_in_the_other_one(world
     assert len(world.events("a", "LeavingQueue")) == 1
 
 
-async def test_running_job_that_is_put_into_a_queue_stops_before_it_asks_for_quota(world: QueueWorld) -> None:
+async def test_running_job_that_is_put_into_a_queue_stops_before_it_asks_for_quota(
+    world: QueueWorld,
+) -> None:
     world.submit("a", 2, 3)
     world.relabel("a", None)
     await world.until(lambda: world.size("a") == 3)

@@ -10,7 +10,11 @@ import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.planning.plan_rounds import REGULAR_SECONDS
 from elastic_pytorch_operator.planning.reporting.status_writes import PROGRESS_WRITES_PER_SECOND
-from elastic_pytorch_operator.planning.workers.silence import GROUP_SILENT, RECONNECT_SECONDS, SILENCE_SECONDS
+from elastic_pytorch_operator.planning.workers.silence import (
+    GROUP_SILENT,
+    RECONNECT_SECONDS,
+    SILENCE_SECONDS,
+)
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -63,7 +67,9 @@ class QuietCluster(RunningController[FakeCluster]):
         self.stepless = False
         self.stopped_at: dict[JobKey, float] = {}
         for number in range(jobs):
-            self.cluster.apply_job(a_manifest(f"job-{number}", replicas=WORKERS, minimum=1, maximum=WORKERS))
+            self.cluster.apply_job(
+                a_manifest(f"job-{number}", replicas=WORKERS, minimum=1, maximum=WORKERS)
+            )
 
     async def speak(self) -> None:
         for pod in self.cluster.pods():
@@ -121,17 +127,27 @@ async def quiet_cluster(jobs: int, *, stepless: bool = False) -> AsyncIterator[Q
 async def test_steps_cause_few_plans_and_few_writes() -> None:
     seconds = 30
     async with quiet_cluster(100) as quiet:
-        plans, calls, began = len(quiet.queue.taken_out), Counter(quiet.cluster.calls), quiet.loop.time()
+        plans, calls, began = (
+            len(quiet.queue.taken_out),
+            Counter(quiet.cluster.calls),
+            quiet.loop.time(),
+        )
         await asyncio.sleep(seconds)
         planned = Counter(quiet.queue.taken_out[plans:])
         written = Counter(quiet.cluster.calls) - calls
         assert set(written) <= {"patch ElasticPyTorchJob/status", "get Service", "create Service"}
-        assert written["patch ElasticPyTorchJob/status"] <= 1.2 * seconds * PROGRESS_WRITES_PER_SECOND
-        assert all(quiet.step(key) >= STEPS_PER_SECOND * (began + seconds / 2) for key in quiet.cache.keys)
+        assert (
+            written["patch ElasticPyTorchJob/status"] <= 1.2 * seconds * PROGRESS_WRITES_PER_SECOND
+        )
+        assert all(
+            quiet.step(key) >= STEPS_PER_SECOND * (began + seconds / 2) for key in quiet.cache.keys
+        )
         writes = written["patch ElasticPyTorchJob/status"] / seconds
         print(f"{writes:.1f} writes a second; {planned.total() / 100 / seconds:.2f} plans of a job")
         most = seconds / REGULAR_SECONDS + 1 + SERVICE_PLANS
-        assert max(planned.values()) <= most, "one for each window of work, and none for a heartbeat that is not late"
+        assert max(planned.values()) <= most, (
+            "one for each window of work, and none for a heartbeat that is not late"
+        )
 
 
 async def test_worker_that_falls_silent_is_lost_in_time() -> None:
@@ -151,10 +167,14 @@ async def test_group_that_stays_silent_is_lost_once_others_are_heard_again() -> 
         pods = quiet.members(lost) + quiet.members(heard)
         quiet.silent.update(pods)
         await asyncio.sleep(GROUP_SILENT.at_most_seconds + 5)
-        assert quiet.members(lost) + quiet.members(heard) == pods, "the fault may be on the operator's side"
+        assert quiet.members(lost) + quiet.members(heard) == pods, (
+            "the fault may be on the operator's side"
+        )
         quiet.silent.difference_update(quiet.members(heard))
         await asyncio.sleep(GROUP_SILENT.at_most_seconds)
-        assert quiet.members(lost) + quiet.members(heard) == pods, "its agents may need a while to come back"
+        assert quiet.members(lost) + quiet.members(heard) == pods, (
+            "its agents may need a while to come back"
+        )
         await asyncio.sleep(RECONNECT_SECONDS + 2)
         assert not set(quiet.members(lost)) & set(pods)
         assert set(quiet.members(heard)) <= set(pods)
@@ -165,7 +185,8 @@ async def test_job_whose_worker_may_be_lost_is_planned_before_those_that_make_pr
         job = quiet.cache.keys[7]
         quiet.lose_worker(job)
         await asyncio.sleep(SILENCE_SECONDS - 1.2)
-        quiet.queue.add_all([key for key in quiet.cache.keys if key != job], urgent=False)  # which are all heard
+        # Which are all heard.
+        quiet.queue.add_all([key for key in quiet.cache.keys if key != job], urgent=False)
         await asyncio.sleep(0.1)
         quiet.queue.open.clear()
         quiet.queue.add_all(quiet.cache.keys, urgent=False)

@@ -10,12 +10,21 @@ from tests.operator.queue_world import QueueWorld
 
 
 def asking(resource: str, count: str) -> dict[str, Any]:
-    container = {"name": "pytorch", "image": "torch", "args": ["train.py"], "resources": {"limits": {resource: count}}}
+    container = {
+        "name": "pytorch",
+        "image": "torch",
+        "args": ["train.py"],
+        "resources": {"limits": {resource: count}},
+    }
     return {"spec": {"containers": [container]}}
 
 
 def limits(pod: Any) -> list[dict[str, str]]:
-    return [container["resources"]["limits"] for container in pod["spec"]["containers"] if container["name"] == "pytorch"]
+    return [
+        container["resources"]["limits"]
+        for container in pod["spec"]["containers"]
+        if container["name"] == "pytorch"
+    ]
 
 
 def asked(world: QueueWorld) -> Any:
@@ -36,15 +45,25 @@ async def test_job_asks_anew_for_another_template_and_is_suspended_once_its_quot
     world.change("a", suspend=False, template=asking("nvidia.com/gpu", "8"))
     await world.until(lambda: world.size("a") == 2 and len(world.pods("a")) == 2)
     granted = limits(asked(world))
-    assert [limits(pod) for pod in world.pods("a")] == [granted, granted] == [[{"nvidia.com/gpu": "8"}]] * 2
+    assert (
+        [limits(pod) for pod in world.pods("a")]
+        == [granted, granted]
+        == [[{"nvidia.com/gpu": "8"}]] * 2
+    )
 
 
-async def test_pods_of_another_template_never_run_by_the_quota_of_the_former(world: QueueWorld) -> None:
+async def test_pods_of_another_template_never_run_by_the_quota_of_the_former(
+    world: QueueWorld,
+) -> None:
     """Where nothing keeps the template of a job that has quota from changing, as an older resource definition would not."""
     world.submit("a", None, 2, template=asking("cpu", "1"))
     await world.until(lambda: world.size("a") == 2)
     world.change("a", template=asking("nvidia.com/gpu", "8"))
     await world.until(lambda: world.condition("a", names.RUNNING)[1] == names.LEAVING_QUEUE)
-    await world.until(lambda: len(world.pods("a")) == 2 and limits(world.pods("a")[0]) == [{"nvidia.com/gpu": "8"}])
+    await world.until(
+        lambda: (
+            len(world.pods("a")) == 2 and limits(world.pods("a")[0]) == [{"nvidia.com/gpu": "8"}]
+        )
+    )
     await asyncio.sleep(30.0)
     assert [limits(pod) for pod in world.pods("a")] == [limits(asked(world))] * 2

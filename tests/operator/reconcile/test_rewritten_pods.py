@@ -28,15 +28,25 @@ class Rewriting(FakeCluster):
         super().__init__()
         self.sets: Manifest = {}
 
-    async def create(self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False) -> Manifest:
+    async def create(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
         if resource is PODS:
-            labels = {name: value for name, value in {**manifest["metadata"]["labels"], **self.sets}.items() if value}
+            labels = {
+                name: value
+                for name, value in {**manifest["metadata"]["labels"], **self.sets}.items()
+                if value
+            }
             manifest = {**manifest, "metadata": {**manifest["metadata"], "labels": labels}}
         return await super().create(resource, manifest, strict=strict, dry_run=dry_run)
 
     async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
         found = await super().list_all(resource, namespace)
-        return [each for each in found if resource is not PODS or names.LABEL_ROLE in each["metadata"]["labels"]]
+        return [
+            each
+            for each in found
+            if resource is not PODS or names.LABEL_ROLE in each["metadata"]["labels"]
+        ]
 
 
 class World(RunningController[Rewriting]):
@@ -70,7 +80,10 @@ def test_rewritten_pod_is_deleted_and_named_until_the_policy_is_lifted(role: str
     run_in_virtual_time(scenario())
 
 
-SENT = {"labels": {**ROLE, "team": "a"}, "annotations": {names.ANNOTATION_TRAINING_CONTAINER: "pytorch"}}
+SENT = {
+    "labels": {**ROLE, "team": "a"},
+    "annotations": {names.ANNOTATION_TRAINING_CONTAINER: "pytorch"},
+}
 
 
 @pytest.mark.parametrize(
@@ -79,12 +92,20 @@ SENT = {"labels": {**ROLE, "team": "a"}, "annotations": {names.ANNOTATION_TRAINI
         (SENT, ""),
         ({**SENT, "labels": {**ROLE, "team": "b", "more": "c"}}, ""),
         ({**SENT, "labels": {"team": "a"}}, "removes the label elasticpytorch.dev/role"),
-        ({**SENT, "labels": {**SENT["labels"], names.LABEL_ROLE: "web"}}, "sets to 'web' the label elasticpytorch.dev/role"),
-        ({"labels": SENT["labels"]}, "removes the annotation elasticpytorch.dev/training-container"),
+        (
+            {**SENT, "labels": {**SENT["labels"], names.LABEL_ROLE: "web"}},
+            "sets to 'web' the label elasticpytorch.dev/role",
+        ),
+        (
+            {"labels": SENT["labels"]},
+            "removes the annotation elasticpytorch.dev/training-container",
+        ),
         ({}, "removes the label elasticpytorch.dev/role"),
     ],
 )
-def test_only_what_the_operator_reads_from_its_pods_must_come_back(stored: Manifest, words: str) -> None:
+def test_only_what_the_operator_reads_from_its_pods_must_come_back(
+    stored: Manifest, words: str
+) -> None:
     found = find_rewritten({"metadata": SENT}, {"metadata": stored})
     assert words in found
     assert bool(found) is bool(words)

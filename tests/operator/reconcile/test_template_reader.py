@@ -66,7 +66,9 @@ async def begin_with(running: Running, template: Manifest, **spec: Any) -> str:
     return uid
 
 
-async def test_pods_are_made_from_the_template_of_which_the_status_has_no_contents(running: Running) -> None:
+async def test_pods_are_made_from_the_template_of_which_the_status_has_no_contents(
+    running: Running,
+) -> None:
     uid = await begin_with(running, a_template())
     assert set(images(running)) == {"torch"}
     assert running.cluster.pods()[0]["spec"]["containers"][0]["args"] == ["train.py"]
@@ -75,7 +77,9 @@ async def test_pods_are_made_from_the_template_of_which_the_status_has_no_conten
 
 
 @situations("made_again", {"made again": True, "deleted": False})
-async def test_running_job_does_not_notice_what_becomes_of_its_template(running: Running, made_again: bool) -> None:
+async def test_running_job_does_not_notice_what_becomes_of_its_template(
+    running: Running, made_again: bool
+) -> None:
     uid = await begin_with(running, a_template())
     running.cluster.remove_template("gpu")
     if made_again:
@@ -100,7 +104,9 @@ async def test_next_leader_reads_the_template_once_for_all_its_jobs(running: Run
 
 
 @situations("made_again", {"made again": True, "deleted": False})
-async def test_job_goes_on_under_the_next_leader_with_what_it_began_with(running: Running, made_again: bool) -> None:
+async def test_job_goes_on_under_the_next_leader_with_what_it_began_with(
+    running: Running, made_again: bool
+) -> None:
     uid = await begin_with(running, a_template())
     running.cluster.remove_template("gpu")
     if made_again:
@@ -115,7 +121,9 @@ async def test_job_goes_on_under_the_next_leader_with_what_it_began_with(running
     assert "TemplateMissing" not in running.condition("Degraded")
 
 
-async def test_job_without_what_it_has_of_its_template_runs_on_and_says_so(running: Running) -> None:
+async def test_job_without_what_it_has_of_its_template_runs_on_and_says_so(
+    running: Running,
+) -> None:
     await begin_with(running, a_template())
     pods = running.cluster.pods()
     running.cluster.fail_next("get ControllerRevision", 404, "not found")
@@ -135,26 +143,34 @@ async def test_resumed_job_has_the_template_that_has_the_name_then(running: Runn
     running.cluster.apply_job(a_short_job(suspend=False))
     await running.until(lambda: images(running) == ["newer"] * 3)
     assert kept(running) == {"name": "gpu", "uid": uid}
-    await running.until(lambda: running.condition("Suspended").startswith("JobResumed: the job is not suspended"))
+    await running.until(
+        lambda: running.condition("Suspended").startswith("JobResumed: the job is not suspended")
+    )
     assert running.events("JobResumed")
     assert reads(running) == 2
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_job_waits_for_a_template_that_is_missing_and_begins_once_it_is_there(running: Running) -> None:
+async def test_job_waits_for_a_template_that_is_missing_and_begins_once_it_is_there(
+    running: Running,
+) -> None:
     running.cluster.apply_job(a_short_job())
     words = f'TemplateMissing: {KIND} gpu cannot be read, and is looked for again: {KIND} "gpu" not found'
     await running.until(lambda: running.condition("Running") == words)
     written = running.cluster.calls.count("patch ElasticPyTorchJob/status")
     read = reads(running)
     await running.until(lambda: reads(running) >= read + 2)
-    assert running.cluster.calls.count("patch ElasticPyTorchJob/status") == written, "the same is not told again"
+    assert running.cluster.calls.count("patch ElasticPyTorchJob/status") == written, (
+        "the same is not told again"
+    )
     assert running.cluster.job("lm")["status"]["state"] == "Pending"
     running.cluster.make_template(a_template())
     await running.until(lambda: images(running) == ["torch"] * 3)
 
 
-async def test_suspended_job_without_its_template_is_suspended_and_may_name_another(running: Running) -> None:
+async def test_suspended_job_without_its_template_is_suspended_and_may_name_another(
+    running: Running,
+) -> None:
     running.cluster.apply_job(a_short_job("other", suspend=True))
     await running.until(lambda: running.condition("Suspended").startswith("JobSuspended"))
     assert running.condition("Running").startswith("TemplateMissing")
@@ -192,7 +208,9 @@ async def test_permission_that_the_operator_lacks_is_told(running: Running) -> N
 
 
 @pytest.mark.parametrize("spec", [{"managedBy": "example.com/other"}])
-async def test_job_of_another_controller_is_left_alone(running: Running, spec: dict[str, Any]) -> None:
+async def test_job_of_another_controller_is_left_alone(
+    running: Running, spec: dict[str, Any]
+) -> None:
     running.cluster.apply_job(a_short_job(**spec))
     running.cluster.apply_job(a_manifest("ours"))
     await running.until(lambda: len(running.cluster.pods()) == 3)

@@ -26,7 +26,9 @@ from tests.operator.event_loop_time import fits
 
 MAX_CALLS, MAX_CALLS_A_WORKER = 1_000_000, 2_000  # 40 ms and 80 µs where a call takes 40 ns
 ETCD_BYTES = 1_400_000  # of an object
-NODES = {f"node-{n}": NodeView(f"node-{n}", labels={"pool": "a", "rack": f"r{n}"}) for n in range(100)}
+NODES = {
+    f"node-{n}": NodeView(f"node-{n}", labels={"pool": "a", "rack": f"r{n}"}) for n in range(100)
+}
 BEAT: dict[str, Any] = {
     "incarnation": "i",
     "state": "running",
@@ -45,9 +47,18 @@ BEAT: dict[str, Any] = {
         "failedSaves": 3,
         "saveError": "No space left on device",
     },
-    "places": {"ageSeconds": 0, "byLocalRank": [{"kind": "collective", "operation": "all_reduce", "frame": "train.py:1"}]},
+    "places": {
+        "ageSeconds": 0,
+        "byLocalRank": [{"kind": "collective", "operation": "all_reduce", "frame": "train.py:1"}],
+    },
 }
-FAILURE = {"exitCode": 1, "exception": "E", "message": "recv from a failed", "traceback": "gloo timed out", "ageSeconds": 0.0}
+FAILURE = {
+    "exitCode": 1,
+    "exception": "E",
+    "message": "recv from a failed",
+    "traceback": "gloo timed out",
+    "ageSeconds": 0.0,
+}
 FAILED = {**BEAT, "state": "failed", "failure": FAILURE}
 
 
@@ -61,7 +72,10 @@ def grown(whole: Any, way: tuple[Any, ...], most_bytes: int) -> Any:
     room = max(0, most_bytes - len(json.dumps(whole)))
     if isinstance(value, list):
         kinds = value or [{}]
-        value = [_another(kinds[n % len(kinds)], n) for n in range(room // (len(json.dumps(kinds[0])) + 4))]
+        value = [
+            _another(kinds[n % len(kinds)], n)
+            for n in range(room // (len(json.dumps(kinds[0])) + 4))
+        ]
     elif isinstance(value, dict):
         one = next(iter(value.values()), "x")
         value = {**value, **{f"k{n}": one for n in range(room // (len(json.dumps(one)) + 12))}}
@@ -74,7 +88,14 @@ def grown(whole: Any, way: tuple[Any, ...], most_bytes: int) -> Any:
 def _another(value: Any, number: int) -> Any:
     """One that differs, as lists of names, keys or values must."""
     if isinstance(value, dict):
-        return {**value, **{name: f"{value[name]}{number}" for name in ("name", "key") if isinstance(value.get(name), str)}}
+        return {
+            **value,
+            **{
+                name: f"{value[name]}{number}"
+                for name in ("name", "key")
+                if isinstance(value.get(name), str)
+            },
+        }
     return f"{value}{number}" if isinstance(value, str) else value
 
 
@@ -110,8 +131,14 @@ JOB = a_manifest(replicas=64, minimum=1, maximum=64, template=TEMPLATE, failureP
 PLACES = [way for way in places(JOB) if way[0] == "spec"]
 
 
-@given(way=st.sampled_from(PLACES), size=st.sampled_from([20_000, MAX_BYTES - 4_000, ETCD_BYTES]), failed=st.booleans())
-def test_no_job_holds_the_event_loop_by_its_size(way: tuple[Any, ...], size: int, failed: bool) -> None:
+@given(
+    way=st.sampled_from(PLACES),
+    size=st.sampled_from([20_000, MAX_BYTES - 4_000, ETCD_BYTES]),
+    failed=st.booleans(),
+)
+def test_no_job_holds_the_event_loop_by_its_size(
+    way: tuple[Any, ...], size: int, failed: bool
+) -> None:
     manifest = grown(JOB, way, size)
     manifest["status"] = {"round": 1}
     assert fits(lambda: take(manifest), calls_for(64))
@@ -136,7 +163,10 @@ def test_no_heartbeat_holds_the_event_loop_by_its_size(
     except MalformedHeartbeat:
         return
     assert fits(lambda: parse_heartbeat(large), MAX_CALLS)
-    assert fits(plan_of(replace(job, status={"round": 1}), [BEAT, large] if last else [large, BEAT]), calls_for(workers))
+    assert fits(
+        plan_of(replace(job, status={"round": 1}), [BEAT, large] if last else [large, BEAT]),
+        calls_for(workers),
+    )
 
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])

@@ -46,7 +46,9 @@ async def test_job_of_a_namespace_that_is_refused_is_run_once_that_answers() -> 
         assert running.cache.unavailable == set()
 
 
-async def test_namespace_that_is_refused_later_is_kept_as_it_was_and_the_others_are_listed_on() -> None:
+async def test_namespace_that_is_refused_later_is_kept_as_it_was_and_the_others_are_listed_on() -> (
+    None
+):
     running = a_controller()
     for namespace in "ab":
         running.cluster.apply_job(a_job_in(namespace))

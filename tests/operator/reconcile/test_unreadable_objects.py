@@ -29,7 +29,11 @@ async def test_event_reports_a_pod_once(running: Running) -> None:
     [
         ((), OBJECTS[:1], "Pod lm-0 (TypeError: 7)"),
         (OBJECTS[:1], OBJECTS[:2], "Pod lm-1 (TypeError: 7)"),
-        ((), OBJECTS, "Pod lm-0 (TypeError: 7); Pod lm-1 (TypeError: 7); Pod lm-2 (TypeError: 7); and 2 more"),
+        (
+            (),
+            OBJECTS,
+            "Pod lm-0 (TypeError: 7); Pod lm-1 (TypeError: 7); Pod lm-2 (TypeError: 7); and 2 more",
+        ),
         (OBJECTS[:2], OBJECTS[1:2], None),
         (OBJECTS[:2], (), None),
         (OBJECTS, OBJECTS, None),
@@ -37,10 +41,19 @@ async def test_event_reports_a_pod_once(running: Running) -> None:
 )
 @pytest.mark.parametrize("backend", ["", "c10d"])
 def test_one_event_names_those_that_are_new(
-    before: tuple[UnreadableObject, ...], now: tuple[UnreadableObject, ...], note: str | None, backend: str
+    before: tuple[UnreadableObject, ...],
+    now: tuple[UnreadableObject, ...],
+    note: str | None,
+    backend: str,
 ) -> None:
     job = a_job(rendezvous={"backend": backend}) if backend else a_job()
-    todo = plan(job, observed([a_pod(0)], unreadable=now), Memory(answers=Answers(unreadable=before)))
-    notes = [action.note for action in todo.actions if getattr(action, "reason", "") == "UnreadableObject"]
+    todo = plan(
+        job, observed([a_pod(0)], unreadable=now), Memory(answers=Answers(unreadable=before))
+    )
+    notes = [
+        action.note
+        for action in todo.actions
+        if getattr(action, "reason", "") == "UnreadableObject"
+    ]
     assert [words.split(": ", 1)[1] for words in notes] == ([note] if note else [])
     assert todo.memory.answers.unreadable == now

@@ -85,9 +85,18 @@ async def lose_all_pods(world: World) -> None:
 
 
 async def end(world: World) -> None:
-    status = {"conditions": [{"type": "Complete", "status": "True"}], "state": "Complete", "completionTime": TIME}
+    status = {
+        "conditions": [{"type": "Complete", "status": "True"}],
+        "state": "Complete",
+        "completionTime": TIME,
+    }
     await world.cluster.patch(
-        JOBS, "default", "lm", world.cluster.job("lm")["metadata"]["resourceVersion"], {"status": status}, "status"
+        JOBS,
+        "default",
+        "lm",
+        world.cluster.job("lm")["metadata"]["resourceVersion"],
+        {"status": status},
+        "status",
     )
 
 
@@ -96,7 +105,11 @@ async def end(world: World) -> None:
     [
         ("create Service", {}, no_more),
         ("create PersistentVolumeClaim", {"sharedVolumeClaims": [A_CLAIM]}, no_more),
-        ("create PodGroup", {"minimum": 2, "scheduling": {"gangScheduler": "Coscheduling"}}, no_more),
+        (
+            "create PodGroup",
+            {"minimum": 2, "scheduling": {"gangScheduler": "Coscheduling"}},
+            no_more,
+        ),
         ("try Pod", {"suspend": True}, no_more),
         ("try PersistentVolumeClaim", {"suspend": True, "sharedVolumeClaims": [A_CLAIM]}, no_more),
         ("patch ElasticPyTorchJob/status", {}, no_more),
@@ -113,7 +126,9 @@ async def test_write_that_waits_for_a_slot_causes_no_plan(
     refused: str, spec: dict[str, Any], then: Callable[[World], Awaitable[None]]
 ) -> None:
     queue = CountedQueue()
-    world = RunningController(RefusingCluster("" if then is not no_more else refused), queue, kueue=True)
+    world = RunningController(
+        RefusingCluster("" if then is not no_more else refused), queue, kueue=True
+    )
     manifest = a_manifest(**{name: value for name, value in spec.items() if name != "queue"})
     manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: spec["queue"]} if "queue" in spec else {}
     async with world.runs():
@@ -124,7 +139,9 @@ async def test_write_that_waits_for_a_slot_causes_no_plan(
         world.cluster.refused = refused
         await then(world)
         tried = await tries(world)
-        await asyncio.sleep((DRY_RUN_SECONDS if refused.startswith("dry_run") else REFUSED_SECONDS) - 3)
+        await asyncio.sleep(
+            (DRY_RUN_SECONDS if refused.startswith("dry_run") else REFUSED_SECONDS) - 3
+        )
         assert world.cluster.calls.count(refused) == tried, "it is not due yet"
         world.slots.offer(Overload())
         await asyncio.sleep(8)

@@ -1,7 +1,12 @@
 import asyncio
 
 import pytest
-from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, MAX_BACKOFF_SECONDS, SPARE_ENTRIES, WorkQueue
+from elastic_pytorch_operator.reconcile.workqueue import (
+    ENTRIES_PER_KEY,
+    MAX_BACKOFF_SECONDS,
+    SPARE_ENTRIES,
+    WorkQueue,
+)
 
 from tests.situations import situations
 
@@ -38,7 +43,10 @@ async def test_earliest_time_counts() -> None:
     queue.add("b", 0.05)
     queue.add("a", 0.01)
     queue.add("a", 20)
-    assert [await asyncio.wait_for(queue.get(), 5), await asyncio.wait_for(queue.get(), 5)] == ["a", "b"]
+    assert [await asyncio.wait_for(queue.get(), 5), await asyncio.wait_for(queue.get(), 5)] == [
+        "a",
+        "b",
+    ]
     assert len(queue) == 0
 
 
@@ -46,7 +54,9 @@ async def test_keys_are_taken_in_once_work_begins() -> None:
     queue: WorkQueue[str] = WorkQueue(begun=False)
     queue.add("a")
     queue.add("later", 10)
-    assert len(queue) == 0, "a replica that stands by for weeks does not gather the keys of jobs that are gone"
+    assert len(queue) == 0, (
+        "a replica that stands by for weeks does not gather the keys of jobs that are gone"
+    )
     queue.begin()
     queue.add("b")
     assert await asyncio.wait_for(queue.get(), 5) == "b"
@@ -132,7 +142,12 @@ async def test_what_becomes_due_after_a_delay_is_not_urgent_unless_it_is_said_to
     queue.add("loss")
     queue.add("losses of a large job", 0.2)
     await asyncio.sleep(1.0)
-    assert [await queue.get() for _ in range(4)] == ["deadline", "loss", "losses of a large job", "progress"]
+    assert [await queue.get() for _ in range(4)] == [
+        "deadline",
+        "loss",
+        "losses of a large job",
+        "progress",
+    ]
 
 
 async def test_key_that_becomes_urgent_while_it_is_worked_on_goes_first_afterwards() -> None:
@@ -174,7 +189,10 @@ async def test_key_rests_after_work_that_was_long() -> None:
     queue.done("large", rest_seconds=2.0)
     queue.add("large")
     queue.add("small", 1.0)
-    assert [(await queue.get(), round(loop.time())) for _ in range(2)] == [("small", 1), ("large", 2)]
+    assert [(await queue.get(), round(loop.time())) for _ in range(2)] == [
+        ("small", 1),
+        ("large", 2),
+    ]
 
 
 @pytest.mark.simulation

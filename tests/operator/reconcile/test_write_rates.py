@@ -72,7 +72,9 @@ TURNS = int(SECONDS * LINES_PER_SECOND)
 
 
 async def let_agents_change_their_minds(
-    world: RunningController[FaultyCluster], pods: list[tuple[str, str]], turns: range = range(TURNS)
+    world: RunningController[FaultyCluster],
+    pods: list[tuple[str, str]],
+    turns: range = range(TURNS),
 ) -> None:
     """Each says with each line that it is slow, or that its saves fail, and with the next ones that it does not."""
     declared = world.round_of("lm")
@@ -112,12 +114,21 @@ async def test_heartbeats_have_no_more_written_than_a_job_may_and_the_last_one_c
         quiet = len(world.cluster.events)
         await asyncio.sleep(1 / EVENTS_PER_SECOND)
         await let_agents_change_their_minds(world, pods, range(TURNS, 2 * TURNS))
-        [series] = [e["series"] for e in world.cluster.events[quiet:] if e["reason"] == "Straggler" and "series" in e][:1]
+        [series] = [
+            e["series"]
+            for e in world.cluster.events[quiet:]
+            if e["reason"] == "Straggler" and "series" in e
+        ][:1]
         assert series["count"] > 1, "what was not sent is counted"
         await asyncio.sleep(5)
         seconds = 2 * SECONDS + 1 / EVENTS_PER_SECOND + 5
-        assert world.cluster.calls.count("patch ElasticPyTorchJob/status") <= STATUS_BURST + STATUSES_PER_SECOND * seconds
+        assert (
+            world.cluster.calls.count("patch ElasticPyTorchJob/status")
+            <= STATUS_BURST + STATUSES_PER_SECOND * seconds
+        )
         reasons = Counter(event["reason"] for event in world.cluster.events)
         assert reasons["Straggler"] > 1
         assert max(reasons.values()) <= EVENT_BURST + EVENTS_PER_SECOND * seconds + 1
-        assert is_true(world.cluster.job("lm")["status"], names.DEGRADED), "the last heartbeats said that saves fail"
+        assert is_true(world.cluster.job("lm")["status"], names.DEGRADED), (
+            "the last heartbeats said that saves fail"
+        )

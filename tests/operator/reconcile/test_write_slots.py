@@ -27,7 +27,8 @@ class Api:
     def __init__(self) -> None:
         self.sent: list[tuple[float, str]] = []
         self.on_their_way: Counter[str] = Counter()
-        self.before: list[tuple[int, int]] = []  # at each write: how many were on their way, of all and of its namespace
+        # At each write: how many were on their way, of all and of its namespace.
+        self.before: list[tuple[int, int]] = []
         self.errors: deque[ClusterError | None] = deque()
 
     async def take(self, job: "Job") -> ClusterError | None:
@@ -44,8 +45,16 @@ class Api:
 
 
 class Job:
-    def __init__(self, api: Api, name: str, writes: int, namespace: str = "team", *, hangs: bool = False) -> None:
-        self.api, self.name, self.left, self.namespace, self.hangs = api, name, writes, namespace, hangs
+    def __init__(
+        self, api: Api, name: str, writes: int, namespace: str = "team", *, hangs: bool = False
+    ) -> None:
+        self.api, self.name, self.left, self.namespace, self.hangs = (
+            api,
+            name,
+            writes,
+            namespace,
+            hangs,
+        )
 
     def has_write(self) -> bool:
         return self.left > 0
@@ -61,7 +70,9 @@ def begin(max_writes: int = MAX_WRITES) -> tuple[WriteSlots, Api]:
 
 @pytest.mark.parametrize("max_writes", [LEAST_MAX_WRITES, 11, MAX_WRITES, MOST_MAX_WRITES])
 @pytest.mark.parametrize("namespaces", [1, 2, 3, 24, 200])
-async def test_half_of_the_slots_are_for_namespaces_without_a_write_on_its_way(namespaces: int, max_writes: int) -> None:
+async def test_half_of_the_slots_are_for_namespaces_without_a_write_on_its_way(
+    namespaces: int, max_writes: int
+) -> None:
     slots, api = begin(max_writes)
     for number in range(2 * MOST_MAX_WRITES):
         slots.offer(Job(api, f"job-{number}", 4, f"team-{number % namespaces}"))
@@ -70,12 +81,17 @@ async def test_half_of_the_slots_are_for_namespaces_without_a_write_on_its_way(n
     await asyncio.sleep(1200)
     assert Counter(api.names) == {f"job-{number}": 4 for number in range(2 * MOST_MAX_WRITES)}
     assert max(before for before, _ in api.before) < max_writes
-    assert max(before for before, in_namespace in api.before if in_namespace or namespaces == 1) < max_writes / 2
+    assert (
+        max(before for before, in_namespace in api.before if in_namespace or namespaces == 1)
+        < max_writes / 2
+    )
 
 
 @pytest.mark.parametrize("jobs", [1, 60])
 @pytest.mark.parametrize("hanging", [1, 2, 3, 5, 10, 24, 48])
-async def test_another_namespace_finds_a_slot_at_once_beside_those_that_hang(hanging: int, jobs: int) -> None:
+async def test_another_namespace_finds_a_slot_at_once_beside_those_that_hang(
+    hanging: int, jobs: int
+) -> None:
     slots, api = begin()
     for number in range(hanging * jobs):
         slots.offer(Job(api, f"hangs-{number}", 1, f"team-{number % hanging}", hangs=True))
@@ -180,7 +196,10 @@ async def test_closing_ends_what_is_on_its_way() -> None:
 @pytest.mark.parametrize("namespaces", [1, 1000])
 async def test_turn_costs_the_same_however_many_wait(namespaces: int) -> None:
     slots, api = begin()
-    jobs = [Job(api, f"job-{number}", 9, f"team-{number % namespaces}", hangs=True) for number in range(1000)]
+    jobs = [
+        Job(api, f"job-{number}", 9, f"team-{number % namespaces}", hangs=True)
+        for number in range(1000)
+    ]
     for job in jobs:
         slots.offer(job)
     assert count_lines(lambda: slots.offer(jobs[0])) < 400

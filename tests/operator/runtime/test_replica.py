@@ -35,7 +35,8 @@ pytestmark = pytest.mark.process
 
 SYSTEM = "system"
 SLICE = "elastic-pytorch-operator-ipv4"
-QUICK = LeaseTiming(lease_seconds=2, renew_deadline_seconds=1.5, retry_period_seconds=0.2)  # for tests that wait for it
+# For tests that wait for it.
+QUICK = LeaseTiming(lease_seconds=2, renew_deadline_seconds=1.5, retry_period_seconds=0.2)
 BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 
 
@@ -48,7 +49,9 @@ class Line:
         for verb in ("get", "replace"):
             setattr(self.cluster, verb, partial(self._send, getattr(self.cluster, verb)))
 
-    async def _send(self, send: Callable[..., Awaitable[Manifest]], resource: Resource, *arguments: Any) -> Manifest:
+    async def _send(
+        self, send: Callable[..., Awaitable[Manifest]], resource: Resource, *arguments: Any
+    ) -> Manifest:
         if self.is_cut and resource is LEASES:
             raise ClusterError(0, "cut")
         return await send(resource, *arguments)
@@ -84,7 +87,9 @@ class Running:
     async def beat(self, session: aiohttp.ClientSession, token: str) -> aiohttp.ClientResponse:
         headers = {"Authorization": f"Bearer {token}"}
         async with session.post(
-            f"http://127.0.0.1:{self.settings.port}/v1/agent", data=json.dumps(BEAT), headers=headers
+            f"http://127.0.0.1:{self.settings.port}/v1/agent",
+            data=json.dumps(BEAT),
+            headers=headers,
         ) as answer:
             await answer.read()
             return answer
@@ -92,7 +97,9 @@ class Running:
     async def serves(self, session: aiohttp.ClientSession, token: str) -> bool:
         """Whether it is ready, and takes a heartbeat."""
         with contextlib.suppress(aiohttp.ClientConnectionError):
-            return (await self.beat(session, token)).status == 200 and (await self.get(session, "/readyz"))[0] == 200
+            return (await self.beat(session, token)).status == 200 and (
+                await self.get(session, "/readyz")
+            )[0] == 200
         return False
 
 
@@ -102,20 +109,27 @@ class World:
     session: aiohttp.ClientSession
     replicas: list[Running] = field(default_factory=list)
 
-    async def start(self, name: str, *, again: bool = False, timing: LeaseTiming | None = None, **options: Any) -> Running:
+    async def start(
+        self, name: str, *, again: bool = False, timing: LeaseTiming | None = None, **options: Any
+    ) -> Running:
         """Starts a process: of one replica, or of as many as it takes until it is stopped."""
         pod = {"metadata": {"namespace": SYSTEM, "name": name}, "spec": {"containers": []}}
-        with contextlib.suppress(ClusterError):  # the container is started anew in the pod that is there
+        # The container is started anew in the pod that is there.
+        with contextlib.suppress(ClusterError):
             await self.cluster.create(PODS, pod)
         endpoint = Endpoint(name, f"uid-{name}", "10.0.0.1", 8443, f"node-of-{name}")
-        settings = ReplicaSettings("http://operator", "127.0.0.1", free_port(), free_port(), SYSTEM, name, endpoint)
+        settings = ReplicaSettings(
+            "http://operator", "127.0.0.1", free_port(), free_port(), SYSTEM, name, endpoint
+        )
         ahead = [0.0]
         line = Line(self.cluster)
         made: list[Replica] = []
 
         def begin() -> Replica:
             clock = lambda: time.monotonic() + ahead[0]  # noqa: E731
-            made.append(Replica(line.cluster, settings, self._watch, clock=clock, timing=timing, **options))
+            made.append(
+                Replica(line.cluster, settings, self._watch, clock=clock, timing=timing, **options)
+            )
             return made[-1]
 
         stop = asyncio.Event()
@@ -145,7 +159,9 @@ class World:
         return [there["targetRef"]["name"] for there in found.get("endpoints") or ()]
 
     def pods_made(self) -> int:
-        return self.cluster.calls.count("create Pod") - len({running.name for running in self.replicas})
+        return self.cluster.calls.count("create Pod") - len(
+            {running.name for running in self.replicas}
+        )
 
 
 @pytest.fixture
@@ -167,7 +183,9 @@ async def test_one_acts_and_both_are_ready(world: World) -> None:
     world.cluster.apply_job(a_manifest())
     await world.until(lambda: len(world.cluster.pods()) == 3)
     async with asyncio.timeout(20):
-        while any([(await running.get(world.session, "/readyz"))[0] != 200 for running in (first, second)]):
+        while any(
+            [(await running.get(world.session, "/readyz"))[0] != 200 for running in (first, second)]
+        ):
             await asyncio.sleep(0.05)
     assert world.pods_made() == 3
     assert await world.found_by_agents() == ["first"]
@@ -208,7 +226,10 @@ async def test_stream_ends_with_the_leader(world: World) -> None:
         yield json.dumps(BEAT).encode() + b"\n"
         await asyncio.Event().wait()
 
-    url, headers = f"http://127.0.0.1:{first.settings.port}/v1/agent", {"Authorization": f"Bearer {token}"}
+    url, headers = (
+        f"http://127.0.0.1:{first.settings.port}/v1/agent",
+        {"Authorization": f"Bearer {token}"},
+    )
     async with world.session.post(url, data=lines(), headers=headers) as stream:
         assert b"heartbeat" in await stream.content.readline()
         first.stop.set()
@@ -231,7 +252,9 @@ async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -
     assert world.pods_made() == 3
 
 
-async def test_leader_knows_the_node_of_the_one_before_that_let_its_lease_run_out(world: World) -> None:
+async def test_leader_knows_the_node_of_the_one_before_that_let_its_lease_run_out(
+    world: World,
+) -> None:
     first = await world.start("first", timing=QUICK)
     await world.until_leading(first)
     assert first.replica._controller.lost_leader_node == ""
@@ -249,34 +272,45 @@ async def test_leader_knows_the_node_of_the_one_before_that_let_its_lease_run_ou
 
 async def test_replica_that_no_agent_can_find_does_not_lead_them_until_it_can(world: World) -> None:
     for _ in range(3):
-        world.cluster.fail_next("replace EndpointSlice", 403, "endpoint address 10.0.0.1 is not allowed")
+        world.cluster.fail_next(
+            "replace EndpointSlice", 403, "endpoint address 10.0.0.1 is not allowed"
+        )
     first = await world.start("first")
     await world.until(lambda: "replace EndpointSlice" in world.cluster.calls)
     assert not first.replica.leading
     assert (
-        'leader_election_master_status{name="elastic-pytorch-operator"} 0.0' in (await first.get(world.session, "/metrics"))[1]
+        'leader_election_master_status{name="elastic-pytorch-operator"} 0.0'
+        in (await first.get(world.session, "/metrics"))[1]
     )
     await world.until_leading(first)
     assert await world.found_by_agents() == ["first"]
 
 
-async def test_leader_with_a_wrong_clock_fails_no_job_by_its_deadline(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_leader_with_a_wrong_clock_fails_no_job_by_its_deadline(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     def server_time() -> datetime:
         return datetime.now(UTC) - timedelta(days=1)  # this machine's clock is a day ahead
 
     begun = write_time(server_time() - timedelta(minutes=10))
     job = world.cluster.apply_job(a_manifest(activeDeadlineSeconds=6 * 3600))
     status = {"startTime": begun, "round": 1, "worldSize": 3, "conditions": []}
-    await world.cluster.patch(JOBS, "default", "lm", job["metadata"]["resourceVersion"], {"status": status}, "status")
+    await world.cluster.patch(
+        JOBS, "default", "lm", job["metadata"]["resourceVersion"], {"status": status}, "status"
+    )
     first = await world.start("first", time_of_day=TimeOfDay(server_time))
     await world.until_leading(first)
     await world.until(lambda: bool(world.cluster.job("lm")["status"]["conditions"]))
     found = world.cluster.job("lm")["status"]
     assert [
-        c["type"] for c in found["conditions"] if c["status"] == "True" and c["type"] in (names.COMPLETE, names.FAILED)
+        c["type"]
+        for c in found["conditions"]
+        if c["status"] == "True" and c["type"] in (names.COMPLETE, names.FAILED)
     ] == []
     written = [datetime.fromisoformat(c["lastTransitionTime"]) for c in found["conditions"]]
-    assert max(written) < server_time() + timedelta(minutes=1), "statuses have the API server's time, too"
+    assert max(written) < server_time() + timedelta(minutes=1), (
+        "statuses have the API server's time, too"
+    )
     assert "ahead of the API server's" in caplog.text
 
 
@@ -287,7 +321,9 @@ async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> 
     await asyncio.sleep(2 * QUICK.look_seconds)
     # As if the first had been suspended for longer than its lease, and had come back.
     lease = await world.cluster.get(LEASES, SYSTEM, names.OPERATOR)
-    await world.cluster.replace(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
+    await world.cluster.replace(
+        LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "second"}}
+    )
     await world.until_leading(second)
     with pytest.raises(LeadershipLostError):
         await asyncio.wait_for(first.task, 20)
@@ -296,7 +332,9 @@ async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> 
     assert world.pods_made() == 3
 
 
-async def test_leader_held_up_for_longer_than_its_lease_does_not_act_even_before_it_knows(world: World) -> None:
+async def test_leader_held_up_for_longer_than_its_lease_does_not_act_even_before_it_knows(
+    world: World,
+) -> None:
     first = await world.start("first")
     await world.until_leading(first)
     first.clock_ahead[0] = 10.0
@@ -330,9 +368,12 @@ async def test_replica_that_has_lost_its_lease_begins_again_in_its_process(world
 
 async def test_api_server_away_for_a_while_leaves_one_of_two_leading(world: World) -> None:
     both = [await world.start(name, again=True, timing=QUICK) for name in ("first", "second")]
-    await world.until(lambda: sum(bool(running.made) and running.replica.leading for running in both) == 1)
+    await world.until(
+        lambda: sum(bool(running.made) and running.replica.leading for running in both) == 1
+    )
     [before] = [running for running in both if running.replica.leading]
-    made = len(before.made)  # more than one if, on a slow machine, it has lost its lease by itself before
+    # More than one if, on a slow machine, it has lost its lease by itself before.
+    made = len(before.made)
     for running in both:
         running.line.is_cut = True
         running.clock_ahead[0] += QUICK.renew_deadline_seconds - 3 * QUICK.retry_period_seconds

@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.informer.cache import Cache
-from elastic_pytorch_operator.runtime.run import JSON_LEVELS, YOUNG_OBJECTS, allow_deep_json, collect_rarely
+from elastic_pytorch_operator.runtime.run import (
+    JSON_LEVELS,
+    YOUNG_OBJECTS,
+    allow_deep_json,
+    collect_rarely,
+)
 from elastic_pytorch_operator.spec.job import Job, JobKey
 
 from tests.operator.builders import KEY, a_manifest
 
 
 @pytest.mark.parametrize(("opens", "closes"), [('{"x": ', "}"), ("[", "]")])
-def test_job_with_as_many_levels_as_the_api_server_reads_stops_no_other(opens: str, closes: str) -> None:
+def test_job_with_as_many_levels_as_the_api_server_reads_stops_no_other(
+    opens: str, closes: str
+) -> None:
     deep = a_manifest("deep", template={"spec": {"containers": [{"name": "pytorch", "x": "HERE"}]}})
     levels = JSON_LEVELS - 20
     text = json.dumps([deep, a_manifest()]).replace('"HERE"', f"{opens * levels}1{closes * levels}")

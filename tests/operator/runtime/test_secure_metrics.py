@@ -47,7 +47,9 @@ class Served:
         async with asyncio.timeout(30):
             while True:
                 with contextlib.suppress(aiohttp.ClientConnectorError):
-                    async with self.session.get(url, headers=headers, ssl=tls, server_hostname=HOST) as answer:
+                    async with self.session.get(
+                        url, headers=headers, ssl=tls, server_hostname=HOST
+                    ) as answer:
                         return answer.status, await answer.text()
                 await asyncio.sleep(0.05)
 
@@ -57,9 +59,13 @@ class Served:
         async with asyncio.timeout(30):
             while True:
                 with contextlib.suppress(ConnectionRefusedError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=HOST)
+                    _, writer = await asyncio.open_connection(
+                        "127.0.0.1", port, ssl=tls, server_hostname=HOST
+                    )
                     try:
-                        return ssl.DER_cert_to_PEM_cert(writer.get_extra_info("ssl_object").getpeercert(True))
+                        return ssl.DER_cert_to_PEM_cert(
+                            writer.get_extra_info("ssl_object").getpeercert(True)
+                        )
                     finally:
                         writer.close()
                 await asyncio.sleep(0.05)
@@ -85,9 +91,16 @@ async def served(*, may_lead: bool = True, existing: str = "") -> AsyncIterator[
         cluster.add_object(kind, SYSTEM, name)
     if not may_lead:
         lease = await cluster.get(LEASES, SYSTEM, NAME)
-        spec = {"holderIdentity": "another", "leaseDurationSeconds": 300, "renewTime": "2026-01-01T00:00:00.000000Z"}
+        spec = {
+            "holderIdentity": "another",
+            "leaseDurationSeconds": 300,
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+        }
         await cluster.replace(LEASES, {**lease, "spec": spec})
-    cluster.users |= {"prometheus": "system:serviceaccount:monitoring:prometheus", "worker": "system:serviceaccount:a:default"}
+    cluster.users |= {
+        "prometheus": "system:serviceaccount:monitoring:prometheus",
+        "worker": "system:serviceaccount:a:default",
+    }
     cluster.readers.add((cluster.users["prometheus"], "/metrics"))
     ports = free_port(), free_port()
     endpoint = Endpoint("pod", "uid", "10.0.0.1", 8443, service=NAME)
@@ -141,19 +154,29 @@ async def test_replica_on_standby_serves_its_metrics_with_the_certificate_of_the
 
 
 @pytest.mark.parametrize("may_lead", [True, False])
-async def test_certificate_that_others_keep_is_shown_by_every_replica_as_soon_as_it_is_there(may_lead: bool) -> None:
+async def test_certificate_that_others_keep_is_shown_by_every_replica_as_soon_as_it_is_there(
+    may_lead: bool,
+) -> None:
     authority, now = make_authority(time.time()), time.time()
     serving = make_serving(authority, [HOST], now)
     async with served(may_lead=may_lead, existing="corp-tls") as world:
         await world.until(lambda: world.cluster.calls.count("get Secret") > 0)
         secret = await world.cluster.get(SECRETS, SYSTEM, "corp-tls")
-        texts = {"tls.crt": serving.certificate, "tls.key": serving.key, "ca.crt": authority.certificate}
+        texts = {
+            "tls.crt": serving.certificate,
+            "tls.key": serving.key,
+            "ca.crt": authority.certificate,
+        }
         data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
         await world.cluster.replace(SECRETS, {**secret, "data": data})
         written = world.cluster.calls.count("replace Secret")
         ports = [world.settings.metrics_port, *([world.settings.port] if may_lead else [])]
-        assert [await world.shown(port, authority.certificate) for port in ports] == [serving.certificate] * len(ports)
-        assert world.cluster.calls.count("replace Secret") == written, "the operator writes nothing into it"
+        assert [await world.shown(port, authority.certificate) for port in ports] == [
+            serving.certificate
+        ] * len(ports)
+        assert world.cluster.calls.count("replace Secret") == written, (
+            "the operator writes nothing into it"
+        )
 
 
 async def test_operator_with_a_name_of_its_own_writes_its_own_objects() -> None:

@@ -30,7 +30,13 @@ async def test_sigterm_ends_it_well(tmp_path: Path) -> None:
     probe_port = free_port()
     async with api_server() as (server, url):
         environment = {**os.environ, "KUBECONFIG": str(write_kubeconfig(tmp_path, url))}
-        command = ["-m", "elastic_pytorch_operator", "run", f"--port={free_port()}", f"--probe-port={probe_port}"]
+        command = [
+            "-m",
+            "elastic_pytorch_operator",
+            "run",
+            f"--port={free_port()}",
+            f"--probe-port={probe_port}",
+        ]
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command, env=environment, stderr=asyncio.subprocess.PIPE
         )

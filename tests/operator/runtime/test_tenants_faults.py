@@ -28,7 +28,9 @@ async def watch(_: Cache, __: Callable[[JobKey, float], None]) -> None:
 @asynccontextmanager
 async def running(cluster: FaultyCluster) -> AsyncIterator[Ask]:
     """A replica that needs no election; yields what asks its probes."""
-    settings = ReplicaSettings("http://operator", "127.0.0.1", free_port(), free_port(), watched=cluster.namespaces)
+    settings = ReplicaSettings(
+        "http://operator", "127.0.0.1", free_port(), free_port(), watched=cluster.namespaces
+    )
     stop = asyncio.Event()
     task = asyncio.create_task(Replica(cluster, settings, watch).run(stop))
 
@@ -76,7 +78,9 @@ async def test_annotation_of_a_pod_does_not_end_it(value: str) -> None:
 
 
 @pytest.mark.parametrize("code", [403, 404])
-async def test_namespace_that_is_refused_does_not_keep_it_from_serving_the_others(code: int) -> None:
+async def test_namespace_that_is_refused_does_not_keep_it_from_serving_the_others(
+    code: int,
+) -> None:
     cluster = a_cluster("a", "b", b=code)
     async with running(cluster) as ask:
 
@@ -85,10 +89,14 @@ async def test_namespace_that_is_refused_does_not_keep_it_from_serving_the_other
 
         await until(serves)
         assert (await ask("/healthz"))[0] == 200
-        assert 'elastic_pytorch_namespace_unavailable{namespace="b"} 1.0' in (await ask("/metrics"))[1]
+        assert (
+            'elastic_pytorch_namespace_unavailable{namespace="b"} 1.0' in (await ask("/metrics"))[1]
+        )
 
 
-async def test_namespace_that_fails_for_long_does_not_either(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_namespace_that_fails_for_long_does_not_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(replica_module, "PRIME_RETRY_SECONDS", 0.01)
     cluster = a_cluster("a", "b", b=500)
     async with running(cluster) as ask:

@@ -1,7 +1,12 @@
 from typing import Any
 
 import pytest
-from elastic_pytorch_operator.spec.failure_rules import FailureAction, find_rule, parse_rules, to_kubelet_code
+from elastic_pytorch_operator.spec.failure_rules import (
+    FailureAction,
+    find_rule,
+    parse_rules,
+    to_kubelet_code,
+)
 
 DISRUPTED = ("DisruptionTarget", "True")
 
@@ -54,7 +59,10 @@ def test_process_that_a_signal_ended_has_the_kubelets_exit_code(python: int, kub
 
 
 def test_one_of_several_conditions_is_enough() -> None:
-    several = {"action": "Count", "onPodConditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "Unknown"}]}
+    several = {
+        "action": "Count",
+        "onPodConditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "Unknown"}],
+    }
     [rule] = parse_rules([several])
     assert rule.action is FailureAction.COUNT
     assert find_rule([rule], None, [("B", "Unknown")]) is rule
@@ -63,7 +71,14 @@ def test_one_of_several_conditions_is_enough() -> None:
 
 def test_rule_in_words() -> None:
     ranges = on_codes("Ignore", 130, *range(1, 128))
-    rules = parse_rules([on_codes("FailJob", 3, 1), on_codes("Count", 2, operator="NotIn"), on_condition("Ignore"), ranges])
+    rules = parse_rules(
+        [
+            on_codes("FailJob", 3, 1),
+            on_codes("Count", 2, operator="NotIn"),
+            on_condition("Ignore"),
+            ranges,
+        ]
+    )
     assert [str(rule) for rule in rules] == [
         "failurePolicy.rules[0] (onExitCodes In 1, 3)",
         "failurePolicy.rules[1] (onExitCodes NotIn 2)",

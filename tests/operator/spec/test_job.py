@@ -15,14 +15,23 @@ from tests.operator.builders import a_job, a_manifest, a_worker_pod
         ({"replicas": 3, "minimum": 2, "maximum": None}, (3, 2, 3)),
         ({"replicas": 3, "minimum": None, "maximum": None}, (3, 3, 3)),
         ({"replicas": 3, "minimum": None, "maximum": None, "suspend": True}, (0, 3, 3)),
-        ({"replicas": 3, "minimum": None, "maximum": None, "rendezvous": {"backend": "c10d"}}, (3, 3, 3)),
+        (
+            {"replicas": 3, "minimum": None, "maximum": None, "rendezvous": {"backend": "c10d"}},
+            (3, 3, 3),
+        ),
         ({"replicas": 3, "minimum": 1, "maximum": 4}, (3, 1, 4)),
         ({"replicas": 3, "minimum": 1, "resizePolicy": {"allowedReplicas": [4, 2]}}, (2, 2, 4)),
         ({"replicas": 7, "minimum": 4, "maximum": 8, "unitReplicas": 4}, (4, 4, 8)),
         ({"replicas": 7, "minimum": 4, "maximum": None, "unitReplicas": 4}, (4, 4, 7)),
         ({"replicas": 8, "minimum": None, "maximum": None, "unitReplicas": 4}, (8, 8, 8)),
         (
-            {"replicas": 6, "minimum": 2, "maximum": 8, "unitReplicas": 2, "resizePolicy": {"allowedReplicas": [4, 8]}},
+            {
+                "replicas": 6,
+                "minimum": 2,
+                "maximum": 8,
+                "unitReplicas": 2,
+                "resizePolicy": {"allowedReplicas": [4, 8]},
+            },
             (4, 4, 8),
         ),
         ({"replicas": 3, "suspend": True}, (0, 1, 4)),
@@ -38,7 +47,9 @@ def nested(depth: int) -> Any:
 
 
 def asking(resource: str, amount: str) -> dict[str, Any]:
-    return {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": {resource: amount}}}]}}
+    return {
+        "spec": {"containers": [{"name": "pytorch", "resources": {"limits": {resource: amount}}}]}
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,8 +57,14 @@ def asking(resource: str, amount: str) -> dict[str, Any]:
     [
         ({"minimum": 5}, "spec.maxReplicas"),
         ({"template": {"metadata": {}}}, "spec.template.spec"),
-        ({"template": {"spec": {"containers": [{"name": "a"}], "x": nested(200)}}}, "spec.template"),
-        ({"sharedVolumeClaims": [{"metadata": {"name": "a"}, "spec": {"x": nested(200)}}]}, "spec.sharedVolumeClaims"),
+        (
+            {"template": {"spec": {"containers": [{"name": "a"}], "x": nested(200)}}},
+            "spec.template",
+        ),
+        (
+            {"sharedVolumeClaims": [{"metadata": {"name": "a"}, "spec": {"x": nested(200)}}]},
+            "spec.sharedVolumeClaims",
+        ),
         ({"template": asking("nvidia.com/gpu", "9" * 300)}, "spec.nprocPerNode"),
     ],
 )
@@ -61,8 +78,14 @@ def test_refusals_name_the_field(change: dict[str, Any], path: str) -> None:
 def test_no_change_waits_for_a_checkpoint_unless_it_is_said() -> None:
     job = parse_job(a_manifest())
     assert (job.checkpoint_wait_seconds, job.checkpoint_path) == (0, "")
-    job = parse_job(a_manifest(resizePolicy={"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"}))
-    assert (job.checkpoint_wait_seconds, job.checkpoint_path, job.settle_seconds) == (30, "/checkpoints", 1)
+    job = parse_job(
+        a_manifest(resizePolicy={"checkpointWaitSeconds": 30, "checkpointPath": "/checkpoints"})
+    )
+    assert (job.checkpoint_wait_seconds, job.checkpoint_path, job.settle_seconds) == (
+        30,
+        "/checkpoints",
+        1,
+    )
 
 
 def test_rendezvous_is_the_operators_unless_it_is_said_otherwise() -> None:
@@ -77,14 +100,19 @@ def test_stock_torchrun_is_not_told_a_bound_that_the_job_has_not() -> None:
 
 def test_allowed_sizes_do_not_depend_on_the_wanted_one() -> None:
     sizes = {"resizePolicy": {"allowedReplicas": [2, 4, 8]}}
-    assert [a_job(replicas=n, minimum=2, maximum=None, **sizes).wanted for n in (8, 5, 4)] == [8, 4, 4]
+    assert [a_job(replicas=n, minimum=2, maximum=None, **sizes).wanted for n in (8, 5, 4)] == [
+        8,
+        4,
+        4,
+    ]
 
 
 VARIABLE = "ELASTIC_PYTORCH_PREPARE_SECONDS"
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"), [(None, 0), ({}, 1800), ({"timeoutSeconds": 1}, 1), ({"timeoutSeconds": 86400}, 86400)]
+    ("given", "seconds"),
+    [(None, 0), ({}, 1800), ({"timeoutSeconds": 1}, 1), ({"timeoutSeconds": 86400}, 86400)],
 )
 def test_time_for_the_set_up_is_told_to_agents(given: Any, seconds: int) -> None:
     job = a_job(prepare=given)

@@ -9,11 +9,15 @@ def with_container(**fields: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "a"}, {"name": "pytorch", **fields}]}}
 
 
-TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+TERMS = (
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+)
 
 
 def with_terms(*terms: dict[str, Any]) -> dict[str, Any]:
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}
+    }
     return {"spec": {"affinity": {"nodeAffinity": required}}}
 
 
@@ -27,7 +31,13 @@ def with_terms(*terms: dict[str, Any]) -> dict[str, Any]:
         ({"spec": {"tolerations": ["gpu"]}}, "spec.tolerations[0]"),
         ({"spec": {"affinity": {"nodeAffinity": []}}}, "spec.affinity.nodeAffinity"),
         (
-            {"spec": {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": {}}}}},
+            {
+                "spec": {
+                    "affinity": {
+                        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": {}}
+                    }
+                }
+            },
             "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
         ),
         ({"spec": {"volumes": [{"name": "a"}, {"name": ["b"]}]}}, "spec.volumes[1].name"),
@@ -37,16 +47,30 @@ def with_terms(*terms: dict[str, Any]) -> dict[str, Any]:
         ({"spec": {"priorityClassName": {"high": 1}}}, "spec.priorityClassName"),
         ({"spec": {"overhead": "1Mi"}}, "spec.overhead"),
         ({"spec": {"resources": {"limits": []}}}, "spec.resources.limits"),
-        ({"spec": {"initContainers": [{"resources": {"requests": "1"}}]}}, "spec.initContainers[0].resources.requests"),
+        (
+            {"spec": {"initContainers": [{"resources": {"requests": "1"}}]}},
+            "spec.initContainers[0].resources.requests",
+        ),
         ({"spec": {"initContainers": [{}, {"name": 7}]}}, "spec.initContainers[1].name"),
         (with_terms({}, {"matchFields": {}}), f"{TERMS}[1].matchFields"),
         (with_terms({"matchExpressions": [{"key": ["a"]}]}), f"{TERMS}[0].matchExpressions[0].key"),
-        (with_terms({"matchExpressions": [{"values": "a"}]}), f"{TERMS}[0].matchExpressions[0].values"),
+        (
+            with_terms({"matchExpressions": [{"values": "a"}]}),
+            f"{TERMS}[0].matchExpressions[0].values",
+        ),
         ({"spec": {"terminationGracePeriodSeconds": "30s"}}, "spec.terminationGracePeriodSeconds"),
-        ({"spec": {"terminationGracePeriodSeconds": 10**7 + 1}}, "spec.terminationGracePeriodSeconds"),
+        (
+            {"spec": {"terminationGracePeriodSeconds": 10**7 + 1}},
+            "spec.terminationGracePeriodSeconds",
+        ),
         ({"spec": {"tolerations": [{"operator": "Exists"}] * 201}}, "spec.tolerations"),
         (with_terms(*[{}] * 101), TERMS),
-        (with_terms({"matchExpressions": [{"key": "a"}] * 60, "matchFields": [{"key": "a"}] * 40}), TERMS),
+        (
+            with_terms(
+                {"matchExpressions": [{"key": "a"}] * 60, "matchFields": [{"key": "a"}] * 40}
+            ),
+            TERMS,
+        ),
         (with_container(resources=["gpu"]), "spec.containers[1].resources"),
         (with_container(resources={"limits": "1"}), "spec.containers[1].resources.limits"),
         (with_container(env={"A": "1"}), "spec.containers[1].env"),
@@ -68,9 +92,13 @@ def test_whatever_the_operator_does_not_touch_is_left_to_the_api_server() -> Non
 def test_many_rules_for_nodes_are_allowed() -> None:
     spec = with_terms({"matchExpressions": [{"key": "a"}] * 99})["spec"]
     containers = [{"name": "pytorch"}]
-    check_template({"spec": {**spec, "tolerations": [{"operator": "Exists"}] * 200, "containers": containers}})
+    check_template(
+        {"spec": {**spec, "tolerations": [{"operator": "Exists"}] * 200, "containers": containers}}
+    )
 
 
 def test_other_containers_may_be_restarted_in_place() -> None:
     sidecar = {"name": "logs", "restartPolicy": "Always", "restartPolicyRules": []}
-    check_template({"spec": {"containers": [{"name": "pytorch"}, sidecar], "initContainers": [sidecar]}})
+    check_template(
+        {"spec": {"containers": [{"name": "pytorch"}, sidecar], "initContainers": [sidecar]}}
+    )

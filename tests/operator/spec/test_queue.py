@@ -11,18 +11,28 @@ from tests.operator.builders import a_manifest
 def test_labels_and_annotations_of_a_job_name_its_queue() -> None:
     manifest = a_manifest()
     assert parse_job(manifest).queue is None
-    manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "high"}
+    manifest["metadata"]["labels"] = {
+        "kueue.x-k8s.io/queue-name": "team",
+        "kueue.x-k8s.io/priority-class": "high",
+    }
     manifest["metadata"]["annotations"] = {"provreq.kueue.x-k8s.io/a": "1", "other": "2"}
     template = manifest["spec"]["template"]
-    assert parse_job(manifest).queue == Queue("team", "high", {"provreq.kueue.x-k8s.io/a": "1"}, hash_template(template))
+    assert parse_job(manifest).queue == Queue(
+        "team", "high", {"provreq.kueue.x-k8s.io/a": "1"}, hash_template(template)
+    )
 
 
 CONTAINER = {"name": "pytorch", "image": "torch", "resources": {"limits": {"cpu": "1"}}}
 
 
-def hash_of(annotations: dict[str, str] | None = None, container: dict[str, Any] | None = None, **pod: Any) -> str:
+def hash_of(
+    annotations: dict[str, str] | None = None, container: dict[str, Any] | None = None, **pod: Any
+) -> str:
     return hash_template(
-        {"metadata": {"annotations": annotations or {}}, "spec": {"containers": [{**CONTAINER, **(container or {})}], **pod}}
+        {
+            "metadata": {"annotations": annotations or {}},
+            "spec": {"containers": [{**CONTAINER, **(container or {})}], **pod},
+        }
     )
 
 
@@ -43,12 +53,16 @@ def hash_of(annotations: dict[str, str] | None = None, container: dict[str, Any]
     ],
     ids=str,
 )
-def test_quota_is_granted_for_what_a_pod_requests_and_where_it_may_run(change: dict[str, Any]) -> None:
+def test_quota_is_granted_for_what_a_pod_requests_and_where_it_may_run(
+    change: dict[str, Any],
+) -> None:
     assert hash_of(**change) != hash_of()
 
 
 @pytest.mark.parametrize(
-    "change", [{"container": {"image": "other"}}, {"hostNetwork": True}, {"annotations": {"team": "a"}}], ids=str
+    "change",
+    [{"container": {"image": "other"}}, {"hostNetwork": True}, {"annotations": {"team": "a"}}],
+    ids=str,
 )
 def test_quota_serves_another_image(change: dict[str, Any]) -> None:
     assert hash_of(**change) == hash_of()

@@ -16,7 +16,11 @@ from tests.operator.builders import a_job, a_round, a_worker_pod
 
 def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
     resources = {"limits": limits, "requests": requests}
-    return {"name": "pytorch", "image": "torch", "resources": {k: v for k, v in resources.items() if v is not None}}
+    return {
+        "name": "pytorch",
+        "image": "torch",
+        "resources": {k: v for k, v in resources.items() if v is not None},
+    }
 
 
 @pytest.mark.parametrize(
@@ -38,8 +42,26 @@ def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
         (asking({"gpu.intel.com/xe": 2, "gpu.intel.com/i915": 1}), 3),
         (asking({"nvidia.com/gpu": 1, "amd.com/gpu": 2}), 3),
         (asking({"gpu.intel.com/i915_monitoring": 1, "gpu.intel.com/xe_monitoring": 1}), 0),
-        (asking({"gpu.intel.com/millicores": 500, "gpu.intel.com/memory.max": "8Gi", "gpu.intel.com/tiles": 2}), 0),
-        (asking({"rdma/hca_shared_devices_a": 8, "vpc.amazonaws.com/efa": 4, "nvidia.com/hostdev": 8}), 0),
+        (
+            asking(
+                {
+                    "gpu.intel.com/millicores": 500,
+                    "gpu.intel.com/memory.max": "8Gi",
+                    "gpu.intel.com/tiles": 2,
+                }
+            ),
+            0,
+        ),
+        (
+            asking(
+                {
+                    "rdma/hca_shared_devices_a": 8,
+                    "vpc.amazonaws.com/efa": 4,
+                    "nvidia.com/hostdev": 8,
+                }
+            ),
+            0,
+        ),
         (asking({"nvidia.com/mig-1g.5gb": 4}), 0),
         (asking({"nvidia.com/gpu.shared": 4}), 0),
         (asking({"nvidia.com/gpu": "500m"}), 0),
@@ -76,7 +98,16 @@ def test_container_uses_a_device_or_a_part_of_one(container: dict[str, Any], use
 
 @pytest.mark.parametrize(
     ("value", "processes"),
-    [(1, "1"), (4, "4"), ("8", "8"), (1024, "1024"), ("auto", "auto"), ("cpu", "cpu"), ("gpu", "gpu"), ("xpu", "xpu")],
+    [
+        (1, "1"),
+        (4, "4"),
+        ("8", "8"),
+        (1024, "1024"),
+        ("auto", "auto"),
+        ("cpu", "cpu"),
+        ("gpu", "gpu"),
+        ("xpu", "xpu"),
+    ],
 )
 def test_a_value_wins_over_what_the_container_asks_for(value: int | str, processes: str) -> None:
     assert is_process_count(value)
@@ -100,26 +131,36 @@ def test_a_value_wins_over_what_the_container_asks_for(value: int | str, process
         ("auto", {}, "auto"),
     ],
 )
-def test_cores_of_the_containers_limit_count_and_not_the_nodes(value: str, container: dict[str, Any], processes: str) -> None:
+def test_cores_of_the_containers_limit_count_and_not_the_nodes(
+    value: str, container: dict[str, Any], processes: str
+) -> None:
     assert processes_per_node(value, container) == processes
 
 
-@pytest.mark.parametrize("value", [0, "0", "08", 1025, "1025", -1, "-1", "1.5", "", " 2", "two", "GPU", "\u0662"])
+@pytest.mark.parametrize(
+    "value", [0, "0", "08", 1025, "1025", -1, "-1", "1.5", "", " 2", "two", "GPU", "\u0662"]
+)
 def test_a_value_that_is_no_number_of_processes(value: int | str) -> None:
     assert not is_process_count(value)
 
 
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
-@pytest.mark.parametrize(("spec", "processes"), [({}, "8"), ({"nprocPerNode": 1}, "1"), ({"nprocPerNode": "gpu"}, "gpu")])
+@pytest.mark.parametrize(
+    ("spec", "processes"), [({}, "8"), ({"nprocPerNode": 1}, "1"), ({"nprocPerNode": "gpu"}, "gpu")]
+)
 def test_pods_run_a_process_for_each_accelerator_of_the_training_container(
     backend: str, spec: dict[str, Any], processes: str
 ) -> None:
     sidecar = {**asking({"nvidia.com/gpu": 1}), "name": "exporter"}
     init = {**asking({"nvidia.com/gpu": 1}), "name": "warm-up"}
-    template = {"spec": {"containers": [sidecar, asking({"nvidia.com/gpu": 8})], "initContainers": [init]}}
+    template = {
+        "spec": {"containers": [sidecar, asking({"nvidia.com/gpu": 8})], "initContainers": [init]}
+    }
     job = a_job(template=template, rendezvous={"backend": backend}, **spec)
     pod = stock_worker_pod(job, 0, "x", 1) if job.stock else a_worker_pod(job, 0)
-    [value] = [v["value"] for v in pod["spec"]["containers"][1]["env"] if v["name"] == "PET_NPROC_PER_NODE"]
+    [value] = [
+        v["value"] for v in pod["spec"]["containers"][1]["env"] if v["name"] == "PET_NPROC_PER_NODE"
+    ]
     assert value == processes
 
 
@@ -137,22 +178,49 @@ def asks(restart: str | None = None, **requests: str) -> dict[str, Any]:
     ("situation", "spec", "requests"),
     [
         ("nothing", {"containers": [{"name": "pytorch"}]}, {}),
-        ("containers together", {"containers": [asks(cpu="1"), asks(cpu="500m", memory="1Ki")]}, {"cpu": 1.5, "memory": 1024}),
-        ("a limit is a request", {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]}, {"nvidia.com/gpu": 8}),
+        (
+            "containers together",
+            {"containers": [asks(cpu="1"), asks(cpu="500m", memory="1Ki")]},
+            {"cpu": 1.5, "memory": 1024},
+        ),
+        (
+            "a limit is a request",
+            {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]},
+            {"nvidia.com/gpu": 8},
+        ),
         (
             "a request is less than the limit",
             {"containers": [{"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}]},
             {"cpu": 1},
         ),
-        ("a large init container", {"initContainers": [asks(cpu="4")], "containers": [asks(cpu="1")]}, {"cpu": 4}),
-        ("small init containers", {"initContainers": [asks(cpu="1")] * 3, "containers": [asks(cpu="2")]}, {"cpu": 2}),
-        ("a sidecar", {"initContainers": [asks("Always", cpu="1")], "containers": [asks(cpu="2")]}, {"cpu": 3}),
+        (
+            "a large init container",
+            {"initContainers": [asks(cpu="4")], "containers": [asks(cpu="1")]},
+            {"cpu": 4},
+        ),
+        (
+            "small init containers",
+            {"initContainers": [asks(cpu="1")] * 3, "containers": [asks(cpu="2")]},
+            {"cpu": 2},
+        ),
+        (
+            "a sidecar",
+            {"initContainers": [asks("Always", cpu="1")], "containers": [asks(cpu="2")]},
+            {"cpu": 3},
+        ),
         (
             "an init container beside a sidecar",
-            {"initContainers": [asks("Always", cpu="1"), asks(cpu="4")], "containers": [asks(cpu="2")]},
+            {
+                "initContainers": [asks("Always", cpu="1"), asks(cpu="4")],
+                "containers": [asks(cpu="2")],
+            },
             {"cpu": 5},
         ),
-        ("the overhead of a runtime class", {"containers": [asks(cpu="1")], "overhead": {"cpu": "250m"}}, {"cpu": 1.25}),
+        (
+            "the overhead of a runtime class",
+            {"containers": [asks(cpu="1")], "overhead": {"cpu": "250m"}},
+            {"cpu": 1.25},
+        ),
         (
             "requests of the pod itself",
             {"containers": [asks(cpu="1", memory="1Ki")], "resources": {"requests": {"cpu": "3"}}},
@@ -160,5 +228,7 @@ def asks(restart: str | None = None, **requests: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_requests_of_a_pod(situation: str, spec: dict[str, Any], requests: dict[str, float]) -> None:
+def test_requests_of_a_pod(
+    situation: str, spec: dict[str, Any], requests: dict[str, float]
+) -> None:
     assert pod_requests(spec) == requests, situation

@@ -8,7 +8,13 @@ from elastic_pytorch_operator.model.workload import Admission, Grant
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import parse_job
 from elastic_pytorch_operator.spec.platform.job_defaults import JobDefaults
-from elastic_pytorch_operator.spec.scheduling import NO_SCHEDULING, ExtraWorkers, Scheduling, UnitTopology, read_scheduling
+from elastic_pytorch_operator.spec.scheduling import (
+    NO_SCHEDULING,
+    ExtraWorkers,
+    Scheduling,
+    UnitTopology,
+    read_scheduling,
+)
 
 from tests.operator.builders import a_job, a_manifest, a_worker_pod
 
@@ -90,7 +96,10 @@ def test_quota_of_a_pod_decides_on_its_template_rather_than_its_index() -> None:
     job = a_job(minimum=2, template=template(), scheduling={"extraWorkers": EXTRA})
     grants = {extra: Grant("lm", "team", Admission("shared", 1), extra) for extra in (False, True)}
     for index, extra in itertools.product((0, 2), (False, True)):
-        pods = a_worker_pod(job, index, grant=grants[extra]), stock_worker_pod(job, index, "x", 1, grant=grants[extra])
+        pods = (
+            a_worker_pod(job, index, grant=grants[extra]),
+            stock_worker_pod(job, index, "x", 1, grant=grants[extra]),
+        )
         assert ["nodeSelector" in pod["spec"] for pod in pods] == [extra, extra]
 
 
@@ -99,7 +108,12 @@ def test_pods_beyond_the_minimum_are_for_other_nodes() -> None:
     base = template(nodeSelector={"capacity": "on-demand", "zone": "a"}, tolerations=[own])
     job = a_job(replicas=4, minimum=2, maximum=4, template=base, scheduling={"extraWorkers": EXTRA})
     specs = [a_worker_pod(job, index)["spec"] for index in range(4)]
-    assert [spec["nodeSelector"]["capacity"] for spec in specs] == ["on-demand", "on-demand", "spot", "spot"]
+    assert [spec["nodeSelector"]["capacity"] for spec in specs] == [
+        "on-demand",
+        "on-demand",
+        "spot",
+        "spot",
+    ]
     assert {spec["nodeSelector"]["zone"] for spec in specs} == {"a"}
     assert [SPOT in spec["tolerations"] for spec in specs] == [False, False, True, True]
     assert all(own in spec["tolerations"] for spec in specs)
@@ -112,6 +126,8 @@ def test_an_unset_field_leaves_the_template_as_it_is() -> None:
 
 def test_tolerations_of_the_platform_stay() -> None:
     platform = {"key": "maintenance", "operator": "Exists"}
-    job = parse_job(a_manifest(scheduling={"extraWorkers": EXTRA}), JobDefaults(tolerations=(platform,)))
+    job = parse_job(
+        a_manifest(scheduling={"extraWorkers": EXTRA}), JobDefaults(tolerations=(platform,))
+    )
     tolerations = job.template_of(2)["spec"]["tolerations"]
     assert tolerations == [platform, SPOT]

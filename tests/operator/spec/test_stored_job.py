@@ -9,14 +9,24 @@ from elastic_pytorch_operator.spec.stored_job import parse_stored, recorded, val
 
 from tests.operator.builders import a_manifest
 
-RUNS = {"round": 3, "conditions": [{"type": "Suspended", "status": "False", "reason": "NotSuspended"}]}
-RESTS = {"round": 3, "conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}]}
+RUNS = {
+    "round": 3,
+    "conditions": [{"type": "Suspended", "status": "False", "reason": "NotSuspended"}],
+}
+RESTS = {
+    "round": 3,
+    "conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}],
+}
 VALID = {"replicas": 3, "minReplicas": 1, "maxReplicas": 4, "activeDeadlineSeconds": 60}
 POD = {"containers": [{"name": "pytorch", "image": "torch", "args": ["train.py"]}]}
 
 
-def a_job(status: dict[str, Any] | None = None, valid: dict[str, Any] | None = None, **spec: Any) -> Job:
-    return parse_stored({**a_manifest(**spec), "status": RUNS if status is None else status}, valid=valid)
+def a_job(
+    status: dict[str, Any] | None = None, valid: dict[str, Any] | None = None, **spec: Any
+) -> Job:
+    return parse_stored(
+        {**a_manifest(**spec), "status": RUNS if status is None else status}, valid=valid
+    )
 
 
 def test_valid_spec_holds_whatever_was_before() -> None:
@@ -25,21 +35,36 @@ def test_valid_spec_holds_whatever_was_before() -> None:
     assert valid_spec(job, a_manifest(replicas=2)) == a_manifest(replicas=2)["spec"]
 
 
-@pytest.mark.parametrize("status", [RUNS, {**RUNS, "lastValidSpec": VALID}], ids=["this leader", "the next leader"])
+@pytest.mark.parametrize(
+    "status", [RUNS, {**RUNS, "lastValidSpec": VALID}], ids=["this leader", "the next leader"]
+)
 def test_running_job_goes_on_by_its_last_valid_spec(status: dict[str, Any]) -> None:
     known = VALID if status is RUNS else None
     job = a_job(status, known, replicas=2, minimum=9, suspend=False)
     assert job.problem.startswith("spec.maxReplicas: must be")
-    assert (job.wanted, job.minimum, job.active_deadline_seconds, job.last_valid) == (3, 1, 60, VALID)
+    assert (job.wanted, job.minimum, job.active_deadline_seconds, job.last_valid) == (
+        3,
+        1,
+        60,
+        VALID,
+    )
     assert job.template["spec"] == POD, "which cannot change while it runs"
     assert valid_spec(job, {}) == VALID
 
 
 def test_suspension_queue_and_deletion_are_those_of_the_present_object() -> None:
     manifest = {**a_manifest(minimum=9, suspend=True), "status": RUNS}
-    manifest["metadata"] |= {"labels": {kueue.LABEL_QUEUE: "team"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    manifest["metadata"] |= {
+        "labels": {kueue.LABEL_QUEUE: "team"},
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+    }
     job = parse_stored(manifest, valid=VALID)
-    assert (job.wanted, job.suspend, job.deleting, job.queue and job.queue.name) == (0, True, True, "team")
+    assert (job.wanted, job.suspend, job.deleting, job.queue and job.queue.name) == (
+        0,
+        True,
+        True,
+        "team",
+    )
 
 
 def test_label_of_a_queue_takes_a_running_job_out_of_its_gang() -> None:
@@ -47,7 +72,10 @@ def test_label_of_a_queue_takes_a_running_job_out_of_its_gang() -> None:
     manifest = {**a_manifest(**gang), "status": RUNS}
     manifest["metadata"]["labels"] = {kueue.LABEL_QUEUE: "team"}
     job = parse_stored(manifest, valid=manifest["spec"])
-    assert (job.problem.split(":")[0], job.scheduling.gang) == ("spec.scheduling.gangScheduler", None)
+    assert (job.problem.split(":")[0], job.scheduling.gang) == (
+        "spec.scheduling.gangScheduler",
+        None,
+    )
     assert (job.scheduling.timeout_seconds, job.queue and job.queue.name) == (60, "team")
 
 
@@ -55,12 +83,24 @@ def test_label_of_a_queue_takes_a_running_job_out_of_its_gang() -> None:
     ("spec", "kept"),
     [
         ({"activeDeadlineSeconds": 0}, {"active_deadline_seconds": None, "wanted": 3}),
-        ({"failurePolicy": {"maxFailures": -1, "backoffLimit": 7}}, {"max_failures": 3, "backoff_limit": 7}),
+        (
+            {"failurePolicy": {"maxFailures": -1, "backoffLimit": 7}},
+            {"max_failures": 3, "backoff_limit": 7},
+        ),
         ({"failurePolicy": {"rules": [{"action": "Count"}]}}, {"rules": (), "wanted": 3}),
         ({"resizePolicy": {"allowedReplicas": [9]}}, {"allowed": (), "wanted": 3}),
-        ({"template": {"spec": {**POD, "activeDeadlineSeconds": 60}}}, {"template": {"spec": POD}, "wanted": 3}),
-        ({"template": {"spec": {**POD, "tolerations": "all"}}}, {"template": {"spec": POD}, "wanted": 3}),
-        ({"activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": -1}, {"ttl_seconds": None, "wanted": 3}),
+        (
+            {"template": {"spec": {**POD, "activeDeadlineSeconds": 60}}},
+            {"template": {"spec": POD}, "wanted": 3},
+        ),
+        (
+            {"template": {"spec": {**POD, "tolerations": "all"}}},
+            {"template": {"spec": POD}, "wanted": 3},
+        ),
+        (
+            {"activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": -1},
+            {"ttl_seconds": None, "wanted": 3},
+        ),
     ],
     ids=lambda value: str(value) if "wanted" not in str(value) else "",
 )
@@ -74,7 +114,14 @@ def test_without_a_valid_spec_a_running_job_goes_on_without_the_fields_at_fault(
 
 
 @pytest.mark.parametrize(
-    "spec", [{"minimum": 9}, {"unitReplicas": 2, "replicas": 3}, {"template": {}}, {"rendezvous": {"backend": "mpi"}}], ids=str
+    "spec",
+    [
+        {"minimum": 9},
+        {"unitReplicas": 2, "replicas": 3},
+        {"template": {}},
+        {"rendezvous": {"backend": "mpi"}},
+    ],
+    ids=str,
 )
 def test_what_a_group_agrees_by_is_not_guessed(spec: dict[str, Any]) -> None:
     job = a_job(**spec)
@@ -92,7 +139,9 @@ def test_running_job_that_became_too_large_goes_on_where_its_last_valid_spec_is_
     assert parse_stored(large).wanted == 0
 
 
-@pytest.mark.parametrize("status", [{}, RESTS, {"conditions": []}], ids=["new", "suspended", "waiting"])
+@pytest.mark.parametrize(
+    "status", [{}, RESTS, {"conditions": []}], ids=["new", "suspended", "waiting"]
+)
 def test_job_that_does_not_run_waits(status: dict[str, Any]) -> None:
     job = a_job(status, VALID, minimum=9)
     assert (job.wanted, job.suspend, job.problem.split(":")[0]) == (0, False, "spec.maxReplicas")

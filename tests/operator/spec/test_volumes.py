@@ -8,7 +8,10 @@ from elastic_pytorch_operator.spec.volumes import find_conflict
 from tests.operator.builders import a_job, a_worker_pod
 
 SPEC = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-OURS = {"app.kubernetes.io/managed-by": "elastic-pytorch-operator", "elasticpytorch.dev/job-name": "lm"}
+OURS = {
+    "app.kubernetes.io/managed-by": "elastic-pytorch-operator",
+    "elasticpytorch.dev/job-name": "lm",
+}
 CONTAINERS = [{"name": "pytorch", "image": "torch"}]
 
 
@@ -19,7 +22,11 @@ def a_template(name: object = "checkpoints", **metadata: Any) -> dict[str, Any]:
 def test_a_claim_is_named_by_template_and_job_and_stays_by_default() -> None:
     job = a_job(sharedVolumeClaims=[a_template()])
     claim = volume_claim(job, job.claims[0])
-    assert (claim["apiVersion"], claim["kind"], claim["spec"]) == ("v1", "PersistentVolumeClaim", SPEC)
+    assert (claim["apiVersion"], claim["kind"], claim["spec"]) == (
+        "v1",
+        "PersistentVolumeClaim",
+        SPEC,
+    )
     assert claim["metadata"] == {
         "name": "checkpoints-lm",
         "namespace": "default",
@@ -28,21 +35,35 @@ def test_a_claim_is_named_by_template_and_job_and_stays_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "owned"), [(None, False), ({}, False), ({"whenDeleted": "Retain"}, False), ({"whenDeleted": "Delete"}, True)]
+    ("policy", "owned"),
+    [
+        (None, False),
+        ({}, False),
+        ({"whenDeleted": "Retain"}, False),
+        ({"whenDeleted": "Delete"}, True),
+    ],
 )
-def test_a_claim_is_the_jobs_only_if_it_is_to_be_deleted_with_it(policy: dict[str, str] | None, owned: bool) -> None:
+def test_a_claim_is_the_jobs_only_if_it_is_to_be_deleted_with_it(
+    policy: dict[str, str] | None, owned: bool
+) -> None:
     job = a_job(sharedVolumeClaims=[a_template()], sharedVolumeClaimRetentionPolicy=policy)
     owners = volume_claim(job, job.claims[0])["metadata"].get("ownerReferences", [])
-    assert [(owner["kind"], owner["uid"]) for owner in owners] == [("ElasticPyTorchJob", "uid-lm")] * owned
+    assert [(owner["kind"], owner["uid"]) for owner in owners] == [
+        ("ElasticPyTorchJob", "uid-lm")
+    ] * owned
 
 
 def test_the_longest_names_make_a_valid_one() -> None:
     job = a_job(name="j" * 45, sharedVolumeClaims=[a_template("t" * 63)])
-    assert len(volume_claim(job, job.claims[0])["metadata"]["name"]) == 109, "of the 253 characters that Kubernetes allows"
+    assert len(volume_claim(job, job.claims[0])["metadata"]["name"]) == 109, (
+        "of the 253 characters that Kubernetes allows"
+    )
 
 
 @pytest.mark.parametrize("backend", ["operator", "c10d"])
-def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name(backend: str) -> None:
+def test_pods_have_the_claims_as_volumes_unless_the_template_has_one_of_the_name(
+    backend: str,
+) -> None:
     own = {"name": "data", "emptyDir": {}}
     job = a_job(
         sharedVolumeClaims=[a_template(), a_template("data")],
@@ -70,16 +91,24 @@ def owner(uid: str, kind: str = "ElasticPyTorchJob", name: str = "lm") -> dict[s
         ({"ownerReferences": [owner("other", "Backup", "nightly"), owner("uid-lm")]}, ""),
         ({"labels": OURS, "ownerReferences": [owner("before")]}, "passes"),
         ({"labels": OURS, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "passes"),
-        ({"ownerReferences": [owner("uid-lm")], "deletionTimestamp": "2026-01-01T00:00:00Z"}, "passes"),
+        (
+            {"ownerReferences": [owner("uid-lm")], "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "passes",
+        ),
         ({}, "stays"),
         ({"labels": {"elasticpytorch.dev/job-name": "lm"}}, "stays"),
         ({"labels": {**OURS, "elasticpytorch.dev/job-name": "other"}}, "stays"),
         ({"labels": {**OURS, "app.kubernetes.io/managed-by": "Helm"}}, "stays"),
-        ({"labels": OURS, "ownerReferences": [owner("other", "StatefulSet", "checkpoints")]}, "stays"),
+        (
+            {"labels": OURS, "ownerReferences": [owner("other", "StatefulSet", "checkpoints")]},
+            "stays",
+        ),
         ({"labels": OURS, "ownerReferences": [owner("other", name="other")]}, "stays"),
     ],
 )
-def test_existing_claim_is_used_only_if_it_was_created_for_a_job_of_that_name(metadata: dict[str, Any], conflict: str) -> None:
+def test_existing_claim_is_used_only_if_it_was_created_for_a_job_of_that_name(
+    metadata: dict[str, Any], conflict: str
+) -> None:
     found = find_conflict({"metadata": {"name": "checkpoints-lm", **metadata}}, "lm", "uid-lm")
     assert ("" if found is None else "passes" if found.passes else "stays") == conflict
     assert found is None or found.message.startswith("PersistentVolumeClaim checkpoints-lm ")
@@ -95,9 +124,15 @@ def mounting(path: str) -> dict[str, Any]:
     return {**GPU, "volumeMounts": [{"name": "own", "mountPath": path}]}
 
 
-def pod_of(container: dict[str, Any], size: object = None, backend: str = "operator", **pod: Any) -> dict[str, Any]:
+def pod_of(
+    container: dict[str, Any], size: object = None, backend: str = "operator", **pod: Any
+) -> dict[str, Any]:
     spec = {} if size is None else {"sharedMemorySize": size}
-    job = a_job(template={"spec": {"containers": [container], **pod}}, rendezvous={"backend": backend}, **spec)
+    job = a_job(
+        template={"spec": {"containers": [container], **pod}},
+        rendezvous={"backend": backend},
+        **spec,
+    )
     return stock_worker_pod(job, 0, "x", 1) if job.stock else a_worker_pod(job, 0)
 
 
@@ -105,8 +140,14 @@ def shared_memory_of(pod: dict[str, Any]) -> dict[str, Any] | None:
     """The emptyDir at the training container's /dev/shm, if it is the operator's."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     [container, *others] = pod["spec"]["containers"]
-    assert not any(mount["name"] == SHARED_MEMORY for other in others for mount in other.get("volumeMounts") or ())
-    mounts = [mount for mount in container.get("volumeMounts") or () if mount["name"] == SHARED_MEMORY]
+    assert not any(
+        mount["name"] == SHARED_MEMORY
+        for other in others
+        for mount in other.get("volumeMounts") or ()
+    )
+    mounts = [
+        mount for mount in container.get("volumeMounts") or () if mount["name"] == SHARED_MEMORY
+    ]
     assert [mount["mountPath"] for mount in mounts] == ["/dev/shm"] * (SHARED_MEMORY in volumes)
     found: dict[str, Any] | None = volumes.get(SHARED_MEMORY, {}).get("emptyDir")
     return found
@@ -133,7 +174,9 @@ def shared_memory_of(pod: dict[str, Any]) -> dict[str, Any] | None:
         (mounting("/data"), None, UNLIMITED),
     ],
 )
-def test_shared_memory(backend: str, container: dict[str, Any], size: object, expected: dict[str, Any] | None) -> None:
+def test_shared_memory(
+    backend: str, container: dict[str, Any], size: object, expected: dict[str, Any] | None
+) -> None:
     assert shared_memory_of(pod_of(container, size, backend)) == expected
 
 
@@ -142,7 +185,11 @@ def test_the_hosts_ipc_namespace_brings_its_own() -> None:
 
 
 def test_a_sidecar_gets_none_and_its_mount_does_not_decide() -> None:
-    sidecar = {"name": "logs", "volumeMounts": [{"name": "own", "mountPath": "/dev/shm"}], "resources": GPU["resources"]}
+    sidecar = {
+        "name": "logs",
+        "volumeMounts": [{"name": "own", "mountPath": "/dev/shm"}],
+        "resources": GPU["resources"],
+    }
     pod = a_worker_pod(a_job(template={"spec": {"containers": [GPU, sidecar]}}), 0)
     assert shared_memory_of(pod) == UNLIMITED
     pod = a_worker_pod(a_job(template={"spec": {"containers": [CPU, sidecar]}}), 0)
@@ -157,5 +204,7 @@ def test_the_users_volumes_stay() -> None:
 
 
 def test_the_pod_of_a_store_has_none() -> None:
-    pod = store_pod(a_job(template={"spec": {"containers": [GPU]}}, rendezvous={"backend": "c10d"}), "x", 1)
+    pod = store_pod(
+        a_job(template={"spec": {"containers": [GPU]}}, rendezvous={"backend": "c10d"}), "x", 1
+    )
     assert "volumes" not in pod["spec"]

@@ -13,7 +13,15 @@ from elastic_pytorch.operator_link.http_connection import OperatorConnection
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.http.server import serving
-from elastic_pytorch_operator.tls.rotation import DAY, Pair, Trust, signing, unexpired, wants_authority, wants_serving
+from elastic_pytorch_operator.tls.rotation import (
+    DAY,
+    Pair,
+    Trust,
+    signing,
+    unexpired,
+    wants_authority,
+    wants_serving,
+)
 from elastic_pytorch_operator.tls.secret import (
     SECRET_NAME,
     keep_trust,
@@ -34,7 +42,14 @@ def an_authority(days_ago: float) -> Pair:
 
 @pytest.mark.parametrize(
     ("ages", "another"),
-    [([], True), ([1], False), ([1824], False), ([1825], True), ([1825, 1], False), ([3000, 1900], True)],
+    [
+        ([], True),
+        ([1], False),
+        ([1824], False),
+        ([1825], True),
+        ([1825, 1], False),
+        ([3000, 1900], True),
+    ],
 )
 def test_when_another_authority_is_made(ages: list[float], another: bool) -> None:
     assert wants_authority([an_authority(age) for age in ages], NOW) is another
@@ -44,7 +59,9 @@ def test_when_another_authority_is_made(ages: list[float], another: bool) -> Non
     ("ages", "signs"),
     [([0], 0), ([1825, 0], 1825), ([2189, 364], 2189), ([2190, 365], 365), ([3650, 1825, 0], 1825)],
 )
-def test_an_authority_signs_once_pods_have_had_a_year_to_learn_of_it(ages: list[float], signs: float) -> None:
+def test_an_authority_signs_once_pods_have_had_a_year_to_learn_of_it(
+    ages: list[float], signs: float
+) -> None:
     authorities = unexpired([an_authority(age) for age in ages], NOW)
     assert signing(authorities, NOW) == an_authority(signs)
 
@@ -57,7 +74,9 @@ def test_what_is_shown_is_made_again_in_time() -> None:
     assert wants_serving(trust, signer, HOSTS, NOW + 2 * DAY), "a month before its end"
     assert wants_serving(trust, an_authority(500), HOSTS, NOW), "another signs now"
     assert wants_serving(trust, signer, ("elsewhere",), NOW)
-    assert wants_serving(replace(trust, serving=an_authority(-1)), signer, HOSTS, NOW), "the clock has been set back"
+    assert wants_serving(replace(trust, serving=an_authority(-1)), signer, HOSTS, NOW), (
+        "the clock has been set back"
+    )
     assert wants_serving(replace(trust, serving=None), signer, HOSTS, NOW)
 
 
@@ -130,7 +149,9 @@ async def test_damaged_secret_is_made_again(text: bytes, caplog: pytest.LogCaptu
     cluster = with_empty_secret()
     first = await keep_trust(cluster, "system", HOSTS, NOW)
     secret = await cluster.get(SECRETS, "system", SECRET_NAME)
-    await cluster.replace(SECRETS, {**secret, "data": {"trust.json": base64.b64encode(text).decode()}})
+    await cluster.replace(
+        SECRETS, {**secret, "data": {"trust.json": base64.b64encode(text).decode()}}
+    )
     trust = await keep_trust(cluster, "system", HOSTS, NOW)
     assert len(trust.authorities) == 1
     assert trust.bundle != first.bundle
@@ -168,7 +189,12 @@ async def test_secret_that_is_no_base64_is_made_again(text: str) -> None:
         (("serving", "key"), "no key", "trust.json: serving is damaged", 2),
         (("serving", "certificate"), "", "trust.json: serving is damaged", 2),
         (("authorities", 0, "key"), "no key", "trust.json: authorities[0] is damaged", 1),
-        (("authorities", 1, "certificate"), "no certificate", "trust.json: authorities[1] is damaged", 1),
+        (
+            ("authorities", 1, "certificate"),
+            "no certificate",
+            "trust.json: authorities[1] is damaged",
+            1,
+        ),
     ],
 )
 async def test_what_is_whole_in_a_damaged_secret_is_kept(
@@ -206,7 +232,9 @@ async def test_agents_trust_the_operator_and_nobody_else_while_certificates_chan
     today = renew(after, HOSTS, now)
     assert today.signer == after.authorities[1].certificate, "which signs today"
     tls = server_context()
-    load_certificate(replace(after, serving=renew(after, HOSTS, now - 360 * DAY).serving).shown, tls)
+    load_certificate(
+        replace(after, serving=renew(after, HOSTS, now - 360 * DAY).serving).shown, tls
+    )
     async with an_operator(tls) as port:
         load_certificate(today.shown, tls)  # while it serves
         await connect(port, today.bundle)

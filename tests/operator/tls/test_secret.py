@@ -40,7 +40,9 @@ async def keep(
     """What is trusted with these data in the Secret; how often the Secret was written in two passes; and what it holds then."""
     cluster = FakeCluster()
     cluster.add_object("Secret", "system", SECRET_NAME)
-    await cluster.replace(SECRETS, {**await cluster.get(SECRETS, "system", SECRET_NAME), "data": data})
+    await cluster.replace(
+        SECRETS, {**await cluster.get(SECRETS, "system", SECRET_NAME), "data": data}
+    )
     before = len(cluster.calls)
     trust = await keep_trust(cluster, "system", HOSTS, now, held)
     assert await keep_trust(cluster, "system", HOSTS, now, trust) == trust
@@ -54,11 +56,17 @@ def check(trust: Trust, now: float) -> None:
     assert trust.serving is not None
     for pair in (*trust.authorities, trust.serving):
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
-        assert certificate.not_valid_before_utc.timestamp() < now < certificate.not_valid_after_utc.timestamp()
+        assert (
+            certificate.not_valid_before_utc.timestamp()
+            < now
+            < certificate.not_valid_after_utc.timestamp()
+        )
 
 
 @given(any_objects(STATE), st.booleans(), st.sampled_from([0, 30, 400, 1750, 3000]))
-def test_whatever_the_state_holds_certificates_are_good_and_written_once(state: Any, holds: bool, days: int) -> None:
+def test_whatever_the_state_holds_certificates_are_good_and_written_once(
+    state: Any, holds: bool, days: int
+) -> None:
     data = {**DATA, STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
     now = NOW + days * DAY
     trust, calls, kept = asyncio.run(keep(data, TRUST if holds else None, now))
@@ -67,8 +75,15 @@ def test_whatever_the_state_holds_certificates_are_good_and_written_once(state: 
     assert base64.b64decode(kept[BUNDLE_KEY]).decode() == trust.bundle
 
 
-@given(st.none() | st.dictionaries(st.sampled_from([STATE_KEY, BUNDLE_KEY, "mine"]), st.text(max_size=20) | st.none()))
-def test_whatever_the_data_are_certificates_are_good_and_written_once(data: dict[str, Any] | None) -> None:
+@given(
+    st.none()
+    | st.dictionaries(
+        st.sampled_from([STATE_KEY, BUNDLE_KEY, "mine"]), st.text(max_size=20) | st.none()
+    )
+)
+def test_whatever_the_data_are_certificates_are_good_and_written_once(
+    data: dict[str, Any] | None,
+) -> None:
     trust, calls, _ = asyncio.run(keep(data))
     check(trust, NOW)
     assert calls.count("replace Secret") == 1
@@ -99,7 +114,10 @@ def test_a_serving_certificate_of_another_signer_is_replaced() -> None:
     data = {**DATA, STATE_KEY: base64.b64encode(json.dumps(state).encode()).decode()}
     trust, _, _ = asyncio.run(keep(data))
     assert trust.serving is not None
-    shown, signer = (x509.load_pem_x509_certificate(text.encode()) for text in (trust.serving.certificate, trust.signer))
+    shown, signer = (
+        x509.load_pem_x509_certificate(text.encode())
+        for text in (trust.serving.certificate, trust.signer)
+    )
     shown.verify_directly_issued_by(signer)
 
 
@@ -109,14 +127,22 @@ SERVING, OTHER = (make_serving(AUTHORITY, HOSTS, NOW) for _ in range(2))
 
 def existing(**texts: str) -> dict[str, Any]:
     """A Secret as cert-manager writes it."""
-    held = {"tls.crt": SERVING.certificate, "tls.key": SERVING.key, "ca.crt": AUTHORITY.certificate} | texts
+    held = {
+        "tls.crt": SERVING.certificate,
+        "tls.key": SERVING.key,
+        "ca.crt": AUTHORITY.certificate,
+    } | texts
     data = {name: base64.b64encode(text.encode()).decode() for name, text in held.items() if text}
     return {"metadata": {"name": "corp-tls"}, "type": "kubernetes.io/tls", "data": data}
 
 
 def test_certificate_that_others_keep_is_shown_as_it_is() -> None:
     shown = read_existing(existing())
-    assert (shown.certificate, shown.key, shown.authorities) == (SERVING.certificate, SERVING.key, AUTHORITY.certificate)
+    assert (shown.certificate, shown.key, shown.authorities) == (
+        SERVING.certificate,
+        SERVING.key,
+        AUTHORITY.certificate,
+    )
     assert shown.ends_at == NOW + SERVING_DAYS * DAY
 
 
@@ -133,6 +159,11 @@ def test_certificate_that_others_keep_is_shown_as_it_is() -> None:
         {**existing(), "data": {**existing()["data"], "tls.key": "no base64"}},
     ],
 )
-def test_secret_of_others_that_cannot_serve_is_named_with_what_it_needs(secret: dict[str, Any]) -> None:
-    with pytest.raises(UnusableSecretError, match=r"Secret corp-tls needs a certificate in tls\.crt, its key in tls\.key"):
+def test_secret_of_others_that_cannot_serve_is_named_with_what_it_needs(
+    secret: dict[str, Any],
+) -> None:
+    with pytest.raises(
+        UnusableSecretError,
+        match=r"Secret corp-tls needs a certificate in tls\.crt, its key in tls\.key",
+    ):
         read_existing(secret)

@@ -17,7 +17,9 @@ OWN = "kubeflow.org/training-operator"
         ("example.com/other", ["example.com/other is dropped"]),
     ],
 )
-def test_a_manager_that_does_not_know_the_new_job_is_named(manager: str | None, said: list[str]) -> None:
+def test_a_manager_that_does_not_know_the_new_job_is_named(
+    manager: str | None, said: list[str]
+) -> None:
     remarks = Remarks()
     drop_manager("spec.managedBy", manager, OWN, remarks)
     assert [remark.text.partition(":")[0] for remark in remarks.found] == said

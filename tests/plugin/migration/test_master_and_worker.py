@@ -31,7 +31,9 @@ INDEX = "metadata.labels['training.kubeflow.org/replica-index']"
 def migrate(master: dict[str, Any], worker: dict[str, Any]) -> Migrated:
     manifest = copy.deepcopy(yaml.safe_load(JOB))
     for role, more in (("Master", master), ("Worker", worker)):
-        replica = manifest["spec"]["pytorchReplicaSpecs"][role] = copy.deepcopy(manifest["spec"]["pytorchReplicaSpecs"][role])
+        replica = manifest["spec"]["pytorchReplicaSpecs"][role] = copy.deepcopy(
+            manifest["spec"]["pytorchReplicaSpecs"][role]
+        )
         replica["template"]["spec"] |= copy.deepcopy(more)
     [found] = migrate_documents([manifest])
     assert found.failed is None, found.failed
@@ -43,17 +45,38 @@ def pod_of(migrated: Migrated) -> dict[str, Any]:
     return found
 
 
-def said(migrated: Migrated, start: str = "spec.pytorchReplicaSpecs.Master.template") -> dict[str, str]:
+def said(
+    migrated: Migrated, start: str = "spec.pytorchReplicaSpecs.Master.template"
+) -> dict[str, str]:
     """The remarks on the Master's template, by the paths in it."""
-    return {remark.path.removeprefix(start): remark.text for remark in migrated.remarks if remark.path.startswith(start)}
+    return {
+        remark.path.removeprefix(start): remark.text
+        for remark in migrated.remarks
+        if remark.path.startswith(start)
+    }
 
 
 @pytest.mark.parametrize(
     ("master", "worker", "pod", "paths"),
     [
-        ({"serviceAccountName": "m"}, {}, {"serviceAccountName": "m", FIELDS[2]: True}, {"serviceAccountName": IDENTITY}),
-        ({"serviceAccount": "m"}, {}, {"serviceAccount": "m", FIELDS[2]: True}, {"serviceAccount": IDENTITY}),
-        ({}, {"serviceAccountName": "w"}, {"serviceAccountName": "w", FIELDS[2]: True}, {"serviceAccountName": "differs"}),
+        (
+            {"serviceAccountName": "m"},
+            {},
+            {"serviceAccountName": "m", FIELDS[2]: True},
+            {"serviceAccountName": IDENTITY},
+        ),
+        (
+            {"serviceAccount": "m"},
+            {},
+            {"serviceAccount": "m", FIELDS[2]: True},
+            {"serviceAccount": IDENTITY},
+        ),
+        (
+            {},
+            {"serviceAccountName": "w"},
+            {"serviceAccountName": "w", FIELDS[2]: True},
+            {"serviceAccountName": "differs"},
+        ),
         (
             {"serviceAccountName": "m"},
             {"serviceAccountName": "w"},
@@ -79,9 +102,23 @@ def test_the_identity_that_only_the_master_has(
 
 
 def test_variables_that_no_manifest_names_get_no_remark() -> None:
-    kept = {"containers": [{"name": "pytorch", "image": "my-image", "command": ["bash", "-c", "date && torchrun train.py"]}]}
-    assert set(said(migrate(kept, {}))) == {".spec.containers[pytorch].args", ".spec.containers[pytorch].command"}
-    assert set(said(migrate({}, kept))) == {".spec.containers[pytorch].args", ".spec.containers[pytorch].command"}
+    kept = {
+        "containers": [
+            {
+                "name": "pytorch",
+                "image": "my-image",
+                "command": ["bash", "-c", "date && torchrun train.py"],
+            }
+        ]
+    }
+    assert set(said(migrate(kept, {}))) == {
+        ".spec.containers[pytorch].args",
+        ".spec.containers[pytorch].command",
+    }
+    assert set(said(migrate({}, kept))) == {
+        ".spec.containers[pytorch].args",
+        ".spec.containers[pytorch].command",
+    }
 
 
 def reads(path: str) -> dict[str, Any]:
@@ -89,13 +126,35 @@ def reads(path: str) -> dict[str, Any]:
 
 
 def test_fields_that_name_the_old_labels_are_rewritten() -> None:
-    container = {"name": "pytorch", "image": "i", "command": ["python", "t.py"], "env": [{"name": "INDEX", **reads(INDEX)}]}
-    items = [{"path": "role", "fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-type']"}}]
-    pod = {"containers": [container], "volumes": [{"name": "about", "downwardAPI": {"items": items}}]}
+    container = {
+        "name": "pytorch",
+        "image": "i",
+        "command": ["python", "t.py"],
+        "env": [{"name": "INDEX", **reads(INDEX)}],
+    }
+    items = [
+        {
+            "path": "role",
+            "fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-type']"},
+        }
+    ]
+    pod = {
+        "containers": [container],
+        "volumes": [{"name": "about", "downwardAPI": {"items": items}}],
+    }
     migrated = migrate(pod, pod)
     [written] = pod_of(migrated)["containers"]
-    assert written["env"][0] == {"name": "INDEX", **reads("metadata.labels['elasticpytorch.dev/worker-index']")}
+    assert written["env"][0] == {
+        "name": "INDEX",
+        **reads("metadata.labels['elasticpytorch.dev/worker-index']"),
+    }
     texts = list(said(migrated, "spec.pytorchReplicaSpecs.Worker.template").values())
-    assert any("elasticpytorch.dev/worker-index now" in text and "counts all workers from 0" in text for text in texts)
-    assert any("training.kubeflow.org/replica-type, which worker pods do not have" in text for text in texts)
+    assert any(
+        "elasticpytorch.dev/worker-index now" in text and "counts all workers from 0" in text
+        for text in texts
+    )
+    assert any(
+        "training.kubeflow.org/replica-type, which worker pods do not have" in text
+        for text in texts
+    )
     assert said(migrated) == {}

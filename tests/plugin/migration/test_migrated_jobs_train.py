@@ -76,9 +76,18 @@ def ranks_of(old: str, folder: Path) -> set[str]:
     script.write_text(SCRIPT)
     old = old.replace("SCRIPT", str(script))
     migrated: Migrated
-    [migrated] = [migrate_script(old, "old.sbatch")] if old.startswith("#!") else migrate_documents(read_documents(old))
+    [migrated] = (
+        [migrate_script(old, "old.sbatch")]
+        if old.startswith("#!")
+        else migrate_documents(read_documents(old))
+    )
     assert migrated.failed is None, migrated.failed
-    return set(re.findall(r"rank \d of \d, local rank \d, lr [\d.e-]+", trained(write_documents(migrated.documents), folder)))
+    return set(
+        re.findall(
+            r"rank \d of \d, local rank \d, lr [\d.e-]+",
+            trained(write_documents(migrated.documents), folder),
+        )
+    )
 
 
 def trained(job: str, folder: Path) -> str:
@@ -90,7 +99,9 @@ def trained(job: str, folder: Path) -> str:
 def run_module(folder: Path, *words: str) -> str:
     """What a module prints that runs in a folder, as containers without a `workingDir` then do, too."""
     command = [sys.executable, "-m", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -99,7 +110,9 @@ def run_module(folder: Path, *words: str) -> str:
 def test_a_master_and_a_worker_train_as_two_workers(command: str, tmp_path: Path) -> None:
     replicas = "".join(REPLICA.format(role=role, command=command) for role in ("Master", "Worker"))
     old = PYTORCHJOB.format(processes=1, policy="runPolicy: {}", replicas=replicas)
-    assert ranks_of(old, tmp_path) == {f"rank {rank} of 2, local rank 0, lr 0.0001" for rank in (0, 1)}
+    assert ranks_of(old, tmp_path) == {
+        f"rank {rank} of 2, local rank 0, lr 0.0001" for rank in (0, 1)
+    }
 
 
 def test_an_elastic_job_with_two_processes_in_its_pod(tmp_path: Path) -> None:
@@ -110,7 +123,9 @@ def test_an_elastic_job_with_two_processes_in_its_pod(tmp_path: Path) -> None:
 
 
 def test_a_batch_script_trains_as_two_workers(tmp_path: Path) -> None:
-    assert ranks_of(BATCH_SCRIPT, tmp_path) == {f"rank {rank} of 2, local rank 0, lr 0.0001" for rank in (0, 1)}
+    assert ranks_of(BATCH_SCRIPT, tmp_path) == {
+        f"rank {rank} of 2, local rank 0, lr 0.0001" for rank in (0, 1)
+    }
 
 
 @pytest.mark.parametrize("old", OLD_JOBS, ids=lambda old: old.path.stem)

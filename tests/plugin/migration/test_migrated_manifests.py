@@ -1,8 +1,9 @@
 """Manifests of the public kinds, written after their documented fields, and what they become.
 
-Each folder of cases/ holds `before.yaml` or `before.sbatch`, what is written for it (`after.yaml`, or nothing), and what is said of it
-(`remarks.txt`).
-`python tests/plugin/migration/test_migrated_manifests.py` writes the last two again, to be read before they are committed.
+Each folder of cases/ holds `before.yaml` or `before.sbatch`, what is written for it (`after.yaml`,
+or nothing), and what is said of it (`remarks.txt`). `python
+tests/plugin/migration/test_migrated_manifests.py` writes the last two again, to be read before they
+are committed.
 """
 
 import difflib
@@ -69,13 +70,18 @@ def text_of(path: Path) -> str:
 
 
 def jobs_of(text: str) -> list[dict[str, Any]]:
-    return [document for document in yaml.safe_load_all(text) if document["kind"] == "ElasticPyTorchJob"]
+    return [
+        document for document in yaml.safe_load_all(text) if document["kind"] == "ElasticPyTorchJob"
+    ]
 
 
 def changes(name: str, before: str, after: str) -> list[str]:
     """The lines that differ."""
     return [
-        line.rstrip("\n") for line in difflib.unified_diff(before.splitlines(True), after.splitlines(True), name, name, n=1)
+        line.rstrip("\n")
+        for line in difflib.unified_diff(
+            before.splitlines(True), after.splitlines(True), name, name, n=1
+        )
     ]
 
 
@@ -99,13 +105,20 @@ def test_a_cluster_would_admit_what_is_written() -> None:
             VALIDATOR.validate(job)
             check_migrated(job)
 
-    assert_none(f"{case.name}: {fault}" for case in CASES if case.name not in NOT_MIGRATED for fault in fault_of(check, case))
+    assert_none(
+        f"{case.name}: {fault}"
+        for case in CASES
+        if case.name not in NOT_MIGRATED
+        for fault in fault_of(check, case)
+    )
 
 
 def test_what_is_written_passes_again_as_it_is() -> None:
     texts = {case.name: text for case in CASES if (text := text_of(case / "after.yaml"))}
     found = {name: migrated(text) for name, text in texts.items()}
-    assert_none(line for name, text in texts.items() for line in changes(name, text, found[name][0]))
+    assert_none(
+        line for name, text in texts.items() for line in changes(name, text, found[name][0])
+    )
     assert_none(
         f"{name}: {line}"
         for name, (_, remarks) in found.items()
@@ -115,8 +128,14 @@ def test_what_is_written_passes_again_as_it_is() -> None:
 
 
 def test_the_page_shows_what_the_command_writes() -> None:
-    shown = [block for block in blocks(ROOT / "docs" / "use" / "migrate.md") if block.language == "yaml"]
-    pairs = [(old.text, new.text) for old, new in itertools.pairwise(shown) if old.not_run and not new.not_run]
+    shown = [
+        block for block in blocks(ROOT / "docs" / "use" / "migrate.md") if block.language == "yaml"
+    ]
+    pairs = [
+        (old.text, new.text)
+        for old, new in itertools.pairwise(shown)
+        if old.not_run and not new.not_run
+    ]
     assert pairs
     for old, new in pairs:
         assert yaml.safe_load(migrated(old)[0]) == yaml.safe_load(new)

@@ -65,7 +65,9 @@ def test_a_volume_that_the_old_kind_made_itself_is_missed() -> None:
     pod(old)["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     found = migrate(old)
     assert not found.documents
-    assert str(found.failed).startswith("container pytorch: mounts the volume data, which the new job does not have")
+    assert str(found.failed).startswith(
+        "container pytorch: mounts the volume data, which the new job does not have"
+    )
     pod(old)["volumes"] = [{"name": "data", "emptyDir": {}}]
     assert migrate(old).failed is None
 
@@ -105,7 +107,12 @@ def test_which_of_several_containers_trains_is_not_guessed() -> None:
 
 def test_a_sidecar_stays_as_it_is() -> None:
     old = job()
-    sidecar = {"name": "logs", "image": "i", "command": ["tail"], "env": [{"name": "RANK", "value": "0"}]}
+    sidecar = {
+        "name": "logs",
+        "image": "i",
+        "command": ["tail"],
+        "env": [{"name": "RANK", "value": "0"}],
+    }
     pod(old)["containers"].insert(0, dict(sidecar))
     assert spec_of(migrate(old))["template"]["spec"]["containers"][0] == sidecar
 
@@ -131,7 +138,9 @@ def test_roles_in_small_letters_are_understood_and_unknown_ones_are_not() -> Non
 def test_sizes_of_elastic_jobs(policy: dict[str, int], sizes: dict[str, int]) -> None:
     migrated = migrate(job(elasticPolicy=policy))
     spec = spec_of(migrated)
-    assert {name: spec[name] for name in ("replicas", "minReplicas", "maxReplicas") if name in spec} == sizes
+    assert {
+        name: spec[name] for name in ("replicas", "minReplicas", "maxReplicas") if name in spec
+    } == sizes
     assert ("replicas are outside of" in remarks_of(migrated)) is (sizes["replicas"] != 2)
 
 
@@ -170,17 +179,28 @@ def test_labels_and_hosts_that_are_the_operators_are_dropped() -> None:
     template["spec"] |= {"hostname": "me", "activeDeadlineSeconds": 600}
     migrated = migrate(old)
     assert "metadata" not in spec_of(migrated)["template"]
-    assert spec_of(migrated)["template"]["spec"].keys().isdisjoint({"hostname", "activeDeadlineSeconds"})
+    assert (
+        spec_of(migrated)["template"]["spec"]
+        .keys()
+        .isdisjoint({"hostname", "activeDeadlineSeconds"})
+    )
     assert "labels[training.kubeflow.org/job-role]: is dropped" in remarks_of(migrated)
 
 
 def test_only_torch_runtimes_can_be_migrated() -> None:
-    runtime = {"kind": "ClusterTrainingRuntime", "metadata": {"name": "r"}, "spec": {"mlPolicy": {"numNodes": 1, "mpi": {}}}}
+    runtime = {
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "r"},
+        "spec": {"mlPolicy": {"numNodes": 1, "mpi": {}}},
+    }
     old = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
         "metadata": {"name": "old"},
-        "spec": {"runtimeRef": {"name": "r"}, "trainer": {"image": "i", "command": ["torchrun", "t.py"]}},
+        "spec": {
+            "runtimeRef": {"name": "r"},
+            "trainer": {"image": "i", "command": ["torchrun", "t.py"]},
+        },
     }
     [migrated] = migrate_documents([runtime, old])
     assert "has no mlPolicy.torch (it has mpi)" in str(migrated.failed)

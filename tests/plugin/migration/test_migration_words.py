@@ -14,8 +14,16 @@ from elastic_pytorch_client.migration.yaml_text import read_documents, write_doc
     [
         ("train.py --nnodes=2", "train.py --nnodes=2", {}),
         ("--nnodes=2 train.py", "train.py", {"nnodes": "2"}),
-        ("--nnodes 1:3 --rdzv_backend c10d train.py -x", "train.py -x", {"nnodes": "1:3", "rdzv-backend": "c10d"}),
-        ("--standalone --nproc_per_node=gpu -m a.b --c", "-m a.b --c", {"standalone": "", "nproc-per-node": "gpu"}),
+        (
+            "--nnodes 1:3 --rdzv_backend c10d train.py -x",
+            "train.py -x",
+            {"nnodes": "1:3", "rdzv-backend": "c10d"},
+        ),
+        (
+            "--standalone --nproc_per_node=gpu -m a.b --c",
+            "-m a.b --c",
+            {"standalone": "", "nproc-per-node": "gpu"},
+        ),
         ("--no-python --tee 3 run.sh", "--no-python --tee 3 run.sh", {}),
         ("--max-restarts 2 -- train.py", "train.py", {"max-restarts": "2"}),
     ],
@@ -36,17 +44,31 @@ def test_an_option_that_is_not_known_is_not_guessed() -> None:
         (["torchrun", "train.py"], ["train.py"], "torchrun"),
         (["/opt/conda/bin/torchrun", "train.py"], ["train.py"], "torchrun"),
         (["python3", "-u", "-m", "torch.distributed.run", "train.py"], ["train.py"], "torchrun"),
-        (["python", "-m", "torch.distributed.launch", "--use_env", "train.py"], ["train.py"], "torchrun"),
+        (
+            ["python", "-m", "torch.distributed.launch", "--use_env", "train.py"],
+            ["train.py"],
+            "torchrun",
+        ),
         (["python", "-u", "train.py", "-u"], ["train.py", "-u"], "python"),
         (["python3.11", "-m", "project.train"], ["-m", "project.train"], "python"),
         (["python", "-O", "train.py"], ["--no-python", "python", "-O", "train.py"], "python"),
-        (["bash", "-c", "torchrun --node-rank=$JOB_COMPLETION_INDEX train.py"], ["train.py"], "torchrun"),
+        (
+            ["bash", "-c", "torchrun --node-rank=$JOB_COMPLETION_INDEX train.py"],
+            ["train.py"],
+            "torchrun",
+        ),
         (["bash", "-c", "exec torchrun \\\n  train.py"], ["train.py"], "torchrun"),
         (["sh", "-ec", 'python train.py --name "a b"'], ["train.py", "--name", "a b"], "python"),
-        (["bash", "-lc", "python train.py"], ["--no-python", "bash", "-lc", "python train.py"], "python"),
+        (
+            ["bash", "-lc", "python train.py"],
+            ["--no-python", "bash", "-lc", "python train.py"],
+            "python",
+        ),
     ],
 )
-def test_commands_that_the_agent_starts_itself(command: list[str], args: list[str], by: str) -> None:
+def test_commands_that_the_agent_starts_itself(
+    command: list[str], args: list[str], by: str
+) -> None:
     launch = read_launch("container", command, [])
     assert (launch.command, list(launch.args), launch.by) == ((), args, by)
 
@@ -62,10 +84,19 @@ def test_commands_that_the_agent_starts_itself(command: list[str], args: list[st
         ),
         (["bash", "-c", "./run.sh && date"], "what ./run.sh && date does is not known"),
         (["bash", "-c", f"./{'run' * 30}.sh a; date"], "what … does is not known"),
-        (["torchrun", "--surprise", "3", "train.py"], "--surprise is not a known option of torchrun: take it away"),
-        (["bash", "-c", "torchrun --surprise 3 train.py; echo $?"], "calls torchrun in a way that is not known"),
+        (
+            ["torchrun", "--surprise", "3", "train.py"],
+            "--surprise is not a known option of torchrun: take it away",
+        ),
+        (
+            ["bash", "-c", "torchrun --surprise 3 train.py; echo $?"],
+            "calls torchrun in a way that is not known",
+        ),
         (["bash", "-c", "python t.py --rank \\$RANK"], r"passes the text \$RANK, not its value"),
-        (["bash", "-c", "date; torchrun t.py --rank \\${LOCAL_RANK}"], r"passes the text \$LOCAL_RANK, not its value"),
+        (
+            ["bash", "-c", "date; torchrun t.py --rank \\${LOCAL_RANK}"],
+            r"passes the text \$LOCAL_RANK, not its value",
+        ),
     ],
 )
 def test_a_command_that_may_start_no_training_is_refused(command: list[str], words: str) -> None:
@@ -94,7 +125,9 @@ def test_commands_that_need_a_decision(command: list[str], args: list[str], word
 
 
 def test_a_package_of_a_launchers_name_is_no_launcher() -> None:
-    launch = read_launch("container", ["bash", "-c", "pip install deepspeed && python train.py"], [])
+    launch = read_launch(
+        "container", ["bash", "-c", "pip install deepspeed && python train.py"], []
+    )
     assert launch.args[0] == "--no-python"
 
 
@@ -110,7 +143,11 @@ def test_the_entrypoint_of_an_image() -> None:
 
 
 def test_launch_of_torch_gives_the_script_its_local_rank() -> None:
-    launch = read_launch("container", ["python", "-m", "torch.distributed.launch", "--nnodes=2", "-m", "a.b", "--x"], [])
+    launch = read_launch(
+        "container",
+        ["python", "-m", "torch.distributed.launch", "--nnodes=2", "-m", "a.b", "--x"],
+        [],
+    )
     assert launch.args == ("-m", "a.b", "--local-rank=${local_rank}", "--x")
 
 
@@ -135,14 +172,26 @@ def test_a_shell_string_that_is_one_plain_command(text: str, words: list[str] | 
 @pytest.mark.parametrize(
     ("text", "rest", "options"),
     [
-        ("cd /w && torchrun --nnodes=2 --node_rank=$RANK train.py", "cd /w && torchrun train.py", ["nnodes", "node-rank"]),
-        ("torchrun --nproc-per-node $N train.py | tee log", "torchrun --nproc-per-node $N train.py | tee log", []),
+        (
+            "cd /w && torchrun --nnodes=2 --node_rank=$RANK train.py",
+            "cd /w && torchrun train.py",
+            ["nnodes", "node-rank"],
+        ),
+        (
+            "torchrun --nproc-per-node $N train.py | tee log",
+            "torchrun --nproc-per-node $N train.py | tee log",
+            [],
+        ),
         (
             "torchrun --nproc_per_node=4 \\\n  --master_port 1 \\\n  train.py\necho --nnodes=2",
             "torchrun \\\n  train.py\necho --nnodes=2",
             ["master-port", "nproc-per-node"],
         ),
-        ("x; python -m torch.distributed.run --rdzv-id='a b' t.py", "x; python -m torch.distributed.run t.py", ["rdzv-id"]),
+        (
+            "x; python -m torch.distributed.run --rdzv-id='a b' t.py",
+            "x; python -m torch.distributed.run t.py",
+            ["rdzv-id"],
+        ),
         (
             "torchrun --nproc-per-node=$N --nnodes=2 --rdzv-id 7 train.py",
             "torchrun --nproc-per-node=$N train.py",
@@ -152,7 +201,9 @@ def test_a_shell_string_that_is_one_plain_command(text: str, words: list[str] | 
         ("echo hello", None, []),
     ],
 )
-def test_options_are_taken_out_of_a_shell_string(text: str, rest: str | None, options: list[str]) -> None:
+def test_options_are_taken_out_of_a_shell_string(
+    text: str, rest: str | None, options: list[str]
+) -> None:
     taken = take_options(text)
     assert (None if taken is None else taken.text) == rest
     assert sorted(taken.options if taken else []) == options
@@ -174,8 +225,16 @@ def test_options_are_taken_out_of_a_shell_string(text: str, rest: str | None, op
         ("8", "python", 0, None),
     ],
 )
-def test_processes_in_each_pod(given: str, started_by: str, accelerators: int, count: int | str | None) -> None:
-    found = process_count("spec.nprocPerNode", given, started_by=started_by, accelerators=accelerators, remarks=Remarks())
+def test_processes_in_each_pod(
+    given: str, started_by: str, accelerators: int, count: int | str | None
+) -> None:
+    found = process_count(
+        "spec.nprocPerNode",
+        given,
+        started_by=started_by,
+        accelerators=accelerators,
+        remarks=Remarks(),
+    )
     assert found == count
 
 

@@ -6,7 +6,11 @@ import pytest
 from elastic_pytorch_client.migration.documents import migrate_script
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.slurm.allocation import read_allocation, seconds_of
-from elastic_pytorch_client.migration.sources.slurm.commands import read_commands, resolve, split_commands
+from elastic_pytorch_client.migration.sources.slurm.commands import (
+    read_commands,
+    resolve,
+    split_commands,
+)
 from elastic_pytorch_client.migration.sources.slurm.script import read_options, read_script
 
 from tests.faults import assert_none
@@ -89,19 +93,36 @@ def test_what_is_no_time(time: str) -> None:
     [
         ("", 1, 1, 0, 0, ""),
         ("-N 4 --ntasks-per-node=1 --gpus-per-node=8 -c 16 --mem=64G", 4, 1, 8, 16, "64Gi"),
-        ("-N 2 --gres=gpu:a100:4 --mem-per-cpu=4000 --ntasks-per-node=4 --cpus-per-task=8", 2, 4, 4, 32, "128000Mi"),
+        (
+            "-N 2 --gres=gpu:a100:4 --mem-per-cpu=4000 --ntasks-per-node=4 --cpus-per-task=8",
+            2,
+            4,
+            4,
+            32,
+            "128000Mi",
+        ),
         ("-n 8 --ntasks-per-node=4 --gpus-per-task=1 --mem-per-gpu=10G", 2, 4, 4, 0, "40Gi"),
         ("-N 2 -G 16 --cpus-per-gpu=4 --mem=0", 2, 1, 8, 32, ""),
         ("-N 1 --gres=gpu,lustre:1", 1, 1, 1, 0, ""),
         ("-N 1 --gpus-per-node=v100", 1, 1, 1, 0, ""),
     ],
 )
-def test_what_a_script_asks_for(text: str, nodes: int, tasks: int, gpus: int, cpus: int, memory: str) -> None:
+def test_what_a_script_asks_for(
+    text: str, nodes: int, tasks: int, gpus: int, cpus: int, memory: str
+) -> None:
     found = read_allocation(read_options(text), Remarks())
-    assert (found.nodes, found.tasks, found.gpus, found.cpus, found.memory) == (nodes, tasks, gpus, cpus, memory)
+    assert (found.nodes, found.tasks, found.gpus, found.cpus, found.memory) == (
+        nodes,
+        tasks,
+        gpus,
+        cpus,
+        memory,
+    )
 
 
-@pytest.mark.parametrize("text", ["--nodes=many", "--nodes=0", "--nodes=4-2", "--mem=much", "--cpus-per-task=$N"])
+@pytest.mark.parametrize(
+    "text", ["--nodes=many", "--nodes=0", "--nodes=4-2", "--mem=much", "--cpus-per-task=$N"]
+)
 def test_an_option_that_is_no_number_is_named(text: str) -> None:
     with pytest.raises(CannotMigrate, match=text.partition("=")[0]):
         read_allocation(read_options(text), Remarks())
@@ -141,7 +162,11 @@ def test_variables_of_a_script(text: str, resolved: str) -> None:
     ("script", "text", "environment"),
     [
         ("srun torchrun train.py", "torchrun train.py", {}),
-        ("A=1\nexport B=$A C='x y'\nexport A\ntorchrun $C", "torchrun x y", {"A": "1", "B": "1", "C": "x y"}),
+        (
+            "A=1\nexport B=$A C='x y'\nexport A\ntorchrun $C",
+            "torchrun x y",
+            {"A": "1", "B": "1", "C": "x y"},
+        ),
         ("export H=$(hostname)\nX=1 srun -l torchrun t.py $H", "torchrun t.py $H", {"X": "1"}),
         ("python a.py\nsrun python b.py", "python b.py", {}),
         ("srun hostname\nsrun bash -c 'torchrun t.py'", "torchrun t.py", {}),
@@ -157,17 +182,37 @@ def test_variables_of_a_script(text: str, resolved: str) -> None:
             {},
         ),
         ("P=/x:$P\nsrun torchrun t.py $P ${Q:-${R:-1}}", "torchrun t.py /x:$P 1", {}),
-        ("declare -a A=(\n --lr 1 # slow\n # --steps 9\n)\nsrun torchrun t.py ${A[@]}", "torchrun t.py --lr 1", {}),
-        ("typeset A=(1)\nreadonly -a B=(2)\nlocal C=3\ntorchrun ${A[*]} ${B[@]} $C", "torchrun 1 2 3", {}),
+        (
+            "declare -a A=(\n --lr 1 # slow\n # --steps 9\n)\nsrun torchrun t.py ${A[@]}",
+            "torchrun t.py --lr 1",
+            {},
+        ),
+        (
+            "typeset A=(1)\nreadonly -a B=(2)\nlocal C=3\ntorchrun ${A[*]} ${B[@]} $C",
+            "torchrun 1 2 3",
+            {},
+        ),
         ('A=(1)\nA+=(2)\nB=x\nB+=y\ntorchrun "${A[@]}" $B', "torchrun 1 2 xy", {}),
-        (': "${D:=/x}" "${I:=${D}/i.sqsh}"\nsrun --image $I torchrun t.py $I \\', "torchrun t.py /x/i.sqsh", {}),
+        (
+            ': "${D:=/x}" "${I:=${D}/i.sqsh}"\nsrun --image $I torchrun t.py $I \\',
+            "torchrun t.py /x/i.sqsh",
+            {},
+        ),
         (': "${A:=1}"\ntorchrun t.py $A ${B:=2} $B', "torchrun t.py 1 2 2", {}),
         ("declare -x A=1\ndeclare -r B=2\ntorchrun $B", "torchrun 2", {"A": "1"}),
-        ('export L="torchrun --rdzv-id $(date)"\nsrun $L t.py', "torchrun --rdzv-id $(date) t.py", {}),
+        (
+            'export L="torchrun --rdzv-id $(date)"\nsrun $L t.py',
+            "torchrun --rdzv-id $(date) t.py",
+            {},
+        ),
         ('L="python -u"\nsrun bash -c "RANK=\\$SLURM_PROCID $L t.py"', "python -u t.py", {}),
         ('srun bash -c "python t.py \\$HOME \\${A}"', "python t.py $HOME ${A}", {}),
         ("srun bash -c 'RANK=\"$SLURM_PROCID\" A=1 python t.py'", "A=1 python t.py", {}),
-        ("srun mkdir -p /a\nfor i in 1; do\n  srun ./warm $i\ndone\nsrun torchrun t.py", "torchrun t.py", {}),
+        (
+            "srun mkdir -p /a\nfor i in 1; do\n  srun ./warm $i\ndone\nsrun torchrun t.py",
+            "torchrun t.py",
+            {},
+        ),
     ],
 )
 def test_the_command_that_trains(script: str, text: str, environment: dict[str, str]) -> None:
@@ -192,18 +237,30 @@ def test_the_command_that_trains(script: str, text: str, environment: dict[str, 
         ("torchrun a.py\naccelerate launch b.py", "lines 1, 2: each starts a training"),
         ("srun -N 2 ./train --lr 1", "line 1: what ./train does is not known"),
         ("date\nsrun bash run.sh", "line 2: what bash run.sh does is not known"),
-        ('L="accelerate launch --ip $(hostname)"\nsrun $L t.py', "line 2: `accelerate launch` forms"),
+        (
+            'L="accelerate launch --ip $(hostname)"\nsrun $L t.py',
+            "line 2: `accelerate launch` forms",
+        ),
         ('A=$(args)\nsrun torchrun t.py "${A[@]}"', "line 2: ${A[@]} has no value here"),
         ("A=1\nfor i in 1\ndo\n A=$i\ndone\nsrun torchrun $A t.py", "line 6: $A has no value here"),
         ("A=1\n[ -f x ] && A=2\nsrun torchrun $A t.py", "line 3: $A has no value here"),
         ("srun torchrun a.py --x !(b|c) --y 1", "line 1: has what is no plain bash"),
         ("srun torchrun a.py || srun torchrun b.py", "line 1: the training starts in a loop"),
         ("case $1 in\n a) srun torchrun a.py;;\nesac", "line 2: the training starts in a loop"),
-        ("if x; then\n  A=(1)\nfi\nsrun torchrun t.py ${A[@]}", "line 4: ${A[@]} has no value here"),
+        (
+            "if x; then\n  A=(1)\nfi\nsrun torchrun t.py ${A[@]}",
+            "line 4: ${A[@]} has no value here",
+        ),
         ("srun torchrun t.py ${A[0]} ${#B[@]}", "line 1: ${A[0]} and ${#B[@]} have no value here"),
         ("A=(1)\nA[0]=x\nsrun torchrun t.py ${A[@]}", "line 3: ${A[@]} has no value here"),
-        ("A=(1)\nif x; then A+=(2); fi\nsrun torchrun t.py ${A[@]}", "line 3: ${A[@]} has no value here"),
-        ("C=a.yaml\nsrun torchrun t.py ${C%.yaml} ${C^^} ${#C}", "line 2: ${C%.yaml}, ${C^^} and ${#C} have no value here"),
+        (
+            "A=(1)\nif x; then A+=(2); fi\nsrun torchrun t.py ${A[@]}",
+            "line 3: ${A[@]} has no value here",
+        ),
+        (
+            "C=a.yaml\nsrun torchrun t.py ${C%.yaml} ${C^^} ${#C}",
+            "line 2: ${C%.yaml}, ${C^^} and ${#C} have no value here",
+        ),
         ("srun $RUN t.py", "line 1: $RUN has no value here"),
         ("S=$(ls *.py)\nsrun torchrun --role a $S", "line 2: $S has no value here"),
         ("srun torchrun $OPTIONS t.py", "line 1: $OPTIONS has no value here"),
@@ -248,7 +305,9 @@ USES_X = (
 @pytest.mark.parametrize("image", ["/a/b.sqsh", "b.sqsh", "$(pwd)/b", "./b", "${B}/c"])
 def test_an_image_that_is_a_file_is_named(image: str) -> None:
     found = migrate_script(f"srun --container-image={image} torchrun t.py", "x")
-    assert found.documents[0]["spec"]["template"]["spec"]["containers"][0]["image"].startswith("fill-in.invalid/")
+    assert found.documents[0]["spec"]["template"]["spec"]["containers"][0]["image"].startswith(
+        "fill-in.invalid/"
+    )
     assert f"the registry's image that {image} was made of" in "".join(map(str, found.remarks))
 
 
@@ -259,16 +318,24 @@ def test_variables_that_env_sets() -> None:
 
 
 def test_nothing_that_is_started_is_a_variable_without_a_value() -> None:
-    found = {(gives, uses): migrate_script(f"{gives}\n{uses}\n", "x") for gives in GIVES_X for uses in USES_X}
+    found = {
+        (gives, uses): migrate_script(f"{gives}\n{uses}\n", "x")
+        for gives in GIVES_X
+        for uses in USES_X
+    }
     assert any(migrated.documents for migrated in found.values())
     assert_none(
         f"{place}: {migrated.documents}"
         for place, migrated in found.items()
-        if re.search(r"\$\{?[#!]?X", str(migrated.documents)) or bool(migrated.failed) is bool(migrated.documents)
+        if re.search(r"\$\{?[#!]?X", str(migrated.documents))
+        or bool(migrated.failed) is bool(migrated.documents)
     )
 
 
-@pytest.mark.parametrize(("file", "name"), [("a/B_1.sbatch", "b-1"), ("2-x.sh", "x"), ("1", "training"), ("a" * 50, "a" * 45)])
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("a/B_1.sbatch", "b-1"), ("2-x.sh", "x"), ("1", "training"), ("a" * 50, "a" * 45)],
+)
 def test_a_job_without_a_name_has_the_files(file: str, name: str) -> None:
     [job] = migrate_script("srun torchrun a.py", file).documents
     assert job["metadata"]["name"] == name

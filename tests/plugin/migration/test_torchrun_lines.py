@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 from elastic_pytorch_client.migration.launch import Launch, read_launch
-from elastic_pytorch_client.migration.torchrun_options import DECIDED, DECIDED_FLAGS, FLAGS, MOVED, WITH_VALUE
+from elastic_pytorch_client.migration.torchrun_options import (
+    DECIDED,
+    DECIDED_FLAGS,
+    FLAGS,
+    MOVED,
+    WITH_VALUE,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributed.run import get_args_parser
@@ -18,7 +24,8 @@ from tests.hypothesis_examples import examples
 
 pytestmark = pytest.mark.torch
 
-SCRIPT = ("train.py", "--nnodes=9", "--rdzv_backend", "mine", "-m")  # what follows the script is the script's
+# What follows the script is the script's.
+SCRIPT = ("train.py", "--nnodes=9", "--rdzv_backend", "mine", "-m")
 VARIABLES = {"GPUS": "4", "A": "one", "B": "29500", "NODE_RANK": "1"}
 STUB = """#!/bin/sh
 for word in "$0" "$@"; do printf '%s\\037' "$word"; done >> {file}
@@ -39,8 +46,27 @@ STARTS_OF_SHELLS = (
     "`which torchrun`",
     "python $(which torchrun)",
 )
-NUMBERS = ("4", "$GPUS", "${GPUS}", '"$GPUS"', "$((GPUS * 2))", "$(echo $((1 + 1)))", "'4'", "${GPUS:-8}")
-TEXTS = ("one", "$A", '"${A}:$B"', "$A:$B", "$(echo a)", '"$(echo "a b" | cut -c1)"', "`echo a`", "'a b'", "a\\ b")
+NUMBERS = (
+    "4",
+    "$GPUS",
+    "${GPUS}",
+    '"$GPUS"',
+    "$((GPUS * 2))",
+    "$(echo $((1 + 1)))",
+    "'4'",
+    "${GPUS:-8}",
+)
+TEXTS = (
+    "one",
+    "$A",
+    '"${A}:$B"',
+    "$A:$B",
+    "$(echo a)",
+    '"$(echo "a b" | cut -c1)"',
+    "`echo a`",
+    "'a b'",
+    "a\\ b",
+)
 GAPS = (" ", "  ", " \\\n  ", "\\\n ")
 
 parser = get_args_parser()
@@ -53,13 +79,25 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def numeric(name: str) -> bool:
-    return name in ("nproc-per-node", "max-restarts", "node-rank", "master-port", "monitor-interval", "shutdown-timeout")
+    return name in (
+        "nproc-per-node",
+        "max-restarts",
+        "node-rank",
+        "master-port",
+        "monitor-interval",
+        "shutdown-timeout",
+    )
 
 
 @st.composite
 def options(draw: st.DrawFn, *, shell: bool) -> list[list[str]]:
     names = draw(
-        st.lists(st.sampled_from([*sorted(DECIDED | MOVED), "standalone", "role", "log-dir", "tee", "t", "r"]), max_size=9)
+        st.lists(
+            st.sampled_from(
+                [*sorted(DECIDED | MOVED), "standalone", "role", "log-dir", "tee", "t", "r"]
+            ),
+            max_size=9,
+        )
     )
     found = []
     for name in names:
@@ -74,7 +112,11 @@ def options(draw: st.DrawFn, *, shell: bool) -> list[list[str]]:
         elif name == "max-restarts":
             value = "5"
         elif numeric(name):
-            value = draw(st.sampled_from(NUMBERS if shell else ("4", "$(GPUS)"))) if name == "nproc-per-node" else "1"
+            value = (
+                draw(st.sampled_from(NUMBERS if shell else ("4", "$(GPUS)")))
+                if name == "nproc-per-node"
+                else "1"
+            )
         else:
             value = draw(st.sampled_from(TEXTS if shell else ("1", "$(A):$(B)", "$A", "a b")))
         glued = draw(st.booleans()) and len(name) > 1
@@ -105,7 +147,9 @@ def judge(before: argparse.Namespace, after: argparse.Namespace, taken: dict[str
 
 
 @given(options(shell=False), programs(), st.sampled_from(STARTS))
-def test_words_of_a_container(given_options: list[list[str]], program: list[str], start: list[str]) -> None:
+def test_words_of_a_container(
+    given_options: list[list[str]], program: list[str], start: list[str]
+) -> None:
     words = [word for option in given_options for word in option]
     launch = read_launch("container", [*start, *words, *program], [])
     assert launch.command == ()
@@ -120,7 +164,9 @@ def calls_of(text: str, folder: Path) -> list[list[str]]:
         (folder / name).write_text(STUB.format(file=file))
         (folder / name).chmod(0o755)
     environment = {**VARIABLES, "PATH": f"{folder}:{os.environ['PATH']}"}
-    subprocess.run(["bash", "-c", text], env=environment, check=True, timeout=60, capture_output=True)
+    subprocess.run(
+        ["bash", "-c", text], env=environment, check=True, timeout=60, capture_output=True
+    )
     return [line.split("\x1f")[:-1] for line in file.read_text().split("\n")[:-1]]
 
 
@@ -142,7 +188,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_lines_of_a_shell(folder: Path, data: st.DataObject) -> None:
     parts = [word for option in data.draw(options(shell=True)) for word in option]
     start = data.draw(st.sampled_from(STARTS_OF_SHELLS))
-    line = start + "".join(data.draw(st.sampled_from(GAPS)) + part for part in [*parts, *data.draw(programs())])
+    line = start + "".join(
+        data.draw(st.sampled_from(GAPS)) + part for part in [*parts, *data.draw(programs())]
+    )
     text = data.draw(
         st.sampled_from(
             (
@@ -179,7 +227,9 @@ WAYS = {
 def test_options_that_a_shell_keeps_in_a_variable(text: str, folder: Path) -> None:
     launch = read_launch("container", ["bash", "-c", text], [])
     before = words_of(calls_of(text, folder)[-1])
-    after = words_of(calls_of(launch.command[2], folder)[-1]) if launch.command else list(launch.args)
+    after = (
+        words_of(calls_of(launch.command[2], folder)[-1]) if launch.command else list(launch.args)
+    )
     judge(parse(before), parse(after), launch.options)
     assert parse(after).training_script == "train.py"
 
@@ -193,16 +243,26 @@ def test_options_that_a_shell_keeps_in_a_variable(text: str, folder: Path) -> No
         ["python", "-mtorch.distributed.run", "--nnodes=2", "train.py"],
         ["torchrun", "--nn=2", "--stand", "train.py"],
         ["bash", "-c", 'torchrun "$@"', "--", "--nnodes=2", "--rdzv_backend", "c10d", "train.py"],
-        ["bash", "-c", 'exec torchrun --node_rank=$R "$0" "$@"', "--nnodes=2", "--rdzv_backend", "c10d", "train.py"],
+        [
+            "bash",
+            "-c",
+            'exec torchrun --node_rank=$R "$0" "$@"',
+            "--nnodes=2",
+            "--rdzv_backend",
+            "c10d",
+            "train.py",
+        ],
     ],
 )
 def test_other_spellings(command: list[str]) -> None:
     launch: Launch = read_launch("container", command, [])
     written = " ".join([*launch.command, *launch.args])
     assert "nnodes" in launch.options
-    assert not [name for name in ("nn", "stand", "rdzv", "c10d", "node_rank") if f"-{name}" in written or name == written], (
-        written
-    )
+    assert not [
+        name
+        for name in ("nn", "stand", "rdzv", "c10d", "node_rank")
+        if f"-{name}" in written or name == written
+    ], written
     assert "train.py" in written
 
 
@@ -216,7 +276,11 @@ def test_what_a_shell_gets_from_elsewhere_is_told() -> None:
 
 
 def test_all_options_of_this_torch_are_known() -> None:
-    known = {spelling.lstrip("-").replace("_", "-") for action in parser._actions for spelling in action.option_strings}
+    known = {
+        spelling.lstrip("-").replace("_", "-")
+        for action in parser._actions
+        for spelling in action.option_strings
+    }
     assert known - {"h", "help", "print-completion"} <= WITH_VALUE | FLAGS
     for action in parser._actions:
         for spelling in action.option_strings:

@@ -84,20 +84,31 @@ def test_pods_that_train_each_by_themselves_are_no_group(options: dict[str, str]
             {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [1, 2]}},
         ),
         (
-            {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "NotIn", "values": [0]}},
+            {
+                "action": "FailJob",
+                "onExitCodes": {"containerName": "main", "operator": "NotIn", "values": [0]},
+            },
             {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [*range(1, 256)]}},
         ),
         (
             {"action": "FailIndex", "onPodConditions": [{"type": "ConfigIssue", "status": "True"}]},
             {"action": "FailJob", "onPodConditions": [{"type": "ConfigIssue", "status": "True"}]},
         ),
-        ({"action": "Count", "onExitCodes": {"containerName": "logs", "operator": "In", "values": [1]}}, None),
+        (
+            {
+                "action": "Count",
+                "onExitCodes": {"containerName": "logs", "operator": "In", "values": [1]},
+            },
+            None,
+        ),
         ({"action": "Count", "onExitCodes": {"operator": "In", "values": [300]}}, None),
         ({"action": "Surprise", "onExitCodes": {"operator": "In", "values": [1]}}, None),
     ],
 )
 def test_rules_about_failures(rule: dict[str, Any], migrated: dict[str, Any] | None) -> None:
-    assert failure_rules("rules", [rule], "main", Remarks()) == ([] if migrated is None else [migrated])
+    assert failure_rules("rules", [rule], "main", Remarks()) == (
+        [] if migrated is None else [migrated]
+    )
 
 
 def test_variables_of_a_container_are_known_in_each_spelling() -> None:
@@ -106,8 +117,16 @@ def test_variables_of_a_container_are_known_in_each_spelling() -> None:
 
 @pytest.mark.parametrize(("metadata", "subdomain"), [("x", "a"), ({"name": "a"}, []), (3, {})])
 def test_a_job_of_a_wrong_form_fails_by_itself(metadata: object, subdomain: object) -> None:
-    pod = {"subdomain": subdomain, "containers": [{"name": "a", "image": "i", "command": ["torchrun", "a.py"]}]}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
+    pod = {
+        "subdomain": subdomain,
+        "containers": [{"name": "a", "image": "i", "command": ["torchrun", "a.py"]}],
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"template": {"spec": pod}},
+    }
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}}
     first, second = migrate_documents([job, claim])
     assert (first.failed is None) is isinstance(metadata, dict)

@@ -24,7 +24,9 @@ spec: {runtimeRef: {name: torch-distributed}, trainer: {resourcesPerNode: {reque
 """
 
 
-@pytest.mark.parametrize("wrapper", ["dumb-init --", "tini -g --", "/usr/bin/env", "/sbin/tini -- env", "dumb-init"])
+@pytest.mark.parametrize(
+    "wrapper", ["dumb-init --", "tini -g --", "/usr/bin/env", "/sbin/tini -- env", "dumb-init"]
+)
 def test_what_only_starts_a_program_is_dropped(wrapper: str) -> None:
     launch = read_launch("container", [*wrapper.split(), *TORCHRUN], [])
     assert (launch.command, launch.args, launch.by) == ((), ("train.py",), "torchrun")
@@ -52,32 +54,74 @@ def test_what_is_around_a_program_stays_around_it(wrapper: str) -> None:
     assert launch.command == (*around, "torchrun", "train.py")
     assert (launch.by, launch.options) == ("torchrun", {"nnodes": "2", "rdzv-backend": "c10d"})
     launch = read_launch(
-        "container", [*wrapper.split(), "python", "-m", "torch.distributed.launch", "--use_env", "--nnodes=2", "t.py"], []
+        "container",
+        [
+            *wrapper.split(),
+            "python",
+            "-m",
+            "torch.distributed.launch",
+            "--use_env",
+            "--nnodes=2",
+            "t.py",
+        ],
+        [],
     )
-    assert launch.command == (*around, "python", "-m", "torch.distributed.launch", "--use_env", "t.py")
-    launch = read_launch("container", [*wrapper.split(), "bash", "-c", "torchrun --nnodes=$N train.py"], [])
+    assert launch.command == (
+        *around,
+        "python",
+        "-m",
+        "torch.distributed.launch",
+        "--use_env",
+        "t.py",
+    )
+    launch = read_launch(
+        "container", [*wrapper.split(), "bash", "-c", "torchrun --nnodes=$N train.py"], []
+    )
     assert launch.command == (*around, "bash", "-c", "torchrun train.py")
     launch = read_launch("container", [*wrapper.split(), "python", "train.py"], [])
-    assert (launch.command, launch.args, launch.by) == ((), ("--no-python", *around, "python", "train.py"), "python")
-    assert ("image's `python3`" in " ".join(launch.remarks)) is (around[0] in ("uv", "poetry", "conda"))
+    assert (launch.command, launch.args, launch.by) == (
+        (),
+        ("--no-python", *around, "python", "train.py"),
+        "python",
+    )
+    assert ("image's `python3`" in " ".join(launch.remarks)) is (
+        around[0] in ("uv", "poetry", "conda")
+    )
     with pytest.raises(CannotMigrate, match="Accelerate"):
         read_launch("container", [*wrapper.split(), "accelerate", "launch", "train.py"], [])
 
 
-@pytest.mark.parametrize("command", ["uv sync", "numactl -s", "uv run train", "conda run -n torchrun", "env A=1"])
+@pytest.mark.parametrize(
+    "command", ["uv sync", "numactl -s", "uv run train", "conda run -n torchrun", "env A=1"]
+)
 def test_a_wrapper_around_nothing_that_is_known(command: str) -> None:
-    with pytest.raises(CannotMigrate, match=f"what {command.split(maxsplit=1)[0]} does is not known"):
+    with pytest.raises(
+        CannotMigrate, match=f"what {command.split(maxsplit=1)[0]} does is not known"
+    ):
         read_launch("container", command.split(), [])
 
 
-@pytest.mark.parametrize("launcher", ["accelerate launch", "deepspeed", "composer", "trl sft", "tune run", "mpirun -np 2"])
+@pytest.mark.parametrize(
+    "launcher",
+    ["accelerate launch", "deepspeed", "composer", "trl sft", "tune run", "mpirun -np 2"],
+)
 def test_launchers_that_form_a_group_of_their_own(launcher: str) -> None:
-    for command in ([*launcher.split(), "t.py"], ["sh", "-c", f"date; A=1 {launcher} t.py; python eval.py"]):
-        with pytest.raises(CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|tune run|mpirun"):
+    for command in (
+        [*launcher.split(), "t.py"],
+        ["sh", "-c", f"date; A=1 {launcher} t.py; python eval.py"],
+    ):
+        with pytest.raises(
+            CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|tune run|mpirun"
+        ):
             read_launch("container", command, [])
     module = launcher.split(maxsplit=1)[0]
-    for command in (["python", "-m", f"{module}.run", "t.py"], ["sh", "-c", f"date; python -u -m {module}.run t.py"]):
-        with pytest.raises(CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|tune run|mpirun"):
+    for command in (
+        ["python", "-m", f"{module}.run", "t.py"],
+        ["sh", "-c", f"date; python -u -m {module}.run t.py"],
+    ):
+        with pytest.raises(
+            CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|tune run|mpirun"
+        ):
             read_launch("container", command, [])
 
 
@@ -85,8 +129,14 @@ def test_launchers_that_form_a_group_of_their_own(launcher: str) -> None:
     ("text", "words"),
     [
         ("date; torchrun t.py --a $PET_NPROC_PER_NODE $PET_NNODES ${PET_RDZV_ID}", ""),
-        ("date; torchrun t.py --a $PET_NODE_RANK ${MASTER_ADDR}", "it uses PET_NODE_RANK and MASTER_ADDR, which the container"),
-        ("RANK=0; torchrun t.py --a $RANK $MASTER_PORT $RANK $WORLD_SIZE", "it uses MASTER_PORT and WORLD_SIZE, which the"),
+        (
+            "date; torchrun t.py --a $PET_NODE_RANK ${MASTER_ADDR}",
+            "it uses PET_NODE_RANK and MASTER_ADDR, which the container",
+        ),
+        (
+            "RANK=0; torchrun t.py --a $RANK $MASTER_PORT $RANK $WORLD_SIZE",
+            "it uses MASTER_PORT and WORLD_SIZE, which the",
+        ),
         ("export PET_ROLE=x; torchrun t.py $PET_ROLE", ""),
     ],
 )
@@ -97,7 +147,10 @@ def test_only_variables_that_are_not_set_are_told_of(text: str, words: str) -> N
 
 
 def test_arguments_may_use_what_the_container_has() -> None:
-    assert read_launch("container", ["python", "t.py", "$(PET_NPROC_PER_NODE)"], []).args == ("t.py", "$(PET_NPROC_PER_NODE)")
+    assert read_launch("container", ["python", "t.py", "$(PET_NPROC_PER_NODE)"], []).args == (
+        "t.py",
+        "$(PET_NPROC_PER_NODE)",
+    )
     with pytest.raises(CannotMigrate, match="use RANK and WORLD_SIZE, which only"):
         read_launch("container", ["python", "t.py", "$(RANK)", "$(WORLD_SIZE)"], [])
 
@@ -107,7 +160,9 @@ def test_arguments_may_use_what_the_container_has() -> None:
 def test_sizes_that_are_worked_out_are_dropped_with_a_remark(name: str, value: str) -> None:
     launch = read_launch("container", ["bash", "-c", f"date; torchrun --{name}={value} t.py"], [])
     assert f"--{name}={value} is dropped" in launch.remarks[0]
-    launch = read_launch("container", ["bash", "-c", f"date; torchrun --{name}=$PET_NNODES t.py"], [])
+    launch = read_launch(
+        "container", ["bash", "-c", f"date; torchrun --{name}=$PET_NNODES t.py"], []
+    )
     assert "is dropped" not in " ".join(launch.remarks)
 
 
@@ -118,14 +173,18 @@ def test_sizes_that_are_worked_out_are_dropped_with_a_remark(name: str, value: s
         (["bash", "-c", "date; torchrun --nproc-per-node=2 t.py"], 2),
     ],
 )
-def test_a_command_that_counts_its_processes_itself(command: list[str], processes: int | str | None) -> None:
+def test_a_command_that_counts_its_processes_itself(
+    command: list[str], processes: int | str | None
+) -> None:
     kubeflow: dict[str, Any] = yaml.safe_load(KUBEFLOW)
     worker = kubeflow["spec"]["pytorchReplicaSpecs"]["Worker"]
     worker["template"]["spec"]["containers"][0] |= {"image": "i", "command": command}
     trainer: dict[str, Any] = yaml.safe_load(TRAINER)
     trainer["spec"]["trainer"] |= {"image": "i", "command": command}
     for migrated, count in zip(
-        migrate_documents([kubeflow, trainer]), (processes, 8 if processes == "auto" else processes), strict=True
+        migrate_documents([kubeflow, trainer]),
+        (processes, 8 if processes == "auto" else processes),
+        strict=True,
     ):
         assert migrated.documents[0]["spec"].get("nprocPerNode") == count
         assert ("spec.nprocPerNode is left out" in str(migrated.remarks)) is (count is None)
@@ -134,25 +193,42 @@ def test_a_command_that_counts_its_processes_itself(command: list[str], processe
 @pytest.mark.parametrize(
     ("image", "args", "command"),
     [
-        ("pytorch/pytorch:2.1.2-cuda12.1-cudnn8-runtime", "has torch 2.1: workers need torch 2.4", "has torch 2.1: a command"),
-        ("docker.io/pytorch/pytorch:2.5.1", "", "has torch 2.5: a command that calls torchrun needs torch 2.6"),
+        (
+            "pytorch/pytorch:2.1.2-cuda12.1-cudnn8-runtime",
+            "has torch 2.1: workers need torch 2.4",
+            "has torch 2.1: a command",
+        ),
+        (
+            "docker.io/pytorch/pytorch:2.5.1",
+            "",
+            "has torch 2.5: a command that calls torchrun needs torch 2.6",
+        ),
         ("pytorch/pytorch:2.10.0", "", ""),
         ("pytorch/pytorch:latest", "", ""),
-        ("nvcr.io/nvidia/pytorch:23.10-py3", "NVIDIA's images have since 24.05", "NVIDIA's images have since 24.11"),
+        (
+            "nvcr.io/nvidia/pytorch:23.10-py3",
+            "NVIDIA's images have since 24.05",
+            "NVIDIA's images have since 24.11",
+        ),
         ("nvcr.io/nvidia/pytorch:24.10-py3", "", "since 24.11"),
         ("nvcr.io/nvidia/pytorch:25.01-py3", "", ""),
         ("registry.example/pytorch/pytorch:1.0", "", ""),
     ],
 )
 def test_images_whose_torch_is_too_old(image: str, args: str, command: str) -> None:
-    for wanted, found in ((args, too_old(image, command=False)), (command, too_old(image, command=True))):
+    for wanted, found in (
+        (args, too_old(image, command=False)),
+        (command, too_old(image, command=True)),
+    ):
         assert wanted in found
         assert bool(wanted) is bool(found)
 
 
 def test_an_image_that_is_too_old_gets_a_remark() -> None:
     kubeflow: dict[str, Any] = yaml.safe_load(KUBEFLOW)
-    [container] = kubeflow["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    [container] = kubeflow["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"][
+        "containers"
+    ]
     container |= {"image": "pytorch/pytorch:2.5.1", "command": ["torchrun", "t.py"]}
     assert "has torch" not in str(migrate_documents([kubeflow]))
     container["command"] = ["bash", "-c", "date; torchrun t.py"]

@@ -8,7 +8,18 @@ from typing import Any
 from tests.plugin.page.watched_cluster import WatchedCluster
 from tests.plugin.recorded_cluster import Object, recorded
 
-NAMES = ("llama-sft", "vit-large", "whisper-ft", "rm-pairs", "char-lm", "moe-8x", "clip-b32", "t5-xl", "dlrm", "unet-sd")
+NAMES = (
+    "llama-sft",
+    "vit-large",
+    "whisper-ft",
+    "rm-pairs",
+    "char-lm",
+    "moe-8x",
+    "clip-b32",
+    "t5-xl",
+    "dlrm",
+    "unet-sd",
+)
 PHASES = ("detection", "stop", "wait", "start", "init", "firstStep")
 TRACE = """Traceback (most recent call last):
   File "/app/train.py", line 67, in <module>
@@ -24,8 +35,16 @@ def rfc(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def condition(type_: str, reason: str, message: str, since: datetime, status: str = "True") -> Object:
-    return {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": rfc(since)}
+def condition(
+    type_: str, reason: str, message: str, since: datetime, status: str = "True"
+) -> Object:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": rfc(since),
+    }
 
 
 def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
@@ -34,13 +53,19 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
     job = copy.deepcopy(recorded("whole")["job"])
     wanted = chance.choice([2, 4, 4, 8, 8, 16, 64])
     sort = chance.choices(
-        ["runs", "degraded", "resizing", "pending", "suspended", "complete", "failed"], [60, 6, 5, 7, 5, 12, 5]
+        ["runs", "degraded", "resizing", "pending", "suspended", "complete", "failed"],
+        [60, 6, 5, 7, 5, 12, 5],
     )[0]
     name = f"{NAMES[number % len(NAMES)]}-{number:04d}"
     total = chance.choice([20_000, 100_000, 250_000])
     step = total if sort == "complete" else chance.randrange(1, total)
     began = now - timedelta(seconds=chance.randrange(900, 200_000))
-    job["metadata"] |= {"name": name, "uid": f"uid-{number}", "creationTimestamp": rfc(began), "generation": 1}
+    job["metadata"] |= {
+        "name": name,
+        "uid": f"uid-{number}",
+        "creationTimestamp": rfc(began),
+        "generation": 1,
+    }
     job["spec"] |= {
         "replicas": wanted,
         "minReplicas": max(1, wanted // 2),
@@ -48,7 +73,9 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
         "suspend": sort == "suspended",
     }
     ready = {"degraded": wanted - 1, "resizing": wanted - 1, "runs": wanted}.get(sort, 0)
-    states = ["Running"] * ready + ["Starting"] * (wanted - ready if sort in ("degraded", "resizing", "pending") else 0)
+    states = ["Running"] * ready + ["Starting"] * (
+        wanted - ready if sort in ("degraded", "resizing", "pending") else 0
+    )
     status = job["status"] = {
         "observedGeneration": 1,
         "state": {"runs": "Running", "degraded": "Running"}.get(sort, sort.capitalize()),
@@ -59,7 +86,13 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
         "failures": 0,
         "totalFailures": 0,
         "conditions": [
-            condition("Running", "RoundRunning", f"{ready} of {wanted} workers train", began, "True" if ready else "False")
+            condition(
+                "Running",
+                "RoundRunning",
+                f"{ready} of {wanted} workers train",
+                began,
+                "True" if ready else "False",
+            )
         ],
         "workers": [
             {
@@ -85,20 +118,26 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
             },
         },
     }
-    status["history"] = [{"time": rfc(began), "round": 1, "replicas": wanted, "cause": "FirstRound"}]
+    status["history"] = [
+        {"time": rfc(began), "round": 1, "replicas": wanted, "cause": "FirstRound"}
+    ]
     if chance.random() < 0.5 and ready:
         status["history"] += [
             an_interruption(chance, now - timedelta(minutes=9 * back + 4), 9 - back)
             for back in range(chance.randrange(1, 6), 0, -1)
         ]
     status["interruptions"] = len(status["history"]) - 1
-    status["history"] += samples(chance, began if ready else now, now, float(status["progress"]["loss"]) - 0.1)
+    status["history"] += samples(
+        chance, began if ready else now, now, float(status["progress"]["loss"]) - 0.1
+    )
     status["history"].sort(key=lambda entry: entry["time"])
     _add_conditions(status, sort, wanted, ready, now - timedelta(minutes=3))
     return job
 
 
-def an_interruption(chance: random.Random, ended: datetime, round_: int, replicas: int = 8) -> dict[str, Any]:
+def an_interruption(
+    chance: random.Random, ended: datetime, round_: int, replicas: int = 8
+) -> dict[str, Any]:
     seconds = {phase: round(chance.uniform(0.05, 4.0), 2) for phase in PHASES}
     return {
         "cause": chance.choice(["WorkerLost", "WorkerJoined", "WorkerLeaving", "WorkerFailed"]),
@@ -116,7 +155,9 @@ def a_cause(worker: str, rank: int, node: str, at: datetime) -> Object:
     return {**where, "exitCode": 1, "time": rfc(at), "message": TRACE}
 
 
-def samples(chance: random.Random, began: datetime, now: datetime, limit: float = 1.8) -> list[dict[str, Any]]:
+def samples(
+    chance: random.Random, began: datetime, now: datetime, limit: float = 1.8
+) -> list[dict[str, Any]]:
     """A loss that falls towards a limit, and a speed."""
     step = (now - began) / 24
     return [
@@ -129,13 +170,19 @@ def samples(chance: random.Random, began: datetime, now: datetime, limit: float 
     ]
 
 
-def _add_conditions(status: dict[str, Any], sort: str, wanted: int, ready: int, since: datetime) -> None:
+def _add_conditions(
+    status: dict[str, Any], sort: str, wanted: int, ready: int, since: datetime
+) -> None:
     def add(type_: str, reason: str, message: str) -> None:
         status["conditions"].append(condition(type_, reason, message, since))
 
     no_node = "0/40 nodes are available: 40 Insufficient nvidia.com/gpu"
     if sort in ("degraded", "resizing"):
-        add("Degraded", "WorkersMissing", f"trains with {ready} of {wanted} workers; 1 pod: {no_node}")
+        add(
+            "Degraded",
+            "WorkersMissing",
+            f"trains with {ready} of {wanted} workers; 1 pod: {no_node}",
+        )
     if sort == "resizing":
         add("Resizing", "SizeChanging", f"growing from {ready} to {wanted} workers")
     if sort == "pending":
@@ -167,10 +214,19 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
     job = a_job(0, now, seed=1)
     name = "llama-sft"
     sizes = [
-        *((58, 8, "FirstRound"), (41, 7, "WorkerLost"), (39, 8, "WorkerJoined"), (22, 6, "WorkerFailed")),
+        *(
+            (58, 8, "FirstRound"),
+            (41, 7, "WorkerLost"),
+            (39, 8, "WorkerJoined"),
+            (22, 6, "WorkerFailed"),
+        ),
         *((20.5, 8, "WorkerJoined"), (9, 7, "Evicted"), (7.6, 8, "WorkerJoined")),
     ]
-    job["metadata"] |= {"name": name, "uid": "uid-story", "creationTimestamp": rfc(now - timedelta(minutes=60))}
+    job["metadata"] |= {
+        "name": name,
+        "uid": "uid-story",
+        "creationTimestamp": rfc(now - timedelta(minutes=60)),
+    }
     job["spec"] |= {"replicas": 8, "minReplicas": 4, "maxReplicas": 16, "suspend": False}
     status = job["status"]
     status |= {
@@ -182,7 +238,13 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
         "startTime": rfc(now - timedelta(minutes=59)),
     }
     status["conditions"] = [
-        condition(type_, reason, message, now - timedelta(minutes=back), "True" if type_ == "Running" else "False")
+        condition(
+            type_,
+            reason,
+            message,
+            now - timedelta(minutes=back),
+            "True" if type_ == "Running" else "False",
+        )
         for type_, reason, message, back in (
             ("Running", "RoundRunning", "8 of 8 workers train", 58),
             ("Resizing", "SizeReached", "8 workers train", 7),
@@ -223,22 +285,44 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
         "seconds": {"Training": 3430, "Recovering": 58, "Starting": 45},
     }
     began = now - timedelta(minutes=sizes[0][0])
-    status["history"] = [{"time": rfc(began), "round": 1, "replicas": 8, "cause": "FirstRound"}, *samples(chance, began, now)]
+    status["history"] = [
+        {"time": rfc(began), "round": 1, "replicas": 8, "cause": "FirstRound"},
+        *samples(chance, began, now),
+    ]
     status["history"] += [
-        an_interruption(chance, now - timedelta(minutes=back) + timedelta(seconds=12), i + 2, size) | {"cause": cause}
+        an_interruption(chance, now - timedelta(minutes=back) + timedelta(seconds=12), i + 2, size)
+        | {"cause": cause}
         for i, (back, size, cause) in enumerate(sizes[1:])
     ]
     status["history"].sort(key=lambda entry: entry["time"])
-    status["rootCause"] = a_cause(f"{name}-worker-3-0c1d2", 26, "gpu-13", now - timedelta(minutes=22))
+    status["rootCause"] = a_cause(
+        f"{name}-worker-3-0c1d2", 26, "gpu-13", now - timedelta(minutes=22)
+    )
     cluster.put(job)
     for number, (back, size, cause) in enumerate(sizes, start=1):
-        note, lost = f"Round {number}: {size} workers train", cause in ("WorkerLost", "WorkerFailed")
-        cluster.tell([event(job, now - timedelta(minutes=back), cause, note, lost, round=number, workers=size)])
+        note, lost = (
+            f"Round {number}: {size} workers train",
+            cause in ("WorkerLost", "WorkerFailed"),
+        )
+        cluster.tell(
+            [
+                event(
+                    job,
+                    now - timedelta(minutes=back),
+                    cause,
+                    note,
+                    lost,
+                    round=number,
+                    workers=size,
+                )
+            ]
+        )
     slow = "Rank 40 on gpu-15 works 1.42 times as long in a step as the median"
     cluster.tell([event(job, now - timedelta(minutes=4), "Straggler", slow, True)])
     for worker in status["workers"]:
         cluster.logs[worker["name"]] = [
-            _log_line(chance, 41_050 + step, now - timedelta(seconds=240 - step)) for step in range(0, 240, 2)
+            _log_line(chance, 41_050 + step, now - timedelta(seconds=240 - step))
+            for step in range(0, 240, 2)
         ]
     return cluster.get_job("team", name)
 
@@ -246,18 +330,37 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
 def troubled_nodes(cluster: WatchedCluster) -> None:
     """Gives a cluster 40 nodes, of which some end or fail."""
     marks: dict[int, Object] = {
-        4: {"spec": {"taints": [{"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}]}},
+        4: {
+            "spec": {
+                "taints": [{"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}]
+            }
+        },
         9: {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
-        17: {"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "GpuNvlinkWatch", "status": "True"}]}},
+        17: {
+            "status": {
+                "conditions": [
+                    {"type": "Ready", "status": "True"},
+                    {"type": "GpuNvlinkWatch", "status": "True"},
+                ]
+            }
+        },
         31: {"spec": {"unschedulable": True}},
     }
     ready = {"spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    cluster.put_nodes([{"metadata": {"name": f"gpu-{i:02d}"}, **ready, **marks.get(i, {})} for i in range(40)])
+    cluster.put_nodes(
+        [{"metadata": {"name": f"gpu-{i:02d}"}, **ready, **marks.get(i, {})} for i in range(40)]
+    )
 
 
-def event(job: Object, at: datetime, reason: str, note: str, warning: bool = False, **facts: object) -> Object:
+def event(
+    job: Object, at: datetime, reason: str, note: str, warning: bool = False, **facts: object
+) -> Object:
     """An event about a job."""
-    about = {"kind": "ElasticPyTorchJob", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+    about = {
+        "kind": "ElasticPyTorchJob",
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+    }
     annotations = {f"elasticpytorch.dev/{name}": str(value) for name, value in facts.items()}
     return {
         "metadata": {"annotations": annotations},

@@ -36,10 +36,17 @@ class RecordedRun(WatchedCluster):
     def __init__(self) -> None:
         super().__init__()
         run = read_run()
-        self._pods, self._nodes, self._events, self.logs = run["pods"], run["nodes"], _v1(run["events"]), run["logs"]
+        self._pods, self._nodes, self._events, self.logs = (
+            run["pods"],
+            run["nodes"],
+            _v1(run["events"]),
+            run["logs"],
+        )
         self.put(run["job"])
 
 
 def _v1(events: list[Any]) -> list[Any]:
     """Events as the API's v1 has them: those of events.k8s.io/v1, by their other names."""
-    return [event | {"involvedObject": event["regarding"], "message": event["note"]} for event in events]
+    return [
+        event | {"involvedObject": event["regarding"], "message": event["note"]} for event in events
+    ]

@@ -15,8 +15,16 @@ from tests.plugin.recorded_cluster import events_of, job_of, moment_of, recorded
 
 def details(name: str, job: JobView | None = None) -> dict[str, object]:
     found = recorded(name)
-    evidence = Evidence(found["pods"], [view_node(node) for node in found["nodes"]], events_of(name), {}, moment_of(name))
-    shown: dict[str, object] = json.loads(json.dumps(details_of(job or job_of(name), evidence), allow_nan=False))
+    evidence = Evidence(
+        found["pods"],
+        [view_node(node) for node in found["nodes"]],
+        events_of(name),
+        {},
+        moment_of(name),
+    )
+    shown: dict[str, object] = json.loads(
+        json.dumps(details_of(job or job_of(name), evidence), allow_nan=False)
+    )
     return shown
 
 
@@ -47,7 +55,9 @@ def test_a_root_cause_keeps_its_traceback() -> None:
     assert isinstance(cause, dict)
     assert cause["how"] == "exit code 1"
     assert cause["message"].startswith("Traceback (most recent call last):\n  File")
-    by_signal = details("failed", replace(job_of("failed"), root_cause=RootCause("w", 1, 137, "SIGKILL", "", "n")))["rootCause"]
+    by_signal = details(
+        "failed", replace(job_of("failed"), root_cause=RootCause("w", 1, 137, "SIGKILL", "", "n"))
+    )["rootCause"]
     assert by_signal == {"where": "w, rank 1, on n", "how": "signal SIGKILL", "message": ""}
 
 
@@ -68,4 +78,6 @@ def test_texts_are_plain(text: str, expected: str) -> None:
 
 def test_a_log() -> None:
     worker = Worker("w", 0, 0, "", "Running")
-    assert log_of([Line(worker, "2026-01-01T00:00:00Z", "\x1b[1mstep 1")]) == [{"at": "2026-01-01T00:00:00Z", "text": "step 1"}]
+    assert log_of([Line(worker, "2026-01-01T00:00:00Z", "\x1b[1mstep 1")]) == [
+        {"at": "2026-01-01T00:00:00Z", "text": "step 1"}
+    ]

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_client.page.node_rows import MAX_NODES, nodes_of
-from elastic_pytorch_client.reading.job_view import Condition, JobView, RootCause, Straggler, Worker, view_job
+from elastic_pytorch_client.reading.job_view import (
+    Condition,
+    JobView,
+    RootCause,
+    Straggler,
+    Worker,
+    view_job,
+)
 from elastic_pytorch_client.reading.node_ends import NodeEnd
 from elastic_pytorch_client.reading.nodes import NodeView
 
@@ -17,7 +24,9 @@ from tests.plugin.page.busy_cluster import cluster_of
 from tests.plugin.recorded_cluster import job_of
 
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
-CALM = replace(job_of("whole"), workers=tuple(Worker(f"w-{i}", i, i, f"node-{i}", "Running") for i in range(2)))
+CALM = replace(
+    job_of("whole"), workers=tuple(Worker(f"w-{i}", i, i, f"node-{i}", "Running") for i in range(2))
+)
 
 
 def shown(jobs: Iterable[JobView], nodes: Sequence[NodeView] | None = None) -> Any:
@@ -29,7 +38,9 @@ def with_worker(state: str) -> JobView:
 
 
 def failed(ago: timedelta | None, *, ended: bool = False, signal: str = "") -> JobView:
-    cause = RootCause("w-9", 3, 1, signal, "<b>boom</b>", "bad", time=None if ago is None else NOW - ago)
+    cause = RootCause(
+        "w-9", 3, 1, signal, "<b>boom</b>", "bad", time=None if ago is None else NOW - ago
+    )
     over = (Condition("Failed", true=True, reason="", message="", since=None),)
     return replace(CALM, root_cause=cause, conditions=over if ended else CALM.conditions)
 
@@ -55,22 +66,54 @@ def maintained(wait: timedelta) -> NodeView:
             *("slow", "busy", "rank 3 (w-9) works 1.4 times as long in a step as the median"),
         ),
         (failed(timedelta(hours=2)), "failure", "busy", "w-9 failed here with exit code 1"),
-        (failed(timedelta(hours=2), ended=True, signal="SIGBUS"), "failure", "busy", "w-9 failed here with signal SIGBUS"),
+        (
+            failed(timedelta(hours=2), ended=True, signal="SIGBUS"),
+            "failure",
+            "busy",
+            "w-9 failed here with signal SIGBUS",
+        ),
         (failed(None), "failure", "busy", "w-9 failed here with exit code 1"),
         (node(ready=False), "not ready", "bad", "the node is not ready"),
         (node(cordoned=True), "cordoned", "quiet", "the node is cordoned: it takes no more pods"),
         (node(end=SPOT), "ends soon", "bad", "the node announces its end by taint spot"),
-        (node(end=replace(SPOT, sure=False)), "may end", "quiet", "the node announces its end by taint spot"),
-        (node(end=NodeEnd("reports a fault by x", sure=True, fault=True)), "fault", "bad", "the node reports a fault by x"),
-        (maintained(timedelta(minutes=9)), "ends soon", "bad", "the node announces its end by label x"),
-        (maintained(timedelta(hours=9)), "ends later", "quiet", "the node announces its end by label x"),
+        (
+            node(end=replace(SPOT, sure=False)),
+            "may end",
+            "quiet",
+            "the node announces its end by taint spot",
+        ),
+        (
+            node(end=NodeEnd("reports a fault by x", sure=True, fault=True)),
+            "fault",
+            "bad",
+            "the node reports a fault by x",
+        ),
+        (
+            maintained(timedelta(minutes=9)),
+            "ends soon",
+            "bad",
+            "the node announces its end by label x",
+        ),
+        (
+            maintained(timedelta(hours=9)),
+            "ends later",
+            "quiet",
+            "the node announces its end by label x",
+        ),
     ],
 )
 def test_what_is_the_matter(found: JobView | NodeView, state: str, tone: str, what: str) -> None:
     data = shown([], [found]) if isinstance(found, NodeView) else shown([found])
     [row] = data["nodes"]
-    assert (row["name"], row["state"], row["tone"], [each["what"] for each in row["findings"]]) == ("bad", state, tone, [what])
-    assert row["findings"][0]["job"] == (None if isinstance(found, NodeView) else ["team", "char-lm"])
+    assert (row["name"], row["state"], row["tone"], [each["what"] for each in row["findings"]]) == (
+        "bad",
+        state,
+        tone,
+        [what],
+    )
+    assert row["findings"][0]["job"] == (
+        None if isinstance(found, NodeView) else ["team", "char-lm"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +122,11 @@ def test_what_is_the_matter(found: JobView | NodeView, state: str, tone: str, wh
         CALM,
         failed(timedelta(days=2), ended=True),
         failed(None, ended=True),
-        replace(failed(None, ended=True), root_cause=None, stragglers=(Straggler(3, "w-9", "bad", "1.4", "1"),)),
+        replace(
+            failed(None, ended=True),
+            root_cause=None,
+            stragglers=(Straggler(3, "w-9", "bad", "1.4", "1"),),
+        ),
         replace(CALM, root_cause=RootCause("w-9", 3, 1, "", "")),
     ],
 )
@@ -90,10 +137,23 @@ def test_what_is_no_trouble(found: JobView) -> None:
 
 def test_the_worst_comes_first_and_others_are_counted() -> None:
     slow = Straggler(0, "w-0", "node-0", "1.4", "1")
-    jobs = [replace(CALM, stragglers=(slow,)), replace(CALM, name="other", stragglers=(replace(slow, node="node-7"),) * 20)]
-    nodes = [node(name="node-5", end=SPOT), node(name="node-6", cordoned=True), node(name="node-4", ready=False)]
+    jobs = [
+        replace(CALM, stragglers=(slow,)),
+        replace(CALM, name="other", stragglers=(replace(slow, node="node-7"),) * 20),
+    ]
+    nodes = [
+        node(name="node-5", end=SPOT),
+        node(name="node-6", cordoned=True),
+        node(name="node-4", ready=False),
+    ]
     data = shown(jobs, nodes)
-    assert [row["name"] for row in data["nodes"]] == ["node-4", "node-5", "node-7", "node-0", "node-6"]
+    assert [row["name"] for row in data["nodes"]] == [
+        "node-4",
+        "node-5",
+        "node-7",
+        "node-0",
+        "node-6",
+    ]
     assert (data["well"], data["listed"], data["more"]) == (1, True, 0)
     first = data["nodes"][3]
     assert (first["workers"], first["jobs"], first["moreJobs"]) == (2, ["char-lm", "other"], 0)

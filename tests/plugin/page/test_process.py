@@ -36,7 +36,9 @@ def stream(host: str, secret: str) -> Iterator[Iterator[Any]]:
     connection = HTTPConnection(host, timeout=60)
     connection.request("GET", f"/{secret}/events")
     response = connection.getresponse()
-    yield (json.loads(line.removeprefix(b"data: ")) for line in response if line.startswith(b"data: "))
+    yield (
+        json.loads(line.removeprefix(b"data: ")) for line in response if line.startswith(b"data: ")
+    )
     response.close()
     connection.close()
 
@@ -46,11 +48,27 @@ def test_it_lives_on_when_pages_are_closed_and_ends_with_ctrl_c(tmp_path: Path) 
         api.answers["GET", JOBS] = [answer(step) for step in range(CHANGES)]
         threading.Thread(target=api.serve_forever, args=(0.02,), daemon=True).start()
         (tmp_path / "config").write_text(yaml.safe_dump(api.kubeconfig))
-        command = [sys.executable, "-m", "elastic_pytorch_client", "ui", "--no-open", "--kubeconfig", str(tmp_path / "config")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        command = [
+            sys.executable,
+            "-m",
+            "elastic_pytorch_client",
+            "ui",
+            "--no-open",
+            "--kubeconfig",
+            str(tmp_path / "config"),
+        ]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             try:
                 assert process.stdout is not None
-                host, _, secret = process.stdout.readline().partition("http://")[2].strip().rstrip("/").partition("/")
+                host, _, secret = (
+                    process.stdout.readline()
+                    .partition("http://")[2]
+                    .strip()
+                    .rstrip("/")
+                    .partition("/")
+                )
                 with stream(host, secret) as messages:
                     assert next(messages)["rows"][0]["name"] == "char-lm"
                 # What is closed is written to until the server notices.

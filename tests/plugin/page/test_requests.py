@@ -24,7 +24,9 @@ def test_what_is_asked_for(path: str, target: Target) -> None:
 @pytest.mark.parametrize("hosts", [[HOST], ["localhost:8001"], ["LOCALHOST:8001"]])
 @pytest.mark.parametrize("origins", [[], [OWN], ["http://localhost:8001"]])
 def test_its_own_page_is_answered(hosts: list[str], origins: list[str]) -> None:
-    assert isinstance(check_request("GET", "/s3cret/", hosts, origins, secret="s3cret", port=8001), Target)
+    assert isinstance(
+        check_request("GET", "/s3cret/", hosts, origins, secret="s3cret", port=8001), Target
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,9 @@ def test_its_own_page_is_answered(hosts: list[str], origins: list[str]) -> None:
         ("DELETE", "/s3cret/jobs/team/lm", [HOST], [], 405),
     ],
 )
-def test_what_is_refused(method: str, path: str, hosts: list[str], origins: list[str], code: int) -> None:
+def test_what_is_refused(
+    method: str, path: str, hosts: list[str], origins: list[str], code: int
+) -> None:
     refused = check_request(method, path, hosts, origins, secret="s3cret", port=8001)
     assert isinstance(refused, Refusal)
     assert refused.code == code
@@ -68,6 +72,8 @@ def test_names(name: str) -> None:
     assert is_name(name)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb", "A", "-a", "a-", "a b", "a\n", "ä", "٣", "9" * 254])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "a%2fb", "A", "-a", "a-", "a b", "a\n", "ä", "٣", "9" * 254]
+)
 def test_what_is_no_name(name: str) -> None:
     assert not is_name(name)

@@ -56,13 +56,19 @@ def test_trouble_of_others() -> None:
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), None])
 def test_numbers_that_json_does_not_have(loss: float | None) -> None:
     job = job_of("whole")
-    found = row(replace(job, progress=replace(job.progress, loss=loss, steps_per_second=float("nan"))))
+    found = row(
+        replace(job, progress=replace(job.progress, loss=loss, steps_per_second=float("nan")))
+    )
     assert found["losses"] == []
     assert found["loss"] == ("" if loss is None else f"{loss}")
 
 
 def test_blocks() -> None:
-    job = replace(job_of("whole"), wanted=3, workers=(Worker("b", 1, 0, "", "Running"), Worker("a", 1, None, "", "Lost")))
+    job = replace(
+        job_of("whole"),
+        wanted=3,
+        workers=(Worker("b", 1, 0, "", "Running"), Worker("a", 1, None, "", "Lost")),
+    )
     assert blocks(job) == [["good", "Running"], ["none", "no pod yet"], ["none", "no pod yet"]]
     assert blocks(replace(job, wanted=200)) == []
     assert blocks(replace(job, unlisted={"Running": (2,)})) == []
@@ -70,7 +76,14 @@ def test_blocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "expected"), [("Running", "good"), ("Silent", "busy"), ("Lost", "bad"), ("Odd", "quiet"), ("Leaving", "quiet")]
+    ("state", "expected"),
+    [
+        ("Running", "good"),
+        ("Silent", "busy"),
+        ("Lost", "bad"),
+        ("Odd", "quiet"),
+        ("Leaving", "quiet"),
+    ],
 )
 def test_tones(state: str, expected: str) -> None:
     assert tone(state) == expected
@@ -79,6 +92,6 @@ def test_tones(state: str, expected: str) -> None:
 def test_who_trains() -> None:
     assert describe_group(job_of("lost")) == "2 of 3 train, world size 2, round 2, 1 Starting"
     assert describe_group(job_of("failed")) == "the job has ended"
-    assert describe_group(replace(job_of("lost"), backend="c10d", spares=2, ready_spares=1)).endswith(
-        "1 of 2 spares ready, torchrun (c10d) assigns the ranks"
-    )
+    assert describe_group(
+        replace(job_of("lost"), backend="c10d", spares=2, ready_spares=1)
+    ).endswith("1 of 2 spares ready, torchrun (c10d) assigns the ranks")

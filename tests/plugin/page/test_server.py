@@ -50,19 +50,24 @@ def check_file(path: str, server: PageServer) -> None:
     assert (code, body) == (200, (STATIC / (path or "page.html")).read_text())
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert "unsafe" not in headers["Content-Security-Policy"]
-    assert (headers["X-Content-Type-Options"], headers["Referrer-Policy"], headers["Cache-Control"]) == (
-        *("nosniff", "no-referrer", "no-store"),
-    )
+    assert (
+        headers["X-Content-Type-Options"],
+        headers["Referrer-Policy"],
+        headers["Cache-Control"],
+    ) == (*("nosniff", "no-referrer", "no-store"),)
     assert "://" not in body.replace("http://www.w3.org/", ""), "it needs nothing of another server"
 
 
 def test_the_files_of_the_page(server: PageServer) -> None:
     paths = ["", *sorted(file.name for file in STATIC.iterdir())]
-    assert_none(f"{path}: {fault}" for path in paths for fault in fault_of(check_file, path, server))
+    assert_none(
+        f"{path}: {fault}" for path in paths for fault in fault_of(check_file, path, server)
+    )
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/wrong/", "/page.js", "/events", "/jobs/team/char-lm", "//{secret}/", "/x/../{secret}/"]
+    "path",
+    ["/", "/wrong/", "/page.js", "/events", "/jobs/team/char-lm", "//{secret}/", "/x/../{secret}/"],
 )
 def test_nothing_is_answered_without_the_secret(path: str, server: PageServer) -> None:
     code, body, headers = ask(server, path.format(secret=server.secret))
@@ -73,7 +78,15 @@ def test_nothing_is_answered_without_the_secret(path: str, server: PageServer) -
 
 
 @pytest.mark.parametrize(
-    "path", ["", "page.js", "events", "jobs/team/char-lm", "manifests/team/char-lm", "logs/team/char-lm?index=0"]
+    "path",
+    [
+        "",
+        "page.js",
+        "events",
+        "jobs/team/char-lm",
+        "manifests/team/char-lm",
+        "logs/team/char-lm?index=0",
+    ],
 )
 def test_no_other_page_and_no_other_host_is_answered(path: str, server: PageServer) -> None:
     whole = f"/{server.secret}/{path}"
@@ -110,7 +123,9 @@ def test_what_is_not_there(path: str, server: PageServer) -> None:
     assert ask(server, f"/{server.secret}/{path}")[0] == 404
 
 
-def test_a_stream_tells_all_jobs_then_each_change(cluster: WatchedCluster, server: PageServer) -> None:
+def test_a_stream_tells_all_jobs_then_each_change(
+    cluster: WatchedCluster, server: PageServer
+) -> None:
     with events_of_page(server) as messages:
         first = next(messages)
         assert {row["name"] for row in first["rows"]} == {"char-lm", "fails"}
@@ -163,10 +178,14 @@ def test_one_job_its_manifest_and_its_log(cluster: WatchedCluster, server: PageS
 
 def test_the_end_of_a_log_and_the_whole(cluster: WatchedCluster, server: PageServer) -> None:
     worker = recorded("young")["job"]["status"]["workers"][0]
-    cluster.logs = {worker["name"]: [f"2026-11-21T18:01:31.{i:03}Z step {i}" for i in range(LOG_LINES + 9)]}
+    cluster.logs = {
+        worker["name"]: [f"2026-11-21T18:01:31.{i:03}Z step {i}" for i in range(LOG_LINES + 9)]
+    }
     for query, first in (("", 9), ("&whole=1", 0)):
         _, found = get(server, f"logs/team/char-lm?index={worker['index']}{query}")
-        assert [line["text"] for line in found["lines"]] == [f"step {i}" for i in range(first, LOG_LINES + 9)]  # type: ignore[attr-defined]
+        assert [line["text"] for line in found["lines"]] == [
+            f"step {i}" for i in range(first, LOG_LINES + 9)
+        ]  # type: ignore[attr-defined]
 
 
 def test_stacks_where_they_can_be_read(cluster: WatchedCluster, server: PageServer) -> None:
@@ -174,7 +193,10 @@ def test_stacks_where_they_can_be_read(cluster: WatchedCluster, server: PageServ
     assert ask(server, f"/{server.secret}/stacks/team/char-lm")[0] == 404
     with served(cluster, stacks_of=lambda job: [{"name": job.name, "stack": "File"}]) as other:
         assert get(other, "jobs/team/char-lm")[1]["stacks"] is True
-        assert get(other, "stacks/team/char-lm") == (200, {"groups": [{"name": "char-lm", "stack": "File"}]})
+        assert get(other, "stacks/team/char-lm") == (
+            200,
+            {"groups": [{"name": "char-lm", "stack": "File"}]},
+        )
         assert get(other, "stacks/team/none")[0] == 404
 
 
@@ -216,7 +238,10 @@ def test_two_servers_have_two_secrets(cluster: WatchedCluster, server: PageServe
 
 
 def test_the_verb_serves_until_ctrl_c() -> None:
-    cluster, console = WatchedCluster("young"), Console(file=io.StringIO(), width=200, highlight=False)
+    cluster, console = (
+        WatchedCluster("young"),
+        Console(file=io.StringIO(), width=200, highlight=False),
+    )
     answers: list[int] = []
     ports: list[int] = []
 
@@ -241,9 +266,23 @@ def test_the_verb_serves_until_ctrl_c() -> None:
 
 def test_a_port_that_is_taken(server: PageServer, capsys: pytest.CaptureFixture[str]) -> None:
     port = str(server.server_port)
-    assert cli.run(["ui", "--port", port], lambda access: RecordedCluster("young"), Console(file=io.StringIO())) == 1
+    assert (
+        cli.run(
+            ["ui", "--port", port],
+            lambda access: RecordedCluster("young"),
+            Console(file=io.StringIO()),
+        )
+        == 1
+    )
     assert f"cannot listen on port {port} of 127.0.0.1" in capsys.readouterr().err
-    assert cli.run(["ui", "--port", "70000"], lambda access: RecordedCluster("young"), Console(file=io.StringIO())) == 1
+    assert (
+        cli.run(
+            ["ui", "--port", "70000"],
+            lambda access: RecordedCluster("young"),
+            Console(file=io.StringIO()),
+        )
+        == 1
+    )
 
 
 class Browser(webbrowser.BackgroundBrowser):

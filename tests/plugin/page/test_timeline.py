@@ -20,8 +20,12 @@ def before(minutes: float) -> datetime:
     return NOW - timedelta(minutes=minutes)
 
 
-def change(minutes: float, round_: int, workers: int, seconds: float | None = None, count: int = 1) -> HistoryEntry:
-    return HistoryEntry(before(minutes), round_, "WorkerJoined", workers=workers, seconds=seconds, count=count)
+def change(
+    minutes: float, round_: int, workers: int, seconds: float | None = None, count: int = 1
+) -> HistoryEntry:
+    return HistoryEntry(
+        before(minutes), round_, "WorkerJoined", workers=workers, seconds=seconds, count=count
+    )
 
 
 def sample(minutes: float, loss: float | None, speed: float | None = None) -> HistoryEntry:
@@ -36,7 +40,12 @@ def test_a_recorded_timeline() -> None:
     assert job.started is not None
     assert found["begin"] == job.started.timestamp()
     [interruption] = found["interruptions"]
-    assert (interruption["cause"], interruption["seconds"], interruption["before"], interruption["after"]) == (
+    assert (
+        interruption["cause"],
+        interruption["seconds"],
+        interruption["before"],
+        interruption["after"],
+    ) == (
         *("WorkerLeaving", 1.02),
         *(3, 2),
     )
@@ -47,12 +56,20 @@ def test_a_recorded_timeline() -> None:
     {
         "no group has formed": ((), []),
         "a sample is no change": ((change(9, 1, 3), sample(8, 2.5)), [(9, 3, 1)]),
-        "it stood still": ((change(9, 1, 3), change(5, 2, 4, 60.0)), [(9, 3, 1), (6, 0, 2), (5, 4, 2)]),
-        "several became one": ((change(9, 1, 3), change(5, 7, 4, 6e9, count=5)), [(9, 3, 1), (5, 4, 7)]),
+        "it stood still": (
+            (change(9, 1, 3), change(5, 2, 4, 60.0)),
+            [(9, 3, 1), (6, 0, 2), (5, 4, 2)],
+        ),
+        "several became one": (
+            (change(9, 1, 3), change(5, 7, 4, 6e9, count=5)),
+            [(9, 3, 1), (5, 4, 7)],
+        ),
         "when is not known": ((HistoryEntry(None, 1, "WorkerLost", workers=3),), []),
     },
 )
-def test_sizes_of_the_group(history: tuple[HistoryEntry, ...], sizes: list[tuple[float, int, int]]) -> None:
+def test_sizes_of_the_group(
+    history: tuple[HistoryEntry, ...], sizes: list[tuple[float, int, int]]
+) -> None:
     found = group_sizes(replace(WHOLE, history=history))
     assert [(each["at"], each["workers"], each["round"]) for each in found] == [
         (before(minutes).timestamp(), workers, round_) for minutes, workers, round_ in sizes
@@ -66,10 +83,18 @@ def test_a_group_that_stands_still_now_has_no_size() -> None:
 
 
 def test_loss_and_speed_run_until_now() -> None:
-    history = (replace(change(9, 1, 3), loss=3.0), sample(8, 2.5, 4.0), sample(7, float("nan"), None))
+    history = (
+        replace(change(9, 1, 3), loss=3.0),
+        sample(8, 2.5, 4.0),
+        sample(7, float("nan"), None),
+    )
     job = replace(WHOLE, history=history, progress=Progress(loss=2.0, steps_per_second=5.0))
     found = timeline_of(job, [], NOW)
-    assert found["losses"] == [[before(9).timestamp(), 3.0], [before(8).timestamp(), 2.5], [NOW.timestamp(), 2.0]]
+    assert found["losses"] == [
+        [before(9).timestamp(), 3.0],
+        [before(8).timestamp(), 2.5],
+        [NOW.timestamp(), 2.0],
+    ]
     assert found["speeds"] == [[before(8).timestamp(), 4.0], [NOW.timestamp(), 5.0]]
     still = timeline_of(replace(job, world=0), [], NOW)
     assert still["speeds"] == [[before(8).timestamp(), 4.0]]
@@ -82,8 +107,12 @@ def test_the_axis_begins_with_what_is_known_and_ends_with_the_job() -> None:
 
 
 def test_several_interruptions_in_one_entry() -> None:
-    entry = HistoryEntry(before(59), 30, "WorkerLost", before=3, workers=2, seconds=9e6, steps_lost=12, count=20)
-    found = timeline_of(replace(WHOLE, started=before(60), completed=None, history=(entry,)), [], NOW)
+    entry = HistoryEntry(
+        before(59), 30, "WorkerLost", before=3, workers=2, seconds=9e6, steps_lost=12, count=20
+    )
+    found = timeline_of(
+        replace(WHOLE, started=before(60), completed=None, history=(entry,)), [], NOW
+    )
     assert found["begin"] == before(60).timestamp()
     [told] = found["interruptions"]
     assert (told["count"], told["before"], told["after"], told["stepsLost"]) == (20, 3, 2, 12)
@@ -92,7 +121,15 @@ def test_several_interruptions_in_one_entry() -> None:
 def test_what_a_tenant_writes_into_events_harms_nothing() -> None:
     ages = JobEvent(NOW + timedelta(days=3000), "Odd", "<b>", round=10**17, workers=10**17)
     phases = {"stop": float("nan"), "wait": 1.5}
-    cost = HistoryEntry(before(1), 2, "WorkerLost", workers=2, seconds=float("inf"), phases=phases, loss=float("inf"))
+    cost = HistoryEntry(
+        before(1),
+        2,
+        "WorkerLost",
+        workers=2,
+        seconds=float("inf"),
+        phases=phases,
+        loss=float("inf"),
+    )
     found = timeline_of(replace(WHOLE, history=(cost,)), [ages], NOW)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["events"], found["end"]) == ([], NOW.timestamp())

@@ -23,7 +23,9 @@ class WatchedCluster(RecordedCluster):
         super().__init__(*names)
         self._changes: queue.Queue[tuple[str, Object] | None] = queue.Queue()
 
-    def watch_jobs(self, namespace: str | None, name: str | None = None, *, seconds: int = 60) -> Iterator[tuple[str, Object]]:
+    def watch_jobs(
+        self, namespace: str | None, name: str | None = None, *, seconds: int = 60
+    ) -> Iterator[tuple[str, Object]]:
         while (change := self._changes.get()) is not None:
             yield change
 
@@ -63,7 +65,9 @@ def served(
         server.shutdown()
 
 
-def ask(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, str, dict[str, str]]:
+def ask(
+    server: PageServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, str, dict[str, str]]:
     """What the server answers: the code, the body, the headers. The path is as it is sent."""
     connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     connection.putrequest(method, path, skip_host=True)

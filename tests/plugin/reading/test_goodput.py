@@ -16,7 +16,9 @@ SPENT = {
 
 
 def test_status_of_the_operator_is_read() -> None:
-    goodput = view_goodput({"goodput": Account(0.0, None, 0.0, SPENT).as_status("2026-01-01T00:00:00Z")})
+    goodput = view_goodput(
+        {"goodput": Account(0.0, None, 0.0, SPENT).as_status("2026-01-01T00:00:00Z")}
+    )
     assert str(goodput) == "92.0%"
     assert describe_goodput(goodput) == "goodput 92.0%, lost 6.0% recovering, 2.0% starting"
 
@@ -35,9 +37,15 @@ def test_share_of_kept_steps(seconds: dict[str, int], ratio: float | None) -> No
     assert Goodput(seconds).ratio == ratio
 
 
-@pytest.mark.parametrize("status", [{}, {"goodput": {}}, {"goodput": {"seconds": {"Suspended": 5}}}])
+@pytest.mark.parametrize(
+    "status", [{}, {"goodput": {}}, {"goodput": {"seconds": {"Suspended": 5}}}]
+)
 def test_what_is_not_known_is_not_said(status: dict[str, Any]) -> None:
-    assert (str(view_goodput(status)), view_goodput(status).lost, describe_goodput(view_goodput(status))) == ("", "", "")
+    assert (
+        str(view_goodput(status)),
+        view_goodput(status).lost,
+        describe_goodput(view_goodput(status)),
+    ) == ("", "", "")
 
 
 def test_all_that_time_is_lost_to_has_words() -> None:

@@ -8,7 +8,13 @@ def test_phases_are_those_that_the_operator_writes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slowest", "said"), [("", ""), ("firstStep", "first step (2.0 s)"), ("stop", "stop (0.1 s)"), ("thaw", "thaw (0.0 s)")]
+    ("slowest", "said"),
+    [
+        ("", ""),
+        ("firstStep", "first step (2.0 s)"),
+        ("stop", "stop (0.1 s)"),
+        ("thaw", "thaw (0.0 s)"),
+    ],
 )
 def test_name_of_the_slowest(slowest: str, said: str) -> None:
     assert name_slowest({"stop": 0.1, "firstStep": 2.0}, slowest) == said

@@ -8,16 +8,30 @@ from elastic_pytorch_operator.model.announced_ends import MARKS as OPERATORS
 from elastic_pytorch_operator.model.announced_ends import Certainty
 
 SPOT = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
-CANDIDATE = {"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule", "value": "17"}
+CANDIDATE = {
+    "key": "DeletionCandidateOfClusterAutoscaler",
+    "effect": "PreferNoSchedule",
+    "value": "17",
+}
 
 
-def a_node(*taints: dict[str, str], labels: object = None, conditions: object = (), **metadata: Any) -> dict[str, Any]:
+def a_node(
+    *taints: dict[str, str], labels: object = None, conditions: object = (), **metadata: Any
+) -> dict[str, Any]:
     about = {"name": "n", "labels": labels, **metadata}
-    return {"metadata": about, "spec": {"taints": list(taints)}, "status": {"conditions": conditions}}
+    return {
+        "metadata": about,
+        "spec": {"taints": list(taints)},
+        "status": {"conditions": conditions},
+    }
 
 
 def test_the_marks_are_those_of_the_operator() -> None:
-    theirs = {(on, mark.key, mark.certainty is Certainty.SURE, mark.fault, mark.value) for mark in OPERATORS for on in mark.on}
+    theirs = {
+        (on, mark.key, mark.certainty is Certainty.SURE, mark.fault, mark.value)
+        for mark in OPERATORS
+        for on in mark.on
+    }
     assert set(MARKS) == theirs
 
 
@@ -26,10 +40,22 @@ def test_the_marks_are_those_of_the_operator() -> None:
     [
         (a_node(), None),
         (a_node({"key": "dedicated", "effect": "NoSchedule"}), None),
-        (a_node(SPOT), NodeEnd("announces its end by taint aws-node-termination-handler/spot-itn", sure=True)),
-        (a_node(CANDIDATE, SPOT), NodeEnd("announces its end by taint aws-node-termination-handler/spot-itn", sure=True)),
-        (a_node(CANDIDATE), NodeEnd("announces its end by taint DeletionCandidateOfClusterAutoscaler", sure=False)),
-        (a_node({"key": "karpenter.sh/disruption", "value": "other", "effect": "NoSchedule"}), None),
+        (
+            a_node(SPOT),
+            NodeEnd("announces its end by taint aws-node-termination-handler/spot-itn", sure=True),
+        ),
+        (
+            a_node(CANDIDATE, SPOT),
+            NodeEnd("announces its end by taint aws-node-termination-handler/spot-itn", sure=True),
+        ),
+        (
+            a_node(CANDIDATE),
+            NodeEnd("announces its end by taint DeletionCandidateOfClusterAutoscaler", sure=False),
+        ),
+        (
+            a_node({"key": "karpenter.sh/disruption", "value": "other", "effect": "NoSchedule"}),
+            None,
+        ),
         (
             a_node(conditions=[{"type": "GpuMemWatch", "status": "True"}]),
             NodeEnd("reports a fault by condition GpuMemWatch=True", sure=True, fault=True),
@@ -58,7 +84,9 @@ def test_the_marks_are_those_of_the_operator() -> None:
 def test_ends(node: dict[str, Any], expected: NodeEnd | None) -> None:
     assert find_end(node) == expected
     theirs = view_node(node).end
-    assert (None if theirs is None else str(theirs)) == (None if expected is None else expected.what)
+    assert (None if theirs is None else str(theirs)) == (
+        None if expected is None else expected.what
+    )
 
 
 def test_a_node_that_has_nothing() -> None:

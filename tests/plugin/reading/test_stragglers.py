@@ -19,13 +19,20 @@ SLOW, OTHER = (Straggler(w.rank or 0, w.name, w.node, "1.8", "0.1") for w in JOB
 
 
 def why(*stragglers: Straggler) -> str:
-    return text_of(show_why(diagnose(replace(JOB, stragglers=stragglers), evidence_of("young"))), 400)
+    return text_of(
+        show_why(diagnose(replace(JOB, stragglers=stragglers), evidence_of("young"))), 400
+    )
 
 
 def test_they_are_read_as_the_operator_writes_them() -> None:
-    told = Stragglers((Told("w1", 1, 3, "node-1", 1.84, 0.184, 0.1), Told("w2", 0, 4, "", 1.3, 1.3, 1.0)))
+    told = Stragglers(
+        (Told("w1", 1, 3, "node-1", 1.84, 0.184, 0.1), Told("w2", 0, 4, "", 1.3, 1.3, 1.0))
+    )
     job = view_job({**a_manifest(), "status": {"stragglers": told.as_status()}})
-    assert job.stragglers == (Straggler(3, "w1", "node-1", "1.8", "0.1"), Straggler(4, "w2", "", "1.3", "1"))
+    assert job.stragglers == (
+        Straggler(3, "w1", "node-1", "1.8", "0.1"),
+        Straggler(4, "w2", "", "1.3", "1"),
+    )
     assert str(job.stragglers[0]) == (
         "rank 3 (w1 on node-1) works 1.8 times as long in a step as the group's median rank, whose work takes 0.1 s"
     )
@@ -70,7 +77,9 @@ def test_a_job_that_does_not_train_waits_for_nobody() -> None:
 
 def test_status_marks_their_workers() -> None:
     def shown(*stragglers: Straggler) -> list[str]:
-        view = show_status(replace(JOB, stragglers=stragglers), events_of("young"), moment_of("young"))
+        view = show_status(
+            replace(JOB, stragglers=stragglers), events_of("young"), moment_of("young")
+        )
         return [line for line in text_of(view, 200).splitlines() if "times the median" in line]
 
     [line] = shown(SLOW)
@@ -80,10 +89,16 @@ def test_status_marks_their_workers() -> None:
 
 
 def test_of_many_workers_the_slow_ones_are_shown() -> None:
-    workers = tuple(replace(JOB.workers[0], name=f"w-{rank}", index=rank, rank=rank) for rank in range(50))
+    workers = tuple(
+        replace(JOB.workers[0], name=f"w-{rank}", index=rank, rank=rank) for rank in range(50)
+    )
 
     def shown(*stragglers: Straggler) -> str:
-        view = show_status(replace(JOB, workers=workers, stragglers=stragglers), events_of("young"), moment_of("young"))
+        view = show_status(
+            replace(JOB, workers=workers, stragglers=stragglers),
+            events_of("young"),
+            moment_of("young"),
+        )
         return text_of(view, 200)
 
     assert "w-49" in shown(replace(OTHER, worker="w-49"))

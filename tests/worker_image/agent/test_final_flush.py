@@ -29,7 +29,13 @@ def busy(release: threading.Event, tmp_path: Path) -> Iterator[PodServer]:
     snapshot = Snapshot.create("x")
     snapshot.write(StateVersion(1, 1), 1)
     server._checkpoint_writer.ask(
-        Flush("x", os.dup(snapshot.fd), str(tmp_path), 1, lambda _version, _trouble: release.wait(60) or None)
+        Flush(
+            "x",
+            os.dup(snapshot.fd),
+            str(tmp_path),
+            1,
+            lambda _version, _trouble: release.wait(60) or None,
+        )
     )
     yield server
     release.set()

@@ -9,7 +9,9 @@ LIVELY = WorkerReport(cooperates=True, in_process=True)
 PARKED = WorkerReport(cooperates=True, parked=True)
 LIVELY_PARKED = WorkerReport(cooperates=True, in_process=True, parked=True)
 LEFT = WorkerReport(cooperates=True, in_process=True, parked=True, left=True)
-BEREFT = WorkerReport(cooperates=True, in_process=True, lost_peer="RuntimeError: Connection closed by peer")
+BEREFT = WorkerReport(
+    cooperates=True, in_process=True, lost_peer="RuntimeError: Connection closed by peer"
+)
 
 ORDERLY = {"newer": True, "orderly": True}
 LOSS = {"newer": True, "orderly": False}
@@ -43,8 +45,17 @@ FAILURE = {"newer": False, "orderly": True}
         ([BEREFT], LOSS, 100, Way.KEEP_PROCESSES),
     ],
 )
-def test_way_out_of_a_round(workers: list[WorkerReport], change: dict[str, bool], waited: float, way: Way) -> None:
-    found = choose_way(workers, **change, waited_seconds=waited, idle_seconds=0, boundary_seconds=10, rest_seconds=1)
+def test_way_out_of_a_round(
+    workers: list[WorkerReport], change: dict[str, bool], waited: float, way: Way
+) -> None:
+    found = choose_way(
+        workers,
+        **change,
+        waited_seconds=waited,
+        idle_seconds=0,
+        boundary_seconds=10,
+        rest_seconds=1,
+    )
     assert found is way
 
 
@@ -54,7 +65,17 @@ def test_worker_that_hangs_in_leaving_is_not_waited_for_as_for_a_boundary(
     change: dict[str, bool], rested: float, way: Way
 ) -> None:
     workers = [LEFT, LIVELY_PARKED]
-    assert choose_way(workers, **change, waited_seconds=5, idle_seconds=rested, boundary_seconds=300, rest_seconds=1) is way
+    assert (
+        choose_way(
+            workers,
+            **change,
+            waited_seconds=5,
+            idle_seconds=rested,
+            boundary_seconds=300,
+            rest_seconds=1,
+        )
+        is way
+    )
 
 
 class Server:
@@ -74,7 +95,9 @@ class Server:
 
 def test_a_change_is_announced_once_and_withdrawn() -> None:
     server, rung, moment = Server(), [], [0.0]
-    handover = Handover(server, lambda: rung.append(1), boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0])
+    handover = Handover(
+        server, lambda: rung.append(1), boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0]
+    )
     handover.start_round()
     server.on_message(7, {"kind": "cooperates", "inProcess": True})
     for _ in range(2):
@@ -100,7 +123,9 @@ def test_a_change_is_announced_once_and_withdrawn() -> None:
 
 def test_time_to_leave_the_group_begins_at_the_boundary() -> None:
     server, moment = Server(), [0.0]
-    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0])
+    handover = Handover(
+        server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0]
+    )
     handover.start_round()
     for worker in (7, 8):
         server.on_message(worker, {"kind": "cooperates", "inProcess": True})
@@ -114,11 +139,19 @@ def test_time_to_leave_the_group_begins_at_the_boundary() -> None:
 
 def test_loss_while_a_boundary_is_waited_for_has_its_own_time() -> None:
     server, moment = Server(), [0.0]
-    handover = Handover(server, lambda: None, boundary_seconds=60, rest_seconds=1, clock=lambda: moment[0])
+    handover = Handover(
+        server, lambda: None, boundary_seconds=60, rest_seconds=1, clock=lambda: moment[0]
+    )
     handover.start_round()
     server.on_message(7, {"kind": "cooperates", "inProcess": True})
     ways = []
-    for moment[0], number, orderly in ((0.0, 3, True), (20.0, 3, True), (20.0, 4, False), (20.9, 4, False), (21.1, 4, False)):
+    for moment[0], number, orderly in (
+        (0.0, 3, True),
+        (20.0, 3, True),
+        (20.0, 4, False),
+        (20.9, 4, False),
+        (21.1, 4, False),
+    ):
         ways.append(handover.way([7], newer_round=number, orderly=orderly))
     assert ways == [Way.WAIT, Way.WAIT, Way.WAIT, Way.WAIT, Way.RESTART]
     assert server.wished[-1] == {"kind": "change", "round": 4, "orderly": False, "leaves": False}
@@ -126,7 +159,9 @@ def test_loss_while_a_boundary_is_waited_for_has_its_own_time() -> None:
 
 def test_workers_are_told_of_a_failure_before_there_is_a_newer_round() -> None:
     server = Server()
-    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: 0.0)
+    handover = Handover(
+        server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: 0.0
+    )
     handover.start_round()
     for worker in (7, 8):
         server.on_message(worker, {"kind": "cooperates", "inProcess": True})
@@ -137,7 +172,9 @@ def test_workers_are_told_of_a_failure_before_there_is_a_newer_round() -> None:
 
 def test_change_that_sends_nobody_away_may_take_its_time() -> None:
     server, moment = Server(), [0.0]
-    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0])
+    handover = Handover(
+        server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0]
+    )
     handover.start_round()
     server.on_message(7, {"kind": "cooperates", "inProcess": False})
     ways = []
@@ -150,7 +187,9 @@ def test_change_that_sends_nobody_away_may_take_its_time() -> None:
 
 def test_who_comes_to_be_in_a_hurry_has_the_whole_time_for_that() -> None:
     server, moment = Server(), [0.0]
-    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0])
+    handover = Handover(
+        server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0]
+    )
     handover.start_round()
     server.on_message(7, {"kind": "cooperates", "inProcess": False})
     found = []

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 from elastic_pytorch.agent.launch import _count_processes
-from elastic_pytorch.agent.options import DECIDED, NEWER, OptionsError, parse_options, unknown_variables, worker_arguments
+from elastic_pytorch.agent.options import (
+    DECIDED,
+    NEWER,
+    OptionsError,
+    parse_options,
+    unknown_variables,
+    worker_arguments,
+)
 
 from tests.torch_features import torchrun_has
 
@@ -103,7 +110,9 @@ def test_option_that_an_older_torch_lacks_is_named(monkeypatch: pytest.MonkeyPat
     assert unknown_variables({"virtual_local_rank"}) == []
 
 
-@pytest.mark.skipif(not torchrun_has("--virtual-local-rank"), reason="this torchrun has no --virtual-local-rank")
+@pytest.mark.skipif(
+    not torchrun_has("--virtual-local-rank"), reason="this torchrun has no --virtual-local-rank"
+)
 def test_flag_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PET_VIRTUAL_LOCAL_RANK", "yes")
     with pytest.raises(OptionsError, match="must be 0 or 1"):
@@ -126,7 +135,9 @@ def test_what_the_operator_decides_is_refused_by_name(name: str) -> None:
         parse_options([*argv, "train.py"])
 
 
-@pytest.mark.parametrize(("argv", "warned"), [(["--max-restarts=5"], True), (["--max-restarts=3"], False), ([], False)])
+@pytest.mark.parametrize(
+    ("argv", "warned"), [(["--max-restarts=5"], True), (["--max-restarts=3"], False), ([], False)]
+)
 def test_number_of_restarts_that_the_command_line_names_is_said_to_be_no_budget(
     argv: list[str], warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -155,9 +166,15 @@ def test_wrong_command_lines_are_refused(argv: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("argv", "environ"),
-    [(["--start-method=spawn", "t.py"], {}), (["--no-python", "prog"], {}), (["t.py"], {"PYTHON_EXEC": "/opt/other/python"})],
+    [
+        (["--start-method=spawn", "t.py"], {}),
+        (["--no-python", "prog"], {}),
+        (["t.py"], {"PYTHON_EXEC": "/opt/other/python"}),
+    ],
 )
-def test_cold_starts(argv: list[str], environ: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cold_starts(
+    argv: list[str], environ: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert not parse_options(argv).warm

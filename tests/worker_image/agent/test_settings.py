@@ -11,7 +11,9 @@ ENVIRON = {
 
 
 def test_the_environment_is_read() -> None:
-    settings = read_settings(ENVIRON | {"ELASTIC_PYTORCH_PRELOAD": "a, b.c,", "ELASTIC_PYTORCH_GRACE_SECONDS": "30"})
+    settings = read_settings(
+        ENVIRON | {"ELASTIC_PYTORCH_PRELOAD": "a, b.c,", "ELASTIC_PYTORCH_GRACE_SECONDS": "30"}
+    )
     assert (settings.operator_host, settings.operator_port) == ("operator.system.svc", 8443)
     assert settings.preload == ("a", "b.c")
     assert settings.store_port == 29500
@@ -53,7 +55,8 @@ def test_what_is_malformed_is_named(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("warm", "socket", "seconds"), [(True, "/tmp/socket", 60.0), (False, "/tmp/socket", None), (True, "", None)]
+    ("warm", "socket", "seconds"),
+    [(True, "/tmp/socket", 60.0), (False, "/tmp/socket", None), (True, "", None)],
 )
 def test_workers_prepare_where_they_can_wait_for_their_group(
     monkeypatch: pytest.MonkeyPatch, warm: bool, socket: str, seconds: float | None

@@ -20,33 +20,59 @@ FULL = "No space left on device"
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (FileNotFoundError(errno.ENOENT, "No such file"), "/scratch/tmp"),  # the socket of multiprocessing
+        # The socket of multiprocessing.
+        (FileNotFoundError(errno.ENOENT, "No such file"), "/scratch/tmp"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Refused"), "/scratch/tmp"),
-        (FileNotFoundError(errno.ENOENT, "No such file", "/scratch/tmp/torchelastic_x"), "/scratch/tmp"),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file", "/scratch/tmp/torchelastic_x"),
+            "/scratch/tmp",
+        ),
         (OSError(errno.ENOSPC, FULL, "/scratch/tmp/torchelastic_x/attempt_1"), "/scratch/tmp"),
         (OSError(errno.ENOSPC, FULL, b"/scratch/tmp/pytorch-errorfile"), "/scratch/tmp"),
         (OSError(errno.ENOSPC, FULL), "/scratch/tmp"),
         (NotADirectoryError(errno.ENOTDIR, "Not a directory", "/scratch/tmp"), "/scratch/tmp"),
-        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "processes and threads"),
-        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", "/scratch/tmp/program"), "processes and threads"),
+        (
+            BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+            "processes and threads",
+        ),
+        (
+            BlockingIOError(
+                errno.EAGAIN, "Resource temporarily unavailable", "/scratch/tmp/program"
+            ),
+            "processes and threads",
+        ),
         (RuntimeError(NO_THREAD), "processes and threads"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "no memory"),
         (MemoryError(), "no memory"),
-        (OSError(errno.EMFILE, "Too many open files"), "the agent has reached its limit of open files"),
-        (OSError(errno.ENFILE, "Too many open files in system"), "the node has reached its limit of open files"),
+        (
+            OSError(errno.EMFILE, "Too many open files"),
+            "the agent has reached its limit of open files",
+        ),
+        (
+            OSError(errno.ENFILE, "Too many open files in system"),
+            "the node has reached its limit of open files",
+        ),
         (EOFError("unexpected EOF"), "forks workers has ended"),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), "forks workers has ended"),
     ],
 )
 def test_start_fails_for_the_pod(error: Exception, expected: str) -> None:
-    fault = start_fault(error, temporary="/scratch/tmp", log_dir="/scratch/tmp/torchelastic_x", program="/scratch/tmp/program")
+    fault = start_fault(
+        error,
+        temporary="/scratch/tmp",
+        log_dir="/scratch/tmp/torchelastic_x",
+        program="/scratch/tmp/program",
+    )
     assert isinstance(fault, CannotStartError)
     assert expected in str(fault)
 
 
 @pytest.mark.parametrize(
     "error",
-    [PermissionError(errno.EACCES, "Denied", "/logs/attempt_0"), OSError(errno.ENOSPC, FULL, "/logs/attempt_0")],
+    [
+        PermissionError(errno.EACCES, "Denied", "/logs/attempt_0"),
+        OSError(errno.ENOSPC, FULL, "/logs/attempt_0"),
+    ],
 )
 def test_start_fails_for_the_folder_of_the_logs(error: OSError) -> None:
     fault = start_fault(error, temporary="/tmp", log_dir="/logs", program="")
@@ -65,7 +91,12 @@ def test_start_fails_for_the_folder_of_the_logs(error: OSError) -> None:
     ],
 )
 def test_start_fails_for_the_program(error: Exception) -> None:
-    assert start_fault(error, temporary="/scratch/tmp", log_dir="/logs", program="/scratch/tmp/program") is None
+    assert (
+        start_fault(
+            error, temporary="/scratch/tmp", log_dir="/logs", program="/scratch/tmp/program"
+        )
+        is None
+    )
     assert not lack(error)
 
 
@@ -75,11 +106,14 @@ def test_folder_of_the_logs_is_made(tmp_path: Path) -> None:
     assert not list(logs.iterdir())
     check_log_folder(None)
     check_log_folder("/dev/null")
-    with pytest.raises(LogFolderError, match=r"the folder of the logs .* is /proc/logs, which cannot be written"):
+    with pytest.raises(
+        LogFolderError, match=r"the folder of the logs .* is /proc/logs, which cannot be written"
+    ):
         check_log_folder("/proc/logs")
 
 
-# The agent's own module, in a process that holds an object of which it can be seen that it is freed.
+# The agent's own module, in a process that holds an object of which it can be seen that it is
+# freed.
 ENDS = """
 import atexit, os, runpy
 
@@ -95,7 +129,11 @@ runpy.run_module("elastic_pytorch.agent", run_name="__main__")
 
 @pytest.mark.process
 def test_agent_ends_as_python_does_but_frees_nothing() -> None:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("ELASTIC_PYTORCH_")}
-    ended = subprocess.run([sys.executable, "-c", ENDS], env=environ, capture_output=True, text=True, check=False)
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith("ELASTIC_PYTORCH_")
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS], env=environ, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 2
     assert ended.stdout == "as Python does\n"

@@ -19,7 +19,9 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = pytest.mark.torch
 
 PACKAGE = Path(elastic_pytorch.__file__).parent
-LISTED = {name.rpartition(".")[2] for names in (*AGENT.values(), *LIBRARY.values()) for name in names}
+LISTED = {
+    name.rpartition(".")[2] for names in (*AGENT.values(), *LIBRARY.values()) for name in names
+}
 
 PYTHONS_OWN = {
     "_Environ",  # of os.environ
@@ -52,7 +54,13 @@ HARMLESS = {
     "_data_fetcher": "Lightning's",
     "_data_source": "Lightning's",
     **dict.fromkeys(
-        ("_globalstep_last_logged", "_initial_global_step", "_total_loss_scalar", "_tr_loss", "_train_batch_size"),
+        (
+            "_globalstep_last_logged",
+            "_initial_global_step",
+            "_total_loss_scalar",
+            "_tr_loss",
+            "_train_batch_size",
+        ),
         "of the Trainer of transformers",
     ),
 }
@@ -73,19 +81,32 @@ def own_names(tree: ast.AST) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and ast.unparse(node.value) == "self"
+        ):
             yield node.attr
 
 
 def test_every_private_name_of_torch_is_listed() -> None:
     trees = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
     own = {name for tree in trees for name in own_names(tree)}
-    used = {name for tree in trees for name in private_names(tree) if name.startswith("_") and not name.startswith("__")}
+    used = {
+        name
+        for tree in trees
+        for name in private_names(tree)
+        if name.startswith("_") and not name.startswith("__")
+    }
     assert used - own - PYTHONS_OWN - HARMLESS.keys() <= LISTED
 
 
 def test_every_hook_of_torchs_agent_is_listed() -> None:
-    hooks = {name for name, value in vars(ElasticAgent).items() if inspect.isfunction(value) and not name.startswith("__")}
+    hooks = {
+        name
+        for name, value in vars(ElasticAgent).items()
+        if inspect.isfunction(value) and not name.startswith("__")
+    }
     assert {name for name in hooks if hasattr(LocalElasticAgent, name)} <= LISTED
 
 
@@ -115,7 +136,9 @@ def test_what_is_missing_is_named_with_its_module() -> None:
 
 
 @pytest.mark.process
-def test_agent_refuses_a_torch_that_lacks_one(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
+def test_agent_refuses_a_torch_that_lacks_one(
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "from torch.distributed.elastic.agent.server import api\ndel api.SimpleElasticAgent._exit_barrier\n"
     )

@@ -14,7 +14,9 @@ def failed(exit_code: int, **more: str) -> Failure:
 def test_an_error_file_says_what_was_raised(tmp_path: Path) -> None:
     error = tmp_path / "error.json"
     extra = {"py_callstack": "Traceback…\nValueError: boom at step 5\n", "timestamp": "1795252352"}
-    error.write_text(json.dumps({"message": {"message": "ValueError: boom at step 5", "extraInfo": extra}}))
+    error.write_text(
+        json.dumps({"message": {"message": "ValueError: boom at step 5", "extraInfo": extra}})
+    )
     facts = failed(1, error_file=str(error)).to_json()
     assert 0 <= facts.pop("ageSeconds") < 5
     assert facts == {
@@ -30,11 +32,16 @@ def test_an_error_file_says_what_was_raised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("character", ["x", "\\", "\n", "ü", "\ud800", "😀", '"'])
-def test_error_file_of_megabytes_keeps_the_class_and_the_first_words(tmp_path: Path, character: str) -> None:
+def test_error_file_of_megabytes_keeps_the_class_and_the_first_words(
+    tmp_path: Path, character: str
+) -> None:
     """As torch's own `@record` writes it, which has no bound."""
     error = tmp_path / "error.json"
     words = "ValueError: missing keys: " + character * 2_000_000
-    extra = {"py_callstack": f"Traceback (most recent call last):\n  …\n{words}\n", "timestamp": "1795252352"}
+    extra = {
+        "py_callstack": f"Traceback (most recent call last):\n  …\n{words}\n",
+        "timestamp": "1795252352",
+    }
     error.write_text(json.dumps({"message": {"message": words, "extraInfo": extra}}))
     facts = failed(1, error_file=str(error)).to_json()
     assert facts["message"].startswith("ValueError: missing keys: ")
@@ -52,12 +59,16 @@ def test_error_file_of_megabytes_keeps_the_class_and_the_first_words(tmp_path: P
         (3, "", "exited with code 3"),
     ],
 )
-def test_without_an_error_file_the_exit_code_speaks(exit_code: int, signal: str, message: str) -> None:
+def test_without_an_error_file_the_exit_code_speaks(
+    exit_code: int, signal: str, message: str
+) -> None:
     failure = failed(exit_code, error_file="/nowhere/error.json")
     assert (failure.signal, failure.message, failure.exception) == (signal, message, "")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '"text"', "{}", '{"message": {}}', '{"message": null', "\x00\xff"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '"text"', "{}", '{"message": {}}', '{"message": null', "\x00\xff"]
+)
 def test_an_error_file_that_is_none_is_passed_over(tmp_path: Path, content: str) -> None:
     error = tmp_path / "error.json"
     error.write_text(content)
@@ -83,7 +94,9 @@ def test_long_texts_are_cut_between_characters(tmp_path: Path) -> None:
 
 def test_redirected_stderr_serves_as_traceback(tmp_path: Path) -> None:
     stderr = tmp_path / "stderr.log"
-    stderr.write_text("x" * 5000 + "\nterminate called\nExtension modules: " + "numpy" * 1000 + "\n")
+    stderr.write_text(
+        "x" * 5000 + "\nterminate called\nExtension modules: " + "numpy" * 1000 + "\n"
+    )
     assert failed(-6, stderr_file=str(stderr)).traceback.endswith("\nterminate called\n")
     assert failed(-6, stderr_file=str(stderr)).message == "killed by SIGABRT\nterminate called"
 
@@ -116,15 +129,20 @@ def test_last_words_say_what_the_exit_code_does_not() -> None:
 
 
 FRAMES = "".join(
-    f"frame #{i}: c10d::ProcessGroupNCCL::watchdogHandler() + 0x890 (0x7f5a4441d7d0 in libtorch_cuda.so)\n" for i in range(40)
+    f"frame #{i}: c10d::ProcessGroupNCCL::watchdogHandler() + 0x890 (0x7f5a4441d7d0 in libtorch_cuda.so)\n"
+    for i in range(40)
 )
 WATCHDOG = "[PG ID 0 PG GUID 0(default_pg) Rank 1] Process group watchdog thread terminated with exception: "
-# What torch writes before faulthandler does, and what comes then: stacks of all threads, and the names of all modules.
+# What torch writes before faulthandler does, and what comes then: stacks of all threads, and the
+# names of all modules.
 LOGGED = "[rank1]:[E713 23:11:33.123 ProcessGroupNCCL.cpp:629] "
 CRASH = (
     "Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n  <no Python frame>\n\n"
     'Thread 0x00007e (most recent call first):\n  File "train.py", line 40 in train\n'
-    + "".join(f'\nThread 0x{i:05} (most recent call first):\n  File "threading.py", line 331 in wait\n' for i in range(100))
+    + "".join(
+        f'\nThread 0x{i:05} (most recent call first):\n  File "threading.py", line 331 in wait\n'
+        for i in range(100)
+    )
     + "\nExtension modules: "
     + ", ".join(f"numpy.module{i}" for i in range(500))
     + " (total: 500)\n"
@@ -150,8 +168,14 @@ CRASH = (
 @pytest.mark.parametrize("crash", [CRASH, ""], ids=["faulthandler", "without"])
 def test_reason_of_an_abort_survives_the_noise_after_it(why: list[str], crash: str) -> None:
     before = f"loss 3.5\n{LOGGED}{why[0]}\n{LOGGED}To avoid data inconsistency, we are taking the entire process down.\n"
-    thrown = "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  " + "\n".join(why) + "\n"
-    raised = "Exception raised from checkTimeout at ProcessGroupNCCL.cpp:632 (most recent call first):\n"
+    thrown = (
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  "
+        + "\n".join(why)
+        + "\n"
+    )
+    raised = (
+        "Exception raised from checkTimeout at ProcessGroupNCCL.cpp:632 (most recent call first):\n"
+    )
     failure = failed(-6, stderr=before + thrown + raised + FRAMES + "\n" + crash)
     first, *lines = failure.message.splitlines()
     assert first == "killed by SIGABRT" + (" in train (train.py, line 40)" if crash else "")
@@ -178,9 +202,13 @@ def test_exception_is_told_with_what_nccl_says_of_it() -> None:
         "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 4000\n"
         "[W1122 06:11:13 ProcessGroupNCCL.cpp:1496] Warning: WARNING: destroy_process_group() was not called\n"
     )
-    failure = failed(1, stderr="".join(f"[rank0]: {line}" for line in raised.splitlines(keepends=True)))
+    failure = failed(
+        1, stderr="".join(f"[rank0]: {line}" for line in raised.splitlines(keepends=True))
+    )
     assert failure.exception == "torch.distributed.DistBackendError"
-    assert failure.message.endswith("\nLast error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device 4000")
+    assert failure.message.endswith(
+        "\nLast error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device 4000"
+    )
 
 
 def test_failure_is_as_old_as_its_error_file(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ REMOTE = "DistBackendError: NCCL error in: x.cpp:3, remote process exited or the
 DUPLICATE = "DistBackendError: NCCL error in: x.cpp:3, invalid usage\nncclInvalidUsage: This\nLast error:\nDuplicate GPU detected : rank 0"
 
 
-def failure(local_rank: int, observed: float, message: str = "ValueError: boom", exit_code: int = 1) -> Failure:
+def failure(
+    local_rank: int, observed: float, message: str = "ValueError: boom", exit_code: int = 1
+) -> Failure:
     kind = message.partition(":")[0] if exit_code > 0 else ""
     return Failure(local_rank, local_rank, 100 + local_rank, exit_code, observed, kind, message)
 
@@ -74,7 +76,10 @@ def test_cause_is_told_and_not_the_lowest_local_rank(
     (tmp_path / "fail.py").write_text(FAIL)
     agent = agents("w0", "--nproc-per-node=3", f"--start-method={start_method}", "fail.py")
     operator.begin("w0")
-    pids = [int(operator.wait(lambda r=rank: (p := tmp_path / f"pid{r}").exists() and p.read_text())) for rank in range(3)]
+    pids = [
+        int(operator.wait(lambda r=rank: (p := tmp_path / f"pid{r}").exists() and p.read_text()))
+        for rank in range(3)
+    ]
     agent.signal(signal.SIGSTOP)  # so that it sees all at one look
     for rank in (0, 2, 1):
         (tmp_path / f"fail{rank}").touch()
@@ -87,7 +92,8 @@ def test_cause_is_told_and_not_the_lowest_local_rank(
     assert told.failure["message"] in ("ValueError: boom on rank 2", "ValueError: boom on rank 1")
     if start_method == "forkserver":  # which writes error files: their times tell which was first
         assert told.failure["rank"] == 2
-    operator.wait(lambda: "failed, too: " in agent.text())  # the forkserver may tell of the third one too late for the look
+    # The forkserver may tell of the third one too late for the look.
+    operator.wait(lambda: "failed, too: " in agent.text())
     assert "failed, too: rank 0 (local rank 0, pid" in agent.text()
 
 

@@ -15,7 +15,9 @@ def test_counts_what_came_since(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "told"), [("1\n", True), ("0\n", False), (None, False)])
-def test_group_kill_is_told_once(tmp_path: Path, text: str | None, told: bool, log: pytest.LogCaptureFixture) -> None:
+def test_group_kill_is_told_once(
+    tmp_path: Path, text: str | None, told: bool, log: pytest.LogCaptureFixture
+) -> None:
     setting = tmp_path / "memory.oom.group"
     if text is not None:
         setting.write_text(text)

@@ -92,7 +92,9 @@ MEMORY = (
     ],
     ids=["lost peer", "timeout", "aborted", "lost store", "one GPU for two", "no interface", "assert", "assert in the watchdog", "memory"],
 )  # fmt: skip
-def test_reason_is_told_and_only_a_peers_failure_is_an_echo(exit_code: int, stderr: str, told: str, echo: bool) -> None:
+def test_reason_is_told_and_only_a_peers_failure_is_an_echo(
+    exit_code: int, stderr: str, told: str, echo: bool
+) -> None:
     failure = describe(local_rank=0, rank=0, pid=57, exit_code=exit_code, stderr=stderr)
     assert told in failure.message
     assert "frame #" not in failure.message
@@ -114,7 +116,10 @@ def test_reason_is_told_and_only_a_peers_failure_is_an_echo(exit_code: int, stde
             "error - nccl hit async error: unhandled system error\nLast error:\nsocketProgress: Connection closed by remote peer",
             True,
         ),
-        ("Timeout watchdog caught exception: NCCL Async Error: remote process exited or there was a network error", True),
+        (
+            "Timeout watchdog caught exception: NCCL Async Error: remote process exited or there was a network error",
+            True,
+        ),
         ("timeout - timeout watchdog detected operation timeout\nAborting process on rank 1", True),
         ("NCCL AllReduce failed: ncclInvalidUsage", False),
         ("NCCL operation failed", False),
@@ -122,5 +127,7 @@ def test_reason_is_told_and_only_a_peers_failure_is_an_echo(exit_code: int, stde
 )
 def test_words_of_the_newer_backend(words: str, echo: bool) -> None:
     """As torch 2.15's library contains them (ProcessGroupNCCL2); they have not been heard on a GPU."""
-    found = is_echo(exit_code=-6, signal="SIGABRT", exception="", message="killed by SIGABRT", traceback=words)
+    found = is_echo(
+        exit_code=-6, signal="SIGABRT", exception="", message="killed by SIGABRT", traceback=words
+    )
     assert found is echo

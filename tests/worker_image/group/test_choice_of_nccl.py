@@ -17,8 +17,13 @@ try:
 except Exception as error:
     print(error)
 """
-OLDER, NEWER = "ProcessGroupNCCL is only supported with GPUs", "nccl2 requires at least one CUDA device"
-NEW = pytest.mark.skipif(not hasattr(distributed_c10d, "ProcessGroupNCCL2"), reason="this torch has one NCCL backend")
+OLDER, NEWER = (
+    "ProcessGroupNCCL is only supported with GPUs",
+    "nccl2 requires at least one CUDA device",
+)
+NEW = pytest.mark.skipif(
+    not hasattr(distributed_c10d, "ProcessGroupNCCL2"), reason="this torch has one NCCL backend"
+)
 
 
 @NEW
@@ -28,7 +33,9 @@ NEW = pytest.mark.skipif(not hasattr(distributed_c10d, "ProcessGroupNCCL2"), rea
     ("given", "chosen"),
     [({}, OLDER), ({"TORCH_DIST_USE_NCCL2": "1"}, NEWER), ({"TORCH_DIST_USE_NCCL2": "0"}, OLDER)],
 )
-def test_nccl_is_the_older_backend_unless_the_environment_chooses(given: dict[str, str], chosen: str) -> None:
+def test_nccl_is_the_older_backend_unless_the_environment_chooses(
+    given: dict[str, str], chosen: str
+) -> None:
     done = run_python(SCRIPT, CUDA_VISIBLE_DEVICES="", **given)
     assert done.returncode == 0, done.stderr
     assert chosen in done.stdout

@@ -28,7 +28,9 @@ def ignore() -> None:
     pass
 
 
-def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_that(server: PodServer) -> None:
+def test_broken_group_is_aborted_once_and_what_it_computes_is_doubted_before_that(
+    server: PodServer,
+) -> None:
     seen: list[bool] = []
     aborted = threading.Event()
 

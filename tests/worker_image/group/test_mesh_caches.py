@@ -29,18 +29,24 @@ def new_mesh() -> Iterator[Callable[[], DeviceMesh]]:
     forget_meshes()
 
 
-def test_mesh_of_a_later_group_is_not_taken_for_an_earlier_one(new_mesh: Callable[[], DeviceMesh]) -> None:
+def test_mesh_of_a_later_group_is_not_taken_for_an_earlier_one(
+    new_mesh: Callable[[], DeviceMesh],
+) -> None:
     earlier = new_mesh()
     refuse_stale([earlier])
     later = new_mesh()
     assert later == earlier
-    with pytest.raises(RuntimeError, match=r"takes .* for one of an earlier group: leave out in_process"):
+    with pytest.raises(
+        RuntimeError, match=r"takes .* for one of an earlier group: leave out in_process"
+    ):
         refuse_stale([later])
     forget_meshes()
     refuse_stale([later, later["tp"]])
 
 
-def test_group_that_in_process_leaves_without_a_sharded_state_is_forgotten(new_mesh: Callable[[], DeviceMesh]) -> None:
+def test_group_that_in_process_leaves_without_a_sharded_state_is_forgotten(
+    new_mesh: Callable[[], DeviceMesh],
+) -> None:
     """Its peers may be lost while it makes its model, before there is a ShardedState."""
     refuse_stale([new_mesh()])
     in_process._leave_group(broken=False)
@@ -66,7 +72,11 @@ def test_mesh_whose_process_has_another_place_in_this_group_is_refused(
 def test_caches_are_found_without_the_garbage_collector(new_mesh: Callable[[], DeviceMesh]) -> None:
     refuse_stale([new_mesh()])
     gc.unfreeze()
-    known = {each for each in gc.get_objects() if type(each) is Cache and str(each.__module__).startswith(OWNERS)}
+    known = {
+        each
+        for each in gc.get_objects()
+        if type(each) is Cache and str(each.__module__).startswith(OWNERS)
+    }
     gc.freeze()  # as these tests, and warm workers, have it
     assert known
     assert not [each.__wrapped__ for each in known.difference(caches())]

@@ -23,14 +23,17 @@ from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES, run_group
 pytestmark = [pytest.mark.process, pytest.mark.torch, pytest.mark.long]
 
 
-# Until the process ends. torch holds the GIL while it waits for the end of a gloo group's thread, and that thread may want the GIL.
+# Until the process ends. torch holds the GIL while it waits for the end of a gloo group's thread,
+# and that thread may want the GIL.
 kept: list[Any] = []
 
 
 def train(backend: str) -> list[torch.Tensor]:
     group = dist.new_group(backend=backend)
     torch.manual_seed(dist.get_rank())
-    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)), process_group=group)
+    model = DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)), process_group=group
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(5):
         optimizer.zero_grad()
@@ -102,9 +105,14 @@ def abort_groups() -> None:
 class Group:
     """Two processes with the backend as their default group, and what they leave in a folder."""
 
-    def __init__(self, folder: Path, function: Callable[[Path], None], environment: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, function: Callable[[Path], None], environment: dict[str, str]
+    ) -> None:
         self.folder = folder
-        self.processes = [PROCESSES.Process(target=member, args=(folder, rank, function, environment)) for rank in range(2)]
+        self.processes = [
+            PROCESSES.Process(target=member, args=(folder, rank, function, environment))
+            for rank in range(2)
+        ]
         for process in self.processes:
             process.start()
 
@@ -120,11 +128,15 @@ class Group:
         return (self.folder / f"stderr-{rank}").read_text()
 
 
-def member(folder: Path, rank: int, function: Callable[[Path], None], environment: dict[str, str]) -> None:
+def member(
+    folder: Path, rank: int, function: Callable[[Path], None], environment: dict[str, str]
+) -> None:
     os.environ.update(environment)
     descriptor = os.open(folder / f"stderr-{rank}", os.O_WRONLY | os.O_CREAT)
     os.dup2(descriptor, 2)
-    dist.init_process_group("nccl_like", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    dist.init_process_group(
+        "nccl_like", init_method=f"file://{folder}/store", rank=rank, world_size=2
+    )
     function(folder)
 
 
@@ -169,7 +181,9 @@ def lose_a_peer(folder: Path) -> None:
     (folder / "went on").touch()
 
 
-def test_a_lost_peer_is_not_noticed_nor_can_a_handler_run_until_the_group_is_aborted(tmp_path: Path) -> None:
+def test_a_lost_peer_is_not_noticed_nor_can_a_handler_run_until_the_group_is_aborted(
+    tmp_path: Path,
+) -> None:
     with a_group(tmp_path, lose_a_peer) as group:
         group.wait("pid-1")
         group.processes[1].kill()
@@ -219,7 +233,10 @@ def test_the_watchdog_aborts_after_the_time_out(tmp_path: Path) -> None:
             "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=3, NumelOut=3, "
             "Timeout(ms)=1000) ran for 1" in said
         )
-        assert "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [PG ID 0 PG GUID 0" in said
+        assert (
+            "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [PG ID 0 PG GUID 0"
+            in said
+        )
 
 
 def test_over_sockets_a_closed_connection_is_noticed(tmp_path: Path) -> None:
@@ -284,8 +301,14 @@ def set_up(folder: Path) -> None:
             "shared-memory",
             "unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\nncclSystemError",
         ),
-        ("interface", "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found"),
-        ("out-of-memory", "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nFailed to CUDA calloc"),
+        (
+            "interface",
+            "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found",
+        ),
+        (
+            "out-of-memory",
+            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nFailed to CUDA calloc",
+        ),
     ],
 )
 def test_set_up_errors_are_raised_on_all_ranks(tmp_path: Path, kind: str, words: str) -> None:

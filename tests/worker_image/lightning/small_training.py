@@ -109,10 +109,21 @@ def averaging() -> L.Callback:
     return made
 
 
-def trainer(folder: Path | None, *, epochs: int = 2, batch_size: int = 6, **arguments: Any) -> L.Trainer:
-    elastic_arguments = {name: arguments.pop(name) for name in ("micro_batch_size", "callbacks", "name") if name in arguments}
+def trainer(
+    folder: Path | None, *, epochs: int = 2, batch_size: int = 6, **arguments: Any
+) -> L.Trainer:
+    elastic_arguments = {
+        name: arguments.pop(name)
+        for name in ("micro_batch_size", "callbacks", "name")
+        if name in arguments
+    }
     options = elastic.lightning.options(folder, batch_size=batch_size, every=1, **elastic_arguments)
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    quiet = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+    }
     defaults = {"max_epochs": epochs, "accelerator": "cpu", "devices": 1}
     return L.Trainer(**(defaults | quiet | options | arguments))
 

@@ -13,12 +13,24 @@ pytestmark = pytest.mark.torch
 
 @pytest.mark.parametrize(
     ("max_steps", "epochs", "automatic", "total"),
-    [(-1, 3, True, 30), (-1, -1, True, None), (-1, None, True, None), (7, -1, True, 7), (70, 3, True, 30), (7, 3, False, None)],
+    [
+        (-1, 3, True, 30),
+        (-1, -1, True, None),
+        (-1, None, True, None),
+        (7, -1, True, 7),
+        (70, 3, True, 30),
+        (7, 3, False, None),
+    ],
 )
-def test_last_step(small: ModuleType, max_steps: int, epochs: int | None, automatic: bool, total: int | None) -> None:
+def test_last_step(
+    small: ModuleType, max_steps: int, epochs: int | None, automatic: bool, total: int | None
+) -> None:
     from elastic_pytorch.lightning.callback import total_steps
 
-    assert total_steps(max_steps=max_steps, epochs=epochs, steps_per_epoch=10, automatic=automatic) == total
+    assert (
+        total_steps(max_steps=max_steps, epochs=epochs, steps_per_epoch=10, automatic=automatic)
+        == total
+    )
 
 
 def test_mean_loss_is_over_samples(small: ModuleType) -> None:
@@ -34,8 +46,12 @@ def test_names_of_several(small: ModuleType) -> None:
     assert numbered("optimizer", [1, 2, 3]) == {"optimizer": 1, "optimizer_1": 2, "optimizer_2": 3}
 
 
-@pytest.mark.parametrize("arguments", [{}, {"accumulate_grad_batches": 2}, {"micro_batch_size": 3}], ids=str)
-def test_a_second_process_goes_on_within_the_epoch(small: ModuleType, tmp_path: Path, arguments: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [{}, {"accumulate_grad_batches": 2}, {"micro_batch_size": 3}], ids=str
+)
+def test_a_second_process_goes_on_within_the_epoch(
+    small: ModuleType, tmp_path: Path, arguments: dict[str, Any]
+) -> None:
     whole = small.fit(small.Small(), None, **arguments)
     lost_at = len(whole.seen) - 2
     cut = small.fit(small.LostAt(lost_at), tmp_path, **arguments)
@@ -54,7 +70,13 @@ def test_a_training_that_is_done_takes_no_step(small: ModuleType, tmp_path: Path
 
 
 def test_a_group_of_one(small: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0"}.items():
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": "0",
+    }.items():
         monkeypatch.setenv(name, value)
     assert len(small.fit(small.Small(), None).seen) == 8
 
@@ -73,7 +95,9 @@ def test_trainings_in_one_script_have_names(small: ModuleType, tmp_path: Path) -
 
 def test_states_of_other_callbacks_are_kept(small: ModuleType, tmp_path: Path) -> None:
     def stopping() -> Any:
-        return small.callbacks.EarlyStopping("train", patience=1, mode="max", check_on_train_epoch_end=True)
+        return small.callbacks.EarlyStopping(
+            "train", patience=1, mode="max", check_on_train_epoch_end=True
+        )
 
     first = small.fit(small.Logs(), tmp_path, epochs=9, callbacks=stopping())
     again = stopping()
@@ -85,8 +109,17 @@ def gradients(batch_size: int) -> list[float]:
     """Of one step in this process's group, of which Lightning is told by the environment."""
     from tests.worker_image.lightning.small_training import Small, fit, weights
 
-    os.environ |= {"LOCAL_RANK": os.environ["RANK"], "LOCAL_WORLD_SIZE": os.environ["WORLD_SIZE"], "GROUP_RANK": "0"}
-    arguments: dict[str, Any] = {"max_steps": 1, "epochs": -1, "strategy": "ddp", "batch_size": batch_size}
+    os.environ |= {
+        "LOCAL_RANK": os.environ["RANK"],
+        "LOCAL_WORLD_SIZE": os.environ["WORLD_SIZE"],
+        "GROUP_RANK": "0",
+    }
+    arguments: dict[str, Any] = {
+        "max_steps": 1,
+        "epochs": -1,
+        "strategy": "ddp",
+        "batch_size": batch_size,
+    }
     arguments["devices"] = int(os.environ["WORLD_SIZE"])
     return weights(fit(Small(), None, **arguments))
 

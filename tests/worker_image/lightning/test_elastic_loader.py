@@ -4,7 +4,13 @@ from typing import Any
 import pytest
 import torch
 from elastic_pytorch import ElasticSampler
-from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, SequentialSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    SequentialSampler,
+)
 
 from tests.worker_image.scripts.own_orders import OfEpoch
 
@@ -29,9 +35,13 @@ class OwnLoader(DataLoader[int]):
     """A loader whose arguments are not known."""
 
 
-def test_stock_loader_is_made_again_with_the_batch_of_the_group(loaders: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stock_loader_is_made_again_with_the_batch_of_the_group(
+    loaders: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PL_GLOBAL_SEED", "7")
-    given = DataLoader(DATA, batch_size=3, shuffle=True, drop_last=True, collate_fn=tuple, timeout=1, num_workers=1)
+    given = DataLoader(
+        DATA, batch_size=3, shuffle=True, drop_last=True, collate_fn=tuple, timeout=1, num_workers=1
+    )
     loader, sampler = loaders.with_elastic_sampler(given, batch_size=6, micro_batch_size=2)
     assert loader.batch_sampler is sampler
     assert (loader.collate_fn, loader.timeout, loader.num_workers) == (tuple, 1, 1)
@@ -40,14 +50,19 @@ def test_stock_loader_is_made_again_with_the_batch_of_the_group(loaders: ModuleT
 
 
 def test_without_shuffling_the_order_stays(loaders: ModuleType) -> None:
-    loader, _ = loaders.with_elastic_sampler(DataLoader(DATA, batch_size=3), batch_size=8, micro_batch_size=None)
+    loader, _ = loaders.with_elastic_sampler(
+        DataLoader(DATA, batch_size=3), batch_size=8, micro_batch_size=None
+    )
     assert torch.cat(list(loader)).tolist() == DATA
 
 
 def test_loader_with_an_elastic_sampler_is_taken_as_it_is(loaders: ModuleType) -> None:
     sampler = ElasticSampler(DATA, 6)
     loader = DataLoader(DATA, batch_sampler=sampler)
-    assert loaders.with_elastic_sampler(loader, batch_size=None, micro_batch_size=None) == (loader, sampler)
+    assert loaders.with_elastic_sampler(loader, batch_size=None, micro_batch_size=None) == (
+        loader,
+        sampler,
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +82,9 @@ def test_loader_with_an_elastic_sampler_is_taken_as_it_is(loaders: ModuleType) -
             "write the loop with elastic.steps",
         ),
         (
-            DataLoader(DATA, batch_sampler=ElasticSampler(DATA, batch_sampler=OfEpoch(lambda _: [[0]]))),
+            DataLoader(
+                DATA, batch_sampler=ElasticSampler(DATA, batch_sampler=OfEpoch(lambda _: [[0]]))
+            ),
             None,
             "with elastic.steps",
         ),
@@ -77,7 +94,13 @@ def test_loader_with_an_elastic_sampler_is_taken_as_it_is(loaders: ModuleType) -
             6,
             "takes its samples from a DistributedSampler, whose order",
         ),
-        (DataLoader(DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), 3, drop_last=False)), 6, "from a BatchSampler"),
+        (
+            DataLoader(
+                DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), 3, drop_last=False)
+            ),
+            6,
+            "from a BatchSampler",
+        ),
         (DataLoader(Stream(), batch_size=3), 6, "from a _InfiniteConstantSampler"),
         (DataLoader(DATA, batch_size=None), 6, "give it a batch_size"),
     ],
@@ -101,6 +124,8 @@ def test_length_is_that_of_the_epoch_and_iterating_gives_what_is_left(loaders: M
 
 
 @pytest.mark.parametrize(("epochs", "finished"), [(-1, False), (0, True), (1, False)])
-def test_place_says_whether_all_epochs_are_done(loaders: ModuleType, epochs: int, finished: bool) -> None:
+def test_place_says_whether_all_epochs_are_done(
+    loaders: ModuleType, epochs: int, finished: bool
+) -> None:
     place = loaders.SamplerState(ElasticSampler(DATA, 6), epochs=epochs)
     assert place.finished is finished

@@ -7,7 +7,13 @@ from tests.worker_image.warm_python import run_python
 
 pytestmark = pytest.mark.torch
 
-GROUP = {"RANK": "1", "WORLD_SIZE": "6", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+GROUP = {
+    "RANK": "1",
+    "WORLD_SIZE": "6",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "GROUP_RANK": "0",
+}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +33,9 @@ def test_size_of_the_group_comes_from_the_environment(
     assert group_size(environment) == size
 
 
-def test_scripts_own_callbacks_and_plugins_are_kept(small: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scripts_own_callbacks_and_plugins_are_kept(
+    small: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in GROUP.items():
         monkeypatch.setenv(name, value)
     arguments = elastic.lightning.options(None, batch_size=6, callbacks=1, plugins=[2])
@@ -36,16 +44,23 @@ def test_scripts_own_callbacks_and_plugins_are_kept(small: ModuleType, monkeypat
     assert (arguments["callbacks"][1:], arguments["plugins"][1:]) == ([1], [2])
 
 
-def test_alone_lightning_chooses_devices_itself(small: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alone_lightning_chooses_devices_itself(
+    small: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert list(elastic.lightning.options(None, batch_size=6, callbacks=None)) == ["callbacks"]
 
 
-def test_environment_names_what_is_written_into_the_script(small: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_names_what_is_written_into_the_script(
+    small: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "6")
     environment = elastic.lightning.ElasticEnvironment()
     environment.validate_settings(num_devices=2, num_nodes=3)
-    with pytest.raises(ValueError, match=r"num_nodes=2, but the group has 6 ranks: .*leave devices and num_nodes to"):
+    with pytest.raises(
+        ValueError,
+        match=r"num_nodes=2, but the group has 6 ranks: .*leave devices and num_nodes to",
+    ):
         environment.validate_settings(num_devices=2, num_nodes=2)
 
 
@@ -67,6 +82,8 @@ def test_lightning_is_imported_when_asked_for_by_the_name_that_the_script_uses(
 ) -> None:
     if "pytorch_lightning" in code:
         pytest.importorskip("pytorch_lightning")
-    loaded = f"{code}; import sys; print(*({{'lightning', 'pytorch_lightning'}} & set(sys.modules)))"
+    loaded = (
+        f"{code}; import sys; print(*({{'lightning', 'pytorch_lightning'}} & set(sys.modules)))"
+    )
     done = run_python(loaded)
     assert (done.returncode, set(done.stdout.split())) == (0, wanted), done.stderr

@@ -37,7 +37,9 @@ class Training:
         self.average.weight = nn.Parameter(torch.zeros(SIZE))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0, momentum=1.0)
         registered = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
-        self.state = StateOnDevice(folder, StateOnDevice.Options(**{"every": 1, "overlap": True, **options}), **registered)
+        self.state = StateOnDevice(
+            folder, StateOnDevice.Options(**{"every": 1, "overlap": True, **options}), **registered
+        )
         self.state.restore()
 
     @property
@@ -122,7 +124,9 @@ def test_without_overlap_nothing_is_copied_beside_the_training(tmp_path: Path) -
     assert not training.optimizer._optimizer_step_pre_hooks
 
 
-def test_a_copy_into_which_something_else_has_written_is_dropped(training: Training, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_copy_into_which_something_else_has_written_is_dropped(
+    training: Training, caplog: pytest.LogCaptureFixture
+) -> None:
     training.step()
     training.step()
     with torch.no_grad():
@@ -218,7 +222,10 @@ def copiers() -> Iterator[list[Copier]]:
 
 def test_only_what_an_optimizer_owns_is_copied_beside(copiers: list[Copier]) -> None:
     owned, other = nn.Parameter(torch.ones(8)), torch.ones(8)
-    stepping, resting = torch.optim.SGD([owned], lr=0.1), torch.optim.SGD([nn.Parameter(other)], lr=0.1)
+    stepping, resting = (
+        torch.optim.SGD([owned], lr=0.1),
+        torch.optim.SGD([nn.Parameter(other)], lr=0.1),
+    )
     lane = GatedLane()
     copiers.append(Copier(lane, [stepping, resting, "text"], overlap=True))
     owned.grad = torch.ones(8)
@@ -242,7 +249,9 @@ def test_time_that_the_training_waits_elsewhere_counts_for_the_interval(tmp_path
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_each_commit_is_measured_although_the_device_is_steps_behind(tmp_path: Path, overlap: bool) -> None:
+def test_each_commit_is_measured_although_the_device_is_steps_behind(
+    tmp_path: Path, overlap: bool
+) -> None:
     training = Training(tmp_path, overlap=overlap)
     training.lane.behind = True
     training.lane.seconds = 3.0

@@ -24,7 +24,11 @@ SCRIPT = ROOT / "tests" / "worker_image" / "scripts" / "snapshot_deaths.py"
 
 
 def state(step: int, size: int = 100) -> dict[str, Any]:
-    return {"step": step, "w": torch.full((size,), float(step)), "turned": torch.full((3, 2), step).t()}
+    return {
+        "step": step,
+        "w": torch.full((size,), float(step)),
+        "turned": torch.full((3, 2), step).t(),
+    }
 
 
 def step_of(snapshot: Snapshot) -> int:
@@ -49,7 +53,10 @@ def test_what_was_written_last_is_read() -> None:
 def test_a_state_may_change_its_shape() -> None:
     snapshot = Snapshot.create("test")
     for step, size in enumerate((1, 0, 10**6, 10, 10**6, 5)):
-        snapshot.write(StateVersion(1, step), {"step": step, "w": torch.full((size,), step), "turned": torch.tensor(step)})
+        snapshot.write(
+            StateVersion(1, step),
+            {"step": step, "w": torch.full((size,), step), "turned": torch.tensor(step)},
+        )
         version, tree = snapshot.read()
         assert version.step == step
         assert tree["w"].tolist() == [step] * size
@@ -122,7 +129,9 @@ def test_pins_and_writes_at_the_same_time() -> None:
             slot = pin_newest(snapshot.fd)
             assert slot is not None
             data = os.pread(snapshot.fd, 4000, slot.offset + 64)
-            if still_holds(snapshot.fd, slot) and set(memoryview(data).cast("f")) != {float(slot.version.step)}:
+            if still_holds(snapshot.fd, slot) and set(memoryview(data).cast("f")) != {
+                float(slot.version.step)
+            }:
                 wrong.append(slot)
             unpin(snapshot.fd)
 
@@ -191,7 +200,9 @@ def states_in_memory(snapshot: Snapshot) -> int:
 
 def test_memory_is_taken_for_two_states_and_for_a_third_one_only_during_a_flush() -> None:
     def write(step: int) -> int:
-        snapshot.write(StateVersion(1, step), {"w": torch.full((MEMORY_STATE_BYTES // 4,), float(step))})
+        snapshot.write(
+            StateVersion(1, step), {"w": torch.full((MEMORY_STATE_BYTES // 4,), float(step))}
+        )
         assert (snapshot.read()[1]["w"] == step).all()
         return states_in_memory(snapshot)
 
@@ -288,7 +299,9 @@ def test_death_at_any_point_leaves_a_whole_state() -> None:
 
 def test_container_without_room_is_told_instead_of_killed(tmp_path: Path) -> None:
     snapshot, kinds = Snapshot.create("test"), [(torch.float32, torch.Size([1 << 20]))]
-    with pytest.raises(MemoryError, match=r"takes 0.0 GB more of the pod's memory.*raise resources.limits.memory"):
+    with pytest.raises(
+        MemoryError, match=r"takes 0.0 GB more of the pod's memory.*raise resources.limits.memory"
+    ):
         SlotMemory(snapshot.fd, 0, kinds, 100, left=lambda: 4 << 20)
     snapshot.write(StateVersion(1, 1), {"weights": torch.ones(1 << 20)})
     [slot] = snapshot.slots()
@@ -303,7 +316,14 @@ def test_container_without_room_is_told_instead_of_killed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("files", "bytes_left"),
     [
-        ({"memory.max": "1000", "memory.current": "900", "memory.stat": "anon 600\ninactive_file 100\nactive_file 50\n"}, None),
+        (
+            {
+                "memory.max": "1000",
+                "memory.current": "900",
+                "memory.stat": "anon 600\ninactive_file 100\nactive_file 50\n",
+            },
+            None,
+        ),
         (
             {
                 "memory.max": "1000",
@@ -313,7 +333,11 @@ def test_container_without_room_is_told_instead_of_killed(tmp_path: Path) -> Non
             280,
         ),
         (
-            {"memory.max": "max", "memory.current": "9", "memory.stat": "inactive_file 1\nactive_file 1\nslab_reclaimable 1\n"},
+            {
+                "memory.max": "max",
+                "memory.current": "9",
+                "memory.stat": "inactive_file 1\nactive_file 1\nslab_reclaimable 1\n",
+            },
             None,
         ),
         ({}, None),

@@ -11,7 +11,9 @@ def test_states_without_a_folder_are_numbered_alike_after_a_restart() -> None:
     assert len(set(made)) == 3
     second.give("folder", "")
     second.give(None, "critic")
-    assert [second.give(None, "").memory for _ in range(3)] == made, "folders and names do not count"
+    assert [second.give(None, "").memory for _ in range(3)] == made, (
+        "folders and names do not count"
+    )
 
 
 def test_memory_and_checkpoints_are_named_after_the_same() -> None:
@@ -23,11 +25,17 @@ def test_memory_and_checkpoints_are_named_after_the_same() -> None:
     assert names.give(None, "critic").folder == ""
 
 
-@pytest.mark.parametrize(("folder", "name"), [("folder", ""), ("folder", "critic"), (None, "critic")])
-def test_second_state_of_a_name_is_refused_until_the_first_is_closed(folder: str | None, name: str) -> None:
+@pytest.mark.parametrize(
+    ("folder", "name"), [("folder", ""), ("folder", "critic"), (None, "critic")]
+)
+def test_second_state_of_a_name_is_refused_until_the_first_is_closed(
+    folder: str | None, name: str
+) -> None:
     names = StateNames()
     first = names.give(folder, name)
-    with pytest.raises(RuntimeError, match=r"has made a State of .* already: give each training a name="):
+    with pytest.raises(
+        RuntimeError, match=r"has made a State of .* already: give each training a name="
+    ):
         names.give(folder, name)
     names.free(first)
     assert names.give(folder, name) == first
@@ -52,7 +60,11 @@ def test_function_that_is_called_again_makes_the_same_states() -> None:
     mark = names.mark()
 
     def function() -> list[str]:
-        return [names.give(None, "").memory, names.give("folder", "").memory, names.give(None, "").memory]
+        return [
+            names.give(None, "").memory,
+            names.give("folder", "").memory,
+            names.give(None, "").memory,
+        ]
 
     first = function()
     names.leave(first[0])

@@ -4,7 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elastic_pytorch.operator_link.checkpoint_watch import CheckpointCount, CheckpointWatch, find_files
+from elastic_pytorch.operator_link.checkpoint_watch import (
+    CheckpointCount,
+    CheckpointWatch,
+    find_files,
+)
 
 from tests.waiting import until
 
@@ -63,8 +67,16 @@ def link(name: str, target: str) -> Write:
         ("a new file, once it is left alone", [write("b.pt"), nothing, nothing], [0, 1, 1]),
         ("a file written anew", [write("a.pt", "other weights"), nothing, nothing], [0, 1, 1]),
         ("a file renamed into its place", [replace("a.pt", "a.pt.tmp"), nothing], [0, 1]),
-        ("a file that still grows", [write("b.pt"), append("b.pt"), append("b.pt"), nothing], [0, 0, 0, 1]),
-        ("a checkpoint of two files is one", [write("b/0.pt"), write("b/1.pt"), nothing, nothing], [0, 0, 1, 1]),
+        (
+            "a file that still grows",
+            [write("b.pt"), append("b.pt"), append("b.pt"), nothing],
+            [0, 0, 0, 1],
+        ),
+        (
+            "a checkpoint of two files is one",
+            [write("b/0.pt"), write("b/1.pt"), nothing, nothing],
+            [0, 0, 1, 1],
+        ),
         ("two in a row", [write("b.pt"), nothing, write("c.pt"), nothing], [0, 1, 1, 2]),
         (
             "a folder that is renamed when it is full",
@@ -77,10 +89,24 @@ def link(name: str, target: str) -> Write:
         ("one is finished while an old one is removed", [write("b.pt"), remove("a.pt")], [0, 1]),
         ("a link to the newest", [link("latest", "a.pt"), nothing], [0, 0]),
         ("a folder in a circle", [link("again", "."), nothing], [0, 0]),
-        ("a file that is empty yet", [write("b.pt", ""), nothing, write("b.pt"), nothing], [0, 0, 0, 1]),
+        (
+            "a file that is empty yet",
+            [write("b.pt", ""), nothing, write("b.pt"), nothing],
+            [0, 0, 0, 1],
+        ),
         *(
             (f"an unfinished or another file: {name}", [write(name), nothing], [0, 0])
-            for name in (".b.pt", "b.pt.tmp", "b.pt.partial", "b.new", "b~", "b.lock", "train.log", "loss.jsonl", ".git/b.pt")
+            for name in (
+                ".b.pt",
+                "b.pt.tmp",
+                "b.pt.partial",
+                "b.new",
+                "b~",
+                "b.lock",
+                "train.log",
+                "loss.jsonl",
+                ".git/b.pt",
+            )
         ),
         ("events of TensorBoard", [write("events.out.tfevents.17"), nothing], [0, 0]),
         (
@@ -91,7 +117,9 @@ def link(name: str, target: str) -> Write:
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )
-def test_checkpoints_are_counted(tmp_path: Path, what: str, changes: list[Write], counts: list[int]) -> None:
+def test_checkpoints_are_counted(
+    tmp_path: Path, what: str, changes: list[Write], counts: list[int]
+) -> None:
     write("a.pt")(tmp_path)
     write("train.log")(tmp_path)
     checkpoints = CheckpointCount()
@@ -142,7 +170,10 @@ def test_file_that_was_out_of_sight_for_a_while_is_not_new() -> None:
 
 
 class Running:
-    """The number of the round whose workers run. The watch asks for it before each look at the folder."""
+    """The number of the round whose workers run.
+
+    The watch asks for it before each look at the folder.
+    """
 
     def __init__(self, number: int) -> None:
         self._number, self._asked = number, 0

@@ -105,7 +105,9 @@ def test_addresses_are_those_of_the_system() -> None:
         addresses_of("no-such-host.invalid")
 
 
-def fail_for_long(connection: OperatorConnection, network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def fail_for_long(
+    connection: OperatorConnection, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Has a connection find its operator once, and then miss it until it asks for the name again."""
     monkeypatch.setattr(http_connection, "RESOLVE_AGAIN_SECONDS", 0.0)
     connection.open_stream(PATH).close()
@@ -125,7 +127,9 @@ def test_name_server_that_does_not_answer_keeps_no_agent_from_an_operator_that_i
         answered.wait()
         raise socket.gaierror("no server could be reached")
 
-    connection = OperatorConnection("operator", 8443, "", open_socket=network.open_socket, resolve=resolve)
+    connection = OperatorConnection(
+        "operator", 8443, "", open_socket=network.open_socket, resolve=resolve
+    )
     try:
         fail_for_long(connection, network, monkeypatch)
         connection.open_stream(PATH).close()
@@ -134,8 +138,12 @@ def test_name_server_that_does_not_answer_keeps_no_agent_from_an_operator_that_i
     assert network.hosts == ["operator", "127.0.0.1", "127.0.0.1", "127.0.0.1"]
 
 
-def test_operator_is_found_at_another_address(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = OperatorConnection("operator", 8443, "", open_socket=network.open_socket, resolve=lambda _: ["127.0.0.9"])
+def test_operator_is_found_at_another_address(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = OperatorConnection(
+        "operator", 8443, "", open_socket=network.open_socket, resolve=lambda _: ["127.0.0.9"]
+    )
     fail_for_long(connection, network, monkeypatch)
     assert connection._resolver is not None
     connection._resolver.join()

@@ -4,7 +4,9 @@ from elastic_pytorch.operator_link.stream import AnswerReader, refusal_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 
 
 def chunk(data: bytes) -> bytes:
@@ -30,11 +32,18 @@ def test_lines_of_an_answer(case: str) -> None:
     assert reader.ended
 
 
-@given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"\r")), max_size=8), st.data())
+@given(
+    st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"\r")), max_size=8),
+    st.data(),
+)
 def test_it_does_not_matter_where_packets_end(lines: list[bytes], data: st.DataObject) -> None:
     text = b"".join(line + b"\n" for line in lines)
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(text) - 1)))))
-    chunks = [text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True) if text[begin:end]]
+    chunks = [
+        text[begin:end]
+        for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)
+        if text[begin:end]
+    ]
     sent = HEAD + b"".join(map(chunk, chunks))
     packets = sorted(data.draw(st.sets(st.integers(1, len(sent) - 1))))
     reader, found = AnswerReader(), []
@@ -49,9 +58,17 @@ REFUSALS = {  # an answer, the status, what is said of it, and the pause that it
         "503 'starts'",
         2.0,
     ),
-    "without a body": (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404 'Not Found'", None),
+    "without a body": (
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        "404 'Not Found'",
+        None,
+    ),
     "with nothing of what it could have": (b"HTTP/1.0 500\r\n\r\n", "500 ''", None),
-    "with a pause that is none": (b"HTTP/1.1 429 Slow\r\nRetry-After: nan\r\n\r\n", "429 'Slow'", None),
+    "with a pause that is none": (
+        b"HTTP/1.1 429 Slow\r\nRetry-After: nan\r\n\r\n",
+        "429 'Slow'",
+        None,
+    ),
 }
 
 
@@ -88,8 +105,18 @@ def test_endless_head_and_endless_line_are_given_up(monkeypatch: pytest.MonkeyPa
 
 
 REFUSED_LINES = {
-    "with all": ({"status": 503, "error": "another one leads", "retrySeconds": 1}, 503, "503 'another one leads'", 1.0),
-    "without a pause": ({"status": 400, "error": "x\n" * 1000}, 400, "400 '" + r"x\n" * 250 + "'", None),
+    "with all": (
+        {"status": 503, "error": "another one leads", "retrySeconds": 1},
+        503,
+        "503 'another one leads'",
+        1.0,
+    ),
+    "without a pause": (
+        {"status": 400, "error": "x\n" * 1000},
+        400,
+        "400 '" + r"x\n" * 250 + "'",
+        None,
+    ),
     "with garbage": ({"status": "many", "retrySeconds": {}}, 0, "0 'None'", None),
 }
 

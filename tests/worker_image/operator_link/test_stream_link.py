@@ -116,7 +116,9 @@ def test_agent_waits_longer_for_an_operator_that_does_not_answer() -> None:
         link = StreamLink(client, answer_seconds=0.05)
         threading.Thread(target=link.run, daemon=True).start()
         waiting.until(lambda: len(tries) >= 4)
-        assert client.attempted == client.changes, "who waits for the last heartbeat need not wait for its answer"
+        assert client.attempted == client.changes, (
+            "who waits for the last heartbeat need not wait for its answer"
+        )
         gaps = [after - before for before, after in pairwise(tries)]
         assert gaps[2] >= 4 * 0.05 + 0.5 * 0.2 * 16, gaps
         client.stop()

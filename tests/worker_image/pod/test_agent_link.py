@@ -70,7 +70,9 @@ def test_each_group_has_changes_of_its_own() -> None:
     assert not link.leaves_group()
 
 
-def test_a_script_that_is_stopped_ends_and_one_that_is_over_waits_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_is_stopped_ends_and_one_that_is_over_waits_where_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(script_end, "orderly", True)
     monkeypatch.setattr(script_end, "over", True)
     client = Client(None, stays=False)

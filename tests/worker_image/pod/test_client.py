@@ -53,7 +53,9 @@ def holding(link: PodClient, name: str = "x") -> Snapshot:
     return snapshot
 
 
-def test_states_are_whole_on_the_disk_while_training_goes_on(link: PodClient, tmp_path: Path) -> None:
+def test_states_are_whole_on_the_disk_while_training_goes_on(
+    link: PodClient, tmp_path: Path
+) -> None:
     snapshot = holding(link)
     assert link.flushed("x") is None
     step = 0
@@ -63,7 +65,9 @@ def test_states_are_whole_on_the_disk_while_training_goes_on(link: PodClient, tm
     while len(written) < 10 or step < 300:
         assert time.monotonic() < deadline
         step += 1
-        snapshot.write(StateVersion(1, step), {"step": step, "w": torch.full((200_000,), float(step))})
+        snapshot.write(
+            StateVersion(1, step), {"step": step, "w": torch.full((200_000,), float(step))}
+        )
         link.flush("x", StateVersion(1, step), str(tmp_path), keep=5)
         written.add(link.flushed("x"))
     assert link.drain(WAIT_SECONDS)
@@ -157,7 +161,8 @@ def test_a_forked_child_is_no_worker(link: PodClient) -> None:
 def side_process() -> int:
     """The child that was started last: those of tests before may live for as long as what these have left."""
 
-    def started(pid: int) -> tuple[int, int]:  # proc(5): the 22nd field, counted from the name's end
+    # proc(5): the 22nd field, counted from the name's end
+    def started(pid: int) -> tuple[int, int]:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]), pid
 
     found = max(children(os.getpid()), key=started)
@@ -166,7 +171,9 @@ def side_process() -> int:
     return found
 
 
-def test_a_side_process_ends_with_its_worker_when_all_is_written(alone: PodClient, tmp_path: Path) -> None:
+def test_a_side_process_ends_with_its_worker_when_all_is_written(
+    alone: PodClient, tmp_path: Path
+) -> None:
     pid = side_process()
     assert os.getsid(pid) == pid
     alone.close()
@@ -185,11 +192,16 @@ def test_a_side_process_ends_with_its_worker_when_all_is_written(alone: PodClien
         link.flush("x", StateVersion(1, 3), "folder", 1)
         os.killpg(os.getpid(), 9)
     """
-    assert subprocess.run([sys.executable, "-c", code], check=False, start_new_session=True).returncode == -signal.SIGKILL
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, start_new_session=True).returncode
+        == -signal.SIGKILL
+    )
     until((tmp_path / "folder" / "checkpoint-g000001-s000000003.elastic").exists)
 
 
-def test_a_side_process_that_dies_is_replaced(alone: PodClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_side_process_that_dies_is_replaced(
+    alone: PodClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshot = holding(alone)
     snapshot.write(StateVersion(1, 1), 1)
     pid = side_process()
@@ -210,7 +222,9 @@ def test_a_side_process_that_dies_is_replaced(alone: PodClient, tmp_path: Path, 
     assert [checkpoint.version for checkpoint in newest(tmp_path)] == [StateVersion(1, 1)]
 
 
-def test_a_module_of_the_scripts_is_not_taken_for_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_the_scripts_is_not_taken_for_pythons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "socket.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -223,7 +237,9 @@ def test_a_module_of_the_scripts_is_not_taken_for_pythons(tmp_path: Path, monkey
     link.close()
 
 
-def test_an_agent_that_answers_late_is_an_error_and_no_empty_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_answers_late_is_an_error_and_no_empty_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server = PodServer()
     monkeypatch.setenv(LOCAL_SOCKET, server.prepare())
     server.start()
@@ -243,10 +259,15 @@ def test_an_agent_that_answers_late_is_an_error_and_no_empty_memory(monkeypatch:
     server.close()
 
 
-def test_without_its_agent_there_is_no_side_process_in_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_its_agent_there_is_no_side_process_in_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv(LOCAL_SOCKET, "/nothing/listens/here")
     monkeypatch.setattr(pod_client, "AGAIN_SECONDS", 0.1)
-    with pytest.raises(ConnectionError, match=r"this pod's agent does not answer at /nothing/listens/here: .*No such file"):
+    with pytest.raises(
+        ConnectionError,
+        match=r"this pod's agent does not answer at /nothing/listens/here: .*No such file",
+    ):
         PodClient.connect()
     path = str(tmp_path / "mute")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -259,7 +280,9 @@ def test_without_its_agent_there_is_no_side_process_in_its_place(monkeypatch: py
 
 
 @pytest.mark.parametrize("version", [None, StateVersion(1, 9)])
-def test_a_state_is_never_replaced_by_an_older_one(link: PodClient, version: StateVersion | None) -> None:
+def test_a_state_is_never_replaced_by_an_older_one(
+    link: PodClient, version: StateVersion | None
+) -> None:
     held = holding(link)
     held.write(StateVersion(1, 10), {"step": 10})
     other = Snapshot.create("x")

@@ -1,7 +1,13 @@
 from types import SimpleNamespace
 
 import pytest
-from elastic_pytorch.pod.group_variables import GROUP_VARIABLES, group_environment, unit_number, unit_processes, unit_variables
+from elastic_pytorch.pod.group_variables import (
+    GROUP_VARIABLES,
+    group_environment,
+    unit_number,
+    unit_processes,
+    unit_variables,
+)
 
 
 @pytest.mark.parametrize(
@@ -15,7 +21,9 @@ from elastic_pytorch.pod.group_variables import GROUP_VARIABLES, group_environme
     ],
     ids=["alone", "units of one", "units of two", "last", "one unit"],
 )
-def test_a_process_is_told_of_its_unit(rank: int, world_size: int, processes: int, told: tuple[str, ...]) -> None:
+def test_a_process_is_told_of_its_unit(
+    rank: int, world_size: int, processes: int, told: tuple[str, ...]
+) -> None:
     names = ("ELASTIC_PYTORCH_UNIT", "ELASTIC_PYTORCH_UNITS", "ELASTIC_PYTORCH_UNIT_RANK")
     assert unit_variables(rank, world_size, processes) == dict(zip(names, told, strict=True))
 
@@ -37,7 +45,9 @@ def test_a_process_knows_its_unit(environ: dict[str, str], processes: int, numbe
 
 def test_all_that_depends_on_the_group_is_given() -> None:
     worker = SimpleNamespace(global_rank=7, role_rank=7, world_size=12, role_world_size=12)
-    given = group_environment(worker, store=("10.0.0.1", 29500), local_world_size=2, unit_replicas=3)
+    given = group_environment(
+        worker, store=("10.0.0.1", 29500), local_world_size=2, unit_replicas=3
+    )
     assert given == {
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "29500",

@@ -18,7 +18,9 @@ print("prepares" if preparation.is_preparing() else "has joined")
 
 def said(script: str, folder: Path | None = None) -> list[str]:
     """The lines that a process writes which prepares, has no agent, and runs some lines."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")
+    }
     run = subprocess.run(
         [sys.executable, "-c", BEGIN.format(script=script)],
         check=True,
@@ -65,9 +67,13 @@ def test_use_of_the_group_joins_it(script: str) -> None:
         pytest.param("import networkx", marks=needs("networkx")),
         pytest.param("import tqdm", marks=needs("tqdm")),
         pytest.param(
-            "from torch._inductor.utils import python_subprocess_env; python_subprocess_env()", marks=pytest.mark.torch
+            "from torch._inductor.utils import python_subprocess_env; python_subprocess_env()",
+            marks=pytest.mark.torch,
         ),
-        pytest.param("import lightning; lightning.seed_everything(1)", marks=[needs("lightning"), pytest.mark.long]),
+        pytest.param(
+            "import lightning; lightning.seed_everything(1)",
+            marks=[needs("lightning"), pytest.mark.long],
+        ),
     ],
 )
 def test_what_lists_the_environment_for_itself_or_for_a_compiler_does_not(script: str) -> None:
@@ -75,8 +81,12 @@ def test_what_lists_the_environment_for_itself_or_for_a_compiler_does_not(script
 
 
 LIGHTNING = "import lightning; {0}; lightning.Trainer(accelerator='cpu', logger=False, enable_checkpointing=False); {0}"
-WITHOUT_GROUP = "{0}; {1}\ntry: {2}\nexcept ValueError: pass  # there is none, as there is no agent\n{1}"
-TRANSFORMERS = WITHOUT_GROUP.format("import transformers", "{0}", "transformers.TrainingArguments('out', use_cpu=True)")
+WITHOUT_GROUP = (
+    "{0}; {1}\ntry: {2}\nexcept ValueError: pass  # there is none, as there is no agent\n{1}"
+)
+TRANSFORMERS = WITHOUT_GROUP.format(
+    "import transformers", "{0}", "transformers.TrainingArguments('out', use_cpu=True)"
+)
 ACCELERATE = WITHOUT_GROUP.format("import accelerate", "{0}", "accelerate.Accelerator(cpu=True)")
 
 

@@ -81,7 +81,9 @@ def test_script_in_a_shell_speaks_for_the_worker_that_the_shell_is(server: PodSe
     heard: list[int] = []
     server.on_message = lambda pid, _: heard.append(pid)
     code = "from elastic_pytorch.pod.client import PodClient; PodClient.connect().send({'step': 7})"
-    shell = subprocess.Popen(["sh", "-c", '"$0" -c "$1"; true', sys.executable, code], start_new_session=True)
+    shell = subprocess.Popen(
+        ["sh", "-c", '"$0" -c "$1"; true', sys.executable, code], start_new_session=True
+    )
     assert until(lambda: heard) == [shell.pid]
     assert shell.wait(WAIT_SECONDS) == 0
 
@@ -103,8 +105,14 @@ def garbage(raw: socket.socket) -> list[tuple[int, int]]:
         (json.dumps({"storage": "hold", "name": "n" * 300}).encode(), [memory]),
         (b'{"storage":"fly","name":"x"}', []),
         (b'{"storage":"flush","name":"x"}', []),
-        (b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":1,"stamp":[1,1],"now":true}', []),
-        (b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":[1,0],"stamp":[1,1],"now":true}', []),
+        (
+            b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":1,"stamp":[1,1],"now":true}',
+            [],
+        ),
+        (
+            b'{"storage":"flush","name":"x","number":1,"folder":"/tmp","keep":[1,0],"stamp":[1,1],"now":true}',
+            [],
+        ),
         (b'{"storage":null}', [memory]),
         (b"x" * (MAX_MESSAGE_BYTES + 1), []),
     ]
@@ -117,7 +125,9 @@ def garbage(raw: socket.socket) -> list[tuple[int, int]]:
     return files
 
 
-def test_garbage_is_refused_and_nothing_leaks(server: PodServer, raw: socket.socket, tmp_path: Path) -> None:
+def test_garbage_is_refused_and_nothing_leaks(
+    server: PodServer, raw: socket.socket, tmp_path: Path
+) -> None:
     other = PodClient.connect()
     files = [file for _ in range(20) for file in garbage(raw)]
     assert count_descriptors(files) == 0

@@ -31,15 +31,21 @@ FOREVER = 3600
     ],
     ids=["thread", "threads", "exit handler"],
 )
-@pytest.mark.parametrize(("end", "code"), [("raise ValueError('boom')", 1), ("raise SystemExit(7)", 7)])
-def test_failed_script_is_ended(tmp_path: Path, source: str, held: str, end: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("end", "code"), [("raise ValueError('boom')", 1), ("raise SystemExit(7)", 7)]
+)
+def test_failed_script_is_ended(
+    tmp_path: Path, source: str, held: str, end: str, code: int
+) -> None:
     (tmp_path / "script.py").write_text(source.format(seconds=FOREVER) + f"\n{end}\n")
     found = run(tmp_path, as_worker("script", "script.py"), **{VARIABLE: "0.5"})
     assert found.code == code
     assert f"has failed 0.5 s ago, and its process still waits for {held}" in found.err
     assert "script.py:4 in beat" in found.err or "script.py:5 in send_the_rest" in found.err
     if code == 1:
-        assert found.error["message"]["message"] == "ValueError: boom", "the cause stays what it was"
+        assert found.error["message"]["message"] == "ValueError: boom", (
+            "the cause stays what it was"
+        )
 
 
 @pytest.mark.parametrize("source", [THREAD, HANDLER], ids=["thread", "exit handler"])

@@ -33,7 +33,9 @@ def a_cgroup(folder: Path, files: Mapping[str, str]) -> Path:
         ({}, None),
     ],
 )
-def test_limit_of_a_container(tmp_path: Path, files: Mapping[str, str], limit: float | None) -> None:
+def test_limit_of_a_container(
+    tmp_path: Path, files: Mapping[str, str], limit: float | None
+) -> None:
     assert cpu_limit(a_cgroup(tmp_path, files)) == limit
 
 
@@ -66,7 +68,9 @@ def test_threads_of_a_container_with_one_core(
     assert os.environ.get("OMP_NUM_THREADS") == threads
 
 
-def test_container_without_a_limit_keeps_what_torch_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_without_a_limit_keeps_what_torch_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("PET_NPROC_PER_NODE", "1")
     limit_threads([], tmp_path)
@@ -77,14 +81,27 @@ RAISE = "from elastic_pytorch.processes.limits import raise_open_files; import r
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("soft", "hard", "raised"), [(64, 2000, 2000), (2000, 2000, 2000), (1024, None, None)])
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised"), [(64, 2000, 2000), (2000, 2000, 2000), (1024, None, None)]
+)
 def test_files_up_to_the_hard_limit(soft: int, hard: int | None, raised: int | None) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     hard = most if hard is None else hard
     found = subprocess.run(
-        ["sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh", sys.executable, "-c", RAISE],
+        [
+            "sh",
+            "-c",
+            f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"',
+            "sh",
+            sys.executable,
+            "-c",
+            RAISE,
+        ],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert [int(number) for number in found.stdout.split()] == [raised or min(hard, MOST_OPEN_FILES), hard]
+    assert [int(number) for number in found.stdout.split()] == [
+        raised or min(hard, MOST_OPEN_FILES),
+        hard,
+    ]

@@ -42,9 +42,7 @@ def run(directory: Path, command: list[str], **environment: str) -> Outcome:
 
 def as_worker(mode: str, target: str, *arguments: str) -> list[str]:
     # `python -m elastic_pytorch.agent` has taken the working directory from the path
-    start = (
-        "import sys; del sys.path[0]; from elastic_pytorch.processes.run_script import run_script; run_script(*sys.argv[1:])"
-    )
+    start = "import sys; del sys.path[0]; from elastic_pytorch.processes.run_script import run_script; run_script(*sys.argv[1:])"
     return ["-c", start, mode, target, *arguments]
 
 
@@ -59,7 +57,9 @@ def in_a_worker(directory: Path, source: str, *arguments: str) -> Outcome:
 
 
 def both(directory: Path, source: str, *arguments: str) -> tuple[Outcome, Outcome]:
-    return run(directory, [script_of(directory, source), *arguments]), in_a_worker(directory, source, *arguments)
+    return run(directory, [script_of(directory, source), *arguments]), in_a_worker(
+        directory, source, *arguments
+    )
 
 
 def without_addresses(text: str) -> str:
@@ -206,7 +206,9 @@ def test_a_script_runs_as_under_python(tmp_path: Path, source: str) -> None:
         ("sys.exit(type('Wordless', (), {'__str__': lambda self: 1 / 0})())", 1),
     ],
 )
-def test_end_is_carried_out_where_nothing_can_be_printed(tmp_path: Path, source: str, code: int) -> None:
+def test_end_is_carried_out_where_nothing_can_be_printed(
+    tmp_path: Path, source: str, code: int
+) -> None:
     there, here = both(tmp_path, f"import sys; f = open('left', 'w'); f.write('written'); {source}")
     assert (here.code, there.code) == (code, code)
     assert (tmp_path / "left").read_text() == "written"
@@ -223,7 +225,8 @@ def test_a_missing_script_is_named(tmp_path: Path) -> None:
     there = run(tmp_path, ["nothing.py"])
     here = run(tmp_path, as_worker("script", "nothing.py"))
     assert (here.code, there.code) == (2, 2)
-    assert here.err.partition(": ")[2] == there.err.partition(": ")[2]  # what comes before is the interpreter's path
+    # What comes before is the interpreter's path.
+    assert here.err.partition(": ")[2] == there.err.partition(": ")[2]
     assert str(tmp_path / "nothing.py") in here.error["message"]["message"]
 
 
@@ -246,7 +249,9 @@ def test_a_module_runs_as_under_python_m(tmp_path: Path) -> None:
 
 def test_a_directory_runs_as_under_python(tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "__main__.py").write_text("import sys; print(__name__, sys.argv, sys.path[0])")
+    (tmp_path / "app" / "__main__.py").write_text(
+        "import sys; print(__name__, sys.argv, sys.path[0])"
+    )
     there, here = run(tmp_path, ["app", "x"]), run(tmp_path, as_worker("script", "app", "x"))
     assert (here.code, here.out, here.err) == (there.code, there.out, there.err)
 
@@ -261,15 +266,26 @@ def test_an_exception_is_recorded_as_record_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("import sys; sys.excepthook = lambda *a: [][0]; raise ValueError('boom')", "ValueError: boom"),
-        ("import os, sys; sys.excepthook = lambda *a: os._exit(3); raise ValueError('boom')", "ValueError: boom"),
-        ("class Wordless(Exception):\n    __str__ = None\nraise Wordless", "Wordless: <exception str() failed>"),
+        (
+            "import sys; sys.excepthook = lambda *a: [][0]; raise ValueError('boom')",
+            "ValueError: boom",
+        ),
+        (
+            "import os, sys; sys.excepthook = lambda *a: os._exit(3); raise ValueError('boom')",
+            "ValueError: boom",
+        ),
+        (
+            "class Wordless(Exception):\n    __str__ = None\nraise Wordless",
+            "Wordless: <exception str() failed>",
+        ),
         ("import sys; sys.stderr.close(); sys.exit('no data')", "SystemExit: no data"),
         ("raise ValueError", "ValueError"),
         ("assert 1 == 2", "AssertionError"),
     ],
 )
-def test_root_cause_is_recorded_whatever_the_hook_does(tmp_path: Path, source: str, message: str) -> None:
+def test_root_cause_is_recorded_whatever_the_hook_does(
+    tmp_path: Path, source: str, message: str
+) -> None:
     assert in_a_worker(tmp_path, source).error["message"]["message"] == message
 
 
@@ -289,7 +305,10 @@ def test_what_the_script_has_recorded_stands(tmp_path: Path) -> None:
 
 
 def test_the_text_of_an_exit_is_recorded(tmp_path: Path) -> None:
-    assert in_a_worker(tmp_path, "raise SystemExit('no data')").error["message"]["message"] == "SystemExit: no data"
+    assert (
+        in_a_worker(tmp_path, "raise SystemExit('no data')").error["message"]["message"]
+        == "SystemExit: no data"
+    )
 
 
 def test_an_exit_without_error_records_nothing(tmp_path: Path) -> None:
@@ -297,7 +316,9 @@ def test_an_exit_without_error_records_nothing(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_with_130(tmp_path: Path) -> None:
-    here = in_a_worker(tmp_path, "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(5)")
+    here = in_a_worker(
+        tmp_path, "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(5)"
+    )
     assert here.code == 130
     assert "KeyboardInterrupt" in here.err
 
@@ -305,7 +326,10 @@ def test_an_interrupt_ends_with_130(tmp_path: Path) -> None:
 def test_output_comes_line_by_line(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import time; print('here', flush=False); time.sleep(60)")
     with subprocess.Popen(
-        [sys.executable, *as_worker("script", "script.py")], cwd=tmp_path, text=True, stdout=subprocess.PIPE
+        [sys.executable, *as_worker("script", "script.py")],
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "here\n"
@@ -314,12 +338,14 @@ def test_output_comes_line_by_line(tmp_path: Path) -> None:
 
 def test_a_worker_dies_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import os, time; print(os.getpid()); time.sleep(60)")
-    parent = (
-        f"import subprocess, time; subprocess.Popen({[sys.executable, *as_worker('script', 'script.py')]!r}); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", parent], cwd=tmp_path, text=True, stdout=subprocess.PIPE) as process:
+    parent = f"import subprocess, time; subprocess.Popen({[sys.executable, *as_worker('script', 'script.py')]!r}); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], cwd=tmp_path, text=True, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         worker = int(process.stdout.readline())
         process.send_signal(signal.SIGKILL)
         status = Path(f"/proc/{worker}/status")
-        until(lambda: not status.exists() or b"\nState:\tZ" in status.read_bytes(), "the worker's end")
+        until(
+            lambda: not status.exists() or b"\nState:\tZ" in status.read_bytes(), "the worker's end"
+        )

@@ -45,7 +45,10 @@ def test_first_folder_that_holds_files_and_sockets(tmp_path: Path) -> None:
 
 
 def test_no_folder() -> None:
-    with pytest.raises(TemporaryFolderError, match=r"set TMPDIR .* tried: /proc/nothing \(No such file or directory\)"):
+    with pytest.raises(
+        TemporaryFolderError,
+        match=r"set TMPDIR .* tried: /proc/nothing \(No such file or directory\)",
+    ):
         choose_temporary_folder(["/proc/nothing"])
 
 

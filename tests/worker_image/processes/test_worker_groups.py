@@ -22,7 +22,9 @@ time.sleep(600)
 
 
 def create(name: str) -> "subprocess.Popen[bytes]":
-    process = subprocess.Popen([sys.executable, "-c", CREATE, name], stdout=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CREATE, name], stdout=subprocess.PIPE, start_new_session=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == b"\n"
     return process
@@ -42,7 +44,10 @@ def test_memory_is_unlinked_when_its_group_is_killed(leader_is_gone: bool) -> No
     for process in processes:
         process.wait()
         with contextlib.closing(process.stdout):  # type: ignore[type-var]
-            until(lambda process=process: process.stdout.read() == b"", "the end of all that the group was")
+            until(
+                lambda process=process: process.stdout.read() == b"",
+                "the end of all that the group was",
+            )
 
 
 def test_groups_without_memory_and_groups_that_are_gone() -> None:

@@ -54,7 +54,9 @@ def test_new_round_forgets_them(receiver: ProgressReceiver) -> None:
     assert "metrics" not in told
 
 
-def test_most_and_longest_names_arrive_and_those_reported_last_are_kept(receiver: ProgressReceiver) -> None:
+def test_most_and_longest_names_arrive_and_those_reported_last_are_kept(
+    receiver: ProgressReceiver,
+) -> None:
     names = [f"{number:02d}".ljust(MAX_NAME_CHARACTERS, "x") for number in range(MAX_METRICS + 1)]
     report(metrics=dict.fromkeys(names[:-1], -math.pi * 1e-300))
     until(lambda: len(receiver.current().metrics) == MAX_METRICS)
@@ -97,7 +99,11 @@ def test_what_cannot_be_reported_is_refused_with_or_without_an_agent(
         report(step=1, metrics=metrics)
 
 
-@pytest.mark.parametrize("metrics", [7, [1], {"a b": 1}, {"a": "x"}, {f"m{n}": 1 for n in range(17)}])
+@pytest.mark.parametrize(
+    "metrics", [7, [1], {"a b": 1}, {"a": "x"}, {f"m{n}": 1 for n in range(17)}]
+)
 def test_datagram_with_other_metrics_is_no_report(metrics: Any) -> None:
     with pytest.raises(ValueError, match="metrics"):
-        Progress().with_fields(parse_report(json.dumps({"step": 1, "metrics": metrics}).encode()), 0.0)
+        Progress().with_fields(
+            parse_report(json.dumps({"step": 1, "metrics": metrics}).encode()), 0.0
+        )

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 from elastic_pytorch import report
-from elastic_pytorch.progress.receiver import MAX_LOCAL_RANKS, Progress, ProgressReceiver, add_work, parse_report
+from elastic_pytorch.progress.receiver import (
+    MAX_LOCAL_RANKS,
+    Progress,
+    ProgressReceiver,
+    add_work,
+    parse_report,
+)
 from elastic_pytorch.progress.report import (
     REPORT_SOCKET,
     report_failed_saves,
@@ -36,7 +42,14 @@ def test_the_largest_step_and_the_newest_of_the_rest_count(receiver: ProgressRec
     report(step=7, total=100, loss=0.5, checkpoint_step=5)
     report(step=6, loss=0.25)
     until(lambda: receiver.current() == Progress(7, 7, 100, 0.25, 5))
-    told = {"step": 7, "firstStep": 7, "total": 100, "loss": 0.25, "checkpointStep": 5, "checkpoints": None}
+    told = {
+        "step": 7,
+        "firstStep": 7,
+        "total": 100,
+        "loss": 0.25,
+        "checkpointStep": 5,
+        "checkpoints": None,
+    }
     told |= {"startedAgeSeconds": None, "formedAgeSeconds": None}
     assert receiver.current().to_json() == told
 
@@ -67,7 +80,9 @@ def test_how_long_a_checkpoint_has_taken_is_told(receiver: ProgressReceiver) -> 
     assert (receiver.current().to_json() or {})["checkpointSeconds"] == 12.346
 
 
-def test_wait_for_the_last_checkpoint_is_timed_from_its_first_report(receiver: ProgressReceiver) -> None:
+def test_wait_for_the_last_checkpoint_is_timed_from_its_first_report(
+    receiver: ProgressReceiver,
+) -> None:
     report_saving(True)
     until(lambda: receiver.current().saving_since is not None)
     began = receiver.current().saving_since
@@ -81,7 +96,9 @@ def test_wait_for_the_last_checkpoint_is_timed_from_its_first_report(receiver: P
     assert "savingSeconds" not in (receiver.current().to_json() or {})
 
 
-def test_failed_saves_are_told_until_another_checkpoint_is_there(receiver: ProgressReceiver) -> None:
+def test_failed_saves_are_told_until_another_checkpoint_is_there(
+    receiver: ProgressReceiver,
+) -> None:
     def told() -> tuple[Any, Any]:
         fields = receiver.current().to_json() or {}
         return fields.get("failedSaves"), fields.get("saveError")
@@ -125,7 +142,11 @@ def test_work_of_each_process_is_told_in_windows_of_the_round(
     until_windows(1)
     told = receiver.current().to_json()
     assert told is not None
-    assert {"workWindows": 1, "workSeconds": [0.25, 0.5], "stepSeconds": 1.0}.items() <= told.items()
+    assert {
+        "workWindows": 1,
+        "workSeconds": [0.25, 0.5],
+        "stepSeconds": 1.0,
+    }.items() <= told.items()
     receiver.start_round()
     assert receiver.current().to_json() is None
     until_windows(1)
@@ -215,7 +236,10 @@ def test_a_datagram_that_is_no_report_is_refused(datagram: bytes) -> None:
 
 
 def test_importing_the_package_does_not_import_torch() -> None:
-    subprocess.run([sys.executable, "-c", "import sys, elastic_pytorch; assert 'torch' not in sys.modules"], check=True)
+    subprocess.run(
+        [sys.executable, "-c", "import sys, elastic_pytorch; assert 'torch' not in sys.modules"],
+        check=True,
+    )
 
 
 @pytest.mark.parametrize(

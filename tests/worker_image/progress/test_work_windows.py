@@ -1,5 +1,11 @@
 import pytest
-from elastic_pytorch.progress.work_windows import MAX_REPORTS, WINDOW_REPORTS, WINDOW_SECONDS, Work, WorkWindows
+from elastic_pytorch.progress.work_windows import (
+    MAX_REPORTS,
+    WINDOW_REPORTS,
+    WINDOW_SECONDS,
+    Work,
+    WorkWindows,
+)
 
 
 def windows_of(*reports: tuple[float, int, float]) -> list[Work]:
@@ -9,7 +15,9 @@ def windows_of(*reports: tuple[float, int, float]) -> list[Work]:
     return [work for work in ended if work is not None]
 
 
-def each_second(count: int, work: float = 0.5, local_rank: int = 0) -> list[tuple[float, int, float]]:
+def each_second(
+    count: int, work: float = 0.5, local_rank: int = 0
+) -> list[tuple[float, int, float]]:
     return [(float(second), local_rank, work) for second in range(count)]
 
 
@@ -19,19 +27,31 @@ def each_second(count: int, work: float = 0.5, local_rank: int = 0) -> list[tupl
         pytest.param([], [], id="nothing is reported"),
         pytest.param(each_second(5), [], id="not long enough"),
         pytest.param(each_second(6), [Work(1, (0.5,), 1.0)], id="five seconds, and enough reports"),
-        pytest.param([(0.0, 0, 0.5), (60.0, 0, 0.5), (120.0, 0, 0.5)], [], id="too few reports of long steps"),
         pytest.param(
-            [(60.0 * n, 0, 0.5) for n in range(WINDOW_REPORTS)], [Work(1, (0.5,), 1.0)], id="enough reports of long steps"
+            [(0.0, 0, 0.5), (60.0, 0, 0.5), (120.0, 0, 0.5)], [], id="too few reports of long steps"
         ),
-        pytest.param(each_second(12), [Work(1, (0.5,), 1.0), Work(2, (0.5,), 1.0)], id="one after the other"),
-        pytest.param([*each_second(5), (5.0, 0, 99.0)], [Work(1, (0.5,), 1.0)], id="one long step is no matter"),
+        pytest.param(
+            [(60.0 * n, 0, 0.5) for n in range(WINDOW_REPORTS)],
+            [Work(1, (0.5,), 1.0)],
+            id="enough reports of long steps",
+        ),
+        pytest.param(
+            each_second(12), [Work(1, (0.5,), 1.0), Work(2, (0.5,), 1.0)], id="one after the other"
+        ),
+        pytest.param(
+            [*each_second(5), (5.0, 0, 99.0)],
+            [Work(1, (0.5,), 1.0)],
+            id="one long step is no matter",
+        ),
         pytest.param(
             sorted([*each_second(6), *each_second(6, 0.25, local_rank=2)]),
             [Work(1, (0.5, None, 0.25), 1.0)],
             id="a rank that reports nothing",
         ),
         pytest.param(
-            [*each_second(5), (4.0, 1, 0.25), (5.0, 0, 0.5)], [Work(1, (0.5, None), 1.0)], id="one that has just begun"
+            [*each_second(5), (4.0, 1, 0.25), (5.0, 0, 0.5)],
+            [Work(1, (0.5, None), 1.0)],
+            id="one that has just begun",
         ),
     ],
 )

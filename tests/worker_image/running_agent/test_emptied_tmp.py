@@ -14,8 +14,9 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 
-# Each run empties the folder first, and later ones remove it. Only then a run connects to the agent, reports, and passes tensors on
-# between processes. The last one makes a file of the folder instead.
+# Each run empties the folder first, and later ones remove it. Only then a run connects to the
+# agent, reports, and passes tensors on between processes. The last one makes a file of the folder
+# instead.
 SCRIPT = """
 import contextlib, os, shutil, sys, torch
 from pathlib import Path
@@ -45,7 +46,8 @@ raise ValueError(f"end of run {run}")
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:  # short: a socket's path has 107 characters at most
+    # short: a socket's path has 107 characters at most
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
         temporary = Path(made, "tmp")
         temporary.mkdir()
         yield temporary
@@ -63,9 +65,16 @@ def told_step(operator: ScriptedOperator) -> int | None:
     return None if heard is None else (heard.body.get("progress") or {}).get("step")
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
+)
 def test_emptied_temporary_folder_costs_nothing_and_one_that_cannot_be_made_again_the_pod_but_not_the_job(
-    operator: ScriptedOperator, agents: Agents, script: Path, tmp_path: Path, folder: Path, start_method: str
+    operator: ScriptedOperator,
+    agents: Agents,
+    script: Path,
+    tmp_path: Path,
+    folder: Path,
+    start_method: str,
 ) -> None:
     agent = agents("w0", f"--start-method={start_method}", script, tmp_path, TMPDIR=folder)
     operator.wait_for("ready", "w0")
@@ -85,5 +94,7 @@ def test_emptied_temporary_folder_costs_nothing_and_one_that_cannot_be_made_agai
     assert str(folder) in agent.termination_log.read_text()
     failures = {heard.failure["message"] for heard in operator.heard if heard.body.get("failure")}
     failures -= {f"ValueError: end of run {run}" for run in range(3)}
-    assert all("file now" in message for message in failures), "the script's own failures are the only ones"
+    assert all("file now" in message for message in failures), (
+        "the script's own failures are the only ones"
+    )
     assert failures

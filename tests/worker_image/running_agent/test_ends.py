@@ -28,7 +28,9 @@ def test_a_job_completes_when_the_operator_says_so(
     assert len(events.all(what="done")) == 4
 
 
-def test_a_failed_job_ends_with_the_reason(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
+def test_a_failed_job_ends_with_the_reason(
+    operator: ScriptedOperator, agents: Agents, events: Events
+) -> None:
     failing = agents("w0", SCRIPTS / "env.py", "fail")
     stubborn = agents("w1", SCRIPTS / "stubborn.py", ELASTIC_PYTORCH_GRACE_SECONDS=1)
     operator.begin("w0", "w1")
@@ -36,7 +38,9 @@ def test_a_failed_job_ends_with_the_reason(operator: ScriptedOperator, agents: A
     events.wait(what="start")
     operator.end("failed")
     assert [failing.wait(), stubborn.wait()] == [1, 1]
-    assert failing.termination_log.read_text().startswith("ValueError: boom on rank 0\nTraceback (most recent call last):")
+    assert failing.termination_log.read_text().startswith(
+        "ValueError: boom on rank 0\nTraceback (most recent call last):"
+    )
     assert events.all(what="ignored")
 
 
@@ -49,7 +53,8 @@ def test_sigterm_drains(operator: ScriptedOperator, agents: Agents, events: Even
     operator.wait_for("leaving", "w0")
     assert not events.all(what="saved")  # it trains on until the operator has spoken
     leaving.signal()
-    number = operator.declare("w1", orderly=True)  # as all are alive, a worker may wait for its peer before it saves
+    # As all are alive, a worker may wait for its peer before it saves.
+    number = operator.declare("w1", orderly=True)
     operator.wait_for("running", "w1", number=number)
     assert leaving.wait() == 143
     saved = events.wait(2, what="saved")
@@ -66,7 +71,8 @@ def test_sigterm_drains(operator: ScriptedOperator, agents: Agents, events: Even
 
 
 def test_sigterm_before_there_is_a_round(operator: ScriptedOperator, agents: Agents) -> None:
-    waiting = agents("w0", SCRIPTS / "train.py", ELASTIC_PYTORCH_GRACE_SECONDS=600)  # longer than this waits
+    # Longer than this waits.
+    waiting = agents("w0", SCRIPTS / "train.py", ELASTIC_PYTORCH_GRACE_SECONDS=600)
     importing = agents("w1", SCRIPTS / "train.py", command=NEW_AGENT)
     operator.wait(lambda: handles_sigterm(importing.process.pid))
     importing.signal()
@@ -87,5 +93,9 @@ def test_what_cannot_run_says_why(operator: ScriptedOperator, agents: Agents) ->
 
 
 def handles_sigterm(pid: int) -> bool:
-    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
+    caught = next(
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("SigCgt:")
+    )
     return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)

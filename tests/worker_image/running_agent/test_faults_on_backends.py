@@ -1,7 +1,8 @@
 """What faults and changes of the group cost on gloo, and on a backend that behaves under faults as NCCL does.
 
-With each handler of SIGTERM that scripts have. One group of agents serves all cases. Its grace period is ten minutes: what comes within the
-minute that a test waits has not been held up by processes that cannot end.
+With each handler of SIGTERM that scripts have. One group of agents serves all cases. Its grace
+period is ten minutes: what comes within the minute that a test waits has not been held up by
+processes that cannot end.
 """
 
 import json
@@ -23,12 +24,20 @@ pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 WORKERS = ("w0", "w1", "w2")
 HANDLERS = pytest.mark.parametrize(
-    "handler", ["flag", *(pytest.param(handler, marks=pytest.mark.long) for handler in ("none", "lightning"))]
+    "handler",
+    ["flag", *(pytest.param(handler, marks=pytest.mark.long) for handler in ("none", "lightning"))],
 )
-# Lightning's later one may also hold up an orderly stop, as ranks come to its collective at different places of the step.
+# Lightning's later one may also hold up an orderly stop, as ranks come to its collective at
+# different places of the step.
 HANDLERS_IN_A_LOSS = pytest.mark.parametrize(
     "handler",
-    ["lightning", *(pytest.param(handler, marks=pytest.mark.long) for handler in ("none", "flag", "lightning-2.6"))],
+    [
+        "lightning",
+        *(
+            pytest.param(handler, marks=pytest.mark.long)
+            for handler in ("none", "flag", "lightning-2.6")
+        ),
+    ],
 )
 
 Steps = list[dict[str, Any]]
@@ -57,7 +66,12 @@ class Group:
         self.operator.declare()
         self.operator.wait_for("ready", *WORKERS)
         self._cases += 1
-        self.mode = {"case": self._cases, "backend": backend, "handler": handler, "environment": environment}
+        self.mode = {
+            "case": self._cases,
+            "backend": backend,
+            "handler": handler,
+            "environment": environment,
+        }
         (self.directory / "mode").write_text(json.dumps(self.mode))
         return self.go_on(*workers)
 
@@ -67,7 +81,11 @@ class Group:
         now = time.time()
 
         def stepped() -> Steps:
-            found = [e for e in self.events.all(what="step", step=3, world=len(workers), **self.mode) if e["at"] > now]
+            found = [
+                e
+                for e in self.events.all(what="step", step=3, world=len(workers), **self.mode)
+                if e["at"] > now
+            ]
             return found if {event["worker"] for event in found} == set(workers) else []
 
         steps: Steps = self.operator.wait(stepped)
@@ -90,7 +108,9 @@ class Group:
             "USE_LIBUV": 0,
             "ELASTIC_PYTORCH_GRACE_SECONDS": 600,
         }
-        self.agents[worker] = Agent(worker, self.operator.url, self.directory, SCRIPTS / "on_backend.py", **settings)
+        self.agents[worker] = Agent(
+            worker, self.operator.url, self.directory, SCRIPTS / "on_backend.py", **settings
+        )
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +160,9 @@ def test_survivors_of_a_loss_go_on_at_once(
 
 
 @pytest.mark.parametrize("lose", [kill_process, pytest.param(kill_pod, marks=pytest.mark.long)])
-def test_survivors_that_nccl_aborts_tell_why(group: Group, lose: Callable[[Group, Steps], tuple[str, ...]]) -> None:
+def test_survivors_that_nccl_aborts_tell_why(
+    group: Group, lose: Callable[[Group, Steps], tuple[str, ...]]
+) -> None:
     steps = group.begin("nccl_like", "flag", *WORKERS, NCCL_LIKE_NOTICES="1")
     left = lose(group, steps)
     group.operator.wait_for("failed", "w0", "w1")
@@ -155,7 +177,9 @@ def test_survivors_that_nccl_aborts_tell_why(group: Group, lose: Callable[[Group
 
 @BACKENDS
 @HANDLERS
-def test_orderly_changes_do_not_wait_for_what_does_not_come(group: Group, backend: str, handler: str) -> None:
+def test_orderly_changes_do_not_wait_for_what_does_not_come(
+    group: Group, backend: str, handler: str
+) -> None:
     group.begin(backend, handler, "w0", "w1")
     group.go_on(*WORKERS, orderly=True)
     group.go_on("w0", "w1", orderly=True)
@@ -166,15 +190,21 @@ def test_orderly_changes_do_not_wait_for_what_does_not_come(group: Group, backen
     assert group.agents["w2"].wait() == 143
     if handler == "flag":
         saved = group.events.all(what="saved", **group.mode)
-        assert [len([event for event in saved if event["worker"] == worker]) for worker in WORKERS] == [4, 4, 2]
+        assert [
+            len([event for event in saved if event["worker"] == worker]) for worker in WORKERS
+        ] == [4, 4, 2]
     assert not [
-        heard for heard in group.operator.heard if heard.state == "failed" and heard.round == group.operator.round["round"]
+        heard
+        for heard in group.operator.heard
+        if heard.state == "failed" and heard.round == group.operator.round["round"]
     ]
     group.done()
 
 
 @BACKENDS
-def test_ranks_that_leave_one_by_one_in_an_orderly_change_do_not_wait_for_each_other(group: Group, backend: str) -> None:
+def test_ranks_that_leave_one_by_one_in_an_orderly_change_do_not_wait_for_each_other(
+    group: Group, backend: str
+) -> None:
     group.begin(backend, "alone", *WORKERS)
     group.go_on("w0", "w1", orderly=True)
     group.done()

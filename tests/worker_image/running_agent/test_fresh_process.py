@@ -12,7 +12,9 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 
-def test_state_of_a_warm_process_is_that_of_a_new_one(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
+def test_state_of_a_warm_process_is_that_of_a_new_one(
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path
+) -> None:
     found = {worker: tmp_path / f"{worker}.json" for worker in ("w0", "w1")}
     agents("w0", SCRIPTS / "process_state.py", found["w0"])
     agents("w1", "--start-method=spawn", SCRIPTS / "process_state.py", found["w1"])
@@ -23,7 +25,9 @@ def test_state_of_a_warm_process_is_that_of_a_new_one(operator: ScriptedOperator
     assert unlike == {}
 
 
-def test_folders_that_come_after_the_agents_start(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
+def test_folders_that_come_after_the_agents_start(
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path
+) -> None:
     """A volume's folder of modules, and one for temporary files that the script itself names."""
     script, modules, own = tmp_path / "train.py", tmp_path / "modules", tmp_path / "own"
     script.write_text(
@@ -32,7 +36,12 @@ def test_folders_that_come_after_the_agents_start(operator: ScriptedOperator, ag
         "assert tempfile.gettempdir() == sys.argv[1], tempfile.gettempdir()\n"
         "import late_module\n"
     )
-    agents("w0", script, own, PYTHONPATH=os.pathsep.join([str(modules), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    agents(
+        "w0",
+        script,
+        own,
+        PYTHONPATH=os.pathsep.join([str(modules), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    )
     operator.wait_for("ready", "w0")
     own.mkdir()
     modules.mkdir()

@@ -24,7 +24,9 @@ class Group:
         self.fail_once.touch()
         arguments = (SCRIPTS / "train.py", "--fail-once", self.fail_once)
         # as Debian's torch, which has no libuv
-        self.agents = {w: Agent(w, self.operator.url, directory, *arguments, USE_LIBUV=0) for w in WORKERS}
+        self.agents = {
+            w: Agent(w, self.operator.url, directory, *arguments, USE_LIBUV=0) for w in WORKERS
+        }
         self.operator.wait_for("ready", *WORKERS)
 
     def declare(self, *workers: str) -> tuple[int, list[dict[str, Any]]]:
@@ -33,7 +35,9 @@ class Group:
         self.operator.wait_for("running", *workers, number=number)
 
         def stepped() -> list[dict[str, Any]]:
-            found = [e for e in self.events.all(what="step", step=2, world=len(workers)) if e["at"] > now]
+            found = [
+                e for e in self.events.all(what="step", step=2, world=len(workers)) if e["at"] > now
+            ]
             return found if len(found) == len(workers) else []
 
         return number, self.operator.wait(stepped)
@@ -54,13 +58,23 @@ def test_the_group_grows_and_shrinks(group: Group) -> None:
     _, two = group.declare("w0", "w1")
     assert {(e["worker"], e["RANK"], e["WORLD_SIZE"]) for e in two} == {("w0", 0, 2), ("w1", 1, 2)}
     _, three = group.declare("w1", "w2", "w0")
-    assert {(e["worker"], e["RANK"], e["WORLD_SIZE"]) for e in three} == {("w1", 0, 3), ("w2", 1, 3), ("w0", 2, 3)}
+    assert {(e["worker"], e["RANK"], e["WORLD_SIZE"]) for e in three} == {
+        ("w1", 0, 3),
+        ("w2", 1, 3),
+        ("w0", 2, 3),
+    }
     number, one = group.declare("w2")
     assert {(e["worker"], e["RANK"], e["WORLD_SIZE"]) for e in one} == {("w2", 0, 1)}
     group.operator.wait_for("ready", "w0", "w1")
     heard = group.operator.last("w2")
     assert heard is not None
-    assert (heard.round, heard.rank, heard.worldSize, heard.localWorldSize, heard.failure) == (number, 0, 1, 1, None)
+    assert (heard.round, heard.rank, heard.worldSize, heard.localWorldSize, heard.failure) == (
+        number,
+        0,
+        1,
+        1,
+        None,
+    )
     assert heard.restarts == 1
     assert all(e["TORCHELASTIC_RESTART_COUNT"] == 0 for e in group.events.all(what="start"))
 
@@ -109,7 +123,10 @@ def test_an_exception_is_reported_with_its_traceback(group: Group) -> None:
     heard = group.operator.last("w0")
     assert heard is not None
     failure = heard.failure
-    assert (failure["exception"], failure["message"]) == ("ValueError", "ValueError: boom at step 3")
+    assert (failure["exception"], failure["message"]) == (
+        "ValueError",
+        "ValueError: boom at step 3",
+    )
     assert failure["traceback"].splitlines()[-1] == "ValueError: boom at step 3"
     assert failure["exitCode"] == 1
     assert failure["ageSeconds"] < 30
@@ -148,7 +165,9 @@ def test_a_nudge_is_answered_at_once(group: Group) -> None:
     time.sleep(0.7)  # for the last of the short intervals to pass
     before = len(group.operator.heard)
     group.operator.ask_all()
-    group.operator.wait(lambda: {h.worker for h in group.operator.heard[before:]} == set(WORKERS), seconds=10)
+    group.operator.wait(
+        lambda: {h.worker for h in group.operator.heard[before:]} == set(WORKERS), seconds=10
+    )
     group.operator.heartbeat_seconds = 0.3
     group.operator.ask_all()
 
@@ -187,8 +206,12 @@ def test_bad_answers_change_nothing(group: Group) -> None:
         group.operator.wait(lambda requests=requests: group.operator.requests > requests + 6)
         group.operator.answer_with = None
         heard = len(group.operator.heard)
-        group.operator.wait(lambda heard=heard: {h.worker for h in group.operator.heard[heard:]} == set(WORKERS))
-        assert {(h.state, h.round) for h in group.operator.heard[heard:]} == {("running", number)}, answer
+        group.operator.wait(
+            lambda heard=heard: {h.worker for h in group.operator.heard[heard:]} == set(WORKERS)
+        )
+        assert {(h.state, h.round) for h in group.operator.heard[heard:]} == {
+            ("running", number)
+        }, answer
         assert len(group.events.all(what="step")) > steps
         assert all(agent.process.poll() is None for agent in group.agents.values())
 
@@ -206,7 +229,10 @@ def test_a_lost_agent_takes_its_workers_along(group: Group) -> None:
 def test_agents_begin_ready_and_never_go_back_to_an_earlier_round(group: Group) -> None:
     """Which states are heard in between depends on how fast the machine is: a heartbeat tells of the one that holds when it is sent."""
     for worker in WORKERS:
-        states, rounds = group.operator.states(worker), [h.round for h in group.operator.heard if h.worker == worker]
+        states, rounds = (
+            group.operator.states(worker),
+            [h.round for h in group.operator.heard if h.worker == worker],
+        )
         assert states[0] == "ready"
         assert {"ready", "running"} <= set(states) <= {"ready", "running", "stopping", "failed"}
         assert all(before <= after for before, after in pairwise(rounds)), rounds

@@ -43,7 +43,9 @@ def test_helper_lives_until_the_script_has_saved(
     saved = events.wait(4, what="saved")
     assert {event["worker"]: event["helper_lives"] for event in saved} == dict.fromkeys(ways, True)
     for event in begun:
-        until(lambda pid=event["helper"]: has_gone(pid), "the helper's end, once the script has ended")
+        until(
+            lambda pid=event["helper"]: has_gone(pid), "the helper's end, once the script has ended"
+        )
 
 
 def test_whole_group_of_a_program_without_a_handler_is_stopped(
@@ -51,7 +53,9 @@ def test_whole_group_of_a_program_without_a_handler_is_stopped(
 ) -> None:
     shell = tmp_path / "run.sh"
     child = tmp_path / "child"
-    shell.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {child}.new\nmv {child}.new {child}\nwait\n")
+    shell.write_text(
+        f"#!/bin/sh\nsleep 600 &\necho $! > {child}.new\nmv {child}.new {child}\nwait\n"
+    )
     shell.chmod(0o755)
     agents("w0", "--no-python", shell)
     operator.begin("w0")
@@ -77,17 +81,21 @@ def test_memory_that_a_start_has_left_by_name_is_free_for_the_next_one(
         operator.declare(*ways, orderly=starts == 2)
         events.wait(len(ways) * starts, what="created")
     operator.declare(orderly=True)
-    until(lambda: not list(Path("/dev/shm").glob(f"{name}*")), "the end of what the last start has left")
+    until(
+        lambda: not list(Path("/dev/shm").glob(f"{name}*")),
+        "the end of what the last start has left",
+    )
 
 
 def test_helpers_that_have_left_the_session_of_a_killed_rank_end_before_the_next_start(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
-    """However the script was started: warm, cold, and as a program. What the container's own shell has started stays."""
+    """However the script was started: warm, cold, and as a program.
+
+    What the container's own shell has started stays.
+    """
     script, own = [HELPER, "--own-session"], tmp_path / "own"
-    shell = (
-        f"setsid sleep 600 & echo $! > {own}; exec {shlex.join(NEW_AGENT)} --start-method=spawn {shlex.join(map(str, script))}"
-    )
+    shell = f"setsid sleep 600 & echo $! > {own}; exec {shlex.join(NEW_AGENT)} --start-method=spawn {shlex.join(map(str, script))}"
     ways = {"w0": script, "w2": ["--no-python", sys.executable, *script]}
     for worker, way in ways.items():
         agents(worker, *way)
@@ -100,10 +108,14 @@ def test_helpers_that_have_left_the_session_of_a_killed_rank_end_before_the_next
     operator.wait_for("failed", *workers)
     operator.declare(*workers)
     again = events.wait(6, what="start")[3:]
-    assert {event["worker"]: has_gone(event["helper"]) for event in begun} == dict.fromkeys(workers, True)
+    assert {event["worker"]: has_gone(event["helper"]) for event in begun} == dict.fromkeys(
+        workers, True
+    )
     assert not any(has_gone(event["helper"]) for event in again)
     assert not has_gone(int(own.read_text()))
     operator.declare(orderly=True)
     for event in again:
-        until(lambda pid=event["helper"]: has_gone(pid), "the helper's end, once the script has ended")
+        until(
+            lambda pid=event["helper"]: has_gone(pid), "the helper's end, once the script has ended"
+        )
     os.kill(int(own.read_text()), signal.SIGKILL)

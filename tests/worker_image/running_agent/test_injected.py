@@ -33,9 +33,24 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("image")
     for name in ("pyproject.toml", "__main__.py"):
         shutil.copy(WORKER_IMAGE / name, source)
-    shutil.copytree(WORKER_IMAGE / "elastic_pytorch", source / "elastic_pytorch", ignore=shutil.ignore_patterns("__pycache__"))
-    options = ["--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", made, source], check=True, timeout=120)
+    shutil.copytree(
+        WORKER_IMAGE / "elastic_pytorch",
+        source / "elastic_pytorch",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    options = [
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-compile",
+        "--disable-pip-version-check",
+        "--quiet",
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, "--target", made, source],
+        check=True,
+        timeout=120,
+    )
     shutil.copy(source / "__main__.py", made)
     return made
 
@@ -67,9 +82,17 @@ def test_image_has_the_whole_package_and_the_rendezvous_handlers_entry_point(ima
     # -S: without what is installed here, the folder is all that there is
     command = [sys.executable, "-S", "-c", code]
     found = subprocess.run(
-        command, env={"PYTHONPATH": str(image)}, text=True, capture_output=True, check=True, cwd=image.parent
+        command,
+        env={"PYTHONPATH": str(image)},
+        text=True,
+        capture_output=True,
+        check=True,
+        cwd=image.parent,
     )
-    assert found.stdout.split() == ["elastic_pytorch.agent.torchrun_handler:handler_creator", str(image)]
+    assert found.stdout.split() == [
+        "elastic_pytorch.agent.torchrun_handler:handler_creator",
+        str(image),
+    ]
 
 
 def test_image_file_does_what_this_module_does() -> None:
@@ -78,16 +101,28 @@ def test_image_file_does_what_this_module_does() -> None:
     assert "COPY worker_image/pyproject.toml worker_image/__main__.py /src/" in text
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
+)
 def test_agent_starts_from_its_folder_by_a_python_that_has_torch_and_scripts_find_the_package(
-    operator: ScriptedOperator, agents: Agents, events: Events, folder: Path, script: Path, tmp_path: Path, start_method: str
+    operator: ScriptedOperator,
+    agents: Agents,
+    events: Events,
+    folder: Path,
+    script: Path,
+    tmp_path: Path,
+    start_method: str,
 ) -> None:
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     without_torch = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
-    own = {"PYTHONPATH": "/image/has/this", "PET_START_METHOD": start_method, "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    own = {
+        "PYTHONPATH": "/image/has/this",
+        "PET_START_METHOD": start_method,
+        "PATH": f"{python.parent}:{os.environ['PATH']}",
+    }
     agent = agents("w0", script, command=[*without_torch, str(folder)], **own)
     operator.begin("w0")
     operator.wait_for("succeeded", "w0")
@@ -103,11 +138,20 @@ def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
     operator: ScriptedOperator, agents: Agents, events: Events, folder: Path, script: Path
 ) -> None:
     torchrun = [str(Path(sys.executable).with_name("torchrun"))]
-    joining = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3, "PYTHONPATH": folder}
-    agent = agents("w0", script, command=torchrun, ELASTIC_PYTORCH_CHECKPOINT_PATH=folder, **joining)
+    joining = {
+        "PET_RDZV_BACKEND": "elastic-pytorch",
+        "PET_NNODES": "1:4",
+        "PET_MAX_RESTARTS": 3,
+        "PYTHONPATH": folder,
+    }
+    agent = agents(
+        "w0", script, command=torchrun, ELASTIC_PYTORCH_CHECKPOINT_PATH=folder, **joining
+    )
     operator.begin("w0")
     operator.wait_for("succeeded", "w0")
-    assert [found["package"] for found in events.all(what="found")] == [str(folder / "elastic_pytorch" / "__init__.py")]
+    assert [found["package"] for found in events.all(what="found")] == [
+        str(folder / "elastic_pytorch" / "__init__.py")
+    ]
     told = operator.last("w0")
     assert told is not None
     assert told.progress["checkpoints"] == 0, "it watches the folder, too"
@@ -115,9 +159,13 @@ def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
     assert agent.wait() == 0
 
 
-def test_old_python_is_named_in_the_termination_message(agents: Agents, folder: Path, script: Path, tmp_path: Path) -> None:
+def test_old_python_is_named_in_the_termination_message(
+    agents: Agents, folder: Path, script: Path, tmp_path: Path
+) -> None:
     (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "sitecustomize.py").write_text("import sys; sys.version_info = (3, 9, 18, 'final', 0)\n")
+    (tmp_path / "old" / "sitecustomize.py").write_text(
+        "import sys; sys.version_info = (3, 9, 18, 'final', 0)\n"
+    )
     agent = agents("w0", script, command=[sys.executable, str(folder)], PYTHONPATH=tmp_path / "old")
     assert agent.wait() == 2
     assert agent.termination_log.read_text() == (

@@ -25,7 +25,10 @@ def has_ipv6() -> bool:
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 def test_workers_meet_and_train_at_addresses_of_ipv6(tmp_path: Path) -> None:
     operator, events = ScriptedOperator("::1"), Events(tmp_path / "events")
-    agents = [Agent(worker, operator.url, tmp_path, SCRIPTS / "train.py", USE_LIBUV=0) for worker in WORKERS]
+    agents = [
+        Agent(worker, operator.url, tmp_path, SCRIPTS / "train.py", USE_LIBUV=0)
+        for worker in WORKERS
+    ]
     try:
         operator.begin(*WORKERS)
         operator.wait_for("running", *WORKERS)

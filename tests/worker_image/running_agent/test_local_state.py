@@ -31,7 +31,9 @@ def listening(path: str) -> set[str]:
     return {f"socket:[{row[6]}]" for row in rows if row[-1] == path}
 
 
-def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
+def test_a_state_outlives_its_worker(
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
+) -> None:
     agent = agents("w0", SCRIPTS / "keeps.py", "--folder", tmp_path / "folder")
     operator.begin("w0")
     (kept,) = events.wait(what="kept")
@@ -54,7 +56,9 @@ def test_a_state_outlives_its_worker(operator: ScriptedOperator, agents: Agents,
 
     agent.signal()  # the last one asks for a flush as it ends
     assert agent.wait() == 143
-    assert [checkpoint.version for checkpoint in newest(tmp_path / "folder")] == [StateVersion(1, 21)]
+    assert [checkpoint.version for checkpoint in newest(tmp_path / "folder")] == [
+        StateVersion(1, 21)
+    ]
     assert not Path(kept["path"]).parent.exists()
 
 
@@ -66,7 +70,9 @@ def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
         return progress.failed_saves, progress.save_error
 
     folder, away = tmp_path / "folder", tmp_path / "away"
-    agent = agents("w0", SCRIPTS / "stateful.py", "--folder", folder, "--flush-seconds", 0.1, "--epochs", 10**6)
+    agent = agents(
+        "w0", SCRIPTS / "stateful.py", "--folder", folder, "--flush-seconds", 0.1, "--epochs", 10**6
+    )
     operator.begin("w0")
     operator.wait(lambda: list(folder.glob("*.elastic")))
     folder.rename(away)
@@ -79,7 +85,9 @@ def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
     agent.kill()
 
 
-@pytest.mark.parametrize("kind", [pytest.param("--sharded", marks=[pytest.mark.torch, needs_averages]), "--open-ended"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("--sharded", marks=[pytest.mark.torch, needs_averages]), "--open-ended"]
+)
 def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_waits_for_that(
     operator: ScriptedOperator, agents: Agents, tmp_path: Path, kind: str
 ) -> None:

@@ -14,17 +14,32 @@ pytestmark = pytest.mark.process
 
 SCRIPT = SCRIPTS / "loop_body.py"
 STEPS = 120
-IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
-RESTARTED_TOO = pytest.mark.parametrize(
-    "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["restarted", "in process"]
+IN_PROCESS = pytest.mark.parametrize(
+    "option", [(), ("--in-process",)], ids=["restarted", "in process"]
 )
-ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
+RESTARTED_TOO = pytest.mark.parametrize(
+    "option",
+    [pytest.param((), marks=pytest.mark.long), ("--in-process",)],
+    ids=["restarted", "in process"],
+)
+ENVIRONMENT = {
+    "USE_LIBUV": 0,
+    "ELASTIC_PYTORCH_REST_SECONDS": 10,
+    "ELASTIC_PYTORCH_GRACE_SECONDS": 30,
+}
 
 
 def start(
-    agents: Agents, operator: ScriptedOperator, *options: Any, start_method: str = "forkserver", **environment: Any
+    agents: Agents,
+    operator: ScriptedOperator,
+    *options: Any,
+    start_method: str = "forkserver",
+    **environment: Any,
 ) -> list[Agent]:
-    arguments, variables = (f"--start-method={start_method}", SCRIPT, *options), ENVIRONMENT | environment
+    arguments, variables = (
+        (f"--start-method={start_method}", SCRIPT, *options),
+        ENVIRONMENT | environment,
+    )
     started = [agents(worker, *arguments, **variables) for worker in ("w0", "w1")]
     operator.begin("w0", "w1")
     return started
@@ -36,13 +51,22 @@ def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[st
 
 
 def written(folder: Path) -> list[int]:
-    return sorted(int(line) for path in folder.glob("metrics-*") for line in path.read_text().splitlines())
+    return sorted(
+        int(line) for path in folder.glob("metrics-*") for line in path.read_text().splitlines()
+    )
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
+)
 @IN_PROCESS
 def test_planned_changes_leave_out_nothing(
-    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, option: tuple[str, ...], start_method: str
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    tmp_path: Path,
+    option: tuple[str, ...],
+    start_method: str,
 ) -> None:
     """The evaluation of one rank is waited for, and a process that leaves its group ends as a script does, even if it was kept."""
     started = start(agents, operator, "--evaluation-seconds", 3, *option, start_method=start_method)
@@ -54,7 +78,10 @@ def test_planned_changes_leave_out_nothing(
     done = finish(operator, events, "w0")
     assert [agent.wait() for agent in started] == [0, 0]
     assert (done["averaged"], done["seen"]) == (STEPS, STEPS)
-    steps, of_the_other = ([event["step"] for event in events.all(what="step", worker=worker)] for worker in ("w0", "w1"))
+    steps, of_the_other = (
+        [event["step"] for event in events.all(what="step", worker=worker)]
+        for worker in ("w0", "w1")
+    )
     assert steps == list(range(1, STEPS + 1)), "no step is computed twice"
     assert of_the_other == list(range(1, len(of_the_other) + 1))
     assert [event["step"] for event in events.all(what="evaluated", worker="w0")] == [50, 100]
@@ -80,7 +107,9 @@ def test_kill_costs_the_step_at_hand_at_most(
     assert sorted(set(steps)) == list(range(1, STEPS + 1))
 
 
-def test_script_whose_end_takes_long_is_ended(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+def test_script_whose_end_takes_long_is_ended(
+    operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
     start(agents, operator, "--stay-in-finally", ELASTIC_PYTORCH_GRACE_SECONDS=4)
     events.until_step(20, 2)
     operator.declare("w0", "w1", orderly=True)

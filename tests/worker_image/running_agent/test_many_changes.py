@@ -11,7 +11,13 @@ import pytest
 
 from tests.waiting import until
 from tests.worker_image.agents import Events
-from tests.worker_image.running_agent.test_loop_body import ENVIRONMENT, IN_PROCESS, SCRIPT, Agents, written
+from tests.worker_image.running_agent.test_loop_body import (
+    ENVIRONMENT,
+    IN_PROCESS,
+    SCRIPT,
+    Agents,
+    written,
+)
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
@@ -31,9 +37,13 @@ class Training:
         pids: of the processes that have begun steps last, by worker.
     """
 
-    def __init__(self, operator: ScriptedOperator, events: Events, agents: Agents, steps: int, *options: Any) -> None:
+    def __init__(
+        self, operator: ScriptedOperator, events: Events, agents: Agents, steps: int, *options: Any
+    ) -> None:
         self.operator, self.events = operator, events
-        self._agents = [agents(worker, SCRIPT, "--steps", steps, *options, **ENVIRONMENT) for worker in WORKERS]
+        self._agents = [
+            agents(worker, SCRIPT, "--steps", steps, *options, **ENVIRONMENT) for worker in WORKERS
+        ]
         operator.wait_for("ready", *WORKERS)
         self.members: tuple[str, ...] = WORKERS
         self.newest_step, self.pids, self._place = 0, dict[str, int](), 0
@@ -43,10 +53,15 @@ class Training:
         """Declares the next group, and waits until it has done some steps."""
         self.members = members
         # The agents have said that they run in it: the next store is at another port.
-        self.operator.wait_for("running", *members, number=self.operator.declare(*members, orderly=orderly))
+        self.operator.wait_for(
+            "running", *members, number=self.operator.declare(*members, orderly=orderly)
+        )
         self._read()
         enough = self.newest_step + APART
-        until(lambda: self._read() >= enough, lambda: f"step {enough} of {self.members}: {self.newest_step}")
+        until(
+            lambda: self._read() >= enough,
+            lambda: f"step {enough} of {self.members}: {self.newest_step}",
+        )
 
     def _read(self) -> int:
         """The newest step; only what has been written since the last call is read."""
@@ -65,7 +80,8 @@ class Training:
     def finish(self) -> dict[str, Any]:
         self.operator.wait_for("succeeded", *self.members, seconds=GROUP_SECONDS)
         self.operator.end("complete")
-        for agent in self._agents:  # also of a worker that the last group left out, whose process may be kept for a later one
+        # Also of a worker that the last group left out, whose process may be kept for a later one.
+        for agent in self._agents:
             agent.wait()
         return self.events.all(what="done")[-1]
 
@@ -76,13 +92,18 @@ class Training:
 
 @IN_PROCESS
 def test_hundred_planned_changes_leave_out_and_repeat_nothing(
-    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, option: tuple[str, ...]
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    tmp_path: Path,
+    option: tuple[str, ...],
 ) -> None:
     steps = CHANGES * STEPS_EACH
     training = Training(operator, events, agents, steps, *option)
     chance = random.Random(41)
     for _ in range(CHANGES):
-        stays = chance.choice(training.members)  # no operator replaces all members of a group at once
+        # No operator replaces all members of a group at once.
+        stays = chance.choice(training.members)
         others = [worker for worker in WORKERS if worker != stays]
         members = [stays, *chance.sample(others, chance.randint(0, len(others)))]
         chance.shuffle(members)
@@ -91,7 +112,9 @@ def test_hundred_planned_changes_leave_out_and_repeat_nothing(
     done = training.finish()
     assert (done["averaged"], done["seen"]) == (steps, steps)
     assert training.computed() == list(range(1, steps + 1))
-    assert sorted({event["step"] for event in events.all(what="evaluated")}) == list(range(50, steps + 1, 50))
+    assert sorted({event["step"] for event in events.all(what="evaluated")}) == list(
+        range(50, steps + 1, 50)
+    )
     assert written(tmp_path) == sorted(event["step"] for event in events.all(what="step")), (
         "one line of each rank for each of its steps"
     )

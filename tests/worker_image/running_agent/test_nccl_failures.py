@@ -51,21 +51,33 @@ def fail(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> Train:
     """Runs the script on one worker of two processes until they fail; returns what a real operator reads of it."""
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
 
-    def run(*arguments: str, timeout: int = 600, error: str = "", start_method: str = "forkserver") -> Failure:
+    def run(
+        *arguments: str, timeout: int = 600, error: str = "", start_method: str = "forkserver"
+    ) -> Failure:
         environment = {"SCRIPTS": SCRIPTS, "NCCL_LIKE_TIMEOUT": timeout, "NCCL_LIKE_ERROR": error}
-        return run_until_failure(operator, agents, *arguments, start_method=start_method, **environment)
+        return run_until_failure(
+            operator, agents, *arguments, start_method=start_method, **environment
+        )
 
     return run
 
 
 @pytest.mark.parametrize(
-    "error", ["invalid-usage", *(pytest.param(e, marks=pytest.mark.long) for e in ERRORS if e != "invalid-usage")]
+    "error",
+    [
+        "invalid-usage",
+        *(pytest.param(e, marks=pytest.mark.long) for e in ERRORS if e != "invalid-usage"),
+    ],
 )
-def test_wrong_set_up_ends_a_function_that_could_be_called_again_and_is_its_own_failure(fail: Train, error: str) -> None:
+def test_wrong_set_up_ends_a_function_that_could_be_called_again_and_is_its_own_failure(
+    fail: Train, error: str
+) -> None:
     failure = fail("in_process", error=error)
     assert (failure.exit_code, failure.signal, failure.exception) == (1, "", "DistBackendError")
     assert failure.message.endswith(ERRORS[error])
-    assert "in train" in failure.traceback, "the process has ended with its exception, and has lost no peer"
+    assert "in train" in failure.traceback, (
+        "the process has ended with its exception, and has lost no peer"
+    )
     assert fault_of_worker(failure) is Fault.CODE
 
 
@@ -77,11 +89,18 @@ def test_wrong_set_up_is_told_of_a_cold_script_too(fail: Train) -> None:
     assert fault_of_worker(failure) is Fault.CODE
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
+)
 def test_abort_by_the_watchdog_is_told_with_its_reason(fail: Train, start_method: str) -> None:
     failure = fail(timeout=3, start_method=start_method)
     assert (failure.exit_code, failure.signal, failure.rank) == (134, "SIGABRT", 0)
     assert failure.message.startswith("killed by SIGABRT")
-    assert "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE" in failure.message
-    assert "terminate called after throwing an instance of 'c10::DistBackendError'" in failure.message
+    assert (
+        "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE"
+        in failure.message
+    )
+    assert (
+        "terminate called after throwing an instance of 'c10::DistBackendError'" in failure.message
+    )
     assert fault_of_worker(failure) is Fault.ECHO

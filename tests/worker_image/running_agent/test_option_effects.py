@@ -13,7 +13,8 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 
-# Lines in one write: with PYTHONUNBUFFERED, print writes each word, and torch may read a line before it is whole.
+# Lines in one write: with PYTHONUNBUFFERED, print writes each word, and torch may read a line
+# before it is whole.
 SPEAK = """
 import os, sys
 rank = os.environ["RANK"]
@@ -54,7 +55,9 @@ def run(operator: ScriptedOperator, agent: Agent) -> None:
     assert agent.wait() == 0
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
+)
 def test_output_goes_where_the_options_say(
     operator: ScriptedOperator, agents: Agents, speak: Path, tmp_path: Path, start_method: str
 ) -> None:
@@ -75,26 +78,45 @@ def test_output_goes_where_the_options_say(
     assert out == ["<trainer 0> out of 0 loss 1", "<trainer 0> out of 0 something else"]
     assert "<trainer 0> err of 0" in err and not any("err of 1" in line for line in err)
     files = {f"{path.parent.name}/{path.name}": path for path in (tmp_path / "logs").rglob("*.log")}
-    assert files["1/stdout.log"].read_text().splitlines() == ["out of 1 loss 1", "out of 1 something else"]
+    assert files["1/stdout.log"].read_text().splitlines() == [
+        "out of 1 loss 1",
+        "out of 1 something else",
+    ]
     assert files["1/stderr.log"].read_text() == "err of 1\n"
     assert files["0/stdout.log"].read_text().startswith("out of 0")
     if filters:
         assert files["attempt_0/filtered_stdout.log"].read_text() == "<trainer 0> out of 0 loss 1\n"
 
 
-@pytest.mark.skipif(not torchrun_has("--log-line-prefix-template"), reason="this torchrun has no --log-line-prefix-template")
+@pytest.mark.skipif(
+    not torchrun_has("--log-line-prefix-template"),
+    reason="this torchrun has no --log-line-prefix-template",
+)
 def test_prefix_of_lines_has_the_rank_that_a_process_has_at_the_time(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     (tmp_path / "rank.py").write_text(RANK)
     for worker in ("w0", "w1"):
-        options = {"PET_TEE": "1", "PET_LOG_LINE_PREFIX_TEMPLATE": "<${role_name} $rank $${rank} ${local_rank}> "}
-        agents(worker, tmp_path / "rank.py", tmp_path / "finish", **options, ELASTIC_PYTORCH_REST_SECONDS=60)
+        options = {
+            "PET_TEE": "1",
+            "PET_LOG_LINE_PREFIX_TEMPLATE": "<${role_name} $rank $${rank} ${local_rank}> ",
+        }
+        agents(
+            worker,
+            tmp_path / "rank.py",
+            tmp_path / "finish",
+            **options,
+            ELASTIC_PYTORCH_REST_SECONDS=60,
+        )
     operator.wait_for("ready", "w0", "w1")
     for members in (("w0", "w1"), ("w1",)):
         number = operator.declare(*members, orderly=True)
         operator.wait_for("running", *members, number=number)
-        until(lambda members=members: f"of {len(members) - 1} of {len(members)}\n" in (tmp_path / "w1.out").read_text())
+        until(
+            lambda members=members: (
+                f"of {len(members) - 1} of {len(members)}\n" in (tmp_path / "w1.out").read_text()
+            )
+        )
     (tmp_path / "finish").touch()
     operator.wait_for("succeeded", "w1")
     lines = set((tmp_path / "w1.out").read_text().splitlines())
@@ -103,8 +125,12 @@ def test_prefix_of_lines_has_the_rank_that_a_process_has_at_the_time(
 
 @pytest.mark.long
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_only_some_local_ranks_are_shown(operator: ScriptedOperator, agents: Agents, speak: Path, start_method: str) -> None:
-    agent = agents("w0", speak, PET_NPROC_PER_NODE=3, PET_START_METHOD=start_method, PET_LOCAL_RANKS_FILTER=1)
+def test_only_some_local_ranks_are_shown(
+    operator: ScriptedOperator, agents: Agents, speak: Path, start_method: str
+) -> None:
+    agent = agents(
+        "w0", speak, PET_NPROC_PER_NODE=3, PET_START_METHOD=start_method, PET_LOCAL_RANKS_FILTER=1
+    )
     run(operator, agent)
     assert agent.out.read_text().splitlines() == ["out of 1 loss 1", "out of 1 something else"]
     assert [line for line in agent.text().splitlines() if line.startswith("err of")] == ["err of 1"]
@@ -124,32 +150,46 @@ def test_stubborn_workers_are_killed_after_the_shutdown_timeout(
 
 
 @pytest.mark.long
-def test_another_signal_ends_a_worker_in_an_orderly_way(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
+def test_another_signal_ends_a_worker_in_an_orderly_way(
+    operator: ScriptedOperator, agents: Agents, events: Events
+) -> None:
     agent = agents("w0", SCRIPTS / "train.py", "--save", PET_SIGNALS_TO_HANDLE="SIGTERM,SIGUSR1")
     operator.begin("w0")
     events.wait(what="step")
     agent.signal(signal.SIGUSR1)
     operator.wait_for("leaving", "w0")
     assert agent.wait() == 128 + signal.SIGUSR1
-    assert events.all(what="saved", signal=signal.SIGUSR1), "as from torchrun: the workers get the same signal"
+    assert events.all(what="saved", signal=signal.SIGUSR1), (
+        "as from torchrun: the workers get the same signal"
+    )
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not torchrun_has("--virtual-local-rank"), reason="this torchrun has no --virtual-local-rank")
-def test_virtual_local_ranks(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    not torchrun_has("--virtual-local-rank"), reason="this torchrun has no --virtual-local-rank"
+)
+def test_virtual_local_ranks(
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
+) -> None:
     script = tmp_path / "virtual.py"
     script.write_text(
         f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
         "event('virtual', gpus=os.environ['CUDA_VISIBLE_DEVICES'])\n"
     )
-    agent = agents("w0", script, PET_NPROC_PER_NODE=2, CUDA_VISIBLE_DEVICES="4,5", PET_VIRTUAL_LOCAL_RANK=1)
+    agent = agents(
+        "w0", script, PET_NPROC_PER_NODE=2, CUDA_VISIBLE_DEVICES="4,5", PET_VIRTUAL_LOCAL_RANK=1
+    )
     run(operator, agent)
-    found = sorted((event["RANK"], event["LOCAL_RANK"], event["gpus"]) for event in events.all(what="virtual"))
+    found = sorted(
+        (event["RANK"], event["LOCAL_RANK"], event["gpus"]) for event in events.all(what="virtual")
+    )
     assert found == [(0, 0, "4"), (1, 0, "5")]
 
 
 @pytest.mark.long
-def test_another_interpreter(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
+def test_another_interpreter(
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
+) -> None:
     python = tmp_path / "other-python"
     python.write_text(f'#!/bin/sh\nMARK=other exec {sys.executable} "$@"\n')
     python.chmod(0o755)

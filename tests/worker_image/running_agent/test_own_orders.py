@@ -20,8 +20,19 @@ BATCH = 6
 COMMON = ("--samples", SAMPLES, "--open-ended")
 OPTIONS = {
     "sampler": (*COMMON, "--own", "sampler", "--batch-size", BATCH),
-    # Without micro-batches, each rank computes an uneven share at once, and of the smallest batches some compute nothing.
-    "batch_sampler": (*COMMON, "--own", "batch_sampler", "--batch-size", 0, "--micro-batch-size", 0, "--dropout", 0),
+    # Without micro-batches, each rank computes an uneven share at once, and of the smallest batches
+    # some compute nothing.
+    "batch_sampler": (
+        *COMMON,
+        "--own",
+        "batch_sampler",
+        "--batch-size",
+        0,
+        "--micro-batch-size",
+        0,
+        "--dropout",
+        0,
+    ),
 }
 
 
@@ -47,7 +58,9 @@ def undisturbed(directory: Path, own: str) -> list[float]:
         pytest.param("sampler", (), marks=pytest.mark.long),
         ("batch_sampler", ("--in-process",)),
         pytest.param(
-            "batch_sampler", ("--sharded",), marks=[pytest.mark.long, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)]
+            "batch_sampler",
+            ("--sharded",),
+            marks=[pytest.mark.long, pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)],
         ),
     ],
     ids=["order", "batches in process", "batches sharded"],
@@ -76,11 +89,20 @@ def test_each_sample_comes_in_its_step_whatever_the_group_is_within_an_epoch(
     steps = lineage(events)
     assert sorted(steps) == list(range(1, len(expected) + 1))
     seen = [
-        (steps[step][0]["epoch"], sorted(sample for event in steps[step] for sample in event["samples"]))
+        (
+            steps[step][0]["epoch"],
+            sorted(sample for event in steps[step] for sample in event["samples"]),
+        )
         for step in sorted(steps)
     ]
-    assert seen == expected, "each step has the samples of its place in the order, each as often as it comes there"
+    assert seen == expected, (
+        "each step has the samples of its place in the order, each as often as it comes there"
+    )
     assert computed_twice(events) == 0
     worlds = [len(steps[step]) for step in range(1, within + 1)]
-    assert [worlds[0], min(worlds), worlds[-1]] == [3, 2, 3], "the group changed within the first epoch"
-    assert parameters == pytest.approx(undisturbed(tmp_path_factory.mktemp("undisturbed"), own), abs=1e-4)
+    assert [worlds[0], min(worlds), worlds[-1]] == [3, 2, 3], (
+        "the group changed within the first epoch"
+    )
+    assert parameters == pytest.approx(
+        undisturbed(tmp_path_factory.mktemp("undisturbed"), own), abs=1e-4
+    )

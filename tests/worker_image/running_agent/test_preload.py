@@ -27,18 +27,24 @@ def found_by_a_worker(
     (tmp_path / "preloaded.py").write_text(preloaded)
     (tmp_path / "found.py").write_text(FOUND)
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
-    agent = agents("w0", tmp_path / "found.py", ELASTIC_PYTORCH_PRELOAD="preloaded", PYTHONPATH=path)
+    agent = agents(
+        "w0", tmp_path / "found.py", ELASTIC_PYTORCH_PRELOAD="preloaded", PYTHONPATH=path
+    )
     operator.begin("w0")
     [found] = events.wait(what="found")
     return agent, found
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not hasattr(torch._C, "_cuda_isInBadFork"), reason="this torch is built without CUDA")
+@pytest.mark.skipif(
+    not hasattr(torch._C, "_cuda_isInBadFork"), reason="this torch is built without CUDA"
+)
 def test_module_that_touches_the_gpus_costs_the_warm_start_and_not_the_gpus(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
-    agent, found = found_by_a_worker(operator, agents, events, tmp_path, "import torch; torch._C._cuda_getDeviceCount()")
+    agent, found = found_by_a_worker(
+        operator, agents, events, tmp_path, "import torch; torch._C._cuda_getDeviceCount()"
+    )
     assert (found["bad_fork"], found["preloaded"]) == (False, False)
     assert "has asked CUDA for devices" in agent.text()
 
@@ -50,7 +56,9 @@ def test_question_for_gpus_is_answered_without_cuda_while_modules_are_imported(
     question = "import os, sys; print('ASKED', os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'], file=sys.stderr)"
     agent, found = found_by_a_worker(operator, agents, events, tmp_path, question)
     assert "ASKED 1" in agent.text()
-    assert (found["bad_fork"], found["preloaded"], found["nvml"]) == (False, True, None), "the script's is the pod's own"
+    assert (found["bad_fork"], found["preloaded"], found["nvml"]) == (False, True, None), (
+        "the script's is the pod's own"
+    )
 
 
 def test_sigterm_amid_the_start_of_workers_is_told_and_stops_them(
@@ -67,7 +75,9 @@ def test_sigterm_amid_the_start_of_workers_is_told_and_stops_them(
         "api.MultiprocessContext._start = start\n"
     )
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
-    agent = agents("w0", SCRIPTS / "train.py", "--save", ELASTIC_PYTORCH_PRELOAD="preloaded", PYTHONPATH=path)
+    agent = agents(
+        "w0", SCRIPTS / "train.py", "--save", ELASTIC_PYTORCH_PRELOAD="preloaded", PYTHONPATH=path
+    )
     operator.begin("w0")
     operator.wait(lambda: any(heard.state == "leaving" for heard in operator.heard))
     assert agent.wait() == 143

@@ -12,9 +12,15 @@ pytestmark = pytest.mark.process
 
 SCRIPT = SCRIPTS / "prepares.py"
 STEPS = 300
-ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_PREPARE_SECONDS": 600}
+ENVIRONMENT = {
+    "USE_LIBUV": 0,
+    "ELASTIC_PYTORCH_REST_SECONDS": 10,
+    "ELASTIC_PYTORCH_PREPARE_SECONDS": 600,
+}
 IN_PROCESS = pytest.mark.parametrize(
-    "option", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["plain", "in process"]
+    "option",
+    [pytest.param((), marks=pytest.mark.long), ("--in-process",)],
+    ids=["plain", "in process"],
 )
 
 
@@ -24,7 +30,11 @@ def start(agents: Agents, *options: Any, worker: str = "w0", **environment: Any)
 
 @IN_PROCESS
 def test_newcomer_sets_itself_up_while_the_group_trains(
-    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, option: tuple[str, ...]
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    tmp_path: Path,
+    option: tuple[str, ...],
 ) -> None:
     go = tmp_path / "go"
     shared = (*option, "--world", 2, "--steps", 60)
@@ -45,7 +55,9 @@ def test_newcomer_sets_itself_up_while_the_group_trains(
     [done] = events.wait(what="done", worker="w1")
     assert (done["RANK"], done["WORLD_SIZE"]) == (1, 2)
     assert done["step"] >= 60
-    assert len({event["pid"] for event in events.all(worker="w1")}) == 1, "its process is the one that was set up"
+    assert len({event["pid"] for event in events.all(worker="w1")}) == 1, (
+        "its process is the one that was set up"
+    )
     steps = [event["step"] for event in events.all(what="step", worker="w0")]
     assert steps == list(range(1, done["step"] + 1)), "no step is lost"
 
@@ -76,8 +88,12 @@ def test_killed_process_is_set_up_again_while_the_others_go_on(
     assert len({event["pid"] for event in events.all(worker="w0")}) == 1
 
 
-def test_program_that_does_not_prepare_starts_when_its_group_exists(operator: ScriptedOperator, agents: Agents) -> None:
-    agent = agents("w0", "--no-python", "python3", "-c", "import os; print(os.environ['RANK'])", **ENVIRONMENT)
+def test_program_that_does_not_prepare_starts_when_its_group_exists(
+    operator: ScriptedOperator, agents: Agents
+) -> None:
+    agent = agents(
+        "w0", "--no-python", "python3", "-c", "import os; print(os.environ['RANK'])", **ENVIRONMENT
+    )
     operator.begin("w0")
     operator.complete("w0")
     assert agent.wait() == 0
@@ -92,7 +108,10 @@ FAILURES = {  # how a set-up fails, and words of the message
 
 
 def test_failure_ends_the_pod_of_the_newcomer(operator: ScriptedOperator, agents: Agents) -> None:
-    started = {start(agents, "--fail", fail, worker=f"w{i}"): words for i, (fail, words) in enumerate(FAILURES.items())}
+    started = {
+        start(agents, "--fail", fail, worker=f"w{i}"): words
+        for i, (fail, words) in enumerate(FAILURES.items())
+    }
     for agent, words in started.items():
         assert agent.wait() == 1
         heard = operator.last(agent.worker)
@@ -101,11 +120,14 @@ def test_failure_ends_the_pod_of_the_newcomer(operator: ScriptedOperator, agents
         assert words in agent.termination_log.read_text()
 
 
-def test_set_up_that_takes_too_long_is_told_with_its_stack(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
+def test_set_up_that_takes_too_long_is_told_with_its_stack(
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path
+) -> None:
     agent = start(agents, "--until", tmp_path / "never", ELASTIC_PYTORCH_PREPARE_SECONDS=3)
     assert agent.wait() == 1
     assert (
-        "local rank 0 was not ready to join a group within spec.prepare.timeoutSeconds (3)" in agent.termination_log.read_text()
+        "local rank 0 was not ready to join a group within spec.prepare.timeoutSeconds (3)"
+        in agent.termination_log.read_text()
     )
     assert "prepares.py" in agent.text(), "its stack is in the log"
 
@@ -131,9 +153,16 @@ def test_prepared_worker_that_dies_before_it_has_a_group_ends_its_pod(
     ],
 )
 def test_leaving_ends_a_worker_without_a_group(
-    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, option: tuple[str, ...], state: str
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    tmp_path: Path,
+    option: tuple[str, ...],
+    state: str,
 ) -> None:
-    agent = start(agents, *option, *(("--until", tmp_path / "never") if state == "preparing" else ()))
+    agent = start(
+        agents, *option, *(("--until", tmp_path / "never") if state == "preparing" else ())
+    )
     operator.wait_for(state, "w0")
     events.wait(what="set-up" if state == "preparing" else "set up")
     agent.signal()

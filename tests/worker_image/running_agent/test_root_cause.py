@@ -23,9 +23,24 @@ CASES: dict[str, tuple[str, int, str, str]] = {
         r"^ValueError: boom at step 5$",
         r"in train",
     ),
-    "an import": ("import no_such_module", 1, r"^ModuleNotFoundError: No module named 'no_such_module'$", r"line 1"),
-    "a syntax error": ("x = 5\nif x\n    pass", 1, r"^SyntaxError: expected ':'", r"script\.py\"?, line 2"),
-    "an exit with a text": ("import sys; sys.exit('no data in /data')", 1, r"no data in /data$", ""),
+    "an import": (
+        "import no_such_module",
+        1,
+        r"^ModuleNotFoundError: No module named 'no_such_module'$",
+        r"line 1",
+    ),
+    "a syntax error": (
+        "x = 5\nif x\n    pass",
+        1,
+        r"^SyntaxError: expected ':'",
+        r"script\.py\"?, line 2",
+    ),
+    "an exit with a text": (
+        "import sys; sys.exit('no data in /data')",
+        1,
+        r"no data in /data$",
+        "",
+    ),
     "an exit with a code": (
         "import sys; print('no licence', file=sys.stderr); sys.exit(3)",
         3,
@@ -74,7 +89,12 @@ CASES: dict[str, tuple[str, int, str, str]] = {
         r"^KeyError: 'missing'$",
         r"line 3",
     ),
-    "no script": ("", 2, r"can't open file '.*script\.py': \[Errno 2\] No such file or directory$", ""),
+    "no script": (
+        "",
+        2,
+        r"can't open file '.*script\.py': \[Errno 2\] No such file or directory$",
+        "",
+    ),
     "an exception after one that was handled": (
         """
         import traceback
@@ -104,7 +124,11 @@ SHOWN_BY_MAKE_TEST = ("an exception", "an exit with a text", "a crash")
     ],
 )
 def test_failure_says_what_to_do_something_about(
-    operator: ScriptedOperator, agents: Agents, tmp_path: Path, start_method: str, cases: Iterable[str]
+    operator: ScriptedOperator,
+    agents: Agents,
+    tmp_path: Path,
+    start_method: str,
+    cases: Iterable[str],
 ) -> None:
     script = tmp_path / "script.py"
     agent = agents("w0", f"--start-method={start_method}", script)
@@ -126,7 +150,10 @@ def test_failure_says_what_to_do_something_about(
         if exit_code == 1 and "exit" not in source:
             assert told["exception"] == told["message"].partition(":")[0]
         until(
-            lambda traceback=told["traceback"]: traceback.strip() in agent.text().replace("[rank0]: ", ""), "the log of it all"
+            lambda traceback=told["traceback"]: (
+                traceback.strip() in agent.text().replace("[rank0]: ", "")
+            ),
+            "the log of it all",
         )
     operator.end("failed")
     assert agent.wait() == 1

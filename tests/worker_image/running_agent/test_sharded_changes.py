@@ -19,7 +19,8 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.torch, pytest.mark.process, needs_sharded_tensors]
 
-# FSDP2 where there is one, and elsewhere, as in `make test-variants`, weights that a script shards itself.
+# FSDP2 where there is one, and elsewhere, as in `make test-variants`, weights that a script shards
+# itself.
 FSDP2 = [needs_averages]
 WEIGHTS = [pytest.mark.long] * FSDP2_AVERAGES
 

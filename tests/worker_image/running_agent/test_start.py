@@ -14,7 +14,9 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 
-def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
+def test_workers_have_torchruns_environment(
+    operator: ScriptedOperator, agents: Agents, events: Events
+) -> None:
     """Warm on one pod, cold on the other: the same."""
     warm = agents(
         "w0",
@@ -37,7 +39,15 @@ def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: 
         OMP_NUM_THREADS=None,
     )
     cold = agents(
-        "w1", "--nproc_per_node", 2, "--max-restarts=3", "--role=trainer", "--start-method=spawn", SCRIPTS / "env.py", 1, "a b"
+        "w1",
+        "--nproc_per_node",
+        2,
+        "--max-restarts=3",
+        "--role=trainer",
+        "--start-method=spawn",
+        SCRIPTS / "env.py",
+        1,
+        "a b",
     )
     operator.begin("w0", "w1")
     found = events.wait(4, what="env")
@@ -68,16 +78,24 @@ def test_workers_have_torchruns_environment(operator: ScriptedOperator, agents: 
             "ELASTIC_PYTORCH_UNITS": "2",
             "ELASTIC_PYTORCH_UNIT_RANK": str(local_rank),
         }
-        assert event["argv"] == [str(SCRIPTS / "env.py"), str(local_rank) if pod == 0 else "1", "a b"]
+        assert event["argv"] == [
+            str(SCRIPTS / "env.py"),
+            str(local_rank) if pod == 0 else "1",
+            "a b",
+        ]
         assert event["torch"] == (pod == 0)
         assert event["files"][0] == (2000 if pod == 0 else event["files"][1])
     assert warm.process.poll() is None
     assert cold.process.poll() is None
 
 
-def test_one_of_two_local_workers_fails(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
+def test_one_of_two_local_workers_fails(
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
+) -> None:
     script = tmp_path / "half.py"
-    script.write_text("import os, time\nif os.environ['LOCAL_RANK'] == '1':\n    os.abort()\ntime.sleep(600)\n")
+    script.write_text(
+        "import os, time\nif os.environ['LOCAL_RANK'] == '1':\n    os.abort()\ntime.sleep(600)\n"
+    )
     agents("w0", "--nproc-per-node=2", "--redirects=2", "--log-dir", tmp_path / "logs", script)
     operator.wait_for("ready", "w0")
     for restarts in range(2):
@@ -85,12 +103,19 @@ def test_one_of_two_local_workers_fails(operator: ScriptedOperator, agents: Agen
         operator.wait_for("failed", "w0", number=number)
         heard = operator.last("w0")
         assert heard is not None
-        assert (heard.failure["localRank"], heard.failure["rank"], heard.failure["signal"]) == (1, 1, "SIGABRT")
-        assert "half.py" in heard.failure["traceback"]  # what faulthandler wrote to the redirected stderr
+        assert (heard.failure["localRank"], heard.failure["rank"], heard.failure["signal"]) == (
+            1,
+            1,
+            "SIGABRT",
+        )
+        # What faulthandler wrote to the redirected stderr.
+        assert "half.py" in heard.failure["traceback"]
         assert heard.restarts == restarts
 
 
-def test_data_loaders_and_random_numbers(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
+def test_data_loaders_and_random_numbers(
+    operator: ScriptedOperator, agents: Agents, events: Events
+) -> None:
     agents("w0", SCRIPTS / "loader.py", PET_NPROC_PER_NODE=2, OMP_NUM_THREADS=None)
     operator.begin("w0")
     operator.wait_for("succeeded", "w0")
@@ -102,7 +127,9 @@ def test_data_loaders_and_random_numbers(operator: ScriptedOperator, agents: Age
     assert {(e["threads"], e["omp"]) for e in random} == {(1, "1")}
 
 
-def test_programs_and_modules(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
+def test_programs_and_modules(
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
+) -> None:
     (tmp_path / "events.py").write_text((SCRIPTS / "events.py").read_text())
     (tmp_path / "train.py").write_text((SCRIPTS / "env.py").read_text())
     agents("w0", "--no-python", sys.executable, SCRIPTS / "env.py", "exit")
@@ -111,17 +138,27 @@ def test_programs_and_modules(operator: ScriptedOperator, agents: Agents, events
     operator.begin("w0", "w1", "w2")
     operator.wait_for("succeeded", "w0", "w1")
     operator.wait_for("failed", "w2")
-    assert {(e["worker"], Path(e["argv"][0]).name) for e in events.all(what="env")} == {("w0", "env.py"), ("w1", "train.py")}
+    assert {(e["worker"], Path(e["argv"][0]).name) for e in events.all(what="env")} == {
+        ("w0", "env.py"),
+        ("w1", "train.py"),
+    }
     heard = operator.last("w2")
     assert heard is not None
     assert str(tmp_path / "nothing") in heard.failure["message"]
 
 
 @needs_torchrun_handlers
-def test_plain_torchrun_takes_part(operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path) -> None:
+def test_plain_torchrun_takes_part(
+    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
+) -> None:
     finish = tmp_path / "finish"
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
-    plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3, "PET_RDZV_ID": "uid-of-job"}
+    plain = {
+        "PET_RDZV_BACKEND": "elastic-pytorch",
+        "PET_NNODES": "1:4",
+        "PET_MAX_RESTARTS": 3,
+        "PET_RDZV_ID": "uid-of-job",
+    }
     arguments = (SCRIPTS / "train.py", "--finish", finish)
     both = [agents("w0", *arguments, command=torchrun, **plain), agents("w1", *arguments)]
     operator.wait_for("ready", "w0", "w1")
@@ -141,7 +178,10 @@ def test_plain_torchrun_takes_part(operator: ScriptedOperator, agents: Agents, e
 def test_first_worker_has_imported_what_its_first_steps_need(
     operator: ScriptedOperator, agents: Agents, tmp_path: Path
 ) -> None:
-    """Nothing is left for later that a restart would have to wait for. The folder of torch.compile is the script's to choose."""
+    """Nothing is left for later that a restart would have to wait for.
+
+    The folder of torch.compile is the script's to choose.
+    """
     script = tmp_path / "imported.py"
     script.write_text(
         "import os, sys\nprint('IMPORTED', 'torch._dynamo' in sys.modules, file=sys.stderr)\n"
@@ -151,7 +191,13 @@ def test_first_worker_has_imported_what_its_first_steps_need(
     operator.begin("w0", "w1")
     operator.wait_for("succeeded", "w0", "w1")
     for agent, folder in zip(both, ("of the script", "of the pod"), strict=True):
-        until(lambda agent=agent, folder=folder: "IMPORTED True" in agent.text() and f"CACHE {folder}\n" in agent.text())
+        until(
+            lambda agent=agent, folder=folder: (
+                "IMPORTED True" in agent.text() and f"CACHE {folder}\n" in agent.text()
+            )
+        )
     operator.end("complete")
     assert [agent.wait() for agent in both] == [0, 0]
-    assert not any("nanobind" in agent.text() for agent in both), "triton complains of objects that outlive the interpreter"
+    assert not any("nanobind" in agent.text() for agent in both), (
+        "triton complains of objects that outlive the interpreter"
+    )

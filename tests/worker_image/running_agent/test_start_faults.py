@@ -25,8 +25,13 @@ Path(sys.argv[1]).write_text(json.dumps(found))
 """
 
 
-def test_temporary_folder_that_holds_no_sockets(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
-    """Its path is too long for a socket's. The agent finds another place, and leaves the folder to the script."""
+def test_temporary_folder_that_holds_no_sockets(
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path
+) -> None:
+    """Its path is too long for a socket's.
+
+    The agent finds another place, and leaves the folder to the script.
+    """
     script, found = tmp_path / "train.py", tmp_path / "found"
     script.write_text(SCRIPT)
     long = tmp_path / ("t" * 90)
@@ -46,14 +51,17 @@ def test_no_temporary_folder_at_all(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         timeout=WAIT_SECONDS,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),  # no file can hold a byte, as on a full disk
+        # No file can hold a byte, as on a full disk.
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
     )
     assert ended.returncode == 128 + signal.SIGKILL
     assert "set TMPDIR to a folder that can" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
-def test_folder_of_the_logs_cannot_be_written(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
+def test_folder_of_the_logs_cannot_be_written(
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path
+) -> None:
     agent = agents("w0", "--log-dir=/proc/logs", tmp_path / "train.py")
     assert agent.wait() == 2
     assert agent.termination_log.read_text().startswith(
@@ -61,8 +69,12 @@ def test_folder_of_the_logs_cannot_be_written(operator: ScriptedOperator, agents
     )
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)])
-def test_limit_of_open_files(operator: ScriptedOperator, agents: Agents, tmp_path: Path, start_method: str) -> None:
+@pytest.mark.parametrize(
+    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
+)
+def test_limit_of_open_files(
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path, start_method: str
+) -> None:
     """Reached in the process that starts the workers: the agent itself, or the one that it forks them from."""
     script, go = tmp_path / "train.py", tmp_path / "go"
     script.write_text(
@@ -78,7 +90,9 @@ def test_limit_of_open_files(operator: ScriptedOperator, agents: Agents, tmp_pat
     _, hard = resource.prlimit(starter, resource.RLIMIT_NOFILE)
     go.touch()
     operator.wait_for("failed", "w0", number=number)
-    resource.prlimit(starter, resource.RLIMIT_NOFILE, (5 if start_method == "forkserver" else open_now, hard))
+    resource.prlimit(
+        starter, resource.RLIMIT_NOFILE, (5 if start_method == "forkserver" else open_now, hard)
+    )
     operator.declare("w0")
     assert agent.wait() == 128 + signal.SIGKILL
     assert "no worker can be started" in agent.termination_log.read_text()

@@ -17,12 +17,23 @@ pytestmark = [pytest.mark.process, pytest.mark.torch]
 SCRIPT = SCRIPTS / "stateful.py"
 STEPS = 84  # of two epochs of 500 samples in batches of 12
 # However busy this machine is, a worker that can go on in its process has the time for it.
-ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_GRACE_SECONDS": 30}
+ENVIRONMENT = {
+    "USE_LIBUV": 0,
+    "ELASTIC_PYTORCH_REST_SECONDS": 10,
+    "ELASTIC_PYTORCH_GRACE_SECONDS": 30,
+}
 OUTCOMES: dict[str, list[float]] = {}  # of undisturbed runs, by backend
 BACKENDS = pytest.mark.parametrize(
-    "backend", [pytest.param("gloo", marks=pytest.mark.long), "nccl_like", pytest.param("nccl", marks=pytest.mark.gpu)]
+    "backend",
+    [
+        pytest.param("gloo", marks=pytest.mark.long),
+        "nccl_like",
+        pytest.param("nccl", marks=pytest.mark.gpu),
+    ],
 )
-IN_PROCESS = pytest.mark.parametrize("option", [(), ("--in-process",)], ids=["restarted", "in process"])
+IN_PROCESS = pytest.mark.parametrize(
+    "option", [(), ("--in-process",)], ids=["restarted", "in process"]
+)
 
 
 def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any) -> list[Agent]:
@@ -67,11 +78,16 @@ def check_samples(events: Events) -> None:
         samples = [(event["epoch"], sample) for event in ranks for sample in event["samples"]]
         assert len(samples) in (12, 500 % 12), "the batch is the same whatever the group"
         seen.update(samples)
-    assert seen == {(epoch, sample): 1 for epoch in range(2) for sample in range(500)}, "each sample once an epoch"
+    assert seen == {(epoch, sample): 1 for epoch in range(2) for sample in range(500)}, (
+        "each sample once an epoch"
+    )
 
 
 def computed_twice(events: Events) -> int:
-    """How many steps more than one group has computed. Of ranks that commit: others may be ahead of what those have."""
+    """How many steps more than one group has computed.
+
+    Of ranks that commit: others may be ahead of what those have.
+    """
     groups: dict[int, set[int]] = {}
     for event in events.all(what="step", LOCAL_RANK=0):
         groups.setdefault(event["step"], set()).add(event["generation"])
@@ -79,7 +95,9 @@ def computed_twice(events: Events) -> int:
 
 
 @pytest.fixture
-def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+def undisturbed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[float]:
     """The parameters that a run of two workers has at its end if nothing happens to it; on a GPU, what such a run has there."""
     parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     backend = "nccl" if parameters.get("backend") == "nccl" else "gloo"
@@ -112,7 +130,9 @@ def test_planned_changes_lose_nothing_and_each_loss_a_step_at_most(
     """Rank 0 leaves, is new, is killed, and is lost with its pod."""
     slow = tmp_path / "slow"
     slow.touch()
-    _, lost, leaving = start(agents, operator, 3, "--backend", backend, "--slow", slow, "--step-seconds", 0.3, *option)
+    _, lost, leaving = start(
+        agents, operator, 3, "--backend", backend, "--slow", slow, "--step-seconds", 0.3, *option
+    )
     train_on(events, 3)
     for workers in (("w2", "w0"), ("w1", "w2", "w0"), ("w0",), ("w1", "w2", "w0")):
         operator.declare(*workers, orderly=True)
@@ -135,13 +155,19 @@ def test_planned_changes_lose_nothing_and_each_loss_a_step_at_most(
     check_samples(events)
     assert computed_twice(events) <= 2
     assert parameters == pytest.approx(undisturbed, abs=1e-4)
-    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == (1 if option else 8)
+    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == (
+        1 if option else 8
+    )
 
 
 @pytest.mark.long
 @IN_PROCESS
 def test_commits_that_cost_much_are_further_apart_and_a_stop_still_loses_nothing(
-    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], option: tuple[str, ...]
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    undisturbed: list[float],
+    option: tuple[str, ...],
 ) -> None:
     start(agents, operator, 2, "--every", 0, "--ballast-bytes", 8 << 20, *option)
     events.until_step(20, 2)
@@ -161,7 +187,11 @@ def test_commits_that_cost_much_are_further_apart_and_a_stop_still_loses_nothing
 
 
 def test_new_group_goes_on_from_the_checkpoint_if_all_pods_are_gone(
-    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], tmp_path: Path
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    undisturbed: list[float],
+    tmp_path: Path,
 ) -> None:
     first = start(agents, operator, 2, "--folder", tmp_path / "checkpoints")
     events.until_step(40, 2)
@@ -173,7 +203,9 @@ def test_new_group_goes_on_from_the_checkpoint_if_all_pods_are_gone(
     assert finish(operator, events, "w3", "w4") == undisturbed
     check_samples(events)
     assert 0 < events.all(what="restored", worker="w3")[0]["step"] <= 40
-    assert list((tmp_path / "checkpoints").glob(f"*s{STEPS:09}*")), "the last state is on disk when the job is done"
+    assert list((tmp_path / "checkpoints").glob(f"*s{STEPS:09}*")), (
+        "the last state is on disk when the job is done"
+    )
 
 
 def test_script_that_raises_is_started_anew_and_its_peer_is_not(
@@ -196,10 +228,23 @@ def test_script_that_raises_is_started_anew_and_its_peer_is_not(
 @pytest.mark.long
 @BACKENDS
 def test_several_workers_in_each_pod(
-    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], backend: str
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    undisturbed: list[float],
+    backend: str,
 ) -> None:
     for worker in ("w0", "w1"):
-        agents(worker, "--nproc-per-node", 2, SCRIPT, "--in-process", "--backend", backend, **ENVIRONMENT)
+        agents(
+            worker,
+            "--nproc-per-node",
+            2,
+            SCRIPT,
+            "--in-process",
+            "--backend",
+            backend,
+            **ENVIRONMENT,
+        )
     operator.begin("w0", "w1")
     events.until_step(10, 4)
     operator.declare("w1", orderly=True)
@@ -228,16 +273,22 @@ def test_each_of_several_trainings_goes_on_from_its_own_state(
         agents(worker, SCRIPTS / "trainings.py", *option, **ENVIRONMENT)
     operator.begin("w0", "w1", "w2")
     events.wait(what="step", training=1, step=10)
-    assert {e["step"] for e in events.all(what="restored")} == {0}, "the second training begins fresh"
+    assert {e["step"] for e in events.all(what="restored")} == {0}, (
+        "the second training begins fresh"
+    )
     operator.declare("w1", "w2", orderly=True)  # without rank 0, which alone has set what is best
     events.wait(what="restored", training=1, WORLD_SIZE=2, count=2)
     restored = events.all(what="restored", WORLD_SIZE=2)
-    assert {(e["step"], e["best"]) for e in restored if e["training"] == 0} == {(100, 100)}, "what is done is not done again"
+    assert {(e["step"], e["best"]) for e in restored if e["training"] == 0} == {(100, 100)}, (
+        "what is done is not done again"
+    )
     ((step, best),) = {(e["step"], e["best"]) for e in restored if e["training"] == 1}
     assert 10 <= step == best
     operator.complete("w1", "w2")
     steps = [(e["training"], e["step"]) for e in events.all(what="step", worker="w1")]
-    assert steps == [(number, step) for number in range(2) for step in range(1, 101)], "each step was computed once"
+    assert steps == [(number, step) for number in range(2) for step in range(1, 101)], (
+        "each step was computed once"
+    )
 
 
 def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_processes(
@@ -245,10 +296,13 @@ def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_proce
 ) -> None:
     """As when a spare has been on the node of the lost worker: its end is known after it was listed.
 
-    Torch counts the groups of a process in their names, and only ranks that count alike find each other: each of those that are left has
-    been in another number of groups than the other.
+    Torch counts the groups of a process in their names, and only ranks that count alike find each
+    other: each of those that are left has been in another number of groups than the other.
     """
-    started = [agents(worker, SCRIPT, "--in-process", "--epochs", 1000, **ENVIRONMENT) for worker in ("w0", "w1", "w2")]
+    started = [
+        agents(worker, SCRIPT, "--in-process", "--epochs", 1000, **ENVIRONMENT)
+        for worker in ("w0", "w1", "w2")
+    ]
     operator.wait_for("ready", "w0", "w1", "w2")
     operator.declare("w0")
     train_on(events, 1, 6)
@@ -258,7 +312,8 @@ def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_proce
         (("w1", "w0", "w2"), ("w1", "w0")),
         (("w2", "w0", "w1"), ("w0", "w1")),
     ):
-        number = operator.declare(*waiting, orderly=len(waiting) > len(left))  # as growth is, after a step
+        # As growth is, after a step.
+        number = operator.declare(*waiting, orderly=len(waiting) > len(left))
         operator.wait_for("running", *set(waiting) - {"w2"}, number=number)
         time.sleep(0.5)  # until their processes wait for the store, or for the third one
         operator.declare(*left)
@@ -274,7 +329,13 @@ def test_worker_that_hangs_in_leaving_its_group_is_started_again(
     """A boundary may be waited for for five minutes, but not that."""
     for worker in ("w0", "w1"):
         options = ("--hang-in-leaving",) if worker == "w0" else ()
-        agents(worker, SCRIPT, "--in-process", *options, **{**ENVIRONMENT, "ELASTIC_PYTORCH_GRACE_SECONDS": 600})
+        agents(
+            worker,
+            SCRIPT,
+            "--in-process",
+            *options,
+            **{**ENVIRONMENT, "ELASTIC_PYTORCH_GRACE_SECONDS": 600},
+        )
     operator.begin("w0", "w1")
     events.until_step(10, 2)
     operator.declare("w0", orderly=True)
@@ -287,10 +348,24 @@ def test_worker_that_hangs_in_leaving_its_group_is_started_again(
 
 
 def test_worker_that_dies_while_it_waits_for_a_round_fails_nothing_and_the_last_rank_0_leaves_the_last_state_on_disk(
-    operator: ScriptedOperator, events: Events, agents: Agents, undisturbed: list[float], tmp_path: Path
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    undisturbed: list[float],
+    tmp_path: Path,
 ) -> None:
     folder = tmp_path / "checkpoints"
-    start(agents, operator, 2, "--in-process", "--open-ended", "--folder", folder, "--flush-seconds", 1000)
+    start(
+        agents,
+        operator,
+        2,
+        "--in-process",
+        "--open-ended",
+        "--folder",
+        folder,
+        "--flush-seconds",
+        1000,
+    )
     events.until_step(10, 2)
     operator.declare("w0", orderly=True)
     operator.wait_for("ready", "w1")
@@ -309,7 +384,9 @@ def test_worker_that_dies_while_it_waits_for_a_round_fails_nothing_and_the_last_
 
 
 @pytest.mark.long
-def test_group_that_in_process_cannot_make_again_is_refused(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+def test_group_that_in_process_cannot_make_again_is_refused(
+    operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
     start(agents, operator, 1, "--in-process", "--early-group")
     operator.wait_for("failed", "w0")
     heard = operator.last("w0")

@@ -1,4 +1,7 @@
-"""Workers with a handler of SIGTERM, stopped after a loss and in order. Grace periods are far longer than the tests wait."""
+"""Workers with a handler of SIGTERM, stopped after a loss and in order.
+
+Grace periods are far longer than the tests wait.
+"""
 
 import contextlib
 import os
@@ -40,7 +43,9 @@ def test_after_a_loss_a_script_that_runs_has_its_time_and_one_that_hangs_is_not_
     handler: str,
 ) -> None:
     shell = tmp_path / "shell"
-    shell.write_text(f'#!/bin/sh\ntrap "echo the trap has run; exit 3" TERM\n{sys.executable} {HANGS} "$@"\nexit 5\n')
+    shell.write_text(
+        f'#!/bin/sh\ntrap "echo the trap has run; exit 3" TERM\n{sys.executable} {HANGS} "$@"\nexit 5\n'
+    )
     shell.chmod(0o755)
     python = (f"--start-method={start_method}", HANGS)
     cannot_run = agents("w0", *python, "--in", hangs, **LONG)
@@ -94,10 +99,20 @@ def test_siblings_of_a_worker_that_has_failed_are_not_waited_for(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     (tmp_path / "there").mkdir()
-    agents("w0", "--nproc-per-node=2", HANGS, "--in", "mutex", "--first-fails", tmp_path / "there", **LONG)
+    agents(
+        "w0",
+        "--nproc-per-node=2",
+        HANGS,
+        "--in",
+        "mutex",
+        "--first-fails",
+        tmp_path / "there",
+        **LONG,
+    )
     operator.begin("w0")
     operator.wait_for("failed", "w0")
-    for file in (tmp_path / "there").iterdir():  # or else rank 0 would fail again before rank 1 has begun
+    # Or else rank 0 would fail again before rank 1 has begun.
+    for file in (tmp_path / "there").iterdir():
         file.unlink()
     operator.declare("w0", orderly=True)  # no member is lost
     events.wait(4, what="start")
@@ -131,16 +146,25 @@ def test_a_worker_that_outlives_sigkill_ends_its_agent(
         operator.declare("w0")
         assert agent.wait() == 128 + signal.SIGKILL
     said = agent.termination_log.read_text()
-    assert said.startswith(f"worker process {worker['pid']} has not ended 20 s after SIGKILL") and said.strip() in agent.text()
+    assert (
+        said.startswith(f"worker process {worker['pid']} has not ended 20 s after SIGKILL")
+        and said.strip() in agent.text()
+    )
     assert "failed" not in operator.states("w0")
     assert len(events.all(what="start")) == 1
 
 
 @contextlib.contextmanager
 def kept_from_its_parent(pid: int) -> Iterator[None]:
-    """Another process traces this one. Its parent does not see it end before the tracer has, as if it hung in the kernel."""
-    code = "import ctypes, time; print(ctypes.CDLL(None).ptrace(0x4206, %d, 0, 0), flush=True); time.sleep(600)"  # PTRACE_SEIZE
-    with subprocess.Popen([sys.executable, "-c", code % pid], stdout=subprocess.PIPE, text=True) as tracer:
+    """Another process traces this one.
+
+    Its parent does not see it end before the tracer has, as if it hung in the kernel.
+    """
+    # PTRACE_SEIZE.
+    code = "import ctypes, time; print(ctypes.CDLL(None).ptrace(0x4206, %d, 0, 0), flush=True); time.sleep(600)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code % pid], stdout=subprocess.PIPE, text=True
+    ) as tracer:
         try:
             assert tracer.stdout is not None and tracer.stdout.readline() == "0\n"
             yield

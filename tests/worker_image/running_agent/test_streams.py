@@ -24,7 +24,11 @@ SECONDS = 120.0
     ids=["restarted", "in process with workers"],
 )
 def test_each_sample_counts_once_whatever_happens_to_the_group_within_an_epoch(
-    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path, options: tuple[Any, ...]
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    tmp_path: Path,
+    options: tuple[Any, ...],
 ) -> None:
     slow = tmp_path / "slow"
     slow.touch()
@@ -48,13 +52,28 @@ def test_each_sample_counts_once_whatever_happens_to_the_group_within_an_epoch(
     steps = lineage(events)
     assert sorted(steps) == list(range(1, len(steps) + 1)), "no step is left out"
     worlds = [len(ranks) for ranks in steps.values() if ranks[0]["epoch"] == 0]
-    assert [size for number, size in enumerate(worlds) if number == 0 or worlds[number - 1] != size] == [3, 2, 4, 3]
+    assert [
+        size for number, size in enumerate(worlds) if number == 0 or worlds[number - 1] != size
+    ] == [3, 2, 4, 3]
     assert computed_twice(events) <= 1, "a killed rank costs the step at hand at most"
-    seen = Counter((event["epoch"], sample) for ranks in steps.values() for event in ranks for sample in event["samples"])
+    seen = Counter(
+        (event["epoch"], sample)
+        for ranks in steps.values()
+        for event in ranks
+        for sample in event["samples"]
+    )
     assert seen == Counter((epoch, sample) for epoch in range(EPOCHS) for sample in every_sample())
     assert all(sum(len(event["samples"]) for event in ranks) <= BATCH for ranks in steps.values())
-    stock = Counter(sample for ranks in steps.values() for event in ranks if event["epoch"] == 0 for sample in event["stock"])
+    stock = Counter(
+        sample
+        for ranks in steps.values()
+        for event in ranks
+        if event["epoch"] == 0
+        for sample in event["stock"]
+    )
     twice, never = sum(count > 1 for count in stock.values()), len(every_sample()) - len(stock)
-    print(f"the stock loader in the first epoch: {twice} of {len(every_sample())} samples more than once, {never} never")
+    print(
+        f"the stock loader in the first epoch: {twice} of {len(every_sample())} samples more than once, {never} never"
+    )
     assert twice > 0
     assert never > 0

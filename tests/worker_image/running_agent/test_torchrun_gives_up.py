@@ -34,9 +34,16 @@ def told_by(operator: ScriptedOperator, agents: Agents, shell: str) -> tuple[Hea
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (RAISES, {"message": "ValueError: nan in step 10", "exception": "ValueError", "exitCode": 1}),
-        pytest.param(HOOKED, {"message": "exited with code 1", "exitCode": 1}, marks=pytest.mark.long),
-        pytest.param(FORKS, {"message": "exited with code 3", "exitCode": 3}, marks=pytest.mark.long),
+        (
+            RAISES,
+            {"message": "ValueError: nan in step 10", "exception": "ValueError", "exitCode": 1},
+        ),
+        pytest.param(
+            HOOKED, {"message": "exited with code 1", "exitCode": 1}, marks=pytest.mark.long
+        ),
+        pytest.param(
+            FORKS, {"message": "exited with code 3", "exitCode": 3}, marks=pytest.mark.long
+        ),
         pytest.param(
             "import os\nos.kill(os.getpid(), 11)\n",
             {"message": "killed by SIGSEGV", "signal": "SIGSEGV", "exitCode": -11},
@@ -50,7 +57,9 @@ def test_failure_is_told_although_the_shell_hides_it(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(source)
-    heard, code = told_by(operator, agents, f"{TORCHRUN} --max-restarts=0 {script} | tee {tmp_path / 'train.log'}")
+    heard, code = told_by(
+        operator, agents, f"{TORCHRUN} --max-restarts=0 {script} | tee {tmp_path / 'train.log'}"
+    )
     assert code == 0
     assert heard.givesUp
     assert {name: heard.failure[name] for name in told} == told
@@ -60,7 +69,11 @@ def test_failure_is_told_although_the_shell_hides_it(
 
 
 @pytest.mark.long
-def test_program_that_cannot_be_started(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
-    heard, _ = told_by(operator, agents, f"{TORCHRUN} --max-restarts=0 --no-python {tmp_path / 'nothing'} || true")
+def test_program_that_cannot_be_started(
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path
+) -> None:
+    heard, _ = told_by(
+        operator, agents, f"{TORCHRUN} --max-restarts=0 --no-python {tmp_path / 'nothing'} || true"
+    )
     assert heard.givesUp
     assert str(tmp_path / "nothing") in heard.failure["message"]

@@ -11,7 +11,8 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-# The first process dies within a line, by itself or as it is told to; the second one writes a whole line.
+# The first process dies within a line, by itself or as it is told to; the second one writes a whole
+# line.
 SCRIPT = """
 import os, pathlib, signal, sys, time
 
@@ -63,5 +64,10 @@ def test_next_process_does_not_write_behind_the_torn_line_of_the_one_before(
     prefix = "[default0]:" if "PET_TEE" in variables else ""
     for stream, text in (("stdout", agent.out.read_text()), ("stderr", agent.text())):
         lines = text.splitlines()
-        assert [line for line in lines if "first" in line or "second" in line] == [f"{prefix}first", f"{prefix}second"], stream
-        assert lines.count("") <= (stream == "stdout"), "only of stdout does the agent not know whether its line has ended"
+        assert [line for line in lines if "first" in line or "second" in line] == [
+            f"{prefix}first",
+            f"{prefix}second",
+        ], stream
+        assert lines.count("") <= (stream == "stdout"), (
+            "only of stdout does the agent not know whether its line has ended"
+        )

@@ -18,14 +18,20 @@ from tests.worker_image.scripts.small_texts import SAMPLES, loss_of, new_model, 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 needs_fsdp2 = pytest.mark.skipif(not FSDP2, reason=FSDP2_REASON)
-ENVIRONMENT = {"USE_LIBUV": 0, "ELASTIC_PYTORCH_REST_SECONDS": 10, "ELASTIC_PYTORCH_UNIT_REPLICAS": 2}
+ENVIRONMENT = {
+    "USE_LIBUV": 0,
+    "ELASTIC_PYTORCH_REST_SECONDS": 10,
+    "ELASTIC_PYTORCH_UNIT_REPLICAS": 2,
+}
 
 
 EPOCHS, BATCH = 4, 12
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
 
 
-def start(agents: Agents, slow: Path, *workers: str, script: str = "units.py", options: Sequence[str] = ()) -> list[Agent]:
+def start(
+    agents: Agents, slow: Path, *workers: str, script: str = "units.py", options: Sequence[str] = ()
+) -> list[Agent]:
     slow.touch()
     arguments = ("--epochs", EPOCHS, "--slow", slow, "--step-seconds", 0.3, *options)
     return [agents(worker, SCRIPTS / script, *arguments, **ENVIRONMENT) for worker in workers]
@@ -33,15 +39,24 @@ def start(agents: Agents, slow: Path, *workers: str, script: str = "units.py", o
 
 def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[str, list[float]]:
     operator.complete(*workers)
-    done = {event["worker"]: event["parameters"] for event in events.wait(len(workers), what="done")}
+    done = {
+        event["worker"]: event["parameters"] for event in events.wait(len(workers), what="done")
+    }
     steps = lineage(events)
     assert sorted(steps) == list(range(1, STEPS + 1)), "no step is left out"
     seen: Counter[tuple[int, int]] = Counter()
     for ranks in steps.values():
-        first, second = ({event["UNIT"]: event for event in ranks if event["UNIT_RANK"] == number} for number in (0, 1))
+        first, second = (
+            {event["UNIT"]: event for event in ranks if event["UNIT_RANK"] == number}
+            for number in (0, 1)
+        )
         assert len(first) == len(second) == first[0]["UNITS"]
-        assert all(first[unit]["samples"] == second[unit]["samples"] for unit in first), "a unit computes one share"
-        seen.update((event["epoch"], sample) for event in first.values() for sample in event["samples"])
+        assert all(first[unit]["samples"] == second[unit]["samples"] for unit in first), (
+            "a unit computes one share"
+        )
+        seen.update(
+            (event["epoch"], sample) for event in first.values() for sample in event["samples"]
+        )
     assert seen == {(epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)}
     assert done.keys() == set(workers)
     return done
@@ -60,15 +75,24 @@ def plain_training(loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = loss_of
             optimizer.step()
             optimizer.zero_grad()
         sampler.load_state_dict(sampler.state_dict() | {"epoch": sampler.epoch + 1})
-    parameters = [number for parameter in model.parameters() for number in parameter.flatten().tolist()]
+    parameters = [
+        number for parameter in model.parameters() for number in parameter.flatten().tolist()
+    ]
     return pytest.approx(parameters, rel=1e-8, abs=1e-10)
 
 
 def change_units(
-    operator: ScriptedOperator, events: Events, agents: Agents, slow: Path, script: str, *options: str
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    slow: Path,
+    script: str,
+    *options: str,
 ) -> list[Agent]:
     """Trains with three units, two, and three again in another order; returns the agents, by number."""
-    started = start(agents, slow, "w0", "w1", "w2", "w3", "w4", "w5", script=script, options=options)
+    started = start(
+        agents, slow, "w0", "w1", "w2", "w3", "w4", "w5", script=script, options=options
+    )
     operator.begin("w0", "w1", "w2", "w3", "w4", "w5")
     train_on(events, 6)
     operator.declare("w0", "w1", "w4", "w5", orderly=True)
@@ -82,10 +106,16 @@ def change_units(
 
 @needs_fsdp2
 @pytest.mark.parametrize(
-    "options", [pytest.param((), marks=pytest.mark.long), ("--in-process",)], ids=["started again", "in_process"]
+    "options",
+    [pytest.param((), marks=pytest.mark.long), ("--in-process",)],
+    ids=["started again", "in_process"],
 )
 def test_tensor_parallel_units_train_what_one_process_does_and_the_shards_of_a_lost_one_are_in_another(
-    options: tuple[str, ...], operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
+    options: tuple[str, ...],
+    operator: ScriptedOperator,
+    events: Events,
+    agents: Agents,
+    tmp_path: Path,
 ) -> None:
     slow = tmp_path / "slow"
     _, _, lost, *_ = change_units(operator, events, agents, slow, "units.py", *options)
@@ -100,10 +130,15 @@ def test_tensor_parallel_units_train_what_one_process_does_and_the_shards_of_a_l
     operator.declare("w0", "w1", "w4", "w5", "w6", "w3", orderly=True)
     slow.unlink()
     parameters = plain_training()
-    assert all(each == parameters for each in finish(operator, events, "w0", "w1", "w4", "w5", "w6", "w3").values())
+    assert all(
+        each == parameters
+        for each in finish(operator, events, "w0", "w1", "w4", "w5", "w6", "w3").values()
+    )
     first, *later = [event["step"] for event in events.all(what="restored", worker="w0")]
     assert first == 0
-    assert len(later) == 4 and all(step > 0 for step in later), "the state was in the memory of the units that are left"
+    assert len(later) == 4 and all(step > 0 for step in later), (
+        "the state was in the memory of the units that are left"
+    )
 
 
 @pytest.mark.long
@@ -120,7 +155,9 @@ def test_pipelines_train_what_one_process_does(
         assert done[first] + done[second] == parameters
 
 
-def test_processes_know_their_unit_in_each_group(operator: ScriptedOperator, events: Events, agents: Agents) -> None:
+def test_processes_know_their_unit_in_each_group(
+    operator: ScriptedOperator, events: Events, agents: Agents
+) -> None:
     for worker in ("w0", "w1", "w2", "w3"):
         script = (SCRIPTS / "prepares.py", "--in-process", "--world", 4, "--steps", 30)
         agents(worker, *script, **ENVIRONMENT, ELASTIC_PYTORCH_PREPARE_SECONDS=600)
@@ -129,10 +166,16 @@ def test_processes_know_their_unit_in_each_group(operator: ScriptedOperator, eve
     events.until_step(3, 2)
     operator.declare("w2", "w3", "w0", "w1", orderly=True)
     events.wait(4, what="group", size=4)
-    told = {size: {event["worker"]: event["units"] for event in events.all(what="group", size=size)} for size in (2, 4)}
+    told = {
+        size: {event["worker"]: event["units"] for event in events.all(what="group", size=size)}
+        for size in (2, 4)
+    }
     assert told == {
         2: {"w0": [0, 1, 0], "w1": [0, 1, 1]},
         4: {"w2": [0, 2, 0], "w3": [0, 2, 1], "w0": [1, 2, 0], "w1": [1, 2, 1]},
     }
-    assert [event["mesh"] for event in events.all(what="group", worker="w0")] == [[[0, 1]], [[0, 1], [2, 3]]]
+    assert [event["mesh"] for event in events.all(what="group", worker="w0")] == [
+        [[0, 1]],
+        [[0, 1], [2, 3]],
+    ]
     operator.wait_for("succeeded", "w0", "w1", "w2", "w3")

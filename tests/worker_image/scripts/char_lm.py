@@ -44,7 +44,8 @@ class Numbered(Dataset[tuple[int, torch.Tensor, torch.Tensor]]):
 
 data = Numbered()
 model = CharLM(vocabulary, 16, width=32, layers=2)
-# Not Adam, which divides by a gradient's size: where that is nothing but rounding, as of attention's key bias, so would be the outcome.
+# Not Adam, which divides by a gradient's size: where that is nothing but rounding, as of
+# attention's key bias, so would be the outcome.
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
 sampler = elastic.ElasticSampler(data, 20, micro_batch_size=5, seed=2)
@@ -60,7 +61,13 @@ state = elastic.State(
 
 
 def note(name: str, **fields: object) -> None:
-    line = json.dumps({"rank": int(os.environ.get("RANK", "0")), "world": int(os.environ.get("WORLD_SIZE", "1")), **fields})
+    line = json.dumps(
+        {
+            "rank": int(os.environ.get("RANK", "0")),
+            "world": int(os.environ.get("WORLD_SIZE", "1")),
+            **fields,
+        }
+    )
     with (options.out / name).open("a") as file:
         file.write(line + "\n")
 
@@ -78,12 +85,21 @@ def train() -> None:
             for numbers, inputs, targets in step.parts:
                 scores = ddp(inputs).flatten(0, 1)
                 taken += numbers.tolist() if step.samples else []
-                if step.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
-                    note("steps", step=step.number, epoch=epoch, samples=taken, generation=state._version.generation)
+                # Before the gradients are exchanged: a rank that is killed after that has done its
+                # share.
+                if step.last:
+                    note(
+                        "steps",
+                        step=step.number,
+                        epoch=epoch,
+                        samples=taken,
+                        generation=state._version.generation,
+                    )
                 step.backward(torch.nn.functional.cross_entropy(scores, targets.flatten()))
             optimizer.step()
             scheduler.step()
-            # The test has the training go slowly while it waits for pods, which take as long as the machine is busy.
+            # The test has the training go slowly while it waits for pods, which take as long as the
+            # machine is busy.
             time.sleep(0.5 if (options.out / "slow").exists() else options.step_seconds)
 
 

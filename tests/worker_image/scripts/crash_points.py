@@ -1,8 +1,9 @@
 """Writes a checkpoint again and again in processes that die, each a little later; prints what was found after each death, as JSON.
 
-`crash_points.py FOLDER`. What a process does is seen through the interpreter's profiler, which is told of each call of the system: death
-comes before or behind such a call. Within a call, it comes by the kernel: a file may not grow beyond a size, and SIGXFSZ ends who tries.
-With that signal ignored, it is a disk that is full.
+`crash_points.py FOLDER`. What a process does is seen through the interpreter's profiler, which is
+told of each call of the system: death comes before or behind such a call. Within a call, it comes
+by the kernel: a file may not grow beyond a size, and SIGXFSZ ends who tries. With that signal
+ignored, it is a disk that is full.
 """
 
 import json
@@ -21,7 +22,18 @@ from elastic_pytorch.storage import checkpoint_folder, checkpoint_format
 from elastic_pytorch.storage.local_folder import LocalFile
 
 FOLDER = Path(sys.argv[1])
-CALLS = {os.write, os.fsync, os.rename, os.unlink, os.open, os.close, os.listdir, os.mkdir, os.stat, os.fstat}
+CALLS = {
+    os.write,
+    os.fsync,
+    os.rename,
+    os.unlink,
+    os.open,
+    os.close,
+    os.listdir,
+    os.mkdir,
+    os.stat,
+    os.fstat,
+}
 KEEP = 2
 
 
@@ -82,10 +94,24 @@ def look(kind: str, point: int, code: int) -> None:
     for checkpoint in found:
         with closing(LocalFile(checkpoint.path)) as file:
             contents.append(b"".join(bytes(piece) for piece in checkpoint_format.payload_of(file)))
-    right = all(content == b"".join(payload(c.version.step)) for c, content in zip(found, contents, strict=True))
+    right = all(
+        content == b"".join(payload(c.version.step))
+        for c, content in zip(found, contents, strict=True)
+    )
     steps = [checkpoint.version.step for checkpoint in found]
     partials = len(list(FOLDER.glob(".partial*")))
-    print(json.dumps({"kind": kind, "point": point, "code": code, "steps": steps, "right": right, "partials": partials}))
+    print(
+        json.dumps(
+            {
+                "kind": kind,
+                "point": point,
+                "code": code,
+                "steps": steps,
+                "right": right,
+                "partials": partials,
+            }
+        )
+    )
 
 
 def tries(kind: str, die: Callable[[int, int], None], points: Iterator[int]) -> None:

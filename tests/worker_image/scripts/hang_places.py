@@ -1,6 +1,7 @@
 """The last rank of the group hangs in a way of its own, and the others wait for it in a collective.
 
-The first argument says in what, or in what the others wait while it sleeps: `hang` and `step` have the words.
+The first argument says in what, or in what the others wait while it sleeps: `hang` and `step` have
+the words.
 """
 
 import os

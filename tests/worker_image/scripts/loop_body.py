@@ -18,13 +18,16 @@ parser.add_argument("--in-process", action="store_true")
 parser.add_argument("--steps", type=int, default=120)
 parser.add_argument("--evaluate-every", type=int, default=50)
 parser.add_argument("--evaluation-seconds", type=float, default=0.0)
-parser.add_argument("--stay-in-finally", action="store_true", help="a script whose end takes longer than it may")
+parser.add_argument(
+    "--stay-in-finally", action="store_true", help="a script whose end takes longer than it may"
+)
 options = parser.parse_args()
 
 data = TensorDataset(torch.randn(4000, 2), torch.randn(4000, 1))
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-sampler = elastic.ElasticSampler(data, batch_size=8, seed=3, keep_micro_batch=True)  # as on an accelerator
+# As on an accelerator.
+sampler = elastic.ElasticSampler(data, batch_size=8, seed=3, keep_micro_batch=True)
 averaged = torch.optim.swa_utils.AveragedModel(model)
 state = elastic.State(
     None,

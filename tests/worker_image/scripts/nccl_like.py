@@ -3,18 +3,25 @@
 gloo carries the data. What is NCCL's about it:
 
 - A collective returns at once. One thread of the group runs them, in order.
-- `Work.wait()` blocks in C++ with the interpreter's lock released, so no signal handler of Python's runs until it returns. (NCCL's own
-  `wait()` holds up the stream only, and the host blocks where it synchronises. Tensors of a CPU can be looked at at any time.)
-- A lost peer is not noticed: the collective does not end, nor any after it. After the group's time-out (ten minutes by default) the
-  watchdog writes what it has seen to stderr and aborts the process. `shutdown()` waits as well.
-- With NCCL_LIKE_NOTICES=1 a closed connection is noticed, as by NCCL over TCP sockets: the watchdog aborts the process at once.
-- With NCCL_LIKE_ERROR=invalid-usage, shared-memory, interface or out-of-memory the set-up fails: the first collective of a group connects
-  the ranks, as ncclCommInitRank does, and raises on all of them.
-- `abort()` ends all waits at once, whatever the tensors hold, and closes the connections. Later collectives raise.
+- `Work.wait()` blocks in C++ with the interpreter's lock released, so no signal handler of Python's
+  runs until it returns. (NCCL's own `wait()` holds up the stream only, and the host blocks where it
+  synchronises. Tensors of a CPU can be looked at at any time.)
+- A lost peer is not noticed: the collective does not end, nor any after it. After the group's
+  time-out (ten minutes by default) the watchdog writes what it has seen to stderr and aborts the
+  process. `shutdown()` waits as well.
+- With NCCL_LIKE_NOTICES=1 a closed connection is noticed, as by NCCL over TCP sockets: the watchdog
+  aborts the process at once.
+- With NCCL_LIKE_ERROR=invalid-usage, shared-memory, interface or out-of-memory the set-up fails:
+  the first collective of a group connects the ranks, as ncclCommInitRank does, and raises on all of
+  them.
+- `abort()` ends all waits at once, whatever the tensors hold, and closes the connections. Later
+  collectives raise.
 
-The words are those of torch 2.6 (and 2.5, for set-up errors) with NCCL 2.21.5, from logs that users have published; their C++ frames and
-line numbers in the NCCL library are left out. torch 2.11 with NCCL 2.28.9 says the same on an H100 (`failures/test_words_of_nccl.py`), but
-that a missing interface is an ncclInvalidUsage. There the watchdog waits for a minute before it aborts the process.
+The words are those of torch 2.6 (and 2.5, for set-up errors) with NCCL 2.21.5, from logs that users
+have published; their C++ frames and line numbers in the NCCL library are left out. torch 2.11 with
+NCCL 2.28.9 says the same on an H100 (`failures/test_words_of_nccl.py`), but that a missing
+interface is an ncclInvalidUsage. There the watchdog waits for a minute before it aborts the
+process.
 """
 
 import contextlib
@@ -56,7 +63,8 @@ REMOTE_ERROR = (
     "remote process exited or there was a network error, NCCL version 2.21.5\nncclRemoteError: A call failed possibly due to a network "
     "error or a remote process exiting prematurely.\nLast error:\nsocketProgress: Connection closed by remote peer"
 )
-# What a collective is called, in a group and in ProcessGroupGloo, with torch's name of the operation. Which there are depends on torch.
+# What a collective is called, in a group and in ProcessGroupGloo, with torch's name of the
+# operation. Which there are depends on torch.
 OPERATIONS = {
     "allreduce": "ALLREDUCE",
     "allreduce_coalesced": "ALLREDUCE_COALESCED",
@@ -96,7 +104,9 @@ class _Collective:
         done: what `Work.wait()` waits for.
     """
 
-    def __init__(self, number: int, name: str, arguments: tuple[Any, ...], timeout_seconds: float) -> None:
+    def __init__(
+        self, number: int, name: str, arguments: tuple[Any, ...], timeout_seconds: float
+    ) -> None:
         self.number = number
         self.name = name
         self.arguments = arguments
@@ -109,7 +119,11 @@ class _Collective:
 
     def __str__(self) -> str:
         # The order differs: outputs come first where a method takes both.
-        numels = [_numel(argument) for argument in self.arguments[:2] if isinstance(argument, list | torch.Tensor)] or [1]
+        numels = [
+            _numel(argument)
+            for argument in self.arguments[:2]
+            if isinstance(argument, list | torch.Tensor)
+        ] or [1]
         return (
             f"WorkNCCL(SeqNum={self.number}, OpType={OPERATIONS[self.name]}, NumelIn={numels[-1]}, NumelOut={numels[0]}, "
             f"Timeout(ms)={self.timeout_seconds * 1000:.0f})"
@@ -127,7 +141,9 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
         name: of the group.
     """
 
-    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta, name: str) -> None:
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, timeout: timedelta, name: str
+    ) -> None:
         super().__init__(rank, size)
         self._store = store
         self._rank = rank
@@ -196,11 +212,15 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
             self._gloo = ProcessGroupGloo(self._store, self._rank, self._size, GLOO_TIMEOUT)
             self._gloo.barrier().wait()  # none is to leave before the others are connected
         except RuntimeError as error:
-            raise dist.DistBackendError(f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, {REMOTE_ERROR}") from error
+            raise dist.DistBackendError(
+                f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, {REMOTE_ERROR}"
+            ) from error
         self._sockets = _open_sockets() - before
         if kind := os.environ.get("NCCL_LIKE_ERROR"):
             raise dist.DistBackendError(SETUP_ERRORS[kind])
-        threading.Thread(target=self._run, args=(self._gloo,), name="nccl_like", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(self._gloo,), name="nccl_like", daemon=True
+        ).start()
         threading.Thread(target=self._watch, name="nccl_like watchdog", daemon=True).start()
 
     def _run(self, gloo: ProcessGroupGloo) -> None:
@@ -223,7 +243,10 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
         while not self._ended.wait(WATCHDOG_SECONDS):
             with self._lock:
                 oldest = next(iter(self._pending), None)
-            if oldest is not None and (ran := time.monotonic() - oldest.asked_at) > oldest.timeout_seconds:
+            if (
+                oldest is not None
+                and (ran := time.monotonic() - oldest.asked_at) > oldest.timeout_seconds
+            ):
                 self._die(
                     oldest,
                     f"[Rank {self._rank}] Watchdog caught collective operation timeout: {oldest} ran for {ran * 1000:.0f} milliseconds "
@@ -234,7 +257,10 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
         """Aborts the process as ProcessGroupNCCL's watchdog does."""
         rank, group = self._rank, f"[PG ID 0 PG GUID 0(default_pg) Rank {self._rank}]"
         first = (
-            (542, f"[Rank {rank}] Collective {collective} raised the following async exception: {reason}")
+            (
+                542,
+                f"[Rank {rank}] Collective {collective} raised the following async exception: {reason}",
+            )
             if raised
             else (632, reason)
         )
@@ -250,11 +276,17 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
                 f"[Rank {rank}] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels, "
                 "subsequent GPU operations might run on corrupted/incomplete data.",
             ),
-            (695, f"[Rank {rank}] To avoid data inconsistency, we are taking the entire process down."),
+            (
+                695,
+                f"[Rank {rank}] To avoid data inconsistency, we are taking the entire process down.",
+            ),
             (1895, f"{group} Process group watchdog thread terminated with exception: {reason}"),
         ]
         stamp = time.strftime("%m%d %H:%M:%S") + ".000000000"
-        text = "".join(f"[rank{rank}]:[E{stamp} ProcessGroupNCCL.cpp:{number}] {line}\n" for number, line in lines)
+        text = "".join(
+            f"[rank{rank}]:[E{stamp} ProcessGroupNCCL.cpp:{number}] {line}\n"
+            for number, line in lines
+        )
         text += f"terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  {lines[-1][1]}\n"
         os.write(2, text.encode())
         os.abort()
@@ -270,7 +302,10 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 def _in_gloo(name: str) -> str | None:
-    """How ProcessGroupGloo calls a collective; None if it has none. In torch 2.13, only groups have some of the newer names."""
+    """How ProcessGroupGloo calls a collective; None if it has none.
+
+    In torch 2.13, only groups have some of the newer names.
+    """
     same = [other for other, operation in OPERATIONS.items() if operation == OPERATIONS[name]]
     return next((other for other in (name, *same) if hasattr(ProcessGroupGloo, other)), None)
 
@@ -281,7 +316,11 @@ for _name in OPERATIONS:
 
 
 def _numel(argument: Any) -> int:
-    return argument.numel() if isinstance(argument, torch.Tensor) else sum(_numel(part) for part in argument)
+    return (
+        argument.numel()
+        if isinstance(argument, torch.Tensor)
+        else sum(_numel(part) for part in argument)
+    )
 
 
 def _open_sockets() -> set[tuple[int, int]]:
@@ -306,7 +345,9 @@ def _cut(sockets: set[tuple[int, int]]) -> None:
 
 def _create(options: Any, _backend_options: Any = None) -> ProcessGroupNCCLLike:
     timeout = DEFAULT_TIMEOUT if options.timeout == default_pg_timeout else options.timeout
-    return ProcessGroupNCCLLike(options.store, options.group_rank, options.group_size, timeout, options.group_id)
+    return ProcessGroupNCCLLike(
+        options.store, options.group_rank, options.group_size, timeout, options.group_id
+    )
 
 
 dist.Backend.register_backend("nccl_like", _create, extended_api=True, devices=["cpu"])

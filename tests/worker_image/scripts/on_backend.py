@@ -4,11 +4,15 @@ Handlers:
 
 - "none".
 - "flag" notes the signal. All ranks save and leave in the step in which one of them knows of it.
-- "alone" notes the signal. Each rank saves and leaves without asking the others, a step later than the rank before it.
-- "lightning", as of Lightning 2.5.2 (and 2.6): what `_SignalConnector.register_signal_handlers` installs without SLURM, and the look of the
-  training loop after each batch, in which rank 0 tells the others whether it has had the signal. Written down from its source and its
-  changelog, as Lightning is not installed here. Up to 2.5.1 no rank tells another: each leaves after its own batch.
-- "lightning-2.6", as of Lightning 2.6.6, compared with its source: the handler itself waits for rank 0 in a collective.
+- "alone" notes the signal. Each rank saves and leaves without asking the others, a step later than
+  the rank before it.
+- "lightning", as of Lightning 2.5.2 (and 2.6): what `_SignalConnector.register_signal_handlers`
+  installs without SLURM, and the look of the training loop after each batch, in which rank 0 tells
+  the others whether it has had the signal. Written down from its source and its changelog, as
+  Lightning is not installed here. Up to 2.5.1 no rank tells another: each leaves after its own
+  batch.
+- "lightning-2.6", as of Lightning 2.6.6, compared with its source: the handler itself waits for
+rank 0 in a collective.
 """
 
 import itertools
@@ -37,7 +41,11 @@ class HandlersCompose:
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         for signal_handler in self.signal_handlers:
-            called = signal.getsignal(signal_handler) if isinstance(signal_handler, int) else signal_handler
+            called = (
+                signal.getsignal(signal_handler)
+                if isinstance(signal_handler, int)
+                else signal_handler
+            )
             if callable(called):
                 called(signum, frame)
 

@@ -29,7 +29,10 @@ def with_repeats(epoch: int) -> list[int]:
 
 def of_all_sizes(epoch: int) -> list[list[int]]:
     samples = with_repeats(epoch)
-    ends = [*takewhile(lambda end: end < len(samples), accumulate(cycle(SIZES[epoch:]))), len(samples)]
+    ends = [
+        *takewhile(lambda end: end < len(samples), accumulate(cycle(SIZES[epoch:]))),
+        len(samples),
+    ]
     return [samples[begin:end] for begin, end in pairwise([0, *ends])]
 
 

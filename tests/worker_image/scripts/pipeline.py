@@ -59,7 +59,9 @@ fully_shard(stage, mesh=mesh["replicate"])
 optimizer = AdamW(stage.parameters(), lr=1e-2)
 sampler = elastic.ElasticSampler(data, 12, seed=3, mesh=mesh["replicate"])
 loader = DataLoader(data, batch_sampler=sampler)
-state = elastic.State(None, elastic.State.Options(every=1), model=stage, optimizer=optimizer, sampler=sampler)
+state = elastic.State(
+    None, elastic.State.Options(every=1), model=stage, optimizer=optimizer, sampler=sampler
+)
 event("restored", step=state.restore())
 unit = {name: int(os.environ[f"ELASTIC_PYTORCH_{name}"]) for name in ("UNIT", "UNITS", "UNIT_RANK")}
 generation = state._version.generation
@@ -70,8 +72,16 @@ for epoch in sampler.epochs(options.epochs):
         optimizer.step()
         optimizer.zero_grad()
         samples = which[: part.samples].tolist()
-        event("step", step=state.step + 1, epoch=epoch, samples=samples, generation=generation, **unit)
+        event(
+            "step", step=state.step + 1, epoch=epoch, samples=samples, generation=generation, **unit
+        )
         time.sleep(0 if options.slow and not Path(options.slow).exists() else options.step_seconds)
         state.commit()
-event("done", parameters=[number for each in stage.parameters() for number in each.full_tensor().flatten().tolist()], **unit)
+event(
+    "done",
+    parameters=[
+        number for each in stage.parameters() for number in each.full_tensor().flatten().tolist()
+    ],
+    **unit,
+)
 dist.destroy_process_group()

@@ -18,10 +18,16 @@ parser.add_argument("--steps", type=int, default=300)
 parser.add_argument("--world", type=int, default=1, help="the training ends in no smaller group")
 parser.add_argument("--until", help="the set-up ends when this file is there")
 parser.add_argument("--fail", choices=["raise", "exit", "leave"], help="how the set-up fails")
-parser.add_argument("--no-group", action="store_true", help="nothing of the script depends on its group")
+parser.add_argument(
+    "--no-group", action="store_true", help="nothing of the script depends on its group"
+)
 options = parser.parse_args()
 
-event("set-up", alone=True, names=sorted(name for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE") if name in os.environ))
+event(
+    "set-up",
+    alone=True,
+    names=sorted(name for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE") if name in os.environ),
+)
 while options.until and not Path(options.until).exists():
     time.sleep(0.02)
 if options.fail == "raise":
@@ -43,7 +49,12 @@ state = elastic.State(None, elastic.State.Options(every=1), model=model, optimiz
 def train() -> None:
     dist.init_process_group("gloo")
     units = [int(os.environ[f"ELASTIC_PYTORCH_{name}"]) for name in ("UNIT", "UNITS", "UNIT_RANK")]
-    event("group", size=dist.get_world_size(), units=units, mesh=elastic.unit_mesh(("cp",)).mesh.tolist())
+    event(
+        "group",
+        size=dist.get_world_size(),
+        units=units,
+        mesh=elastic.unit_mesh(("cp",)).mesh.tolist(),
+    )
     state.restore()
     ddp = DistributedDataParallel(model)
     while state.step < options.steps or dist.get_world_size() < options.world:

@@ -35,27 +35,43 @@ import torch.distributed  # noqa: E402
 IMPORTED = ("torch", "strobelight", "c10d", "elastic_pytorch")
 found = before | {
     "warnings": sorted(repr(entry) for entry in warnings.filters if "sympy" not in repr(entry)),
-    "signals": {str(number): str(signal.getsignal(number)).split(" at 0x")[0] for number in sorted(signal.valid_signals())},
+    "signals": {
+        str(number): str(signal.getsignal(number)).split(" at 0x")[0]
+        for number in sorted(signal.valid_signals())
+    },
     "blocked signals": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
     "socket timeout": socket.getdefaulttimeout(),
     "locale": locale.setlocale(locale.LC_ALL),
     "root logger": [logging.root.level, len(logging.root.handlers), logging.root.manager.disable],
-    "logging": [logging.raiseExceptions, logging.getLoggerClass().__name__, logging.lastResort is not None],
+    "logging": [
+        logging.raiseExceptions,
+        logging.getLoggerClass().__name__,
+        logging.lastResort is not None,
+    ],
     "loggers": sorted(
         name
         for name, logger in logging.root.manager.loggerDict.items()
-        if isinstance(logger, logging.Logger) and (logger.handlers or logger.level) and not name.startswith(IMPORTED)
+        if isinstance(logger, logging.Logger)
+        and (logger.handlers or logger.level)
+        and not name.startswith(IMPORTED)
     ),
     "path": sys.path,
     "arguments": sys.argv[2:],
     "recursion": sys.getrecursionlimit(),
     "switch interval": sys.getswitchinterval(),
-    "hooks": [getattr(sys, name) is getattr(sys, f"__{name}__") for name in ("displayhook", "unraisablehook")],
+    "hooks": [
+        getattr(sys, name) is getattr(sys, f"__{name}__")
+        for name in ("displayhook", "unraisablehook")
+    ],
     "thread hook": threading.excepthook is threading.__excepthook__,
     "tracing": [sys.gettrace(), sys.getprofile()],
     "finders": [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path],
     "threads": [thread.name for thread in threading.enumerate()],
-    "process": [multiprocessing.current_process().name, multiprocessing.parent_process(), multiprocessing.active_children()],
+    "process": [
+        multiprocessing.current_process().name,
+        multiprocessing.parent_process(),
+        multiprocessing.active_children(),
+    ],
     "collector": [gc.isenabled(), gc.get_threshold(), gc.callbacks],
     "faulthandler": faulthandler.is_enabled(),
     "decimal": str(decimal.getcontext()),
@@ -64,7 +80,11 @@ found = before | {
     "session": os.getsid(0) == os.getpid(),
     "niceness": os.nice(0),
     "cores": sorted(os.sched_getaffinity(0)),
-    "limits": {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")},
+    "limits": {
+        name: resource.getrlimit(getattr(resource, name))
+        for name in dir(resource)
+        if name.startswith("RLIMIT_")
+    },
     "streams": [[stream.encoding, stream.errors] for stream in (sys.stdin, sys.stdout, sys.stderr)],
     "numpy": [np.geterr(), np.get_printoptions()],
     "torch": [

@@ -1,7 +1,7 @@
 """Trains a sharded model whose state after each step is known, and tells in each step whether it is that one. Needs no FSDP2.
 
-Each element has a constant gradient. So the weight after a step follows from the number of steps alone, if neither a weight nor a
-momentum was lost or mixed up.
+Each element has a constant gradient. So the weight after a step follows from the number of steps
+alone, if neither a weight nor a momentum was lost or mixed up.
 """
 
 import argparse
@@ -19,7 +19,10 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100000)
 parser.add_argument("--step-seconds", type=float, default=0.1)
 parser.add_argument(
-    "--rows", type=int, default=1000, help="of the model, which the ranks share; no number of ranks need divide it"
+    "--rows",
+    type=int,
+    default=1000,
+    help="of the model, which the ranks share; no number of ranks need divide it",
 )
 options = parser.parse_args()
 RATE, MOMENTUM, COLUMNS = 1e-3, 0.9, 16
@@ -32,14 +35,27 @@ def rows_of(rank: int, world: int) -> range:
 
 
 def sharded(values: torch.Tensor) -> DTensor:
-    return DTensor.from_local(values, mesh, [Shard(0)], run_check=False, shape=(options.rows, COLUMNS), stride=(COLUMNS, 1))
+    return DTensor.from_local(
+        values,
+        mesh,
+        [Shard(0)],
+        run_check=False,
+        shape=(options.rows, COLUMNS),
+        stride=(COLUMNS, 1),
+    )
 
 
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 mesh = init_device_mesh("cpu", (world,))
 mine = rows_of(rank, world)
-gradient = torch.arange(mine.start, mine.stop, dtype=torch.float64).add(1).unsqueeze(1).expand(-1, COLUMNS).contiguous()
+gradient = (
+    torch.arange(mine.start, mine.stop, dtype=torch.float64)
+    .add(1)
+    .unsqueeze(1)
+    .expand(-1, COLUMNS)
+    .contiguous()
+)
 model = nn.Module()
 model.weight = nn.Parameter(sharded(torch.zeros(len(mine), COLUMNS, dtype=torch.float64)))
 optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM, foreach=False)
@@ -56,12 +72,19 @@ def factor(step: int) -> float:
 while state.step < options.steps:
     model.weight.grad = sharded(gradient.clone())
     optimizer.step()
-    wrong = (model.weight.detach().to_local() - factor(state.step + 1) * gradient).abs().max() if mine else torch.zeros(())
+    wrong = (
+        (model.weight.detach().to_local() - factor(state.step + 1) * gradient).abs().max()
+        if mine
+        else torch.zeros(())
+    )
     wrongs = torch.tensor([float(wrong)])
     dist.all_reduce(wrongs, dist.ReduceOp.MAX)
     if rank == 0:
         right = wrongs.item() <= 1e-9 * options.rows * (state.step + 1)
-        print(f"STEP {state.step + 1} world={world} time={time.time():.2f} right={right} pod={os.uname().nodename}", flush=True)
+        print(
+            f"STEP {state.step + 1} world={world} time={time.time():.2f} right={right} pod={os.uname().nodename}",
+            flush=True,
+        )
     time.sleep(options.step_seconds)
     state.commit()
 dist.destroy_process_group()

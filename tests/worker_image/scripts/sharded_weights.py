@@ -26,7 +26,10 @@ class ShardedWeights(nn.Module):
 
     def take_gradients(self) -> None:
         """Gives the parts the mean of all ranks' gradients, and forgets those of the whole."""
-        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self._whole[0].parameters()]
+        gradients = [
+            p.grad if p.grad is not None else torch.zeros_like(p)
+            for p in self._whole[0].parameters()
+        ]
         mean = self._flat(gradients) / self._world
         dist.all_reduce(mean)
         self.weight.grad = self._sharded(mean[self._mine])
@@ -39,7 +42,9 @@ class ShardedWeights(nn.Module):
         dist.all_reduce(flat)
         with torch.no_grad():
             parameters = list(self._whole[0].parameters())
-            for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+            for parameter, part in zip(
+                parameters, flat.split([p.numel() for p in parameters]), strict=True
+            ):
                 parameter.copy_(part.view_as(parameter))
 
     @staticmethod
@@ -47,4 +52,11 @@ class ShardedWeights(nn.Module):
         return torch.cat([tensor.detach().flatten() for tensor in tensors])  # type: ignore[attr-defined]
 
     def _sharded(self, part: torch.Tensor) -> DTensor:
-        return DTensor.from_local(part.clone(), self._mesh, [Shard(0)], run_check=False, shape=(self._length,), stride=(1,))
+        return DTensor.from_local(
+            part.clone(),
+            self._mesh,
+            [Shard(0)],
+            run_check=False,
+            shape=(self._length,),
+            stride=(1,),
+        )

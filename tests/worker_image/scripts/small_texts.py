@@ -14,7 +14,9 @@ def texts(samples: int = SAMPLES) -> TensorDataset:
     inputs = torch.randn(samples, 6, 5, dtype=torch.float64, generator=dice)
     targets = torch.randint(CLASSES, (samples, 6), generator=dice)
     lengths = torch.randint(1, 7, (samples, 1), generator=dice)
-    return TensorDataset(inputs, targets.masked_fill(torch.arange(6) >= lengths, IGNORED), torch.arange(samples))
+    return TensorDataset(
+        inputs, targets.masked_fill(torch.arange(6) >= lengths, IGNORED), torch.arange(samples)
+    )
 
 
 def new_model() -> nn.Sequential:

@@ -1,6 +1,7 @@
 """Has processes die while they write a snapshot, and prints as JSON what the snapshot holds after each death.
 
-Some die at a line of the code, each at a later one; some are killed from outside while they write one state after the other.
+Some die at a line of the code, each at a later one; some are killed from outside while they write
+one state after the other.
 """
 
 import json
@@ -20,12 +21,18 @@ from elastic_pytorch.state_format import payload
 from elastic_pytorch.state_format.state_encoding import flatten
 from elastic_pytorch.state_format.state_version import StateVersion
 
-WATCHED = tuple(module.__file__ for module in (snapshot_module, slot_memory, slots, commit_copies, payload))
+WATCHED = tuple(
+    module.__file__ for module in (snapshot_module, slot_memory, slots, commit_copies, payload)
+)
 
 
 def state(step: int, size: int) -> dict[str, Any]:
     # The sizes change, so that slots are mapped anew at times.
-    return {"step": step, "w": torch.full((size + step % 3,), step), "b": [torch.full((7,), float(step)), torch.empty(0)]}
+    return {
+        "step": step,
+        "w": torch.full((size + step % 3,), step),
+        "b": [torch.full((7,), float(step)), torch.empty(0)],
+    }
 
 
 def look(snapshot: Snapshot) -> tuple[int, bool]:
@@ -70,7 +77,11 @@ def lines() -> None:
         if slot:
             right = right and os.pread(snapshot.fd, slot.length, slot.offset) == before
             slots.unpin(snapshot.fd)
-        print(json.dumps({"kind": "line", "right": right and step - last in (0, 1), "moved": step - last}))
+        print(
+            json.dumps(
+                {"kind": "line", "right": right and step - last in (0, 1), "moved": step - last}
+            )
+        )
         last = step
 
 

@@ -23,30 +23,72 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--samples", type=int, default=500)
 parser.add_argument("--batch-size", type=int, default=12)
-parser.add_argument("--micro-batch-size", type=int, default=4, help="so that dropout does not depend on the group; 0: none")
+parser.add_argument(
+    "--micro-batch-size",
+    type=int,
+    default=4,
+    help="so that dropout does not depend on the group; 0: none",
+)
 parser.add_argument("--learning-rate", type=float, default=1e-2)
 parser.add_argument("--dropout", type=float, default=0.1)
-parser.add_argument("--double", action="store_true", help="64-bit numbers: what the order of sums changes stays small for long")
+parser.add_argument(
+    "--double",
+    action="store_true",
+    help="64-bit numbers: what the order of sums changes stays small for long",
+)
 parser.add_argument("--loader-workers", type=int, default=0)
 parser.add_argument("--step-seconds", type=float, default=0.02)
 parser.add_argument("--slow", help="the steps take that time only while this file is there")
 parser.add_argument("--folder", default=None)
 parser.add_argument("--flush-seconds", type=float, default=0.3)
-parser.add_argument("--open-ended", action="store_true", help="the library is not told which step is the last one")
-parser.add_argument("--every", type=int, default=1, help="steps from one commit to the next; 0: as the library chooses")
+parser.add_argument(
+    "--open-ended", action="store_true", help="the library is not told which step is the last one"
+)
+parser.add_argument(
+    "--every",
+    type=int,
+    default=1,
+    help="steps from one commit to the next; 0: as the library chooses",
+)
 parser.add_argument("--ballast-bytes", type=int, default=0, help="what each commit copies besides")
 parser.add_argument("--in-process", action="store_true")
 parser.add_argument("--backend", default="gloo")
-parser.add_argument("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
-parser.add_argument("--set-up-seconds", type=float, default=0, help="of what a process does once: compiling, filling caches")
-parser.add_argument("--set-up-fails", type=float, default=0, help="how probably a process ends there, when the job has trained")
-parser.add_argument("--hang-in-leaving", action="store_true", help="a process that began in a group of two never leaves it")
-parser.add_argument("--sharded", action="store_true", help="FSDP2, whose shards each pod keeps for itself and for another one")
 parser.add_argument(
-    "--sharded-weights", action="store_true", help="the same, on the CPUs of a torch that lacks FSDP2 for these"
+    "--fail-at", type=int, default=0, help="the last rank raises in this step, once"
 )
-parser.add_argument("--own", choices=OWN, help="the order of the samples is one of the script's own")
-parser.add_argument("--early-group", action="store_true", help="there is a group before the function is called")
+parser.add_argument(
+    "--set-up-seconds",
+    type=float,
+    default=0,
+    help="of what a process does once: compiling, filling caches",
+)
+parser.add_argument(
+    "--set-up-fails",
+    type=float,
+    default=0,
+    help="how probably a process ends there, when the job has trained",
+)
+parser.add_argument(
+    "--hang-in-leaving",
+    action="store_true",
+    help="a process that began in a group of two never leaves it",
+)
+parser.add_argument(
+    "--sharded",
+    action="store_true",
+    help="FSDP2, whose shards each pod keeps for itself and for another one",
+)
+parser.add_argument(
+    "--sharded-weights",
+    action="store_true",
+    help="the same, on the CPUs of a torch that lacks FSDP2 for these",
+)
+parser.add_argument(
+    "--own", choices=OWN, help="the order of the samples is one of the script's own"
+)
+parser.add_argument(
+    "--early-group", action="store_true", help="there is a group before the function is called"
+)
 options = parser.parse_args()
 if options.hang_in_leaving and os.environ["WORLD_SIZE"] == "2":
     dist.destroy_process_group = lambda: time.sleep(3600)
@@ -71,13 +113,20 @@ if options.double:
     torch.set_default_dtype(torch.float64)
 torch.manual_seed(5)
 numbers = torch.arange(options.samples, dtype=torch.get_default_dtype())
-data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
+data = TensorDataset(
+    torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1),
+    torch.cos(numbers / 3),
+    numbers,
+)
 sharded = options.sharded or options.sharded_weights
 
 
 def make() -> SimpleNamespace:
     """Makes what is trained; what is sharded belongs to the process group, which is made here then."""
-    parts, layers = None, [nn.Linear(8, 32), nn.Dropout(options.dropout), nn.Tanh(), nn.Linear(32, 1)]
+    parts, layers = (
+        None,
+        [nn.Linear(8, 32), nn.Dropout(options.dropout), nn.Tanh(), nn.Linear(32, 1)],
+    )
     model = trained = nn.Sequential(*layers).to(device)
     if sharded:
         dist.init_process_group(options.backend)
@@ -91,7 +140,9 @@ def make() -> SimpleNamespace:
         from sharded_weights import ShardedWeights  # no file of other jobs
 
         parts = trained = ShardedWeights(model)
-    optimizer = torch.optim.AdamW(trained.parameters(), lr=options.learning_rate, foreach=None if parts is None else False)
+    optimizer = torch.optim.AdamW(
+        trained.parameters(), lr=options.learning_rate, foreach=None if parts is None else False
+    )
     sampler = elastic.ElasticSampler(
         data,
         options.batch_size or None,
@@ -111,7 +162,9 @@ def make() -> SimpleNamespace:
         sampler=sampler,
         ballast=torch.zeros(options.ballast_bytes, dtype=torch.uint8, device=device),
     )
-    return SimpleNamespace(model=model, parts=parts, optimizer=optimizer, sampler=sampler, state=state)
+    return SimpleNamespace(
+        model=model, parts=parts, optimizer=optimizer, sampler=sampler, state=state
+    )
 
 
 def restore_sharded(state: elastic.State) -> int:
@@ -131,7 +184,13 @@ made = None if sharded and options.in_process else make()
 def train() -> nn.Module:
     """Trains to the end, and returns the model."""
     own = made or make()
-    model, parts, optimizer, sampler, state = own.model, own.parts, own.optimizer, own.sampler, own.state
+    model, parts, optimizer, sampler, state = (
+        own.model,
+        own.parts,
+        own.optimizer,
+        own.sampler,
+        own.state,
+    )
     loader = DataLoader(data, batch_sampler=sampler, num_workers=options.loader_workers)
     if not sharded:
         dist.init_process_group(options.backend)
@@ -146,7 +205,9 @@ def train() -> nn.Module:
             with sampler.part(ddp) as part:
                 loss = nn.functional.mse_loss(ddp(inputs.to(device)).squeeze(1), targets.to(device))
                 taken += which.int().tolist() if part.samples else []
-                if part.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
+                # Before the gradients are exchanged: a rank that is killed after that has done its
+                # share.
+                if part.last:
                     event(
                         "step",
                         step=state.step + 1,
@@ -159,7 +220,8 @@ def train() -> nn.Module:
             if not part.last:
                 continue
             last_rank = dist.get_rank() == dist.get_world_size() - 1
-            if options.fail_at == state.step + 1 and first == 0 and last_rank:  # once: the next group begins later
+            # once: the next group begins later
+            if options.fail_at == state.step + 1 and first == 0 and last_rank:
                 raise ValueError("told to fail")
             if parts is not None:
                 parts.take_gradients()
@@ -168,7 +230,9 @@ def train() -> nn.Module:
                 parts.put_together()
             optimizer.zero_grad()
             taken = []
-            time.sleep(0 if options.slow and not Path(options.slow).exists() else options.step_seconds)
+            time.sleep(
+                0 if options.slow and not Path(options.slow).exists() else options.step_seconds
+            )
             state.commit(loss=loss)
     if not sharded:
         dist.destroy_process_group()
@@ -179,7 +243,9 @@ if options.early_group:
     dist.init_process_group(options.backend)
 model = (elastic.in_process(train) if options.in_process else train)()
 parameters = [p.full_tensor() if options.sharded else p for p in model.parameters()]
-digest = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in parameters)).hexdigest()
+digest = hashlib.sha256(
+    b"".join(p.detach().cpu().numpy().tobytes() for p in parameters)
+).hexdigest()
 event("done", digest=digest, parameters=[x for p in parameters for x in p.flatten().tolist()])
 if sharded:
     dist.destroy_process_group()

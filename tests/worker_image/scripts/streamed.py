@@ -34,9 +34,17 @@ def train() -> None:
         taken: list[Tensor] = []
         for batch in step.parts:
             taken.append(batch[: step.samples])
-            if step.last:  # before the gradients are exchanged: a rank that is killed after that has done its share
+            # Before the gradients are exchanged: a rank that is killed after that has done its
+            # share.
+            if step.last:
                 told = {"samples": torch.cat(taken).tolist(), "stock": next(stock).int().tolist()}
-                event("step", step=step.number, epoch=step.epoch, generation=state._version.generation, **told)
+                event(
+                    "step",
+                    step=step.number,
+                    epoch=step.epoch,
+                    generation=state._version.generation,
+                    **told,
+                )
             step.backward(parallel_model(batch[:, None] / OFFSET).square().mean())
         optimizer.step()
         if options.slow.exists():
@@ -54,7 +62,11 @@ options = parser.parse_args()
 torch.manual_seed(5)
 model = nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-stream = elastic.ElasticStream(range(len(LENGTHS)), read, options.batch_size, micro_batch_size=3, shuffle_block=16, seed=3)
-state = elastic.State(None, elastic.State.Options(every=1), model=model, optimizer=optimizer, stream=stream)
+stream = elastic.ElasticStream(
+    range(len(LENGTHS)), read, options.batch_size, micro_batch_size=3, shuffle_block=16, seed=3
+)
+state = elastic.State(
+    None, elastic.State.Options(every=1), model=model, optimizer=optimizer, stream=stream
+)
 (elastic.in_process(train) if options.in_process else train)()
 event("done", alone=True)

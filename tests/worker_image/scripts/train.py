@@ -13,7 +13,9 @@ from events import event
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=10**6)
 parser.add_argument("--finish", default="", help="stop when this file exists")
-parser.add_argument("--fail-once", default="", help="rank 1 raises if this file does not exist, and makes it")
+parser.add_argument(
+    "--fail-once", default="", help="rank 1 raises if this file does not exist, and makes it"
+)
 parser.add_argument("--save", action="store_true")
 arguments = parser.parse_args()
 
@@ -35,12 +37,21 @@ import torch.distributed as dist  # noqa: E402
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
 rank, world = dist.get_rank(), dist.get_world_size()
 for step in range(1, arguments.steps + 1):
-    total = torch.tensor([float(rank), float(bool(arguments.finish) and Path(arguments.finish).exists())])
+    total = torch.tensor(
+        [float(rank), float(bool(arguments.finish) and Path(arguments.finish).exists())]
+    )
     dist.all_reduce(total)
     assert total[0] == world * (world - 1) / 2
     event("step", step=step, world=world)
-    elastic_pytorch.report(step=step, total=arguments.steps, loss=1 / step, checkpoint_step=step // 10 * 10)
-    if arguments.fail_once and rank == world - 1 and step == 3 and not Path(arguments.fail_once).exists():
+    elastic_pytorch.report(
+        step=step, total=arguments.steps, loss=1 / step, checkpoint_step=step // 10 * 10
+    )
+    if (
+        arguments.fail_once
+        and rank == world - 1
+        and step == 3
+        and not Path(arguments.fail_once).exists()
+    ):
         Path(arguments.fail_once).touch()
         raise ValueError("boom at step 3")
     if total[1] > 0:

@@ -19,7 +19,9 @@ options = parser.parse_args()
 
 def train(number: int) -> None:
     model = nn.Linear(2, 1)
-    state = elastic.State(None, elastic.State.Options(every=1, total_steps=options.steps), model=model, best=0)
+    state = elastic.State(
+        None, elastic.State.Options(every=1, total_steps=options.steps), model=model, best=0
+    )
     event("restored", training=number, step=state.restore(), best=state.best)
     while state.step < options.steps:
         numbers = torch.ones(1)

@@ -1,4 +1,7 @@
-"""Trains with DistributedDataParallel without end. The worker of one index is slow until a file exists."""
+"""Trains with DistributedDataParallel without end.
+
+The worker of one index is slow until a file exists.
+"""
 
 import argparse
 import os

@@ -4,7 +4,12 @@ import random
 
 import pytest
 import torch
-from elastic_pytorch.state.commit_interval import BUDGET, LEAST_COMMITS, CommitInterval, next_interval
+from elastic_pytorch.state.commit_interval import (
+    BUDGET,
+    LEAST_COMMITS,
+    CommitInterval,
+    next_interval,
+)
 from elastic_pytorch.state.step_boundary import StepBoundary, Wait
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +46,9 @@ def test_interval_that_a_hundredth_of_the_time_pays_for(
 
 
 @given(st.integers(1, 10**6), st.floats(0, 100), st.floats(1e-4, 1000))
-def test_a_choice_keeps_to_the_budget_and_stays(steps: int, commit_seconds: float, step_seconds: float) -> None:
+def test_a_choice_keeps_to_the_budget_and_stays(
+    steps: int, commit_seconds: float, step_seconds: float
+) -> None:
     chosen = next_interval(steps, commit_seconds, step_seconds)
     assert commit_seconds <= BUDGET * step_seconds * chosen * (1 + 1e-9)
     assert next_interval(chosen, commit_seconds, step_seconds) == chosen
@@ -123,10 +130,16 @@ def test_simulated_training_spends_a_hundredth_on_commits(
     for _ in range(20_000):
         spent = step_seconds * dice.uniform(0.9, 1.1) * (50 if dice.random() < 0.001 else 1)
         for rank, seconds in zip(ranks, commit_seconds, strict=True):
-            cost = None if seconds is None else seconds * dice.uniform(0.8, 1.2) * (2.5 if dice.random() < 0.1 else 1)
+            cost = (
+                None
+                if seconds is None
+                else seconds * dice.uniform(0.8, 1.2) * (2.5 if dice.random() < 0.1 else 1)
+            )
             rank.take_step(spent * dice.uniform(0.99, 1.0), cost)
         assert len({rank.interval.steps for rank in ranks}) == 1
-    assert all(rank.committed == ranks[0].committed for rank in ranks), "the pods' versions are the same"
+    assert all(rank.committed == ranks[0].committed for rank in ranks), (
+        "the pods' versions are the same"
+    )
     assert ranks[0].interval.steps in interval
     assert max(rank.commit_seconds_in_all for rank in ranks) <= 1.3 * BUDGET * ranks[0].now
     assert ranks[0].changes <= 6

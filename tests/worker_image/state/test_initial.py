@@ -14,7 +14,8 @@ from tests.worker_image.state.test_state_memory import pods, run_pods, take_step
 from tests.worker_image.torch_group import run_group
 
 pytestmark = pytest.mark.torch
-Begun = tuple[int, float, int]  # the step, a weight, and how often this process has read the weights
+# The step, a weight, and how often this process has read the weights.
+Begun = tuple[int, float, int]
 
 
 def begin(folder: Path | None, steps: int = 0, value: float = 100.0) -> Begun:
@@ -28,7 +29,10 @@ def begin(folder: Path | None, steps: int = 0, value: float = 100.0) -> Begun:
         nn.init.constant_(model.weight, value)
 
     state = elastic.State(
-        folder, elastic.State.Options(every=1, initial=load), model=model, optimizer=torch.optim.AdamW(model.parameters())
+        folder,
+        elastic.State.Options(every=1, initial=load),
+        model=model,
+        optimizer=torch.optim.AdamW(model.parameters()),
     )
     begun = state.restore(), model.weight.mean().item(), reads
     take_steps(state, model, steps)
@@ -39,7 +43,12 @@ def begin(folder: Path | None, steps: int = 0, value: float = 100.0) -> Begun:
 @pytest.mark.process
 def test_rank_0_reads_them_and_sends_them_to_the_others() -> None:
     with pods(2) as servers:
-        assert run_pods(servers, 2, begin, None) == [(0, 100.0, 1), (0, 100.0, 0), (0, 100.0, 0), (0, 100.0, 0)]
+        assert run_pods(servers, 2, begin, None) == [
+            (0, 100.0, 1),
+            (0, 100.0, 0),
+            (0, 100.0, 0),
+            (0, 100.0, 0),
+        ]
 
 
 @pytest.mark.process
@@ -63,7 +72,11 @@ def begin_again() -> list[Begun]:
     model = nn.Linear(2, 2, bias=False)
     reads = []
     state = elastic.State(
-        None, elastic.State.Options(every=1, initial=lambda: reads.append(nn.init.constant_(model.weight, 100.0))), model=model
+        None,
+        elastic.State.Options(
+            every=1, initial=lambda: reads.append(nn.init.constant_(model.weight, 100.0))
+        ),
+        model=model,
     )
     begun = []
     for step in (0, 2, 2):
@@ -106,7 +119,9 @@ def test_failure_is_raised_on_all_ranks_and_names_it() -> None:
     words = "initial, which loads the first weights, failed: FileNotFoundError: no weights.bin"
     with pods(2) as servers:
         first, second = run_pods(servers, 1, fail, "no weights.bin")
-    assert first == [f"{words} because of FileNotFoundError"] * 2, "nothing is kept of the first attempt"
+    assert first == [f"{words} because of FileNotFoundError"] * 2, (
+        "nothing is kept of the first attempt"
+    )
     assert second == [f"rank 0: {words} because of NoneType"] * 2
 
 
@@ -141,13 +156,17 @@ def test_what_initial_cannot_be(initial: Any, registered: dict[str, Any], words:
 def test_sharded_state_says_what_to_do_instead(tmp_path: Path) -> None:
     from elastic_pytorch.state.sharded.sharded_state import ShardedState
 
-    with pytest.raises(ValueError, match=r"after restore\(\).*if state.restore\(\) == 0: load\(model\)"):
+    with pytest.raises(
+        ValueError, match=r"after restore\(\).*if state.restore\(\) == 0: load\(model\)"
+    ):
         ShardedState(tmp_path, ShardedState.Options(every=2, initial=print), model=nn.Linear(2, 2))
 
 
 def draw() -> list[float]:
     model = nn.Linear(2, 2)
-    state = elastic.State(None, elastic.State.Options(initial=lambda: nn.init.normal_(model.weight)), model=model)
+    state = elastic.State(
+        None, elastic.State.Options(initial=lambda: nn.init.normal_(model.weight)), model=model
+    )
     state.restore()
     weights = model.weight.detach().clone()
     assert dist.get_world_size() == 2

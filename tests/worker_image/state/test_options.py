@@ -22,13 +22,17 @@ def test_object_may_have_any_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_plain_value_with_the_name_of_an_option_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"State\(folder, State.Options\({name}=…\), model=model\)"):
+    with pytest.raises(
+        ValueError, match=rf"State\(folder, State.Options\({name}=…\), model=model\)"
+    ):
         elastic.State(None, model=nn.Linear(2, 2), **{name: 1})
 
 
 @pytest.mark.parametrize("options", [{"keep": 0}, {"every": 0}, {"flush_seconds": -1.0}])
 def test_number_that_is_too_small_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="keep and every must be at least 1, and flush_seconds not negative"):
+    with pytest.raises(
+        ValueError, match="keep and every must be at least 1, and flush_seconds not negative"
+    ):
         elastic.State.Options(**options)
 
 

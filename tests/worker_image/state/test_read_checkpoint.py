@@ -27,7 +27,9 @@ def train(folder: Path, *steps: int, name: str = "") -> nn.Module:
     """Trains up to each of these steps, and leaves a checkpoint of each, and no other."""
     model = nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
-    state = elastic.State(folder, elastic.State.Options(name=name, keep=9), model=model, optimizer=optimizer, best=9.0)
+    state = elastic.State(
+        folder, elastic.State.Options(name=name, keep=9), model=model, optimizer=optimizer, best=9.0
+    )
     state.restore()
     for step in steps:
         while state.step < step:
@@ -75,10 +77,15 @@ def test_damaged_ones_are_skipped_in_a_folder_and_named_if_there_is_no_other(
     flip_a_bit(newest, 100)
     assert elastic.load(tmp_path)["step"] == 2
     assert f"{newest} is skipped: corrupt" in log.text
-    with pytest.raises(ValueError, match=rf"the checkpoint {newest} cannot be read: corrupt: the checksum is wrong"):
+    with pytest.raises(
+        ValueError, match=rf"the checkpoint {newest} cannot be read: corrupt: the checksum is wrong"
+    ):
         elastic.load(newest)
     older.write_bytes(older.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=rf"no checkpoint in .* is whole: {newest.name}: corrupt.*; {older.name}: torn"):
+    with pytest.raises(
+        ValueError,
+        match=rf"no checkpoint in .* is whole: {newest.name}: corrupt.*; {older.name}: torn",
+    ):
         elastic.load(tmp_path)
 
 
@@ -86,7 +93,9 @@ def test_a_checkpoint_under_another_s_name_is_damaged(tmp_path: Path) -> None:
     train(tmp_path, 2)
     [(version, path)] = by_name(tmp_path)
     path.rename(path.with_name(path.name.replace(f"s{version.step:09}", "s000000009")))
-    with pytest.raises(ValueError, match=r"foreign: it is named after \(1, 9\), and holds \(1, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"foreign: it is named after \(1, 9\), and holds \(1, 2\)"
+    ):
         elastic.load(tmp_path)
 
 
@@ -105,7 +114,10 @@ def test_of_several_trainings_it_tells_the_names(tmp_path: Path) -> None:
     for name in ("generator", "critic"):
         train(tmp_path, 1, name=name)
     (tmp_path / "logs").mkdir()
-    with pytest.raises(ValueError, match="has no checkpoint itself, but the trainings critic, generator: give the path of one"):
+    with pytest.raises(
+        ValueError,
+        match="has no checkpoint itself, but the trainings critic, generator: give the path of one",
+    ):
         elastic.load(tmp_path)
     assert elastic.load(tmp_path / "critic")["step"] == 1
     train(tmp_path, 3)
@@ -121,8 +133,16 @@ def write_by_hand(folder: Path, tree: dict[str, Any]) -> Path:
     ("tree", "error", "words"),
     [
         ({"layout": LAYOUT + 1}, ValueError, "another release's layout"),
-        ({"rest": {}, "shards": [], "files": [], "stages": [3, 5]}, RuntimeError, "a pipeline of 2 stages"),
-        ({"rest": {}, "shards": [], "files": [("engine/zero/x", 1, 1)]}, RuntimeError, "DeepSpeed writes by itself"),
+        (
+            {"rest": {}, "shards": [], "files": [], "stages": [3, 5]},
+            RuntimeError,
+            "a pipeline of 2 stages",
+        ),
+        (
+            {"rest": {}, "shards": [], "files": [("engine/zero/x", 1, 1)]},
+            RuntimeError,
+            "DeepSpeed writes by itself",
+        ),
     ],
 )
 def test_what_one_process_cannot_put_together_is_refused(
@@ -144,7 +164,13 @@ def train_sharded(folder: Path, *steps: int) -> list[Any]:
     torch.manual_seed(0)
     model = fully_shard(nn.Linear(5, 3))
     optimizer = torch.optim.AdamW(model.parameters())
-    state = elastic.State(folder, elastic.State.Options(memory=False, keep=9), model=model, optimizer=optimizer, best=9.0)
+    state = elastic.State(
+        folder,
+        elastic.State.Options(memory=False, keep=9),
+        model=model,
+        optimizer=optimizer,
+        best=9.0,
+    )
     state.restore()
     weights = []
     for step in steps:
@@ -163,7 +189,11 @@ def train_sharded(folder: Path, *steps: int) -> list[Any]:
 def load_on_rank_1(folder: Path) -> Any:
     """What one rank reads while the other does not: of the step that was saved before."""
     weights = train_sharded(folder, 2)
-    return torch.equal(elastic.load(folder)["model"]["weight"], weights[0]) if dist.get_rank() == 1 else None
+    return (
+        torch.equal(elastic.load(folder)["model"]["weight"], weights[0])
+        if dist.get_rank() == 1
+        else None
+    )
 
 
 @needs_fsdp2
@@ -184,10 +214,15 @@ def test_sharded_tensors_are_whole(tmp_path: Path, log: pytest.LogCaptureFixture
     flip_a_bit(shard, 5)
     assert elastic.load(tmp_path)["step"] == 2
     assert f"corrupt: the checksum of {shard.name} is wrong" in log.text
-    with pytest.raises(ValueError, match=rf"no checkpoint in .* is whole: .*the checksum of {shard.name} is wrong"):
+    with pytest.raises(
+        ValueError, match=rf"no checkpoint in .* is whole: .*the checksum of {shard.name} is wrong"
+    ):
         elastic.load(newest)
     next(oldest.glob("*.elastic")).unlink()
-    with pytest.raises(ValueError, match=rf"{shard.name} is wrong; {oldest.name}/.*: its checkpoint file is missing"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{shard.name} is wrong; {oldest.name}/.*: its checkpoint file is missing",
+    ):
         elastic.load(tmp_path)
     shard.unlink()
     with pytest.raises(ValueError, match=shard.name):
@@ -204,7 +239,9 @@ def read_in_older_releases(state_dict: dict[str, Any], *, storage_reader: Any) -
     del state_dict, storage_reader
 
 
-def read_in_newer_releases(state_dict: dict[str, Any], *, storage_reader: Any, no_dist: bool = False) -> None:
+def read_in_newer_releases(
+    state_dict: dict[str, Any], *, storage_reader: Any, no_dist: bool = False
+) -> None:
     del state_dict, storage_reader, no_dist
 
 
@@ -222,7 +259,11 @@ def test_a_torch_that_would_wait_for_the_group_is_refused_in_one() -> None:
 def test_the_export_of_the_documentation(tmp_path: Path) -> None:
     safetensors = pytest.importorskip("safetensors.torch", reason="needs safetensors")
     model = train(tmp_path / "checkpoints", 2)
-    [example] = [each.text for each in blocks(ROOT / "docs" / "use" / "training-library.md") if "elastic.load(" in each.text]
+    [example] = [
+        each.text
+        for each in blocks(ROOT / "docs" / "use" / "training-library.md")
+        if "elastic.load(" in each.text
+    ]
     names: dict[str, Any] = {
         "elastic": elastic,
         "torch": torch,

@@ -30,7 +30,14 @@ pytestmark = pytest.mark.torch
 NOTHING = StateVersion(0, 0)
 
 
-def told(version: StateVersion, *, pod: int = NO_POD, keeps: bool = True, layout: int = 1, writer: int = 0) -> Told:
+def told(
+    version: StateVersion,
+    *,
+    pod: int = NO_POD,
+    keeps: bool = True,
+    layout: int = 1,
+    writer: int = 0,
+) -> Told:
     return Told(*version, layout, writer, pod, keeps)
 
 
@@ -41,10 +48,22 @@ def told(version: StateVersion, *, pod: int = NO_POD, keeps: bool = True, layout
         ([told(StateVersion(1, 5))], Source(StateVersion(1, 5), 0, ())),
         ([told(StateVersion(1, 5)), told(StateVersion(1, 5))], Source(StateVersion(1, 5), 0, ())),
         ([told(StateVersion(1, 5)), told(NOTHING)], Source(StateVersion(1, 5), 0, (1,))),
-        ([told(StateVersion(1, 4)), told(StateVersion(1, 5)), told(StateVersion(1, 5))], Source(StateVersion(1, 5), 1, (0,))),
-        ([told(StateVersion(1, 99)), told(StateVersion(2, 90))], Source(StateVersion(2, 90), 1, (0,))),
-        ([told(StateVersion(1, 5), writer=2), told(StateVersion(1, 5), writer=1)], Source(StateVersion(1, 5), 1, ())),
-        ([told(StateVersion(1, 5)), told(StateVersion(1, 5), layout=2)], Source(StateVersion(1, 5), 0, (1,))),
+        (
+            [told(StateVersion(1, 4)), told(StateVersion(1, 5)), told(StateVersion(1, 5))],
+            Source(StateVersion(1, 5), 1, (0,)),
+        ),
+        (
+            [told(StateVersion(1, 99)), told(StateVersion(2, 90))],
+            Source(StateVersion(2, 90), 1, (0,)),
+        ),
+        (
+            [told(StateVersion(1, 5), writer=2), told(StateVersion(1, 5), writer=1)],
+            Source(StateVersion(1, 5), 1, ()),
+        ),
+        (
+            [told(StateVersion(1, 5)), told(StateVersion(1, 5), layout=2)],
+            Source(StateVersion(1, 5), 0, (1,)),
+        ),
         (
             [
                 told(StateVersion(1, 5), pod=0),
@@ -68,7 +87,9 @@ class Ranks:
         self.size = size
         self.barrier = threading.Barrier(size, timeout=20)
         self.board: dict[int, Any] = {}
-        self.boxes: defaultdict[tuple[int, int], queue.SimpleQueue[Any]] = defaultdict(queue.SimpleQueue)
+        self.boxes: defaultdict[tuple[int, int], queue.SimpleQueue[Any]] = defaultdict(
+            queue.SimpleQueue
+        )
 
     def exchange(self, rank: int, value: Any) -> dict[int, Any]:
         self.barrier.wait()
@@ -106,7 +127,9 @@ class Rank:
                 self.ranks.boxes[before, behind].put(tensors)
             elif self.rank == behind:
                 self.received += 1
-                for mine, its in zip(tensors, self.ranks.boxes[before, behind].get(timeout=20), strict=True):
+                for mine, its in zip(
+                    tensors, self.ranks.boxes[before, behind].get(timeout=20), strict=True
+                ):
                     mine.copy_(its)
 
 
@@ -151,17 +174,27 @@ def write_checkpoint(folder: Path, version: StateVersion) -> Path:
     return next(path for path in folder.iterdir() if f"s{version.step:09}" in path.name)
 
 
-def find_newest(group: RankGroup, memory: Memory | None, folder: str, begin: Callable[[], Any]) -> Any:
+def find_newest(
+    group: RankGroup, memory: Memory | None, folder: str, begin: Callable[[], Any]
+) -> Any:
     search = Search(group, memory, folder)
     return search.find(group.gather(search.numbers), begin)
 
 
-def find(versions: Sequence[StateVersion | None], folder: Path | str) -> tuple[list[Any], list[Rank]]:
+def find(
+    versions: Sequence[StateVersion | None], folder: Path | str
+) -> tuple[list[Any], list[Rank]]:
     ranks = Ranks(len(versions))
     groups = [Rank(ranks, rank) for rank in range(len(versions))]
     with ThreadPoolExecutor(len(versions)) as pool:
         found = pool.map(
-            lambda g: find_newest(g, Memory(memory(versions[g.rank]), pod=g.rank), str(folder), lambda: tree(0, g.rank)), groups
+            lambda g: find_newest(
+                g,
+                Memory(memory(versions[g.rank]), pod=g.rank),
+                str(folder),
+                lambda: tree(0, g.rank),
+            ),
+            groups,
         )
         return list(found), groups
 
@@ -195,7 +228,10 @@ def test_only_who_lacks_it_gets_it() -> None:
     ],
 )
 def test_ranks_wait_for_each_other_two_or_three_times(
-    versions: list[StateVersion | None], on_disk: StateVersion | None, exchanges: int, tmp_path: Path
+    versions: list[StateVersion | None],
+    on_disk: StateVersion | None,
+    exchanges: int,
+    tmp_path: Path,
 ) -> None:
     if on_disk is not None:
         write_checkpoint(tmp_path, on_disk)
@@ -210,7 +246,10 @@ def test_without_a_folder_rank_0_has_nothing_to_say() -> None:
 
 def test_state_that_is_loaded_and_dropped_leaves_its_memory() -> None:
     ranks = Ranks(2)
-    searches = [Search(Rank(ranks, rank), Memory(memory(StateVersion(1, 5)), pod=rank), "") for rank in range(2)]
+    searches = [
+        Search(Rank(ranks, rank), Memory(memory(StateVersion(1, 5)), pod=rank), "")
+        for rank in range(2)
+    ]
     numbers = [search.numbers for search in searches]
     with ThreadPoolExecutor(2) as pool:
         for found in list(pool.map(lambda search: search.find(numbers, dict), searches)):
@@ -224,17 +263,25 @@ def test_state_that_is_loaded_and_dropped_leaves_its_memory() -> None:
 def test_what_is_no_tensor_is_that_of_one_rank_and_random_numbers_are_each_ones_own() -> None:
     ranks = Ranks(2)
     memories = [Memory(memory(None), pod=pod) for pod in range(2)]
-    memories[0].write(StateVersion(1, 5), tree(5, writer=1, best=0.0))  # the pod of rank 0 is gone, or has another rank now
+    # The pod of rank 0 is gone, or has another rank now.
+    memories[0].write(StateVersion(1, 5), tree(5, writer=1, best=0.0))
     memories[1].write(StateVersion(1, 5), tree(5, writer=0, best=0.9))
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda rank: find_newest(Rank(ranks, rank), memories[rank], "", lambda: tree(0)), range(2)))
+        found = list(
+            pool.map(
+                lambda rank: find_newest(Rank(ranks, rank), memories[rank], "", lambda: tree(0)),
+                range(2),
+            )
+        )
     assert [each.tree["best"] for each in found] == [0.9, 0.9]
     assert [each.tree["random"]["rank"] for each in found] == [1, 0]
     assert [each.tree["random"]["torch"].tolist() for each in found] == [[1.0, 1.0], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize("where", ["memory", "disk", "the beginning"])
-def test_processes_of_a_pod_read_one_memory_and_get_nothing_sent(where: str, tmp_path: Path) -> None:
+def test_processes_of_a_pod_read_one_memory_and_get_nothing_sent(
+    where: str, tmp_path: Path
+) -> None:
     if where == "disk":
         write_checkpoint(tmp_path, StateVersion(1, 7))
     ranks = Ranks(4)
@@ -279,10 +326,14 @@ def test_torn_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
     found, _ = find([None, None], tmp_path)
     assert {each.version for each in found} == {StateVersion(1, 6)}
     found, _ = find([StateVersion(1, 6), None], tmp_path)
-    assert found[0].where == "the memory of rank 0", "the torn one is named after a newer step, and is none"
+    assert found[0].where == "the memory of rank 0", (
+        "the torn one is named after a newer step, and is none"
+    )
 
 
-def test_training_without_a_folder_reads_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_without_a_folder_reads_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_checkpoint(tmp_path, StateVersion(1, 7))
     monkeypatch.chdir(tmp_path)
     found, _ = find([None, None], "")
@@ -333,7 +384,9 @@ class Returns(logging.Handler):
             write_checkpoint(self.folder, StateVersion(1, 4))
 
 
-def test_a_group_with_a_state_in_memory_waits_for_a_folder_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_group_with_a_state_in_memory_waits_for_a_folder_that_cannot_be_read(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "away").touch()
     returns = Returns(tmp_path / "away")
     logger.addHandler(returns)
@@ -352,14 +405,18 @@ def test_waiting_for_a_folder_ends() -> None:
         when_readable(Alone(), read, 1, "away", seconds=0.0)
 
 
-def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(tmp_path: Path) -> None:
+def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(
+    tmp_path: Path,
+) -> None:
     write_checkpoint(tmp_path, StateVersion(1, 900))
     unreadable = write_checkpoint(tmp_path, StateVersion(1, 1000))
     unreadable.unlink()
     unreadable.symlink_to(unreadable)  # opening it fails, as where a network's disk is in trouble
     with pytest.raises(OSError, match=r"Too many levels of symbolic links|rank 0 cannot read"):
         find([None, None], tmp_path)
-    assert checkpoint_folder.claimed(tmp_path) == 2, "the folder is claimed before anything in it is read"
+    assert checkpoint_folder.claimed(tmp_path) == 2, (
+        "the folder is claimed before anything in it is read"
+    )
 
 
 class Replaces(logging.Handler):
@@ -371,7 +428,9 @@ class Replaces(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if "is skipped" in record.getMessage():
-            checkpoint_folder.write(self.folder, StateVersion(1, 9), payload_chunks(tree(9)), keep=1)
+            checkpoint_folder.write(
+                self.folder, StateVersion(1, 9), payload_chunks(tree(9)), keep=1
+            )
 
 
 def test_checkpoint_that_an_older_group_replaces_meanwhile_is_not_missed(tmp_path: Path) -> None:

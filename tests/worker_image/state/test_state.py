@@ -54,9 +54,13 @@ def test_nothing_of_it_stays_behind(tmp_path: Path) -> None:
     assert len(open_files(tmp_path)) <= before  # fewer, if what an earlier test has left goes now
 
 
-def test_a_training_that_goes_on_from_a_closed_one_is_brought_to_the_disk_too(tmp_path: Path) -> None:
+def test_a_training_that_goes_on_from_a_closed_one_is_brought_to_the_disk_too(
+    tmp_path: Path,
+) -> None:
     for steps in (3, 6):
-        state = elastic.State(tmp_path, elastic.State.Options(every=1, flush_seconds=1e9), model=torch.nn.Linear(2, 2))
+        state = elastic.State(
+            tmp_path, elastic.State.Options(every=1, flush_seconds=1e9), model=torch.nn.Linear(2, 2)
+        )
         assert state.restore() == steps - 3
         for _ in range(3):
             state.commit()
@@ -174,12 +178,17 @@ def test_a_process_whose_last_commit_cannot_be_written_ends_with_an_error(tmp_pa
     spoilt = SPOILT.format(folder=folder, then="last_commits.LAST_FLUSH_SECONDS = 10")
     result = run_python(LEFT_EARLY.format(folder=folder, more="", ending=spoilt))
     assert result.returncode == 1
-    assert "LastCheckpointNotWritten: the last commit is not on the disk: Not a directory" in result.stderr
+    assert (
+        "LastCheckpointNotWritten: the last commit is not on the disk: Not a directory"
+        in result.stderr
+    )
 
 
 def test_a_last_commit_that_cannot_be_written_at_first_is_written_later(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
-    spoilt = SPOILT.format(folder=str(folder), then="threading.Timer(1.0, os.unlink, (folder,)).start()")
+    spoilt = SPOILT.format(
+        folder=str(folder), then="threading.Timer(1.0, os.unlink, (folder,)).start()"
+    )
     result = run_python(LEFT_EARLY.format(folder=str(folder), more="", ending=spoilt))
     assert result.returncode == 0, result.stderr
     loaded = load_newest(folder, StateVersion(0, 0))
@@ -211,7 +220,9 @@ def test_a_forked_process_leaves_the_last_commit_to_the_worker(tmp_path: Path) -
         ({"RANK": "5", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}, False),  # --virtual-local-rank
     ],
 )
-def test_one_process_of_a_pod_keeps_the_state(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], writes: bool) -> None:
+def test_one_process_of_a_pod_keeps_the_state(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], writes: bool
+) -> None:
     for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -240,7 +251,9 @@ def test_optimizer_gives_its_memory_back_before_it_takes_that_of_the_state(tmp_p
     model(torch.ones(2)).sum().backward()
     optimizer.step()
     state.commit()
-    kept = [{name: value.clone() for name, value in each.items()} for each in optimizer.state.values()]
+    kept = [
+        {name: value.clone() for name, value in each.items()} for each in optimizer.state.values()
+    ]
     optimizer.zero_grad()
     model(torch.ones(2)).sum().backward()
     optimizer.step()
@@ -249,7 +262,9 @@ def test_optimizer_gives_its_memory_back_before_it_takes_that_of_the_state(tmp_p
     restored = list(optimizer.state.values())
     assert [len(each) for each in restored] == [3, 3]
     assert all(
-        torch.equal(value, each[name]) for each, before in zip(restored, kept, strict=True) for name, value in before.items()
+        torch.equal(value, each[name])
+        for each, before in zip(restored, kept, strict=True)
+        for name, value in before.items()
     )
     optimizer.memory = False
     with pytest.raises(torch.cuda.OutOfMemoryError):
@@ -293,10 +308,18 @@ def test_two_states_of_one_loop_are_refused_at_its_second_step(tmp_path: Path) -
     critic.close()
 
 
-def test_list_and_dict_are_kept_under_the_names_that_the_script_has_for_them(tmp_path: Path) -> None:
+def test_list_and_dict_are_kept_under_the_names_that_the_script_has_for_them(
+    tmp_path: Path,
+) -> None:
     for begun in range(3):
         history, best = list[int](), {"loss": 9.0}
-        state = elastic.State(tmp_path, elastic.State.Options(every=1), model=torch.nn.Linear(2, 2), history=history, best=best)
+        state = elastic.State(
+            tmp_path,
+            elastic.State.Options(every=1),
+            model=torch.nn.Linear(2, 2),
+            history=history,
+            best=best,
+        )
         state.restore()
         assert (history, best) == (list(range(begun)), {"loss": 9.0 - begun})
         history.append(begun)
@@ -320,8 +343,12 @@ def test_compiled_model_restores_into_a_plain_one_and_back(tmp_path: Path) -> No
         state.close()
 
 
-@pytest.mark.parametrize("folder", ["", "~", "~/run", "~me/run", "$HOME/run", "/data/${RUN}", "s3://bucket/$RUN"])
-def test_folder_that_only_a_shell_knows_is_refused(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "folder", ["", "~", "~/run", "~me/run", "$HOME/run", "/data/${RUN}", "s3://bucket/$RUN"]
+)
+def test_folder_that_only_a_shell_knows_is_refused(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"expanduser|None to keep no checkpoints"):
         elastic.State(folder, model=torch.nn.Linear(2, 2))
@@ -349,7 +376,11 @@ class OfItsRank:
 
 def flush_together(folder: Path, blocked: bool) -> tuple[bool, bool]:
     state = elastic.State(
-        folder, elastic.State.Options(every=100), model=torch.nn.Linear(2, 2), best=9.0, own=elastic.PerRank(OfItsRank())
+        folder,
+        elastic.State.Options(every=100),
+        model=torch.nn.Linear(2, 2),
+        best=9.0,
+        own=elastic.PerRank(OfItsRank()),
     )
     state.restore()
     for _ in range(3):

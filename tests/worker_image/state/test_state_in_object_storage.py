@@ -30,7 +30,12 @@ def train_here(url: str, until: int) -> tuple[int, bool, float, float]:
         optimizer.step()
         state.best = float(state.step)
         state.commit()
-    return began, state.flush(), state.best, sum(float(p.detach().sum()) for p in model.parameters())
+    return (
+        began,
+        state.flush(),
+        state.best,
+        sum(float(p.detach().sum()) for p in model.parameters()),
+    )
 
 
 def train(url: str, until: int) -> tuple[int, bool, float, float]:
@@ -39,10 +44,14 @@ def train(url: str, until: int) -> tuple[int, bool, float, float]:
     return trained
 
 
-def test_a_training_goes_on_from_the_last_object(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_goes_on_from_the_last_object(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert train(bucket.url, 5)[:3] == (0, True, 4.0)
-    assert train(bucket.url, 7)[:3] == (5, True, 6.0), "another process, which has nothing but the bucket"
+    assert train(bucket.url, 7)[:3] == (5, True, 6.0), (
+        "another process, which has nothing but the bucket"
+    )
     assert by_name(bucket.url)[0].version == StateVersion(2, 7)
     assert claimed(bucket.url) == 2
     assert list(tmp_path.iterdir()) == [], "a URL makes no folder"
@@ -73,7 +82,9 @@ def test_a_bucket_that_cannot_be_read_is_no_beginning(bucket: Bucket) -> None:
 
 @pytest.mark.long
 def test_storage_without_conditional_writes_is_refused(bucket: Bucket) -> None:
-    bucket.proxy.fault = lambda request: s3_error(501, "NotImplemented") if "if-none-match" in request.headers else None
+    bucket.proxy.fault = lambda request: (
+        s3_error(501, "NotImplemented") if "if-none-match" in request.headers else None
+    )
     with pytest.raises(RuntimeError, match="use storage that does, or a folder"):
         find_newest(Alone(), None, bucket.url, dict)
 
@@ -92,7 +103,9 @@ def test_a_group_that_meets_another_takes_the_next_generation(bucket: Bucket) ->
     assert find_newest(Alone(), None, bucket.url, dict).generation == 3
 
 
-def test_load_reads_the_newest_or_the_one_that_is_named(bucket: Bucket, log: pytest.LogCaptureFixture) -> None:
+def test_load_reads_the_newest_or_the_one_that_is_named(
+    bucket: Bucket, log: pytest.LogCaptureFixture
+) -> None:
     train(bucket.url, 3)
     loaded = elastic.load(bucket.url)
     assert (loaded["step"], loaded["best"]) == (3, 2.0)
@@ -113,5 +126,7 @@ def test_load_says_what_there_is_instead(bucket: Bucket) -> None:
     with pytest.raises(ValueError, match="has no checkpoint itself, but the trainings small"):
         elastic.load(bucket.url)
     bucket.server.put(f"/{bucket.name}/run/checkpoint-g000009-s000000009.elastic", b"hello")
-    with pytest.raises(ValueError, match=r"is whole: checkpoint-g000009-s000000009\.elastic: foreign"):
+    with pytest.raises(
+        ValueError, match=r"is whole: checkpoint-g000009-s000000009\.elastic: foreign"
+    ):
         elastic.load(bucket.url)

@@ -83,10 +83,15 @@ def train_folds(folds: int, unfinished: int) -> list[tuple[int, float]]:
     return begun
 
 
-def test_trainings_one_after_the_other_begin_fresh_and_each_goes_on_from_its_own_after_a_restart() -> None:
+def test_trainings_one_after_the_other_begin_fresh_and_each_goes_on_from_its_own_after_a_restart() -> (
+    None
+):
     with pods(2) as servers:
         assert run_pods(servers, 1, train_folds, 3, 1) == [[(0, 0.0), (0, 100.0), (0, 200.0)]] * 2
-        assert run_pods(servers, 1, train_folds, 3, 2) == [[(STEPS, 3.0), (STEPS, 103.0), (1, 201.0)]] * 2
+        assert (
+            run_pods(servers, 1, train_folds, 3, 2)
+            == [[(STEPS, 3.0), (STEPS, 103.0), (1, 201.0)]] * 2
+        )
 
 
 def train_two_at_once(folder: Path | None) -> list[tuple[int, float]]:
@@ -97,7 +102,9 @@ def train_two_at_once(folder: Path | None) -> list[tuple[int, float]]:
         elastic.State(folder, elastic.State.Options(every=1, name=name), model=model)
         for name, model in zip(("actor", "critic"), models, strict=True)
     ]
-    begun = [(state.restore(), model.weight.item()) for state, model in zip(states, models, strict=True)]
+    begun = [
+        (state.restore(), model.weight.item()) for state, model in zip(states, models, strict=True)
+    ]
     for state, model in zip(states, models, strict=True):
         take_steps(state, model, state.step + 2)
         assert state.flush()
@@ -137,7 +144,9 @@ def train_again_in_the_folder(folder: Path, *, close: bool) -> Any:
         return str(error)
 
 
-def test_second_training_in_a_folder_is_refused_or_goes_on_if_the_first_is_closed(tmp_path: Path) -> None:
+def test_second_training_in_a_folder_is_refused_or_goes_on_if_the_first_is_closed(
+    tmp_path: Path,
+) -> None:
     with pods(1) as servers:
         (words,) = run_pods(servers, 1, train_and_leave, tmp_path / "one")
         assert "already: give each training a name= or a folder of its own" in words
@@ -238,7 +247,9 @@ def test_step_in_whose_body_a_rank_is_lost_is_done_again(lost: int, values: dict
     with pods(2) as servers:
         with running_in_pods(servers, 1, lose_a_rank_in_step, lost, values) as group:
             assert group.exit_codes()[lost] == -signal.SIGKILL
-        assert run_pods(servers, 1, find_step, values) == [2, 2], "what the lost rank still had to do belongs to step 3"
+        assert run_pods(servers, 1, find_step, values) == [2, 2], (
+            "what the lost rank still had to do belongs to step 3"
+        )
 
 
 def flush_amid_steps(folder: Path) -> list[int]:
@@ -279,7 +290,10 @@ def restore_in_a_full_agent() -> str:
 def test_memory_that_the_agent_does_not_take_is_an_error() -> None:
     with pods(1) as servers:
         (words,) = run_pods(servers, 1, restore_in_a_full_agent)
-    assert words == "the agent does not keep this training's state: the local server refuses: ValueError: too many names"
+    assert (
+        words
+        == "the agent does not keep this training's state: the local server refuses: ValueError: too many names"
+    )
 
 
 def sweep(folder: Path) -> None:
@@ -314,7 +328,9 @@ def test_memory_of_trainings_that_are_over_is_given_back(tmp_path: Path) -> None
         assert [held(server) for server in servers] == [1, 1], "the last one"
     with pods(2) as servers:
         run_pods(servers, 1, sweep_without_folders)
-        assert [held(server) for server in servers] == [1, 1], "the end of a process gives nothing back"
+        assert [held(server) for server in servers] == [1, 1], (
+            "the end of a process gives nothing back"
+        )
 
 
 def test_what_is_kept_of_a_mapped_state_is_not_changed_by_later_commits() -> None:
@@ -341,7 +357,9 @@ def test_what_is_kept_of_a_mapped_state_is_not_changed_by_later_commits() -> Non
     del tree
     mapped.release()
     for step in range(2, 6):
-        snapshot.write(StateVersion(1, step), {"kept": torch.full((5000,), float(step)), "left": torch.ones(7)})
+        snapshot.write(
+            StateVersion(1, step), {"kept": torch.full((5000,), float(step)), "left": torch.ones(7)}
+        )
     assert kept[0] == 5.0
     assert kept[1:].unique().tolist() == [1.0]
     before = count_descriptors([identity(snapshot.fd)])

@@ -53,14 +53,19 @@ def test_all_ranks_stop_at_the_same_step_soon_after_one_is_told(
     meeting = Meeting(ranks)
     clocks = [0.0] * ranks
     boundaries = [
-        StepBoundary(meeting.start(rank), CommitInterval(1), clock=lambda rank=rank: clocks[rank]) for rank in range(ranks)
+        StepBoundary(meeting.start(rank), CommitInterval(1), clock=lambda rank=rank: clocks[rank])
+        for rank in range(ranks)
     ]
     stopped: list[int] = []
     for step in range(1, 2000):
         answers = []
         for rank, boundary in enumerate(boundaries):
             clocks[rank] += step_seconds[rank]
-            answers.append(boundary.reached(lambda rank=rank, step=step: rank < len(told_at) and step >= told_at[rank]))
+            answers.append(
+                boundary.reached(
+                    lambda rank=rank, step=step: rank < len(told_at) and step >= told_at[rank]
+                )
+            )
         assert len(set(answers)) == 1, "all or none"
         if answers[0]:
             stopped.append(step)

@@ -10,7 +10,13 @@ import numpy
 import pytest
 import torch
 from elastic_pytorch.state_format.payload import payload_chunks, read_payload
-from elastic_pytorch.state_format.state_encoding import DTYPES, UnsupportedValue, flatten, tensor_kinds, unflatten
+from elastic_pytorch.state_format.state_encoding import (
+    DTYPES,
+    UnsupportedValue,
+    flatten,
+    tensor_kinds,
+    unflatten,
+)
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,15 +38,23 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
+        return (
+            a.dtype == b.dtype
+            and a.shape == b.shape
+            and torch.equal(a.nan_to_num(), b.nan_to_num())
+        )
     if isinstance(a, (numpy.ndarray, numpy.generic)):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     if isinstance(a, dict):
-        return len(a) == len(b) and all(same(p, q) for p, q in zip(a.items(), b.items(), strict=True))
+        return len(a) == len(b) and all(
+            same(p, q) for p, q in zip(a.items(), b.items(), strict=True)
+        )
     if isinstance(a, (list, tuple, collections.deque)):
         return len(a) == len(b) and all(same(p, q) for p, q in zip(a, b, strict=True))
     if isinstance(a, float):
-        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+        return (math.isnan(a) and math.isnan(b)) or (
+            a == b and math.copysign(1, a) == math.copysign(1, b)
+        )
     return bool(a == b)
 
 
@@ -56,13 +70,25 @@ LEAVES = st.one_of(
     st.complex_numbers(allow_nan=False),
     st.sets(st.integers()),
     st.frozensets(st.tuples(st.text(), st.booleans())),
-    st.sampled_from([torch.float32, torch.bfloat16, torch.device("cpu"), torch.device("cuda", 3), torch.Size([2, 3])]),
-    st.lists(st.integers(0, 3), max_size=3).map(lambda shape: torch.arange(math.prod(shape)).reshape(shape)),
+    st.sampled_from(
+        [
+            torch.float32,
+            torch.bfloat16,
+            torch.device("cpu"),
+            torch.device("cuda", 3),
+            torch.Size([2, 3]),
+        ]
+    ),
+    st.lists(st.integers(0, 3), max_size=3).map(
+        lambda shape: torch.arange(math.prod(shape)).reshape(shape)
+    ),
     st.floats(width=32).map(torch.tensor),
     st.integers(-(2**31), 2**31 - 1).map(numpy.int32),
     st.lists(st.floats(width=32)).map(lambda values: numpy.array(values, dtype="float32")),
 )
-KEYS = st.one_of(st.text(), st.integers(), st.booleans(), st.none(), st.tuples(st.integers(), st.text()))
+KEYS = st.one_of(
+    st.text(), st.integers(), st.booleans(), st.none(), st.tuples(st.integers(), st.text())
+)
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
@@ -72,7 +98,9 @@ TREES = st.recursive(
         st.dictionaries(st.text(), inner, max_size=4),
         st.dictionaries(KEYS, inner, max_size=4),
         st.dictionaries(KEYS, inner, max_size=4).map(collections.OrderedDict),
-        st.dictionaries(st.integers(), inner, max_size=4).map(lambda items: collections.defaultdict(list, items)),
+        st.dictionaries(st.integers(), inner, max_size=4).map(
+            lambda items: collections.defaultdict(list, items)
+        ),
         st.dictionaries(KEYS, st.integers(), max_size=4).map(collections.Counter),
     ),
     max_leaves=12,
@@ -137,7 +165,9 @@ def test_numpy_of_all_orders() -> None:
         "read-only": numpy.broadcast_to(numpy.arange(3), (2, 3)),
     }
     back = through(tree)
-    assert {key: value.tolist() for key, value in back.items()} == {key: value.tolist() for key, value in tree.items()}
+    assert {key: value.tolist() for key, value in back.items()} == {
+        key: value.tolist() for key, value in tree.items()
+    }
     assert all(type(back[key]) is type(tree[key]) for key in tree)
     assert back["0-dim"].shape == ()
 
@@ -155,8 +185,18 @@ def test_the_sources_of_random_numbers() -> None:
     random.seed(1)
     torch.manual_seed(1)
     generator = numpy.random.default_rng(1)
-    tree = (random.getstate(), torch.get_rng_state(), numpy.random.RandomState(1).get_state(), generator.bit_generator.state)
-    expected = random.random(), torch.rand(1), numpy.random.RandomState(1).rand(), generator.random()
+    tree = (
+        random.getstate(),
+        torch.get_rng_state(),
+        numpy.random.RandomState(1).get_state(),
+        generator.bit_generator.state,
+    )
+    expected = (
+        random.random(),
+        torch.rand(1),
+        numpy.random.RandomState(1).rand(),
+        generator.random(),
+    )
     python, torchs, legacy, numpys = through(tree)
     random.setstate(python)
     torch.set_rng_state(torchs)
@@ -201,7 +241,9 @@ def test_optimizers_go_on_as_if_nothing_had_been(kind: Any) -> None:
     again.load_state_dict(saved["model"])
     other.load_state_dict(saved["optimizer"])
     steps(again, other, 3)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
+    )
 
 
 def schedulers(optimizer: Any) -> list[Any]:
@@ -215,7 +257,9 @@ def schedulers(optimizer: Any) -> list[Any]:
         rates.OneCycleLR(optimizer, 0.1, total_steps=20),
         rates.CyclicLR(optimizer, 0.01, 0.1, cycle_momentum=False),
         rates.LambdaLR(optimizer, lambda epoch: 0.95**epoch),
-        rates.SequentialLR(optimizer, [rates.ConstantLR(optimizer), rates.LinearLR(optimizer)], [2]),
+        rates.SequentialLR(
+            optimizer, [rates.ConstantLR(optimizer), rates.LinearLR(optimizer)], [2]
+        ),
     ]
 
 
@@ -253,16 +297,31 @@ LOOP.append(LOOP)
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ({"scheduler": {"lr_lambdas": [lambda epoch: epoch]}}, "scheduler.lr_lambdas[0]: a function cannot be saved"),
-        ({"optimizer": {"state": {3: {"x": object()}}}}, "optimizer.state[3].x: a value of type object cannot be saved"),
+        (
+            {"scheduler": {"lr_lambdas": [lambda epoch: epoch]}},
+            "scheduler.lr_lambdas[0]: a function cannot be saved",
+        ),
+        (
+            {"optimizer": {"state": {3: {"x": object()}}}},
+            "optimizer.state[3].x: a value of type object cannot be saved",
+        ),
         ({"a": Callback()}, f"a: a value of type {__name__}.Callback cannot be saved"),
         (print, "the state: a function cannot be saved"),
-        ({"w": torch.ones(2).to_sparse()}, "w: a Tensor of torch.float32, torch.sparse_coo, on cpu cannot be saved"),
-        ({"w": torch.ones(2, device="meta")}, "w: a Tensor of torch.float32, torch.strided, on meta cannot be saved"),
+        (
+            {"w": torch.ones(2).to_sparse()},
+            "w: a Tensor of torch.float32, torch.sparse_coo, on cpu cannot be saved",
+        ),
+        (
+            {"w": torch.ones(2, device="meta")},
+            "w: a Tensor of torch.float32, torch.strided, on meta cannot be saved",
+        ),
         ({"w": torch.nn.UninitializedParameter()}, "w: a UninitializedParameter cannot be saved"),
         ({"n": numpy.array(["text"])}, "n: a numpy.ndarray of <U4 cannot be saved"),
         ({"n": numpy.array([object()])}, "n: a numpy.ndarray of object cannot be saved"),
-        ({"d": collections.defaultdict(lambda: 1)}, "d: a value of type collections.defaultdict cannot be saved"),
+        (
+            {"d": collections.defaultdict(lambda: 1)},
+            "d: a value of type collections.defaultdict cannot be saved",
+        ),
         ({object(): 1}, "(the key <object object"),
         ({"n": 10**5000}, "n: a number of thousands of digits cannot be saved"),
         (LOOP, "a list that contains itself"),
@@ -274,7 +333,9 @@ def test_what_cannot_be_saved_is_named(tree: Any, message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("skeleton", [b"", b"\xff", b"{}", b"[]", b"[" * 10**5, b'{"version":2,"tree":1}', b'{"tree":1}'])
+@pytest.mark.parametrize(
+    "skeleton", [b"", b"\xff", b"{}", b"[]", b"[" * 10**5, b'{"version":2,"tree":1}', b'{"tree":1}']
+)
 def test_garbage_is_no_skeleton(skeleton: bytes) -> None:
     with pytest.raises(ValueError, match="skeleton"):
         unflatten(skeleton, [])
@@ -286,9 +347,13 @@ NODES = st.recursive(
     st.one_of(
         st.none(),
         st.integers(-3, 3),
-        st.sampled_from(["T", "A", "S", "{", "O", "C", "D", "Q", "Z", "(", "s", "b", "c", "t", "v"]),
+        st.sampled_from(
+            ["T", "A", "S", "{", "O", "C", "D", "Q", "Z", "(", "s", "b", "c", "t", "v"]
+        ),
     ),
-    lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=1), inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=1), inner, max_size=3)
+    ),
 )
 
 
@@ -304,7 +369,13 @@ def test_wrong_skeletons_are_refused_or_read(node: Any) -> None:
 
 def test_tensors_must_be_those_of_the_skeleton() -> None:
     skeleton, tensors = flatten({"a": torch.ones(2), "b": torch.ones(3)})
-    for wrong in ([], tensors[:1], [*tensors, tensors[0]], tensors[::-1], [tensors[0], tensors[1].double()]):
+    for wrong in (
+        [],
+        tensors[:1],
+        [*tensors, tensors[0]],
+        tensors[::-1],
+        [tensors[0], tensors[1].double()],
+    ):
         with pytest.raises(ValueError, match="tensor"):
             unflatten(skeleton, wrong)
 
@@ -313,7 +384,8 @@ def test_a_payload_keeps_the_copies_that_it_is_made_of() -> None:
     """A tensor that is on a GPU or not contiguous is copied, and nothing else refers to the copy."""
     numbers = torch.arange(1_000_000).view(1000, 1000)
     chunks = payload_chunks({"turned": numbers.t()})
-    others = [torch.full((1000, 1000), 7) for _ in range(4)]  # in the memory of the copy, if that were free
+    # In the memory of the copy, if that were free.
+    others = [torch.full((1000, 1000), 7) for _ in range(4)]
     payload = b"".join(chunks)
 
     def read_into(offset: int, buffer: memoryview) -> None:

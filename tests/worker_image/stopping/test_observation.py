@@ -46,14 +46,18 @@ wait_in_c(10**6)
 def process(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     """Runs the script in the way of the parameter, and has written its first line."""
     command = [sys.executable, "-c", SCRIPT, request.param]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as started:
         _read(started, "runs")
         yield started
         started.kill()
 
 
 @pytest.mark.parametrize("process", ["hangs before the signal"], indirect=True)
-def test_a_process_that_hangs_between_its_first_stack_and_the_signal_is_found(process: subprocess.Popen[str]) -> None:
+def test_a_process_that_hangs_between_its_first_stack_and_the_signal_is_found(
+    process: subprocess.Popen[str],
+) -> None:
     observer = StopObserver([process.pid], signal.SIGTERM)
     assert process.stdin is not None
     process.stdin.write("\n")
@@ -64,7 +68,9 @@ def test_a_process_that_hangs_between_its_first_stack_and_the_signal_is_found(pr
 
 
 @pytest.mark.parametrize("process", ["hangs after its handler"], indirect=True)
-def test_a_process_that_hangs_after_its_handler_before_it_is_observed_is_found(process: subprocess.Popen[str]) -> None:
+def test_a_process_that_hangs_after_its_handler_before_it_is_observed_is_found(
+    process: subprocess.Popen[str],
+) -> None:
     observer = StopObserver([process.pid], signal.SIGTERM)
     process.terminate()
     _read(process, "hangs")
@@ -72,7 +78,9 @@ def test_a_process_that_hangs_after_its_handler_before_it_is_observed_is_found(p
 
 
 @pytest.mark.parametrize("process", ["saves"], indirect=True)
-def test_a_process_whose_handler_runs_before_it_is_observed_has_its_time(process: subprocess.Popen[str]) -> None:
+def test_a_process_whose_handler_runs_before_it_is_observed_has_its_time(
+    process: subprocess.Popen[str],
+) -> None:
     observer = StopObserver([process.pid], signal.SIGTERM)
     process.terminate()
     _read(process, "saves")

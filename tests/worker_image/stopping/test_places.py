@@ -18,7 +18,12 @@ STACKS = {name: stack for name, _, stack in (section.partition("\n") for section
         ("all_gather_object", "collective", "all_gather_object", "step"),
         ("recv", "collective", "recv", "hang"),
         ("wait_tensor", "collective", "wait_tensor", "step"),
-        ("the construction of DistributedDataParallel", "collective", "verify_param_shape_across_processes", "step"),
+        (
+            "the construction of DistributedDataParallel",
+            "collective",
+            "verify_param_shape_across_processes",
+            "step",
+        ),
         ("backward", "collective", "backward", "step"),
         ("a data loader", "dataLoader", "", "__getitem__"),
         ("a data loader with processes", "dataLoader", "", "hang"),
@@ -40,7 +45,13 @@ def test_places(hangs_in: str, kind: str, operation: str, function: str) -> None
 
 @pytest.mark.parametrize(
     ("kernel_wait", "kind"),
-    [("anon_pipe_read", "file"), ("rpc_wait_bit_killable", "file"), ("futex_do_wait", "other"), ("0", "other"), ("", "other")],
+    [
+        ("anon_pipe_read", "file"),
+        ("rpc_wait_bit_killable", "file"),
+        ("futex_do_wait", "other"),
+        ("0", "other"),
+        ("", "other"),
+    ],
 )
 def test_kernel_says_of_a_bare_read_that_it_is_one(kernel_wait: str, kind: str) -> None:
     assert place_of(STACKS["a bare read"], kernel_wait).kind == kind
@@ -55,23 +66,44 @@ def frames(*calls: tuple[str, str]) -> str:
 
 
 TORCH = "/src/pytorch/torch"
-C10D, FUNCTIONAL = f"{TORCH}/distributed/distributed_c10d.py", f"{TORCH}/distributed/_functional_collectives.py"
+C10D, FUNCTIONAL = (
+    f"{TORCH}/distributed/distributed_c10d.py",
+    f"{TORCH}/distributed/_functional_collectives.py",
+)
 
 
 @pytest.mark.parametrize(
     ("calls", "kind"),
     [
         # The script's own backward, within the engine: not the communication.
-        ([("/job/ops.py", "backward"), (f"{TORCH}/autograd/graph.py", "_engine_run_backward")], "other"),
+        (
+            [("/job/ops.py", "backward"), (f"{TORCH}/autograd/graph.py", "_engine_run_backward")],
+            "other",
+        ),
         # A sampler that asks the other ranks.
-        ([(C10D, "broadcast"), ("/job/s.py", "__iter__"), (f"{TORCH}/utils/data/dataloader.py", "__next__")], "collective"),
+        (
+            [
+                (C10D, "broadcast"),
+                ("/job/s.py", "__iter__"),
+                (f"{TORCH}/utils/data/dataloader.py", "__next__"),
+            ],
+            "collective",
+        ),
         # Torch imports its functional collectives with the first backward pass.
         ([(f"{TORCH}/library.py", "f"), (FUNCTIONAL, "<module>"), ("/job/s.py", "main")], "other"),
         # The wrapper around main that torchrun's documentation recommends.
-        ([("/job/s.py", "main"), (f"{TORCH}/distributed/elastic/multiprocessing/errors/__init__.py", "wrapper")], "other"),
+        (
+            [
+                ("/job/s.py", "main"),
+                (f"{TORCH}/distributed/elastic/multiprocessing/errors/__init__.py", "wrapper"),
+            ],
+            "other",
+        ),
     ],
 )
-def test_calls_around_the_scripts_own_count_only_as_a_data_loader(calls: list[tuple[str, str]], kind: str) -> None:
+def test_calls_around_the_scripts_own_count_only_as_a_data_loader(
+    calls: list[tuple[str, str]], kind: str
+) -> None:
     assert place_of(frames(*calls)).kind == kind
 
 

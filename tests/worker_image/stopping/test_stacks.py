@@ -57,7 +57,9 @@ def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
     assert not events.all(what="usr1") and not events.all(what="usr2")
 
 
-def test_agents_report_where_their_ranks_stand(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
+def test_agents_report_where_their_ranks_stand(
+    operator: ScriptedOperator, agents: Agents, events: Events
+) -> None:
     workers = ("w0", "w1", "w2")
     for worker in workers:
         agents(worker, SCRIPTS / "hang_places.py", "loader")
@@ -67,15 +69,29 @@ def test_agents_report_where_their_ranks_stand(operator: ScriptedOperator, agent
     def standing() -> list[tuple[str, str, str]]:
         operator.ask_for_stacks()
         time.sleep(1)
-        told = [place for worker in workers for place in (operator.last(worker).places or {}).get("byLocalRank", [])]  # type: ignore[union-attr]
-        return [(place["kind"], place["operation"], place["frame"].rpartition(" ")[2]) for place in told]
+        told = [
+            place
+            for worker in workers
+            for place in (operator.last(worker).places or {}).get("byLocalRank", [])
+        ]  # type: ignore[union-attr]
+        return [
+            (place["kind"], place["operation"], place["frame"].rpartition(" ")[2]) for place in told
+        ]
 
     waits, loads = ("collective", "all_reduce", "step"), ("dataLoader", "", "__getitem__")
-    until(lambda: standing() == [waits, waits, loads], lambda: f"the hang; they are at {standing()}")
+    until(
+        lambda: standing() == [waits, waits, loads], lambda: f"the hang; they are at {standing()}"
+    )
     os.kill(pids[1], signal.SIGSTOP)
-    until(lambda: standing() == [waits, ("stopped", "", ""), loads], lambda: f"the stopped rank; they are at {standing()}")
+    until(
+        lambda: standing() == [waits, ("stopped", "", ""), loads],
+        lambda: f"the stopped rank; they are at {standing()}",
+    )
     os.kill(pids[1], signal.SIGCONT)
-    until(lambda: standing() == [waits, waits, loads], lambda: f"the rank that goes on; they are at {standing()}")
+    until(
+        lambda: standing() == [waits, waits, loads],
+        lambda: f"the rank that goes on; they are at {standing()}",
+    )
     operator.declare(*workers)
     operator.wait(lambda: [operator.last(worker).places for worker in workers] == [None] * 3)  # type: ignore[union-attr]
 
@@ -90,7 +106,11 @@ def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
     environment = {**os.environ, "ELASTIC_PYTORCH_WORKER": worker}
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, *container_command()[1:]], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, *container_command()[1:]],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         told = json.loads(done.stdout)
         assert set(told) == {str(event["pid"]) for event in stuck}
@@ -104,10 +124,14 @@ def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     (tmp_path / "sleep").write_text("#!/bin/sh\nexec sleep 600\n")
-    (tmp_path / "shell").write_text(f"#!/bin/sh\n{sys.executable} {SCRIPTS / 'stuck.py'} --alone\nexit 5\n")
+    (tmp_path / "shell").write_text(
+        f"#!/bin/sh\n{sys.executable} {SCRIPTS / 'stuck.py'} --alone\nexit 5\n"
+    )
     for name in ("sleep", "shell"):
         (tmp_path / name).chmod(0o755)
-    spawned = agents("w0", "--nproc-per-node=2", "--start-method=spawn", SCRIPTS / "stuck.py", "--alone")
+    spawned = agents(
+        "w0", "--nproc-per-node=2", "--start-method=spawn", SCRIPTS / "stuck.py", "--alone"
+    )
     program = agents("w1", "--nproc-per-node=2", "--no-python", tmp_path / "sleep")
     shell = agents("w2", "--nproc-per-node=2", "--no-python", tmp_path / "shell")
     operator.begin("w0", "w1", "w2")
@@ -124,10 +148,14 @@ def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
 
 
 @needs_torchrun_handlers
-def test_plain_torchrun_has_its_workers_answer(operator: ScriptedOperator, agents: Agents, events: Events) -> None:
+def test_plain_torchrun_has_its_workers_answer(
+    operator: ScriptedOperator, agents: Agents, events: Events
+) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
-    agent = agents("w0", "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=torchrun, **plain)
+    agent = agents(
+        "w0", "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=torchrun, **plain
+    )
     operator.begin("w0")
     events.wait(2, what="stuck")
     heard = operator.last("w0")
@@ -157,7 +185,10 @@ def test_what_was_asked_of_others_is_not_asked_of_a_new_agent(
 
 @pytest.mark.parametrize(
     "own",
-    [pytest.param("raise ImportError('of its own')", marks=pytest.mark.long), "import os; os.environ['SITE'] = 'image'"],
+    [
+        pytest.param("raise ImportError('of its own')", marks=pytest.mark.long),
+        "import os; os.environ['SITE'] = 'image'",
+    ],
 )
 def test_a_sitecustomize_of_the_image_runs_as_ever(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path, own: str

@@ -32,7 +32,10 @@ def test_death_at_any_point_leaves_a_checkpoint(tmp_path: Path) -> None:
     # The one before goes only when the new one is there.
     assert {tuple(look["steps"]) for look in deaths} == {(2, 1), (3, 2, 1), (3, 2)}
     # And the next one is written as if nothing had been.
-    assert {tuple(look["steps"]) for look in looks if look["kind"].startswith("after")} == {(4, 2), (4, 3)}
+    assert {tuple(look["steps"]) for look in looks if look["kind"].startswith("after")} == {
+        (4, 2),
+        (4, 3),
+    }
 
     full = [look for look in looks if look["kind"] == "full" and look["code"] != 0]
     assert len(full) >= 10

@@ -17,7 +17,13 @@ from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load, load_newest
 from elastic_pytorch.storage.checkpoint_folder import Superseded, claim, claimed, newest, write
 from elastic_pytorch.storage.checkpoint_format import CannotClaim, payload_of
-from elastic_pytorch.storage.local_folder import CANNOT_RENAME, CANNOT_SYNC, LocalFile, LocalFolder, sync_folder
+from elastic_pytorch.storage.local_folder import (
+    CANNOT_RENAME,
+    CANNOT_SYNC,
+    LocalFile,
+    LocalFolder,
+    sync_folder,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +47,12 @@ def test_the_newest_comes_first_and_the_oldest_go(tmp_path: Path) -> None:
     folder = tmp_path / "made" / "by" / "write"
     assert list(newest(folder)) == []
     for generation, step in ((1, 5), (1, 10), (2, 7), (2, 12), (10, 1)):
-        path = write(folder, StateVersion(generation, step), [b"state ", bytearray(b"of "), memoryview(b"%d" % step)], keep=3)
+        path = write(
+            folder,
+            StateVersion(generation, step),
+            [b"state ", bytearray(b"of "), memoryview(b"%d" % step)],
+            keep=3,
+        )
         assert read(path) == b"state of %d" % step
     assert steps(folder) == [(10, 1), (2, 12), (2, 7)]
     write(folder, StateVersion(11, 1), [], keep=1)
@@ -70,7 +81,12 @@ def test_at_least_one_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_is_not_ours_is_let_be(tmp_path: Path) -> None:
-    others = ["notes.txt", "checkpoint-g1-s1.pt", ".partial-something", "checkpoint-g000001-s000000001.elastic.bak"]
+    others = [
+        "notes.txt",
+        "checkpoint-g1-s1.pt",
+        ".partial-something",
+        "checkpoint-g000001-s000000001.elastic.bak",
+    ]
     for name in others:
         (tmp_path / name).write_text("mine")
     for step in range(5):
@@ -81,12 +97,18 @@ def test_what_is_not_ours_is_let_be(tmp_path: Path) -> None:
 
 def test_remains_go_when_they_are_old_or_of_an_older_group(tmp_path: Path) -> None:
     now = time.time()
-    ages = {"g000002-s000000001-" + "a" * 16: 7200, "g000002-s000000001-" + "b" * 16: 60, "g000001-s000000009-" + "c" * 16: 60}
+    ages = {
+        "g000002-s000000001-" + "a" * 16: 7200,
+        "g000002-s000000001-" + "b" * 16: 60,
+        "g000001-s000000009-" + "c" * 16: 60,
+    }
     for name, age in ages.items():
         (tmp_path / f".partial-{name}").touch()
         os.utime(tmp_path / f".partial-{name}", (now - age, now - age))
     write(tmp_path, StateVersion(2, 5), [b"x"], keep=1)
-    assert [path.name for path in tmp_path.glob(".partial*")] == [".partial-g000002-s000000001-" + "b" * 16]
+    assert [path.name for path in tmp_path.glob(".partial*")] == [
+        ".partial-g000002-s000000001-" + "b" * 16
+    ]
 
 
 def test_a_claim_keeps_older_groups_out(tmp_path: Path) -> None:
@@ -161,7 +183,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     snapshot = Snapshot.create("test")
     snapshot.write(StateVersion(3, 7), tree)
     (slot,) = slots.valid_slots(slots.read_header(snapshot.fd))
-    path = write(folder, StateVersion(3, 7), [os.pread(snapshot.fd, slot.length, slot.offset)], keep=1)
+    path = write(
+        folder, StateVersion(3, 7), [os.pread(snapshot.fd, slot.length, slot.offset)], keep=1
+    )
     snapshot.close()
     version, back = load(path)
     assert version == StateVersion(3, 7)
@@ -180,7 +204,9 @@ def assert_found(folder: Path, data: bytes) -> None:
 
 
 @given(data=st.data())
-def test_any_flipped_bit_is_found(data: st.DataObject, whole: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_flipped_bit_is_found(
+    data: st.DataObject, whole: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     bit = data.draw(st.integers(0, len(whole) * 8 - 1))
     flipped = bytearray(whole)
     flipped[bit // 8] ^= 1 << bit % 8
@@ -188,17 +214,23 @@ def test_any_flipped_bit_is_found(data: st.DataObject, whole: bytes, tmp_path_fa
 
 
 @given(data=st.data())
-def test_any_truncation_is_found(data: st.DataObject, whole: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_truncation_is_found(
+    data: st.DataObject, whole: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     end = data.draw(st.integers(0, len(whole) - 1))
     assert_found(tmp_path_factory.getbasetemp(), whole[:end])
 
 
 @given(tail=st.binary(min_size=1, max_size=200))
-def test_anything_behind_it_is_found(tail: bytes, whole: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_anything_behind_it_is_found(
+    tail: bytes, whole: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     assert_found(tmp_path_factory.getbasetemp(), whole + tail)
 
 
-def test_what_is_skipped_is_logged_with_the_reason(tmp_path: Path, whole: bytes, log: pytest.LogCaptureFixture) -> None:
+def test_what_is_skipped_is_logged_with_the_reason(
+    tmp_path: Path, whole: bytes, log: pytest.LogCaptureFixture
+) -> None:
     good = tmp_path / "checkpoint-g000003-s000000007.elastic"
     good.write_bytes(whole)
     newer_release = whole[:8] + b"\x09" + whole[9:]
@@ -266,7 +298,9 @@ def test_a_whole_file_of_another_payload_is_no_state(payload: bytes, tmp_path: P
     assert load_newest(tmp_path, StateVersion(0, 0)) is None
 
 
-@pytest.mark.parametrize("code", ["EINVAL", "ENOTSUP", "EBADF", "EROFS", "ENOSYS", "EACCES", "EPERM", "EISDIR"])
+@pytest.mark.parametrize(
+    "code", ["EINVAL", "ENOTSUP", "EBADF", "EROFS", "ENOSYS", "EACCES", "EPERM", "EISDIR"]
+)
 def test_a_file_system_that_cannot_sync_folders_is_put_up_with(code: str) -> None:
     assert getattr(errno, code) in CANNOT_SYNC
 
@@ -294,8 +328,12 @@ class WithoutRenames(LocalFolder):
 
 
 @pytest.mark.parametrize("error", sorted(CANNOT_RENAME))
-def test_folder_that_cannot_rename_is_refused_before_the_first_step(tmp_path: Path, error: int) -> None:
-    with pytest.raises(CannotClaim, match=r"cannot be renamed, as in a mounted bucket.*s3://BUCKET/PREFIX"):
+def test_folder_that_cannot_rename_is_refused_before_the_first_step(
+    tmp_path: Path, error: int
+) -> None:
+    with pytest.raises(
+        CannotClaim, match=r"cannot be renamed, as in a mounted bucket.*s3://BUCKET/PREFIX"
+    ):
         claim(WithoutRenames(tmp_path, error), 1)
     assert names(tmp_path) == []
 

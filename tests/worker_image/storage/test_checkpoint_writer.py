@@ -41,7 +41,9 @@ class Snapshots:
         snapshot.write(StateVersion(1, step), step)
         folder = str(self.folder / name)
         fd = os.dup(snapshot.fd)
-        self.writer.ask(Flush(name, fd, folder, 9, lambda version, _: self.answers.put((name, version)), now))
+        self.writer.ask(
+            Flush(name, fd, folder, 9, lambda version, _: self.answers.put((name, version)), now)
+        )
 
     def answer(self) -> tuple[str, StateVersion | None]:
         return self.answers.get(timeout=WAIT_SECONDS)
@@ -125,7 +127,9 @@ class UnevenWriter(CheckpointWriter):
         pytest.param([None], 60.0, id="it was away from the beginning"),
     ],
 )
-def test_rests_as_long_as_its_writes_usually_take(tmp_path: Path, writes: list[float | None], rest: float) -> None:
+def test_rests_as_long_as_its_writes_usually_take(
+    tmp_path: Path, writes: list[float | None], rest: float
+) -> None:
     writer = UnevenWriter([*writes, 0.0, 0.0])
     made = Snapshots(tmp_path, writer)
     for step in range(len(writes)):

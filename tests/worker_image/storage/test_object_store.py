@@ -16,14 +16,29 @@ from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import load, load_newest
-from elastic_pytorch.storage.checkpoint_folder import Superseded, by_name, claim, claimed, newest, write
+from elastic_pytorch.storage.checkpoint_folder import (
+    Superseded,
+    by_name,
+    claim,
+    claimed,
+    newest,
+    write,
+)
 from elastic_pytorch.storage.checkpoint_format import CannotClaim
 from elastic_pytorch.storage.object_store import RETRIES, ObjectStore
 from elastic_pytorch.storage.object_streams import PART_BYTES
 from elastic_pytorch.storage.places import place_at
 
 from tests.waiting import WAIT_SECONDS
-from tests.worker_image.object_storage import Answer, Bucket, CutAnswer, CutRequest, Fault, Request, s3_error
+from tests.worker_image.object_storage import (
+    Answer,
+    Bucket,
+    CutAnswer,
+    CutRequest,
+    Fault,
+    Request,
+    s3_error,
+)
 from tests.worker_image.warm_python import run_python
 
 pytestmark = [pytest.mark.torch, pytest.mark.process]
@@ -37,12 +52,17 @@ long = partial(pytest.param, marks=pytest.mark.long)
 def large(step: int = 1, tensors: int = 36) -> dict[str, Any]:
     """A state of three parts, or of two with 20 tensors, many of which do not end where a part does."""
     generator = torch.Generator().manual_seed(step)
-    made = [torch.randint(0, 256, (1_000_003,), dtype=torch.uint8, generator=generator) for _ in range(tensors)]
+    made = [
+        torch.randint(0, 256, (1_000_003,), dtype=torch.uint8, generator=generator)
+        for _ in range(tensors)
+    ]
     return {"w": made, "step": step}
 
 
 def same(one: Any, other: Any) -> bool:
-    return one["step"] == other["step"] and all(torch.equal(a, b) for a, b in zip(one["w"], other["w"], strict=True))
+    return one["step"] == other["step"] and all(
+        torch.equal(a, b) for a, b in zip(one["w"], other["w"], strict=True)
+    )
 
 
 def steps(url: str) -> list[tuple[int, int]]:
@@ -56,7 +76,9 @@ def in_a_thread(action: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def name_of(fault: Answer | CutAnswer | CutRequest) -> str:
-    return str(fault.status) if isinstance(fault, Answer) else f"{type(fault).__name__} {fault.after}"
+    return (
+        str(fault.status) if isinstance(fault, Answer) else f"{type(fault).__name__} {fault.after}"
+    )
 
 
 def once(kind: str, fault: Fault) -> Callable[[Request], Fault]:
@@ -68,7 +90,9 @@ def once(kind: str, fault: Fault) -> Callable[[Request], Fault]:
 def test_the_newest_comes_first_and_the_oldest_go(bucket: Bucket) -> None:
     assert list(newest(bucket.url)) == []
     for generation, step in ((1, 5), (1, 10), (2, 7), (2, 12), (10, 1)):
-        path = write(bucket.url, StateVersion(generation, step), payload_chunks({"step": step}), keep=3)
+        path = write(
+            bucket.url, StateVersion(generation, step), payload_chunks({"step": step}), keep=3
+        )
         assert load(path) == (StateVersion(generation, step), {"step": step})
     assert steps(bucket.url) == [(10, 1), (2, 12), (2, 7)]
     write(bucket.url, StateVersion(2, 8), payload_chunks({}), keep=1)
@@ -93,18 +117,26 @@ def test_requests_and_bytes_of_a_checkpoint(bucket: Bucket) -> None:
     bucket.proxy.forget()
     write(bucket.url, StateVersion(1, 2), payload_chunks(large(2)), keep=1)
     kinds = bucket.proxy.kinds()
-    print(f"written: {len(kinds)} requests, {bucket.proxy.bytes_in} bytes up, {bucket.proxy.bytes_out} bytes down: {kinds}")
-    assert sorted(kinds) == sorted(["list", "begin", *["part"] * (size // PART_BYTES + 1), "list", "end", "list", "delete"])
+    print(
+        f"written: {len(kinds)} requests, {bucket.proxy.bytes_in} bytes up, {bucket.proxy.bytes_out} bytes down: {kinds}"
+    )
+    assert sorted(kinds) == sorted(
+        ["list", "begin", *["part"] * (size // PART_BYTES + 1), "list", "end", "list", "delete"]
+    )
     assert bucket.proxy.bytes_in < size * 1.01
     bucket.proxy.forget()
     assert load_newest(bucket.url, NOTHING) is not None
     kinds = bucket.proxy.kinds()
-    print(f"read: {len(kinds)} requests, {bucket.proxy.bytes_in} bytes up, {bucket.proxy.bytes_out} bytes down: {kinds}")
+    print(
+        f"read: {len(kinds)} requests, {bucket.proxy.bytes_in} bytes up, {bucket.proxy.bytes_out} bytes down: {kinds}"
+    )
     assert sorted(kinds) == sorted(["list", "head", *["get"] * (size // PART_BYTES + 1)])
     assert bucket.proxy.bytes_out < size * 1.01
     bucket.proxy.forget()
     write(bucket.url, StateVersion(1, 3), payload_chunks({"step": 3}), keep=1)
-    assert bucket.proxy.kinds() == ["list", "list", "put", "list", "delete"], "a small one is no upload in parts"
+    assert bucket.proxy.kinds() == ["list", "list", "put", "list", "delete"], (
+        "a small one is no upload in parts"
+    )
 
 
 def test_a_claim_keeps_older_groups_out(bucket: Bucket) -> None:
@@ -114,7 +146,9 @@ def test_a_claim_keeps_older_groups_out(bucket: Bucket) -> None:
     assert claim(bucket.url, 4) == 4
     before = bucket.names()
     assert claimed(bucket.url) == 4
-    with pytest.raises(Superseded, match=f"{bucket.url} is claimed by generation 4, and this is generation 3"):
+    with pytest.raises(
+        Superseded, match=f"{bucket.url} is claimed by generation 4, and this is generation 3"
+    ):
         write(bucket.url, StateVersion(3, 2), [b"x"], keep=1)
     assert bucket.names() == before
     assert before[0] == ".claim-g000004"
@@ -170,13 +204,20 @@ def test_a_buffer_may_be_used_again_for_the_next_chunk(bucket: Bucket) -> None:
 
     path = write(bucket.url, StateVersion(1, 1), chunks(), keep=1)
     stored = bucket.server.get(f"/{bucket.name}/run/{path.name}")[64:]
-    assert all(stored[number * PART_BYTES : (number + 1) * PART_BYTES].count(number) == PART_BYTES for number in range(5))
+    assert all(
+        stored[number * PART_BYTES : (number + 1) * PART_BYTES].count(number) == PART_BYTES
+        for number in range(5)
+    )
 
 
-def test_objects_shorter_than_a_checkpoint_are_skipped(bucket: Bucket, log: pytest.LogCaptureFixture) -> None:
+def test_objects_shorter_than_a_checkpoint_are_skipped(
+    bucket: Bucket, log: pytest.LogCaptureFixture
+) -> None:
     good = write(bucket.url, StateVersion(3, 7), payload_chunks({"step": 7}), keep=1)
     for generation, data in ((4, b"hello"), (5, b"")):
-        bucket.server.put(f"/{bucket.name}/run/checkpoint-g{generation:06}-s000000001.elastic", data)
+        bucket.server.put(
+            f"/{bucket.name}/run/checkpoint-g{generation:06}-s000000001.elastic", data
+        )
     loaded = load_newest(bucket.url, NOTHING)
     assert loaded is not None
     assert (loaded.path, loaded.version, loaded.tree["step"]) == (good, StateVersion(3, 7), 7)
@@ -215,8 +256,12 @@ def test_one_that_has_gone_meanwhile_is_looked_for_again(bucket: Bucket) -> None
     assert old.name not in bucket.names()
 
 
-@pytest.mark.parametrize("fault", [SLOW_DOWN, long(s3_error(500, "InternalError")), long(CutRequest(0))], ids=name_of)
-def test_a_write_goes_on_after_a_fault_of_each_of_its_requests(bucket: Bucket, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    "fault", [SLOW_DOWN, long(s3_error(500, "InternalError")), long(CutRequest(0))], ids=name_of
+)
+def test_a_write_goes_on_after_a_fault_of_each_of_its_requests(
+    bucket: Bucket, fault: Fault
+) -> None:
     unmet = dict.fromkeys(("list", "begin", "part", "end"), fault)
     bucket.proxy.fault = lambda request: unmet.pop(request.kind, None)
     path = write(bucket.url, StateVersion(1, 1), payload_chunks(large()), keep=1)
@@ -228,7 +273,11 @@ def test_a_write_goes_on_after_a_fault_of_each_of_its_requests(bucket: Bucket, f
 
 def test_the_time_and_not_a_number_of_requests_ends_an_outage(bucket: Bucket) -> None:
     quick = RETRIES | {
-        "backoff": {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=2), "base": 2}
+        "backoff": {
+            "init_backoff": timedelta(milliseconds=1),
+            "max_backoff": timedelta(milliseconds=2),
+            "base": 2,
+        }
     }
     refusals = iter([s3_error(503, "SlowDown")] * 50)
     bucket.proxy.fault = lambda _: next(refusals, None)
@@ -243,7 +292,9 @@ def test_an_upload_that_is_cut_in_the_middle_goes_on(bucket: Bucket) -> None:
     assert bucket.proxy.bytes_in < 2 * 36_000_000, "only the part is sent again"
 
 
-@pytest.mark.parametrize("fault", [SLOW_DOWN, CutAnswer(1_000_000), long(CutAnswer(0))], ids=name_of)
+@pytest.mark.parametrize(
+    "fault", [SLOW_DOWN, CutAnswer(1_000_000), long(CutAnswer(0))], ids=name_of
+)
 def test_a_read_goes_on_after_a_fault(bucket: Bucket, fault: Fault) -> None:
     path = write(bucket.url, StateVersion(1, 1), payload_chunks(large()), keep=1)
     bucket.proxy.fault = once("get", fault)
@@ -259,33 +310,46 @@ def test_a_read_that_is_always_cut_is_an_error_and_no_other_state(bucket: Bucket
         load_newest(store, NOTHING)
 
 
-@pytest.mark.parametrize("answer", [s3_error(400, "ExpiredToken"), long(s3_error(403, "ExpiredToken"))], ids=name_of)
+@pytest.mark.parametrize(
+    "answer", [s3_error(400, "ExpiredToken"), long(s3_error(403, "ExpiredToken"))], ids=name_of
+)
 @pytest.mark.parametrize("kind", ["list", "part", "end"])
 def test_an_expired_token_is_named(bucket: Bucket, answer: Answer, kind: str) -> None:
     write(bucket.url, StateVersion(1, 1), [b"x"], keep=1)
     bucket.proxy.fault = lambda request: answer if request.kind == kind else None
-    with pytest.raises(PermissionError, match=f"credentials for bucket {bucket.name} have expired: renew AWS_ACCESS_KEY_ID"):
+    with pytest.raises(
+        PermissionError,
+        match=f"credentials for bucket {bucket.name} have expired: renew AWS_ACCESS_KEY_ID",
+    ):
         write(bucket.url, StateVersion(1, 2), payload_chunks(large()), keep=1)
     bucket.proxy.fault = lambda _: None
     assert [version.step for version, _ in by_name(bucket.url)] == [1]
 
 
 def test_refused_credentials_are_named(bucket: Bucket) -> None:
-    bucket.proxy.fault = lambda request: s3_error(403, "AccessDenied") if request.method == "PUT" else None
-    with pytest.raises(PermissionError, match=f"bucket {bucket.name} refuses these credentials: allow them to list"):
+    bucket.proxy.fault = lambda request: (
+        s3_error(403, "AccessDenied") if request.method == "PUT" else None
+    )
+    with pytest.raises(
+        PermissionError, match=f"bucket {bucket.name} refuses these credentials: allow them to list"
+    ):
         write(bucket.url, StateVersion(1, 2), payload_chunks({}), keep=1)
 
 
 def test_a_bucket_that_vanishes_is_not_an_empty_folder(bucket: Bucket) -> None:
     write(bucket.url, StateVersion(1, 1), payload_chunks({}), keep=1)
-    bucket.proxy.fault = lambda _: s3_error(404, "NoSuchBucket", "The specified bucket does not exist")
+    bucket.proxy.fault = lambda _: s3_error(
+        404, "NoSuchBucket", "The specified bucket does not exist"
+    )
     for action in (
         lambda: load_newest(bucket.url, NOTHING),
         lambda: claim(bucket.url, 2),
         lambda: claimed(bucket.url),
         lambda: write(bucket.url, StateVersion(1, 2), payload_chunks(large()), keep=1),
     ):
-        with pytest.raises(OSError, match=f"there is no bucket {bucket.name}: create it, or correct the URL") as raised:
+        with pytest.raises(
+            OSError, match=f"there is no bucket {bucket.name}: create it, or correct the URL"
+        ) as raised:
             action()
         assert not isinstance(raised.value, FileNotFoundError)
 
@@ -297,43 +361,65 @@ def test_a_bucket_that_was_never_there(bucket: Bucket) -> None:
         claimed("s3://missing")
 
 
-def test_missing_credentials_are_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_credentials_are_named(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", bucket.proxy.url)
     bucket.proxy.fault = lambda request: Answer(404) if request.path.startswith("/latest") else None
-    with pytest.raises(PermissionError, match=f"no credentials for bucket {bucket.name}: give the pod AWS_ACCESS_KEY_ID"):
+    with pytest.raises(
+        PermissionError,
+        match=f"no credentials for bucket {bucket.name}: give the pod AWS_ACCESS_KEY_ID",
+    ):
         claimed(bucket.url)
 
 
-def test_credentials_of_a_file_are_used(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_credentials_of_a_file_are_used(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     file = tmp_path / "credentials"
-    file.write_text("[default]\naws_access_key_id = OTHER\n\n[train]\naws_access_key_id = MINE\naws_secret_access_key = s\n")
+    file.write_text(
+        "[default]\naws_access_key_id = OTHER\n\n[train]\naws_access_key_id = MINE\naws_secret_access_key = s\n"
+    )
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     monkeypatch.setenv("AWS_PROFILE", "train")
     claim(bucket.url, 1)
-    assert all("Credential=MINE/" in request.headers["authorization"] for request in bucket.proxy.requests)
+    assert all(
+        "Credential=MINE/" in request.headers["authorization"] for request in bucket.proxy.requests
+    )
     monkeypatch.setenv("AWS_PROFILE", "default")
-    with pytest.raises(PermissionError, match="has no 'aws_secret_access_key' for the profile default"):
+    with pytest.raises(
+        PermissionError, match="has no 'aws_secret_access_key' for the profile default"
+    ):
         claim(bucket.url, 1)
 
 
 def test_storage_that_knows_no_conditions_is_refused(bucket: Bucket) -> None:
     bucket.proxy.fault = lambda request: (
-        s3_error(501, "NotImplemented", "A header you provided implies functionality that is not implemented")
+        s3_error(
+            501,
+            "NotImplemented",
+            "A header you provided implies functionality that is not implemented",
+        )
         if "if-none-match" in request.headers
         else None
     )
-    with pytest.raises(CannotClaim, match=f"bucket {bucket.name} does not write on the condition that an object is absent"):
+    with pytest.raises(
+        CannotClaim,
+        match=f"bucket {bucket.name} does not write on the condition that an object is absent",
+    ):
         claim(ObjectStore(ObjectUrl("s3", bucket.name, "run"), FEW), 1)
 
 
 def test_what_cannot_be_deleted_stays(bucket: Bucket, log: pytest.LogCaptureFixture) -> None:
     write(bucket.url, StateVersion(1, 1), [b"x"], keep=1)
-    bucket.proxy.fault = lambda request: s3_error(403, "AccessDenied") if request.kind == "delete" else None
+    bucket.proxy.fault = lambda request: (
+        s3_error(403, "AccessDenied") if request.kind == "delete" else None
+    )
     write(bucket.url, StateVersion(1, 2), [b"x"], keep=1)
     assert "cannot delete checkpoint-g000001-s000000001.elastic" in log.text
     assert [version.step for version, _ in by_name(bucket.url)] == [2, 1]
@@ -370,7 +456,9 @@ written = peak()
 assert len(list(newest({bucket.url!r}))) == 1
 print(written - before, peak() - before)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     written, read = map(int, done.stdout.split())
     print(f"{written >> 20} MiB for the write, {read >> 20} MiB in all")

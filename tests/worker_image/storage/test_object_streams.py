@@ -61,7 +61,9 @@ def store(bucket: Bucket) -> ObjectStore:
     return ObjectStore(location_of(bucket.url))  # type: ignore[arg-type]
 
 
-def write(bucket: Bucket, pieces: list[memoryview], after: Callable[[], None] = lambda: None) -> tuple[int, int]:
+def write(
+    bucket: Bucket, pieces: list[memoryview], after: Callable[[], None] = lambda: None
+) -> tuple[int, int]:
     writer = store(bucket).writer("one", len(CONTENT))
     for piece in pieces:
         writer.write(piece)
@@ -94,7 +96,9 @@ def test_large_object_is_written_in_parts_and_is_what_was_written(bucket: Bucket
 
 @pytest.mark.parametrize("kind", ["begin", "part", "end", "put"])
 def test_what_cannot_be_written_does_not_appear(bucket: Bucket, kind: str) -> None:
-    bucket.proxy.fault = lambda request: s3_error(403, "AccessDenied") if request.kind == kind else None
+    bucket.proxy.fault = lambda request: (
+        s3_error(403, "AccessDenied") if request.kind == kind else None
+    )
     content = memoryview(CONTENT)[:100] if kind == "put" else memoryview(CONTENT)
     with pytest.raises(PermissionError, match=f"bucket {bucket.name} refuses these credentials"):
         write(bucket, [content])

@@ -8,7 +8,14 @@ from elastic_pytorch.object_url import Location, location_of
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import by_name, write
 from elastic_pytorch.storage.places import place_at
-from elastic_pytorch.storage.retention import Keep, Retention, milestones, parse_keep, surplus, what_to_keep
+from elastic_pytorch.storage.retention import (
+    Keep,
+    Retention,
+    milestones,
+    parse_keep,
+    surplus,
+    what_to_keep,
+)
 from elastic_pytorch.storage.sharded_folder import drafts_in, sharded_checkpoints
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +45,9 @@ STEPS = [
         pytest.param([(1, 35), (1, 38)], [(1, 35)], id="behind several, it is that of all"),
         pytest.param([(1, 12), (2, 14)], [(1, 12)], id="the next group goes on"),
         pytest.param(
-            [(1, 12), (2, 11), (2, 13)], [(1, 12), (2, 11)], id="the next group has gone back and passes it once more"
+            [(1, 12), (2, 11), (2, 13)],
+            [(1, 12), (2, 11)],
+            id="the next group has gone back and passes it once more",
         ),
     ],
 )
@@ -50,7 +59,8 @@ class Group(NamedTuple):
     """What one group writes.
 
     Attributes:
-        back: how many of the newest checkpoints that are left it does not go on from, as they are damaged.
+        back: how many of the newest checkpoints that are left it does not go on from, as they are
+            damaged.
         strides: steps from one checkpoint to the next.
     """
 
@@ -62,7 +72,9 @@ GROUPS = st.builds(Group, st.integers(0, 2), st.lists(st.integers(1, 25), max_si
 
 
 @given(groups=st.lists(GROUPS, max_size=6), keep=st.integers(1, 3), every=st.integers(1, 20))
-def test_milestones_stay_whatever_groups_come_and_go(groups: list[Group], keep: int, every: int) -> None:
+def test_milestones_stay_whatever_groups_come_and_go(
+    groups: list[Group], keep: int, every: int
+) -> None:
     ever: list[StateVersion] = []
     left: list[StateVersion] = []
     for generation, (back, strides) in enumerate(groups, 1):
@@ -74,19 +86,26 @@ def test_milestones_stay_whatever_groups_come_and_go(groups: list[Group], keep: 
             left.append(written)
             doomed = surplus(left, written, Retention(keep, every))
             left = [version for version in left if version not in doomed]
-            assert set(left) == {*ever[-keep:], *milestones(ever, every)}, "as if none had been deleted before"
+            assert set(left) == {*ever[-keep:], *milestones(ever, every)}, (
+                "as if none had been deleted before"
+            )
     if all(not group.back for group in groups):
         steps = [version.step for version in ever]
         for multiple in range(every, max(steps, default=0) + 1, every):
-            assert next(step for step in steps if step >= multiple) in {version.step for version in left}
+            assert next(step for step in steps if step >= multiple) in {
+                version.step for version in left
+            }
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, "10", True])
 def test_bad_steps_are_refused_by_name(every: object, tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=f"^keep_every_steps must be a whole number of steps, at least 1, or None, not {every!r}$"
+        ValueError,
+        match=f"^keep_every_steps must be a whole number of steps, at least 1, or None, not {every!r}$",
     ):
-        elastic.State(tmp_path, elastic.State.Options(keep_every_steps=every), model=nn.Linear(1, 1))  # type: ignore[arg-type]
+        elastic.State(
+            tmp_path, elastic.State.Options(keep_every_steps=every), model=nn.Linear(1, 1)
+        )  # type: ignore[arg-type]
     elastic.State(tmp_path, model=nn.Linear(1, 1)).close()  # the name is free
 
 
@@ -95,7 +114,9 @@ def test_what_to_keep_travels_in_messages(keep: Keep) -> None:
     assert parse_keep(json.loads(json.dumps(keep))) == keep
 
 
-@pytest.mark.parametrize("told", [0, True, "2", None, 1.0, [2], [0, 1], [1, 0], [1, 2, 3], [True, 1], [1, "2"], {}])
+@pytest.mark.parametrize(
+    "told", [0, True, "2", None, 1.0, [2], [0, 1], [1, 0], [1, 2, 3], [True, 1], [1, "2"], {}]
+)
 def test_what_means_nothing_is_refused(told: object) -> None:
     with pytest.raises(ValueError, match="not what to keep"):
         parse_keep(told)
@@ -116,7 +137,9 @@ def check_both(folder: Location) -> None:
     assert [found.version.step for found in by_name(folder)] == [41, 40, 35, 10]
     assert [version.step for version, _ in sharded_checkpoints(folder)] == [41, 40, 35, 10]
     write(folder, StateVersion(2, 44), [b"state"], 1)
-    assert [found.version.step for found in by_name(folder)] == [44], "a training that wants none keeps none"
+    assert [found.version.step for found in by_name(folder)] == [44], (
+        "a training that wants none keeps none"
+    )
 
 
 @pytest.mark.process
@@ -157,7 +180,9 @@ def test_milestones_cost_no_request_of_each_save(bucket: Bucket) -> None:
 @pytest.mark.process
 @pytest.mark.torch
 def test_a_training_keeps_them(tmp_path: Path) -> None:
-    state = elastic.State(tmp_path, elastic.State.Options(keep=1, keep_every_steps=4, every=1), model=nn.Linear(1, 1))
+    state = elastic.State(
+        tmp_path, elastic.State.Options(keep=1, keep_every_steps=4, every=1), model=nn.Linear(1, 1)
+    )
     state.restore()
     for _ in range(10):
         state.commit()

@@ -83,5 +83,7 @@ def test_a_script_with_a_state_ends_in_order_while_threads_of_gloo_drop_their_te
             dist.all_reduce(torch.ones(1), async_op=True)
         dist.destroy_process_group()
     """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr

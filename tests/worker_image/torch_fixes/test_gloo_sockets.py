@@ -38,13 +38,18 @@ def cut_on_rank_0(folder: Path, rank: int, lazy: bool) -> None:
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_only_connections_of_gloo_are_cut(tmp_path: Path, lazy: bool) -> None:
-    processes = [PROCESSES.Process(target=cut_on_rank_0, args=(tmp_path, rank, lazy)) for rank in range(2)]
+    processes = [
+        PROCESSES.Process(target=cut_on_rank_0, args=(tmp_path, rank, lazy)) for rank in range(2)
+    ]
     for process in processes:
         process.start()
     for process in processes:
         process.join(LIMIT_SECONDS)
         process.kill()
-    assert [json.loads((tmp_path / f"rank-{rank}").read_text()) for rank in range(2)] == [[True, True], [True, True]]
+    assert [json.loads((tmp_path / f"rank-{rank}").read_text()) for rank in range(2)] == [
+        [True, True],
+        [True, True],
+    ]
 
 
 def test_torch_without_gloo_can_run_the_agent() -> None:

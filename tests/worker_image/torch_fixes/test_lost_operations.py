@@ -26,7 +26,9 @@ LONG = torch.zeros(2**26)  # 256 MB: more than the kernel keeps of a connection
 
 def form_group(folder: Path, rank: int) -> None:
     store = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=datetime.timedelta(minutes=10))
+    dist.init_process_group(
+        "gloo", init_method=store, rank=rank, world_size=2, timeout=datetime.timedelta(minutes=10)
+    )
     dist.all_reduce(torch.ones(1))
 
 
@@ -40,7 +42,11 @@ def stop_in_a_broadcast(folder: Path) -> None:
 
 def leave_a_broken_broadcast(folder: Path, peer: int) -> None:
     form_group(folder, 0)
-    until(lambda: " (stopped)" in Path(f"/proc/{peer}/status").read_text(), "the peer stops", LIMIT_SECONDS)
+    until(
+        lambda: " (stopped)" in Path(f"/proc/{peer}/status").read_text(),
+        "the peer stops",
+        LIMIT_SECONDS,
+    )
     work = dist.broadcast(LONG, 0, async_op=True)
     assert work is not None
     assert wait_for_rest(LIMIT_SECONDS)  # the connection takes no more

@@ -73,7 +73,10 @@ def test_leaving_ends_the_wait_for_a_host_that_does_not_answer() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen(0)  # the kernel answers no other connection once one waits to be accepted
-        with socket.create_connection(server.getsockname()), pytest.raises(DistNetworkError, match="the group is left before"):
+        with (
+            socket.create_connection(server.getsockname()),
+            pytest.raises(DistNetworkError, match="the group is left before"),
+        ):
             PromptTCPStore("127.0.0.1", server.getsockname()[1], 2, False, timedelta(minutes=5))
 
 

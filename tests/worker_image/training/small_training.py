@@ -17,7 +17,9 @@ class Training:
     """A whole one, of which each test leaves something out."""
 
     def __init__(self, *, micro_batch_size: int | None = None) -> None:
-        self.sampler = elastic.ElasticSampler(DATA, 4, micro_batch_size=micro_batch_size, shuffle=False)
+        self.sampler = elastic.ElasticSampler(
+            DATA, 4, micro_batch_size=micro_batch_size, shuffle=False
+        )
         self.loader: Any = DataLoader(DATA, batch_sampler=self.sampler)
         self.model = nn.Linear(1, 1)
         nn.init.ones_(self.model.weight)
@@ -27,7 +29,9 @@ class Training:
         self.state.restore()
 
     def steps(self, **options: Any) -> Iterator[Step]:
-        return elastic.steps(self.state, **{"loader": self.loader, "model": self.model, "epochs": 1, **options})
+        return elastic.steps(
+            self.state, **{"loader": self.loader, "model": self.model, "epochs": 1, **options}
+        )
 
     def loss(self, batch: Any) -> Tensor:
         loss: Tensor = self.model(*batch).mean()

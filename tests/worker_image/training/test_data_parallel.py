@@ -43,27 +43,41 @@ def plain_epoch() -> list[Tensor]:
     return [parameter.detach() for parameter in model.parameters()]
 
 
-def train(folder: Path, shape: tuple[int, ...], micro_batch_size: int | None, max_steps: int) -> Any:
+def train(
+    folder: Path, shape: tuple[int, ...], micro_batch_size: int | None, max_steps: int
+) -> Any:
     """Goes on with two tensor-parallel ranks for each data-parallel one; returns the place, the samples that count, and the weights."""
     names = ("replicas", "shards", "tensors")[-len(shape) :]
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
     data_parallel, model, data = mesh[names[:-1]], new_model(), texts(SAMPLES)
     fully_shard(tensor_parallel(model, mesh["tensors"]), mesh=data_parallel)
     optimizer = SGD(model.parameters(), lr=0.5)
-    sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2, mesh=data_parallel)
+    sampler = elastic.ElasticSampler(
+        data, BATCH, micro_batch_size=micro_batch_size, seed=2, mesh=data_parallel
+    )
     state = ShardedState(
-        folder, ShardedState.Options(every=100, memory=False), model=model, optimizer=optimizer, sampler=sampler
+        folder,
+        ShardedState.Options(every=100, memory=False),
+        model=model,
+        optimizer=optimizer,
+        sampler=sampler,
     )
     state.restore()
     seen: list[int] = []
-    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), model, epochs=1, max_steps=max_steps):
+    for step in elastic.steps(
+        state, DataLoader(data, batch_sampler=sampler), model, epochs=1, max_steps=max_steps
+    ):
         optimizer.zero_grad()
         for inputs, targets, which in step.parts:
             seen += which[: step.samples].tolist()
             step.backward(loss_of(model, inputs, targets), count=(targets != IGNORED).sum())
         optimizer.step()
     state.flush()
-    return sampler.data_parallel.place(), seen, [parameter.detach().full_tensor() for parameter in model.parameters()]  # type: ignore[attr-defined]
+    return (
+        sampler.data_parallel.place(),
+        seen,
+        [parameter.detach().full_tensor() for parameter in model.parameters()],
+    )  # type: ignore[attr-defined]
 
 
 def test_a_mesh_changes_its_size_and_computes_what_one_process_does(tmp_path: Path) -> None:
@@ -97,7 +111,9 @@ def augmented() -> list[list[Any]]:
     torch.manual_seed(dist.get_rank())
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensors"))
     sampler = elastic.ElasticSampler(Noise(), 4, mesh=mesh["data"])
-    loaders = [DataLoader(Noise(), batch_sampler=sampler, num_workers=workers) for workers in (0, 1)]
+    loaders = [
+        DataLoader(Noise(), batch_sampler=sampler, num_workers=workers) for workers in (0, 1)
+    ]
     return [[(noise.tolist(), which.tolist()) for noise, which in loader] for loader in loaders]
 
 
@@ -152,7 +168,9 @@ def reduced_over_the_other_mesh(mesh: DeviceMesh) -> tuple[nn.Module, DeviceMesh
 
 
 def not_for_this_rank(mesh: DeviceMesh) -> tuple[nn.Module, DeviceMesh]:
-    return sharded_and_cut(mesh)[0], DeviceMesh("cpu", [(dist.get_rank() + 1) % 4], _init_backend=False)
+    return sharded_and_cut(mesh)[0], DeviceMesh(
+        "cpu", [(dist.get_rank() + 1) % 4], _init_backend=False
+    )
 
 
 def with_the_whole_mesh(mesh: DeviceMesh) -> tuple[nn.Module, DeviceMesh]:

@@ -17,13 +17,17 @@ from hypothesis import strategies as st
         (EpochBatches(10, 1, (3, 4, 10)), 4, 10, 1, {6: 1}, 6),
     ],
 )
-def test_where_batches_end(batches: EpochBatches, begin: int, end: int, left: int, sizes: dict[int, int], full: int) -> None:
+def test_where_batches_end(
+    batches: EpochBatches, begin: int, end: int, left: int, sizes: dict[int, int], full: int
+) -> None:
     assert (batches.end(begin), batches.left(begin), batches.sizes(begin)) == (end, left, sizes)
     assert batches.full(end - begin) == full
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(1, 9), st.booleans())
-def test_from_end_to_end_all_samples_come_in_the_batches_that_were_told(sizes: list[int], size: int, own: bool) -> None:
+def test_from_end_to_end_all_samples_come_in_the_batches_that_were_told(
+    sizes: list[int], size: int, own: bool
+) -> None:
     ends = tuple(sum(sizes[: number + 1]) for number in range(len(sizes)))
     batches = EpochBatches(ends[-1], size, ends if own else None)
     begin, seen = 0, []

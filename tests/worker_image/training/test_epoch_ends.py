@@ -47,8 +47,15 @@ class Training:
             self.sampler = elastic.ElasticSampler(DATA, batch_size=3, seed=3)
             self.loader = DataLoader(DATA, batch_sampler=self.sampler)
         self.lost_in = lost_in
-        kept = {"model": self.model, "optimizer": self.optimizer, "scheduler": self.scheduler, "sampler": self.sampler}
-        self.state: Any = elastic.State(folder, elastic.State.Options(every=1, flush_seconds=0.0), evaluated=[], **kept)
+        kept = {
+            "model": self.model,
+            "optimizer": self.optimizer,
+            "scheduler": self.scheduler,
+            "sampler": self.sampler,
+        }
+        self.state: Any = elastic.State(
+            folder, elastic.State.Options(every=1, flush_seconds=0.0), evaluated=[], **kept
+        )
         self.state.restore()
 
     def forget(self) -> None:
@@ -119,27 +126,39 @@ def by_parts_in_a_range(training: Training) -> None:
 
 
 LOOPS = [
-    *[(loop, False) for loop in (by_epochs, by_steps, by_number_of_steps, by_parts, by_parts_in_a_range)],
+    *[
+        (loop, False)
+        for loop in (by_epochs, by_steps, by_number_of_steps, by_parts, by_parts_in_a_range)
+    ],
     *[(loop, True) for loop in (by_epochs, by_steps, by_parts)],
 ]
 
 
 @pytest.mark.parametrize("lost_in", range(EPOCHS))
 @pytest.mark.parametrize(
-    ("loop", "streamed"), LOOPS, ids=[f"{loop.__name__}{'_of_a_stream' if streamed else ''}" for loop, streamed in LOOPS]
+    ("loop", "streamed"),
+    LOOPS,
+    ids=[f"{loop.__name__}{'_of_a_stream' if streamed else ''}" for loop, streamed in LOOPS],
 )
 def test_an_evaluation_in_which_the_process_is_lost_is_done_again(
-    loop: Callable[[Training], None], streamed: bool, lost_in: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loop: Callable[[Training], None],
+    streamed: bool,
+    lost_in: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = Training(tmp_path / "run", streamed=streamed, lost_in=lost_in)
     with pytest.raises(Lost) as lost:
         loop(first)
-    monkeypatch.setattr(sys, "last_value", lost.value, raising=False)  # as Python does before exit handlers run
+    # As Python does before exit handlers run.
+    monkeypatch.setattr(sys, "last_value", lost.value, raising=False)
     end_training()
     monkeypatch.delattr(sys, "last_value")
     first.forget()
     second = Training(tmp_path / "run", streamed=streamed)
-    assert second.state.step == (lost_in + 1) * STEPS - 1, "the epoch's last step is not done before what follows it"
+    assert second.state.step == (lost_in + 1) * STEPS - 1, (
+        "the epoch's last step is not done before what follows it"
+    )
     loop(second)
     assert second.state.flush()
     second.state.close()

@@ -51,7 +51,9 @@ def test_what_lists_indices_is_an_order(given: Any) -> None:
 
 def test_batches_are_an_order_and_where_each_ends() -> None:
     order = SamplerOrder(
-        LENGTH, "batch_sampler", OfEpoch(lambda epoch: [[epoch, 5], torch.tensor([7]), numpy.array([0, 0, 1])])
+        LENGTH,
+        "batch_sampler",
+        OfEpoch(lambda epoch: [[epoch, 5], torch.tensor([7]), numpy.array([0, 0, 1])]),
     )
     assert order.of(2).tolist() == [2, 5, 7, 0, 0, 1]
     assert (order.samples(2), order.ends(2)) == (6, (2, 3, 6))
@@ -81,10 +83,25 @@ def test_a_sampler_is_read_once_an_epoch_and_what_it_gave_may_be_changed_after()
             r"epoch 4 of sampler= is of torch.float32 and shape \[1\].*Whole batches are given by batch_sampler=",
         ),
         ("sampler", torch.ones(3, dtype=torch.bool), TypeError, "torch.bool"),
-        ("sampler", [[0, 1], [2, 3]], TypeError, r"shape \[2, 2\].*Whole batches are given by batch_sampler="),
-        ("sampler", [[0, 1], [2]], TypeError, r"no list of indices.*Whole batches are given by batch_sampler="),
+        (
+            "sampler",
+            [[0, 1], [2, 3]],
+            TypeError,
+            r"shape \[2, 2\].*Whole batches are given by batch_sampler=",
+        ),
+        (
+            "sampler",
+            [[0, 1], [2]],
+            TypeError,
+            r"no list of indices.*Whole batches are given by batch_sampler=",
+        ),
         ("sampler", "abc", TypeError, "epoch 4 of sampler= is no list of indices"),
-        ("sampler", [], ValueError, "epoch 4 of sampler= has no samples: an epoch has one at least"),
+        (
+            "sampler",
+            [],
+            ValueError,
+            "epoch 4 of sampler= has no samples: an epoch has one at least",
+        ),
         (
             "sampler",
             [0, 12],
@@ -93,20 +110,48 @@ def test_a_sampler_is_read_once_an_epoch_and_what_it_gave_may_be_changed_after()
         ),
         ("sampler", [-1], ValueError, "has the index -1 in place 0"),
         ("sampler", [1, 2], ValueError, "2 samples make no batch of 3, and drop_last leaves out"),
-        ("batch_sampler", [1, 2], TypeError, "batch 0 of epoch 4 of batch_sampler= is no list of indices"),
+        (
+            "batch_sampler",
+            [1, 2],
+            TypeError,
+            "batch 0 of epoch 4 of batch_sampler= is no list of indices",
+        ),
         ("batch_sampler", [], ValueError, "epoch 4 of batch_sampler= has no samples"),
-        ("batch_sampler", [[1], []], ValueError, "batch 1 of epoch 4 of batch_sampler= is empty: each batch is a step"),
-        ("batch_sampler", [[1], [2, 99]], ValueError, "epoch 4 of batch_sampler= has the index 99 in place 2"),
+        (
+            "batch_sampler",
+            [[1], []],
+            ValueError,
+            "batch 1 of epoch 4 of batch_sampler= is empty: each batch is a step",
+        ),
+        (
+            "batch_sampler",
+            [[1], [2, 99]],
+            ValueError,
+            "epoch 4 of batch_sampler= has the index 99 in place 2",
+        ),
     ],
 )
-def test_what_is_no_order_is_refused_by_epoch_and_place(name: str, given: Any, error: type[Exception], words: str) -> None:
+def test_what_is_no_order_is_refused_by_epoch_and_place(
+    name: str, given: Any, error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
-        SamplerOrder(LENGTH, name, OfEpoch(lambda _: given), least=3 if given == [1, 2] and name == "sampler" else 1).of(4)
+        SamplerOrder(
+            LENGTH,
+            name,
+            OfEpoch(lambda _: given),
+            least=3 if given == [1, 2] and name == "sampler" else 1,
+        ).of(4)
 
 
-@pytest.mark.parametrize("given", [[1, 2], SequentialSampler(range(3)), BatchSampler(SequentialSampler(range(3)), 2, False)])
+@pytest.mark.parametrize(
+    "given",
+    [[1, 2], SequentialSampler(range(3)), BatchSampler(SequentialSampler(range(3)), 2, False)],
+)
 def test_a_sampler_that_knows_no_epoch_is_refused(given: Any) -> None:
-    with pytest.raises(TypeError, match=rf"needs a Sampler with set_epoch\(epoch\).* a {type(given).__name__} has none"):
+    with pytest.raises(
+        TypeError,
+        match=rf"needs a Sampler with set_epoch\(epoch\).* a {type(given).__name__} has none",
+    ):
         SamplerOrder(LENGTH, "sampler", given)
 
 
@@ -125,7 +170,9 @@ def test_an_error_of_the_sampler_is_its_own() -> None:
         SamplerOrder(LENGTH, "sampler", OfEpoch(lambda epoch: [1 // epoch])).of(0)
 
 
-def told(epoch: int = 3, samples: int = 5, batches: int | None = None, checksum: str = "ab") -> Described:
+def told(
+    epoch: int = 3, samples: int = 5, batches: int | None = None, checksum: str = "ab"
+) -> Described:
     return Described(epoch, samples, batches, checksum)
 
 
@@ -138,15 +185,25 @@ def told(epoch: int = 3, samples: int = 5, batches: int | None = None, checksum:
             [told(), told(), told(samples=6)],
             "ranks 0 and 2 have different orders for epoch 3: 5 samples, with checksum ab, and 6 samples",
         ),
-        ([told(), told(checksum="cd"), told(checksum="ef")], "ranks 0 and 1 .* checksum ab, and 5 samples, with checksum cd"),
-        ([told(batches=2), told(batches=3)], "5 samples in 2 batches, with checksum ab, and 5 samples in 3 batches"),
+        (
+            [told(), told(checksum="cd"), told(checksum="ef")],
+            "ranks 0 and 1 .* checksum ab, and 5 samples, with checksum cd",
+        ),
+        (
+            [told(batches=2), told(batches=3)],
+            "5 samples in 2 batches, with checksum ab, and 5 samples in 3 batches",
+        ),
         ([told(), told(epoch=4)], "for epochs 3 and 4"),
     ],
 )
-def test_ranks_that_have_different_orders_are_refused(ranks: list[Described], words: str | None) -> None:
+def test_ranks_that_have_different_orders_are_refused(
+    ranks: list[Described], words: str | None
+) -> None:
     order = SamplerOrder(LENGTH, "sampler", OfEpoch(lambda _: [0]))
     if words is None:
         order.refuse_unlike(ranks)
         return
-    with pytest.raises(RuntimeError, match=f"{words}.*sampler= gives must depend on the epoch alone"):
+    with pytest.raises(
+        RuntimeError, match=f"{words}.*sampler= gives must depend on the epoch alone"
+    ):
         order.refuse_unlike(ranks)

@@ -50,7 +50,10 @@ def test_a_second_sharding_is_noticed_at_the_second_part(workers: int) -> None:
         sampler = ElasticSampler(DATA, 4)
         done = steps(sampler, loader_of(EverySecond(sampler, rank), workers))
         assert next(done) == 0
-        with pytest.raises(RuntimeError, match=r"uses number 2, of 3 handed on.*Accelerate's prepare.*use_distributed_sampler"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"uses number 2, of 3 handed on.*Accelerate's prepare.*use_distributed_sampler",
+        ):
             next(done)
 
 

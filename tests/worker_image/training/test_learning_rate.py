@@ -18,10 +18,16 @@ SCHEDULES: dict[str, Callable[[Optimizer], LRScheduler]] = {
     "LambdaLR": lambda optimizer: schedulers.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
     "StepLR": lambda optimizer: schedulers.StepLR(optimizer, 5),
     "CosineAnnealingLR": lambda optimizer: schedulers.CosineAnnealingLR(optimizer, 30),
-    "CosineAnnealingWarmRestarts": lambda optimizer: schedulers.CosineAnnealingWarmRestarts(optimizer, 7),
-    "OneCycleLR": lambda optimizer: schedulers.OneCycleLR(optimizer, max_lr=[0.1, 0.2], total_steps=STEPS + 2),
+    "CosineAnnealingWarmRestarts": lambda optimizer: schedulers.CosineAnnealingWarmRestarts(
+        optimizer, 7
+    ),
+    "OneCycleLR": lambda optimizer: schedulers.OneCycleLR(
+        optimizer, max_lr=[0.1, 0.2], total_steps=STEPS + 2
+    ),
     "SequentialLR": lambda optimizer: schedulers.SequentialLR(
-        optimizer, [schedulers.LinearLR(optimizer, total_iters=6), schedulers.ExponentialLR(optimizer, 0.9)], [6]
+        optimizer,
+        [schedulers.LinearLR(optimizer, total_iters=6), schedulers.ExponentialLR(optimizer, 0.9)],
+        [6],
     ),
     "ChainedScheduler": lambda optimizer: schedulers.ChainedScheduler(
         [schedulers.ConstantLR(optimizer, total_iters=4), schedulers.ExponentialLR(optimizer, 0.9)]
@@ -31,7 +37,9 @@ SCHEDULES: dict[str, Callable[[Optimizer], LRScheduler]] = {
 
 def make(schedule: str) -> tuple[Optimizer, LRScheduler]:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    optimizer = SGD([{"params": model[0].parameters(), "lr": 0.1}, {"params": model[1].parameters(), "lr": 0.2}])
+    optimizer = SGD(
+        [{"params": model[0].parameters(), "lr": 0.1}, {"params": model[1].parameters(), "lr": 0.2}]
+    )
     return optimizer, SCHEDULES[schedule](optimizer)
 
 
@@ -67,7 +75,9 @@ def test_rates_are_the_schedules_times_the_factor_over_any_number_of_groups(sche
             assert scale(optimizer, scheduler, world_size) == world_size / 2
         assert scheduler.get_last_lr() == rates(optimizer)
         for _ in range(steps):
-            assert rates(optimizer) == pytest.approx([rate * world_size / 2 for rate in plain[step]], rel=1e-9)
+            assert rates(optimizer) == pytest.approx(
+                [rate * world_size / 2 for rate in plain[step]], rel=1e-9
+            )
             optimizer.step()
             scheduler.step()
             step += 1
@@ -80,7 +90,9 @@ def test_in_the_living_process_the_factor_is_replaced() -> None:
     rate = optimizer.param_groups[0]["lr"]
     for world_size, expected in ((4, 0.2), (1, 0.05), (2, 0.1)):
         scale(optimizer, None, world_size)
-        assert rate.item() == pytest.approx(expected), "the tensor stays: a compiled step holds on to it"
+        assert rate.item() == pytest.approx(expected), (
+            "the tensor stays: a compiled step holds on to it"
+        )
 
 
 def test_rules() -> None:

@@ -31,10 +31,17 @@ def group(world_size: int) -> Iterator[None]:
 def test_a_scheduler_that_is_not_registered() -> None:
     training = Training()
     scheduler = StepLR(training.optimizer, 1)
-    with pytest.raises(RuntimeError, match="not registered with the State: the scheduler of the optimizer"):
+    with pytest.raises(
+        RuntimeError, match="not registered with the State: the scheduler of the optimizer"
+    ):
         training.steps()
     scaler = torch.amp.GradScaler("cpu")  # type: ignore[attr-defined]
-    objects: Any = {"model": training.model, "optimizer": training.optimizer, "sampler": training.sampler, "scaler": scaler}
+    objects: Any = {
+        "model": training.model,
+        "optimizer": training.optimizer,
+        "sampler": training.sampler,
+        "scaler": scaler,
+    }
     training.state = Told(**objects)
     with pytest.raises(RuntimeError, match="the scheduler of the optimizer"):
         training.steps()
@@ -45,7 +52,9 @@ def test_a_scheduler_that_is_not_registered() -> None:
 
 def test_a_model_optimizer_or_sampler_that_is_another_one() -> None:
     training, other = Training(), Training()
-    with pytest.raises(RuntimeError, match="the model, the loader's sampler, the optimizer of the model"):
+    with pytest.raises(
+        RuntimeError, match="the model, the loader's sampler, the optimizer of the model"
+    ):
         training.steps(loader=other.loader, model=other.model)
 
 
@@ -72,7 +81,10 @@ def test_an_end_that_is_told_twice() -> None:
 
 def test_epochs_of_no_sampler_or_of_two() -> None:
     one, other = Training(), Training()
-    for number, objects in ((0, {"model": one.model}), (2, {"one": one.sampler, "other": other.sampler})):
+    for number, objects in (
+        (0, {"model": one.model}),
+        (2, {"one": one.sampler, "other": other.sampler}),
+    ):
         with pytest.raises(RuntimeError, match=f"{number} samplers and streams are registered"):
             elastic.epochs(Told(**objects), 3)
 
@@ -148,7 +160,9 @@ def test_a_second_sharding_is_named_before_the_first_step() -> None:
     training = Training()
     again = DataLoader(DATA, batch_sampler=Shard(training.sampler))  # type: ignore[arg-type]
     for loader in (again, Wrapped(again)):
-        with pytest.raises(RuntimeError, match=r"test_loop_mistakes.Shard stands between.*Accelerate's prepare"):
+        with pytest.raises(
+            RuntimeError, match=r"test_loop_mistakes.Shard stands between.*Accelerate's prepare"
+        ):
             training.steps(loader=loader)
     for step in training.steps(loader=Wrapped(training.loader)):
         training.do(step)
@@ -164,7 +178,10 @@ def test_a_loader_that_cannot_do() -> None:
         training.steps(loader=[1, 2])
 
 
-@pytest.mark.skipif("in_order" not in DataLoader.__init__.__annotations__, reason="torch before 2.6 has no such option")
+@pytest.mark.skipif(
+    "in_order" not in DataLoader.__init__.__annotations__,
+    reason="torch before 2.6 has no such option",
+)
 def test_a_loader_that_does_not_keep_the_order() -> None:
     training = Training()
     with pytest.raises(RuntimeError, match="in_order=False"):
@@ -176,10 +193,14 @@ class Impatient(DataLoader[Any]):
         return iter(list(super().__iter__())[:1])
 
 
-@pytest.mark.parametrize(("micro_batch_size", "left"), [(None, 2), (2, 3)], ids=["between steps", "in a step"])
+@pytest.mark.parametrize(
+    ("micro_batch_size", "left"), [(None, 2), (2, 3)], ids=["between steps", "in a step"]
+)
 def test_a_loader_that_ends_too_early(micro_batch_size: int | None, left: int) -> None:
     training = Training(micro_batch_size=micro_batch_size)
-    with pytest.raises(RuntimeError, match=f"the loader has ended, and {left} batches of epoch 0 are left"):
+    with pytest.raises(
+        RuntimeError, match=f"the loader has ended, and {left} batches of epoch 0 are left"
+    ):
         for step in training.steps(loader=Impatient(DATA, batch_sampler=training.sampler)):
             training.do(step)
 

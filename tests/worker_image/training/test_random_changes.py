@@ -42,7 +42,10 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 def check_steps(steps: list[dict[str, Any]]) -> None:
     """Each step once, of a whole batch, and each sample once an epoch: as the last group that computed a step has it."""
-    newest = {step: max(e["generation"] for e in steps if e["step"] == step) for step in {e["step"] for e in steps}}
+    newest = {
+        step: max(e["generation"] for e in steps if e["step"] == step)
+        for step in {e["step"] for e in steps}
+    }
     assert sorted(newest) == list(range(1, STEPS + 1))
     seen: Counter[tuple[int, int]] = Counter()
     for step, generation in newest.items():
@@ -57,7 +60,9 @@ def train_undisturbed(out: Path) -> dict[str, Any]:
     import torch
 
     out.mkdir()
-    code = script_code(SCRIPTS / "char_lm.py", "--example", str(EXAMPLES / "char-lm"), "--out", str(out))
+    code = script_code(
+        SCRIPTS / "char_lm.py", "--example", str(EXAMPLES / "char-lm"), "--out", str(out)
+    )
     done = run_python(code)
     assert done.returncode == 0, done.stderr
     check_steps(read(out / "steps"))
@@ -69,7 +74,15 @@ def manifest() -> dict[str, Any]:
     container = {
         "name": "pytorch",
         "image": "any",
-        "args": ["/scripts/char_lm.py", "--example", "/examples/char-lm", "--out", "/out", "--step-seconds", "0.05"],
+        "args": [
+            "/scripts/char_lm.py",
+            "--example",
+            "/examples/char-lm",
+            "--out",
+            "/out",
+            "--step-seconds",
+            "0.05",
+        ],
         "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
         "volumeMounts": [{"name": "out", "mountPath": "/out"}],
     }
@@ -89,15 +102,22 @@ def manifest() -> dict[str, Any]:
     }
 
 
-async def until(fulfilled: Callable[[], bool], what: Callable[[], str], seconds: float = 120.0) -> None:
+async def until(
+    fulfilled: Callable[[], bool], what: Callable[[], str], seconds: float = 120.0
+) -> None:
     deadline = time.monotonic() + seconds
     while not fulfilled():
         assert time.monotonic() < deadline, what()
         await asyncio.sleep(0.05)
 
 
-async def disturb(operator: LocalOperator, changes: int, dice: random.Random, steps: Path, lines: list[str]) -> list[str]:
-    """Does random things to the job, each after some steps in peace; returns them. Two workers at least hold the state then."""
+async def disturb(
+    operator: LocalOperator, changes: int, dice: random.Random, steps: Path, lines: list[str]
+) -> list[str]:
+    """Does random things to the job, each after some steps in peace; returns them.
+
+    Two workers at least hold the state then.
+    """
     done: list[str] = []
     slow = steps.with_name("slow")
 
@@ -110,7 +130,12 @@ async def disturb(operator: LocalOperator, changes: int, dice: random.Random, st
 
     for change in range(changes):
         target = (change + 1) * STEPS // (changes + 2)
-        await until(lambda target=target: any(e["step"] >= target for e in read(steps)[-8:]) or has_ended(status()), said)
+        await until(
+            lambda target=target: (
+                any(e["step"] >= target for e in read(steps)[-8:]) or has_ended(status())
+            ),
+            said,
+        )
         assert not has_ended(status()), said()
         slow.touch()
         await until(lambda: status().get("worldSize", 0) >= 2, said)
@@ -118,7 +143,9 @@ async def disturb(operator: LocalOperator, changes: int, dice: random.Random, st
         ranked = [worker["name"] for worker in status().get("workers", []) if "rank" in worker]
         kind = dice.choice(["resize", "kill process", "kill pod"])
         if kind == "resize":
-            replicas = dice.choice([n for n in range(2, 5) if n != operator.cluster.job("random")["spec"]["replicas"]])
+            replicas = dice.choice(
+                [n for n in range(2, 5) if n != operator.cluster.job("random")["spec"]["replicas"]]
+            )
             job = operator.cluster.job("random")
             operator.cluster.apply_job({**job, "spec": {**job["spec"], "replicas": replicas}})
             done.append(f"resize to {replicas}")
@@ -136,7 +163,9 @@ async def disturb(operator: LocalOperator, changes: int, dice: random.Random, st
 
 
 @pytest.mark.parametrize("changes", [3, pytest.param(8, marks=pytest.mark.long)])
-async def test_a_disturbed_training_is_that_of_a_run_nobody_touched(tmp_path: Path, changes: int) -> None:
+async def test_a_disturbed_training_is_that_of_a_run_nobody_touched(
+    tmp_path: Path, changes: int
+) -> None:
     import torch
 
     undisturbed = train_undisturbed(tmp_path / "undisturbed")
@@ -157,14 +186,23 @@ async def test_a_disturbed_training_is_that_of_a_run_nobody_touched(tmp_path: Pa
         await until(lambda: bool(list(out.rglob("steps"))), lambda: "\n".join(lines[-50:]))
         [steps] = out.rglob("steps")
         done = await disturb(operator, changes, random.Random(SEED), steps, lines)
-        await until(lambda: has_ended(operator.cluster.job("random")["status"]), lambda: f"{done}\n" + "\n".join(lines[-80:]))
+        await until(
+            lambda: has_ended(operator.cluster.job("random")["status"]),
+            lambda: f"{done}\n" + "\n".join(lines[-80:]),
+        )
         status = operator.cluster.job("random")["status"]
-    print(f"seed {SEED}: {done}; {status['interruptions']} interruptions, {status['failures']} failures")
+    print(
+        f"seed {SEED}: {done}; {status['interruptions']} interruptions, {status['failures']} failures"
+    )
     assert status["state"] == "Complete", "\n".join(lines[-80:])
     check_steps(read(steps))
     twice = Counter(step for step, _ in {(e["step"], e["generation"]) for e in read(steps)})
     kills = sum("kill" in what for what in done)
-    assert sum(count - 1 for count in twice.values()) <= kills, "a kill costs a step at most, a resize none"
+    assert sum(count - 1 for count in twice.values()) <= kills, (
+        "a kill costs a step at most, a resize none"
+    )
     model = torch.load(steps.parent / "model.pt")
     for name, value in undisturbed.items():
-        torch.testing.assert_close(model[name], value, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            model[name], value, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )

@@ -69,9 +69,16 @@ class Rank:
 
 
 SIZES = (
-    st.fixed_dictionaries({"batch_size": st.integers(1, 20), "micro_batch_size": st.none() | st.integers(1, 8)})
+    st.fixed_dictionaries(
+        {"batch_size": st.integers(1, 20), "micro_batch_size": st.none() | st.integers(1, 8)}
+    )
     | st.fixed_dictionaries({"batch_size": st.integers(1, 20), "keep_micro_batch": st.just(True)})
-    | st.fixed_dictionaries({"per_worker_batch_size": st.integers(1, 6), "micro_batch_size": st.none() | st.integers(1, 4)})
+    | st.fixed_dictionaries(
+        {
+            "per_worker_batch_size": st.integers(1, 6),
+            "micro_batch_size": st.none() | st.integers(1, 4),
+        }
+    )
 )
 
 
@@ -94,7 +101,9 @@ def train_an_epoch(lives: list[Life], length: int, options: dict[str, Any]) -> l
     state = sampler().state_dict()
     steps: list[list[int]] = []
     for number, life in enumerate(lives):
-        ranks = [Rank(sampler(), rank, life.world_size, life.ahead) for rank in range(life.world_size)]
+        ranks = [
+            Rank(sampler(), rank, life.world_size, life.ahead) for rank in range(life.world_size)
+        ]
         for rank in ranks:
             rank.start(state)
         last_life = number == len(lives) - 1
@@ -106,10 +115,16 @@ def train_an_epoch(lives: list[Life], length: int, options: dict[str, Any]) -> l
                 assert {rank.length for rank in ranks} == {0}, "len() tells it"
                 break
             told = [outcome for outcome in outcomes if outcome is not None]
-            assert len({count for _, count in told}) == 1, "all ranks have the same number of micro-batches"
+            assert len({count for _, count in told}) == 1, (
+                "all ranks have the same number of micro-batches"
+            )
             shares = {index: share for one, _ in told for index, share in one.items()}
-            assert len(shares) == sum(len(one) for one, _ in told), "no two ranks have the same sample"
-            assert all(abs(share * len(shares) - 1) < 1e-9 for share in shares.values()), "each sample has the same say"
+            assert len(shares) == sum(len(one) for one, _ in told), (
+                "no two ranks have the same sample"
+            )
+            assert all(abs(share * len(shares) - 1) < 1e-9 for share in shares.values()), (
+                "each sample has the same say"
+            )
             done += 1
             if last_life or done <= life.steps:
                 for rank in ranks:
@@ -125,7 +140,9 @@ def train_an_epoch(lives: list[Life], length: int, options: dict[str, Any]) -> l
 
 @given(
     lives=st.lists(
-        st.builds(Life, st.integers(1, 5), st.integers(0, 5), st.integers(0, 4), st.booleans()), min_size=1, max_size=4
+        st.builds(Life, st.integers(1, 5), st.integers(0, 5), st.integers(0, 4), st.booleans()),
+        min_size=1,
+        max_size=4,
     ),
     length=st.integers(1, 60),
     sizes=SIZES,
@@ -138,7 +155,9 @@ def test_every_sample_comes_exactly_once_whatever_happens_to_the_group(
     steps = train_an_epoch(lives, length, options)
     assert sorted(index for step in steps for index in step) == list(range(length))
     if "batch_size" in sizes:
-        assert steps == train_an_epoch([Life(1, 0, 0, False)], length, options), "the steps are those of a single rank"
+        assert steps == train_an_epoch([Life(1, 0, 0, False)], length, options), (
+            "the steps are those of a single rank"
+        )
         assert len(steps) == ElasticSampler(length, **options).batches_per_epoch
 
 
@@ -199,7 +218,10 @@ def test_order_depends_on_seed_and_epoch_alone() -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    ours, numpys = ElasticSampler(50, 7, seed=3), ElasticSampler(50, numpy.int64(7), seed=numpy.int64(3))
+    ours, numpys = (
+        ElasticSampler(50, 7, seed=3),
+        ElasticSampler(50, numpy.int64(7), seed=numpy.int64(3)),
+    )
     assert list(numpys) == list(ours)
     assert {type(value) for value in numpys.state_dict().values()} <= {int, bool, type(None)}
 
@@ -261,7 +283,9 @@ def test_a_weight_that_is_not_used_is_an_error_wherever_it_would_have_been() -> 
     compute(sampler)
     sampler.advance()
     for _ in sampler:
-        with pytest.raises(RuntimeError, match="1 micro-batches, and only 0 are done: compute each in a part"):
+        with pytest.raises(
+            RuntimeError, match="1 micro-batches, and only 0 are done: compute each in a part"
+        ):
             sampler.advance()
         compute(sampler)
         sampler.advance()
@@ -310,8 +334,14 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"data": 9}, "one of them"),
         ({"data": 9, "batch_size": 3, "per_worker_batch_size": 3}, "one of them"),
         ({"data": 9, "per_worker_batch_size": 3, "drop_last": True}, "drop_last"),
-        ({"data": 9, "per_worker_batch_size": 3, "keep_micro_batch": True}, "keep_micro_batch is for a batch_size"),
-        ({"data": 9, "batch_size": 3, "micro_batch_size": 2, "keep_micro_batch": True}, "without a micro_batch_size"),
+        (
+            {"data": 9, "per_worker_batch_size": 3, "keep_micro_batch": True},
+            "keep_micro_batch is for a batch_size",
+        ),
+        (
+            {"data": 9, "batch_size": 3, "micro_batch_size": 2, "keep_micro_batch": True},
+            "without a micro_batch_size",
+        ),
     ):
         with pytest.raises(ValueError, match=word):
             ElasticSampler(**arguments)
@@ -352,7 +382,9 @@ def test_seeding_can_be_left_alone() -> None:
 def test_dataloader_with_workers_gets_every_sample_once_while_it_runs_ahead() -> None:
     data = TensorDataset(torch.arange(23))
     sampler = ElasticSampler(data, 5)
-    loader = DataLoader(data, batch_sampler=sampler, num_workers=1, prefetch_factor=3, persistent_workers=True)
+    loader = DataLoader(
+        data, batch_sampler=sampler, num_workers=1, prefetch_factor=3, persistent_workers=True
+    )
     for epoch in sampler.epochs(2):
         seen: list[int] = []
         for (numbers,) in loader:

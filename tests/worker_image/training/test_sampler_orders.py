@@ -28,7 +28,8 @@ Options = dict[str, Any]
 
 
 def backwards(epoch: int) -> list[int]:
-    return [(3 * epoch - n) % LENGTH for n in range(20 - 7 * epoch)]  # of another length in each epoch, and with repeats
+    # Of another length in each epoch, and with repeats.
+    return [(3 * epoch - n) % LENGTH for n in range(20 - 7 * epoch)]
 
 
 def by_tokens(epoch: int) -> list[list[int]]:
@@ -81,7 +82,10 @@ def step_of(ranks: list[ElasticSampler], shares: list[Iterator[list[int]]]) -> l
     return sorted(taken)
 
 
-@given(which=st.sampled_from(sorted(SAMPLERS)), lives=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4)), max_size=4))
+@given(
+    which=st.sampled_from(sorted(SAMPLERS)),
+    lives=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4)), max_size=4),
+)
 def test_groups_of_any_size_go_on_within_an_epoch(which: str, lives: list[tuple[int, int]]) -> None:
     options, epochs = SAMPLERS[which], 2
     steps: list[list[int]] = []
@@ -110,19 +114,30 @@ def test_groups_of_any_size_go_on_within_an_epoch(which: str, lives: list[tuple[
         assert all(sampler.state_dict() == state for sampler in ranks)
     assert state["epoch"] == epochs
     if "per_worker_batch_size" in options:
-        assert Counter(index for step in steps for index in step) == Counter([*backwards(0), *backwards(1)])
+        assert Counter(index for step in steps for index in step) == Counter(
+            [*backwards(0), *backwards(1)]
+        )
     else:
         assert steps == expected(options, epochs)
 
 
 def test_lengths_are_those_of_the_epoch_at_hand() -> None:
     sampler = ElasticSampler(LENGTH, 6, sampler=OfEpoch(backwards))
-    assert (sampler.batches_per_epoch, sampler.batches_left, len(sampler), sampler.samples_per_step) == (4, 4, 4, 6)
+    assert (
+        sampler.batches_per_epoch,
+        sampler.batches_left,
+        len(sampler),
+        sampler.samples_per_step,
+    ) == (4, 4, 4, 6)
     for _ in range(4):
         sampler.advance()
     assert (sampler.epoch, sampler.batches_per_epoch, len(list(sampler))) == (1, 3, 3)
     batches = ElasticSampler(LENGTH, batch_sampler=OfEpoch(by_tokens), micro_batch_size=2)
-    assert (batches.batches_per_epoch, batches.micro_batches_per_epoch, batches.samples_per_step) == (5, 9, 3)
+    assert (
+        batches.batches_per_epoch,
+        batches.micro_batches_per_epoch,
+        batches.samples_per_step,
+    ) == (5, 9, 3)
     with group(1, 2):
         assert batches.micro_batches_per_epoch == 1 + 2 + 1 + 1 + 1
 
@@ -136,7 +151,11 @@ def test_no_epoch_is_asked_for_that_does_not_come() -> None:
                 assert part.weight == 1
             sampler.advance()
             state = sampler.state_dict()
-            assert (sampler.samples_per_step, state["order"]["epoch"], state["order"]["samples"]) == (2, epoch, 3 - epoch)
+            assert (
+                sampler.samples_per_step,
+                state["order"]["epoch"],
+                state["order"]["samples"],
+            ) == (2, epoch, 3 - epoch)
     assert sampler.finished
     again = ElasticSampler(LENGTH, 2, sampler=OfEpoch(lambda epoch: stages[epoch]))
     again.load_state_dict(state)
@@ -155,7 +174,9 @@ def test_the_loop_ends_each_epoch_where_its_order_does(which: str) -> None:
     state.restore()
     steps: list[list[int]] = [[]]
     ends = []
-    for step in elastic_pytorch.steps(state, DataLoader(data, batch_sampler=sampler), model, epochs=2):
+    for step in elastic_pytorch.steps(
+        state, DataLoader(data, batch_sampler=sampler), model, epochs=2
+    ):
         optimizer.zero_grad()
         for (numbers,) in step.parts:
             step.backward(model(numbers[:, None].float()).mean())
@@ -197,8 +218,14 @@ def test_a_batch_smaller_than_the_group_leaves_ranks_without_samples() -> None:
             {"sampler": OfEpoch(backwards), "batch_size": 3, "shuffle": False},
             "sampler, batch_sampler and shuffle=False each say",
         ),
-        ({"batch_sampler": OfEpoch(by_tokens), "drop_last": True}, "of batch_sampler= none is cut short"),
-        ({"batch_sampler": OfEpoch(by_tokens), "keep_micro_batch": True, "micro_batch_size": 2}, "keep_micro_batch"),
+        (
+            {"batch_sampler": OfEpoch(by_tokens), "drop_last": True},
+            "of batch_sampler= none is cut short",
+        ),
+        (
+            {"batch_sampler": OfEpoch(by_tokens), "keep_micro_batch": True, "micro_batch_size": 2},
+            "keep_micro_batch",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: Options, words: str) -> None:
@@ -245,21 +272,36 @@ def cut_elsewhere(epoch: int) -> list[list[int]]:
             {"sampler": OfEpoch(shorter)},
             "epoch 0 was of 20 samples",
         ),  # at the end of epoch 0
-        (5, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(shorter)}, "epoch 1 was of 13 samples"),
+        (
+            5,
+            {"sampler": OfEpoch(backwards)},
+            {"sampler": OfEpoch(shorter)},
+            "epoch 1 was of 13 samples",
+        ),
         (
             1,
             {"sampler": OfEpoch(backwards)},
             {"sampler": OfEpoch(backwards), "length": 13},
             "length was 12 and is 13 now. Give what it was",
         ),
-        (1, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(backwards), "batch_size": 5}, "batch_size was 6 and is 5 now"),
+        (
+            1,
+            {"sampler": OfEpoch(backwards)},
+            {"sampler": OfEpoch(backwards), "batch_size": 5},
+            "batch_size was 6 and is 5 now",
+        ),
         (
             1,
             {"sampler": OfEpoch(backwards)},
             {},
             "the order was that of sampler=, and is that of the seed now: give what it was, or begin in another",
         ),
-        (0, {}, {"sampler": OfEpoch(backwards)}, "the order was that of the seed, and is that of sampler= now"),
+        (
+            0,
+            {},
+            {"sampler": OfEpoch(backwards)},
+            "the order was that of the seed, and is that of sampler= now",
+        ),
         (
             1,
             {"batch_sampler": OfEpoch(by_tokens)},
@@ -278,13 +320,31 @@ def cut_elsewhere(epoch: int) -> list[list[int]]:
             {"batch_sampler": OfEpoch(lambda epoch: by_tokens(epoch)[:4])},
             "now gives 11 samples in 4 batches",
         ),
-        (1, {"batch_sampler": OfEpoch(by_tokens)}, {"sampler": OfEpoch(backwards)}, "batch_size was None and is 6 now"),
-        (0, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(shorter)}, None),  # nothing has been computed yet
-        (3, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(backwards), "keep_micro_batch": True}, None),
-        (3, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(backwards), "micro_batch_size": 2}, None),
+        (
+            1,
+            {"batch_sampler": OfEpoch(by_tokens)},
+            {"sampler": OfEpoch(backwards)},
+            "batch_size was None and is 6 now",
+        ),
+        # Nothing has been computed yet.
+        (0, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(shorter)}, None),
+        (
+            3,
+            {"sampler": OfEpoch(backwards)},
+            {"sampler": OfEpoch(backwards), "keep_micro_batch": True},
+            None,
+        ),
+        (
+            3,
+            {"sampler": OfEpoch(backwards)},
+            {"sampler": OfEpoch(backwards), "micro_batch_size": 2},
+            None,
+        ),
     ],
 )
-def test_another_order_is_refused_at_restore(steps: int, was: Options, now: Options, words: str | None) -> None:
+def test_another_order_is_refused_at_restore(
+    steps: int, was: Options, now: Options, words: str | None
+) -> None:
     def completed(options: Options) -> Options:
         return options if "batch_sampler" in options else {"batch_size": 6, **options}
 
@@ -313,7 +373,10 @@ def test_restore_says_what_differs(tmp_path: Path) -> None:
     same = state_with(backwards)
     assert same.restore() == 1
     same.close()
-    with pytest.raises(RuntimeError, match=r"does not fit the sampler of this script: the order of epoch 0 was of 20 samples"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"does not fit the sampler of this script: the order of epoch 0 was of 20 samples",
+    ):
         state_with(shorter).restore()
 
 
@@ -322,7 +385,9 @@ def test_an_order_of_unseeded_numbers_is_refused_at_restore() -> None:
         return torch.randperm(LENGTH, generator=torch.Generator().manual_seed(torch.seed() >> 1))
 
     state = after(1, batch_size=4, sampler=OfEpoch(order_of))
-    with pytest.raises(ValueError, match=r"sampler= gives must depend on the epoch alone.*manual_seed"):
+    with pytest.raises(
+        ValueError, match=r"sampler= gives must depend on the epoch alone.*manual_seed"
+    ):
         ElasticSampler(LENGTH, 4, sampler=OfEpoch(order_of)).load_state_dict(state)
 
 
@@ -369,7 +434,11 @@ def test_ranks_with_different_orders_stop_before_a_step_of_the_epoch_counts() ->
 def test_buckets_by_length() -> None:
     names: dict[str, Any] = {"torch": torch, "elastic": elastic_pytorch, "seed": 1, "batch_size": 4}
     names |= {"lengths": LENGTHS, "dataset": range(40)}
-    [example] = [block.text for block in blocks(ROOT / "docs" / "use" / "data.md") if "ByLength" in block.text]
+    [example] = [
+        block.text
+        for block in blocks(ROOT / "docs" / "use" / "data.md")
+        if "ByLength" in block.text
+    ]
     exec(example, names)
     batches = list(names["sampler"])
     assert sorted(index for batch in batches for index in batch) == list(range(40))

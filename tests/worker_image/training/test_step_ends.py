@@ -99,8 +99,12 @@ def failed_in_its_body(training: Training) -> None:
             raise ValueError
 
 
-@pytest.mark.parametrize("run", [to_its_end, left, left_and_flushed, left_twice, failed_in_its_body])
-def test_step_is_kept_when_its_body_is_done(training: Training, run: Callable[[Training], None]) -> None:
+@pytest.mark.parametrize(
+    "run", [to_its_end, left, left_and_flushed, left_twice, failed_in_its_body]
+)
+def test_step_is_kept_when_its_body_is_done(
+    training: Training, run: Callable[[Training], None]
+) -> None:
     try:
         run(training)
     except ValueError as error:

@@ -41,7 +41,9 @@ def new_model() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
 
 
-def loss_of(model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor, *, by_token: bool) -> Tensor:
+def loss_of(
+    model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor, *, by_token: bool
+) -> Tensor:
     if by_token:
         return cross_entropy(model(inputs).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
     return model(inputs).square().mean()
@@ -71,7 +73,9 @@ def plain_loop(*, by_token: bool) -> list[Tensor]:
     return [parameter.detach() for parameter in model.parameters()]
 
 
-def with_the_library(*, by_token: bool, micro_batch_size: int | None, sharded: bool, scaled: bool) -> list[Tensor]:
+def with_the_library(
+    *, by_token: bool, micro_batch_size: int | None, sharded: bool, scaled: bool
+) -> list[Tensor]:
     """The same with `elastic.steps`, in a group or alone; left and gone on with in the midst."""
     model, data = new_model(), texts()
     in_group: Any = model
@@ -84,7 +88,13 @@ def with_the_library(*, by_token: bool, micro_batch_size: int | None, sharded: b
     optimizer, scheduler, epoch_scheduler = rules_of(model)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12) if scaled else None  # type: ignore[attr-defined]
     sampler = elastic.ElasticSampler(data, BATCH, micro_batch_size=micro_batch_size, seed=2)
-    registered = {"model": model, "optimizer": optimizer, "one": scheduler, "other": epoch_scheduler, "sampler": sampler}
+    registered = {
+        "model": model,
+        "optimizer": optimizer,
+        "one": scheduler,
+        "other": epoch_scheduler,
+        "sampler": sampler,
+    }
     state: Any = elastic.State(None, **registered, **({"scaler": scaler} if scaler else {}))
     if sharded:
         state = Committed(**registered)
@@ -149,7 +159,9 @@ Ways = dict[tuple[bool, int | None, bool], list[Tensor]]
 
 def all_ways() -> Ways:
     return {
-        way: with_the_library(by_token=way[0], micro_batch_size=way[1], sharded=False, scaled=way[2])
+        way: with_the_library(
+            by_token=way[0], micro_batch_size=way[1], sharded=False, scaled=way[2]
+        )
         for way in itertools.product((False, True), (None, 2), (False, True))
     }
 
@@ -164,7 +176,9 @@ def all_sharded_ways() -> Ways:
 def check(ways: Ways, rtol: float = 1e-9, atol: float = 1e-11) -> None:
     for way, parameters in ways.items():
         expected = plain_loop(by_token=way[0])
-        torch.testing.assert_close(parameters, expected, rtol=rtol, atol=atol, msg=lambda text, way=way: f"{way}: {text}")
+        torch.testing.assert_close(
+            parameters, expected, rtol=rtol, atol=atol, msg=lambda text, way=way: f"{way}: {text}"
+        )
 
 
 def test_alone_it_is_the_plain_loop() -> None:
@@ -183,7 +197,8 @@ def test_in_a_group_of_any_size_it_is_the_plain_loop(world_size: int) -> None:
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_sharded_model_learns_the_same(world_size: int) -> None:
     for ways in run_group(world_size, all_sharded_ways):
-        check(ways, rtol=1e-4, atol=1e-5)  # FSDP2 of torch 2.8 divides gradients by a factor of single precision
+        # FSDP2 of torch 2.8 divides gradients by a factor of single precision.
+        check(ways, rtol=1e-4, atol=1e-5)
 
 
 def train_with_batch_norm() -> int:
@@ -221,7 +236,9 @@ def train_compiled() -> list[list[Tensor]]:
         state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
         state.restore()
         in_group = wrapped(model)
-        for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), in_group, epochs=1):
+        for step in elastic.steps(
+            state, DataLoader(data, batch_sampler=sampler), in_group, epochs=1
+        ):
             optimizer.zero_grad()
             for batch in step.parts:
                 step.backward(loss_of(in_group, *batch, by_token=False))
@@ -238,12 +255,17 @@ def test_a_model_may_be_compiled_inside_or_outside_of_its_wrapper() -> None:
 
 
 def draw_in_turns(folder: Path, upto: int, *, seed_random: bool) -> list[float]:
-    """What the body draws at the head of each turn, up to a step. The data are of four steps an epoch."""
+    """What the body draws at the head of each turn, up to a step.
+
+    The data are of four steps an epoch.
+    """
     torch.manual_seed(5)  # as each start of a script
     data, model = TensorDataset(torch.ones(16, 1)), nn.Sequential(nn.Linear(1, 1), nn.Dropout())
     sampler = elastic.ElasticSampler(data, 4, seed_random=seed_random)
     loader, optimizer = DataLoader(data, batch_sampler=sampler), SGD(model.parameters(), lr=0.1)
-    state = elastic.State(folder, elastic.State.Options(every=1), model=model, optimizer=optimizer, sampler=sampler)
+    state = elastic.State(
+        folder, elastic.State.Options(every=1), model=model, optimizer=optimizer, sampler=sampler
+    )
     state.restore()
     drawn = []
     for step in elastic.steps(state, loader, model, max_steps=upto):
@@ -257,7 +279,11 @@ def draw_in_turns(folder: Path, upto: int, *, seed_random: bool) -> list[float]:
 
 
 @pytest.mark.parametrize("seed_random", [False, True])
-def test_random_numbers_of_the_body_do_not_depend_on_restarts(seed_random: bool, tmp_path: Path) -> None:
+def test_random_numbers_of_the_body_do_not_depend_on_restarts(
+    seed_random: bool, tmp_path: Path
+) -> None:
     undisturbed = draw_in_turns(tmp_path / "undisturbed", 7, seed_random=seed_random)
-    again = [draw_in_turns(tmp_path / "restarted", upto, seed_random=seed_random) for upto in (2, 6, 7)]
+    again = [
+        draw_in_turns(tmp_path / "restarted", upto, seed_random=seed_random) for upto in (2, 6, 7)
+    ]
     assert [number for each in again for number in each] == undisturbed

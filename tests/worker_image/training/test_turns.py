@@ -109,7 +109,10 @@ MISTAKES: list[tuple[Turn, str]] = [
         (each, r"parts of this step are not gone through: write `for")
         for each in (nothing, no_part, one_part_only, step_in_a_part)
     ],
-    (no_step, r"has taken no step in this turn.*call optimizer.step\(\) after.*scaler.*register.*step\.skip"),
+    (
+        no_step,
+        r"has taken no step in this turn.*call optimizer.step\(\) after.*scaler.*register.*step\.skip",
+    ),
     (two_steps, r"has taken a step in this turn already"),
     (step_that_is_skipped, r"left out, as step.skip has said"),
     (skip_before_the_parts, r"parts of this step are not gone through"),
@@ -118,7 +121,10 @@ MISTAKES: list[tuple[Turn, str]] = [
         (each, r"step.backward\(loss\) was not called for this part: write it instead of loss")
         for each in (no_backward, plain_backward)
     ],
-    *[(each, r"only step.backward adds to the gradients") for each in (plain_backward_before, plain_backward_after)],
+    *[
+        (each, r"only step.backward adds to the gradients")
+        for each in (plain_backward_before, plain_backward_after)
+    ],
     *[(each, r"add the losses of a part up") for each in (two_backwards, backward_below_the_parts)],
     (parts_twice, r"gone through once"),
 ]
@@ -138,7 +144,10 @@ def test_a_turn_that_is_not_one_step_is_an_error_at_once(turn: Turn, error: str)
 
 def test_gradients_of_the_step_before_that_are_still_there() -> None:
     training = Training()
-    with pytest.raises(RuntimeError, match=r"gradients of the step before are still there.*zero_grad\(\) before the loop"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"gradients of the step before are still there.*zero_grad\(\) before the loop",
+    ):
         for step in training.steps():
             for batch in step.parts:
                 step.backward(training.loss(batch))
@@ -175,7 +184,9 @@ CLEARING: list[tuple[str, Body]] = [
     ("zero_grad of the model", lambda training: training.model.zero_grad()),
     ("clip_grad_norm_", lambda training: clip_grad_norm_(training.model.parameters(), 0.01)),
 ]
-EACH_CLEARING = pytest.mark.parametrize("clear", [each for _, each in CLEARING], ids=[name for name, _ in CLEARING])
+EACH_CLEARING = pytest.mark.parametrize(
+    "clear", [each for _, each in CLEARING], ids=[name for name, _ in CLEARING]
+)
 
 
 @EACH_CLEARING
@@ -190,7 +201,8 @@ def test_gradients_that_the_body_clears_within_a_step(clear: Body, count: int | 
     batch = next(parts)
     clear(training)
     with pytest.raises(
-        RuntimeError, match=r"gradients of this step were cleared or changed.*before the loop over step.parts, and clip"
+        RuntimeError,
+        match=r"gradients of this step were cleared or changed.*before the loop over step.parts, and clip",
     ):
         step.backward(training.loss(batch), count=count)
 
@@ -200,7 +212,10 @@ def test_gradients_that_the_body_clears_within_a_step(clear: Body, count: int | 
 def test_gradients_that_the_only_part_clears(clear: Body, after_backward: bool) -> None:
     training = Training()
     training.optimizer.zero_grad()
-    with pytest.raises(RuntimeError, match=r"gradients of (this step were cleared or changed|the step before are still there)"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"gradients of (this step were cleared or changed|the step before are still there)",
+    ):
         for step in training.steps():
             for batch in step.parts:
                 if not after_backward:
@@ -224,7 +239,9 @@ def test_gradients_that_a_loop_with_part_clears_within_a_step(clear: Body) -> No
 
 @pytest.mark.parametrize("micro_batch_size", [None, 2])
 @EACH_CLEARING
-def test_gradients_are_the_scripts_outside_of_the_parts(clear: Body, micro_batch_size: int | None) -> None:
+def test_gradients_are_the_scripts_outside_of_the_parts(
+    clear: Body, micro_batch_size: int | None
+) -> None:
     training = Training(micro_batch_size=micro_batch_size)
     for step in training.steps():
         clear(training)
@@ -240,7 +257,11 @@ def test_gradients_are_the_scripts_outside_of_the_parts(clear: Body, micro_batch
 def test_a_step_that_the_scaler_leaves_out_is_a_step(micro_batch_size: int | None) -> None:
     training = Training(micro_batch_size=micro_batch_size)
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)  # type: ignore[attr-defined]
-    objects: Any = {"model": training.model, "optimizer": training.optimizer, "sampler": training.sampler}
+    objects: Any = {
+        "model": training.model,
+        "optimizer": training.optimizer,
+        "sampler": training.sampler,
+    }
     training.state = Told(scaler=scaler, **objects)
     training.state.restore()
     scales = []

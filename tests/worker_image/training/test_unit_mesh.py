@@ -24,7 +24,11 @@ pytestmark = pytest.mark.torch
     ],
 )
 def test_units_are_the_first_dimension(
-    world_size: int, unit: int, names: Sequence[str], sizes: Sequence[int] | None, shape: tuple[int, ...]
+    world_size: int,
+    unit: int,
+    names: Sequence[str],
+    sizes: Sequence[int] | None,
+    shape: tuple[int, ...],
 ) -> None:
     assert mesh_shape(world_size, unit, names, sizes) == shape
 
@@ -51,7 +55,9 @@ def test_sizes_that_are_no_unit_are_named(
 
 
 def test_a_group_of_a_part_of_a_unit_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="the group has 7 processes, which are no whole units of 2"):
+    with pytest.raises(
+        RuntimeError, match="the group has 7 processes, which are no whole units of 2"
+    ):
         mesh_shape(7, 2, ("tp",), None)
 
 

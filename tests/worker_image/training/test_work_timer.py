@@ -1,6 +1,7 @@
 """How long each rank works in a step, measured in groups of real processes.
 
-No test depends on the speed of the machine: the slow rank begins to be slow when the others have computed their gradients and wait.
+No test depends on the speed of the machine: the slow rank begins to be slow when the others have
+computed their gradients and wait.
 """
 
 import json
@@ -100,12 +101,15 @@ def librarys_loop() -> list[tuple[float, float]]:
     state = elastic.State(None, model=model, optimizer=optimizer, sampler=sampler)
     state.restore()
     parallel = DistributedDataParallel(model)
-    for step in elastic.steps(state, DataLoader(data, batch_sampler=sampler), parallel, max_steps=STEPS):
+    for step in elastic.steps(
+        state, DataLoader(data, batch_sampler=sampler), parallel, max_steps=STEPS
+    ):
         optimizer.zero_grad()
         for batch in step.parts:
             loss = parallel(*batch).mean()
             slowness.pause(state.step)
-            # Not of the loss itself: the library's callback belongs to what it makes of it, on which backward begins.
+            # Not of the loss itself: the library's callback belongs to what it makes of it, on
+            # which backward begins.
             slowness.note_waiting(loss, state.step)
             step.backward(loss)
         optimizer.step()
@@ -114,12 +118,17 @@ def librarys_loop() -> list[tuple[float, float]]:
 
 def check(found: list[list[tuple[float, float]]]) -> None:
     for rank, reports in enumerate(found):
-        assert len(reports) >= STEPS - 2, "each step is longer than the time between two reports; the first one is not measured"
+        assert len(reports) >= STEPS - 2, (
+            "each step is longer than the time between two reports; the first one is not measured"
+        )
         if rank == SLOW:
             assert all(work >= PAUSE_SECONDS for work, _ in reports), "its pause is its own"
         else:
-            # The median, and half: on a busy machine a rank may also get the processor late, once or in each step.
-            assert median(step - work for work, step in reports) >= 0.5 * PAUSE_SECONDS, "its wait for the slow rank is no work"
+            # The median, and half: on a busy machine a rank may also get the processor late, once
+            # or in each step.
+            assert median(step - work for work, step in reports) >= 0.5 * PAUSE_SECONDS, (
+                "its wait for the slow rank is no work"
+            )
 
 
 @pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.long), 3])
@@ -187,9 +196,19 @@ def one_step(timer: WorkTimer, clock: Times, seconds: float, *, watched: bool = 
 @pytest.mark.parametrize(
     ("steps", "found"),
     [
-        pytest.param([9.0, 0.5, 0.75], [(0.5, 0.5), (0.75, 0.75)], id="each long step but the first"),
-        pytest.param([9.0, 0.03, 0.02, 0.01, 0.05], [(0.03, 0.11 / 4)], id="one of some short steps, and the pace of all"),
-        pytest.param([9.0, 0.03, 0.5, 0.5, 0.04, 0.5], [(0.03, 0.265), (0.04, 0.54 / 2)], id="the end of one goes before"),
+        pytest.param(
+            [9.0, 0.5, 0.75], [(0.5, 0.5), (0.75, 0.75)], id="each long step but the first"
+        ),
+        pytest.param(
+            [9.0, 0.03, 0.02, 0.01, 0.05],
+            [(0.03, 0.11 / 4)],
+            id="one of some short steps, and the pace of all",
+        ),
+        pytest.param(
+            [9.0, 0.03, 0.5, 0.5, 0.04, 0.5],
+            [(0.03, 0.265), (0.04, 0.54 / 2)],
+            id="the end of one goes before",
+        ),
     ],
 )
 def test_ten_steps_a_second_are_measured(

@@ -17,7 +17,10 @@ class Rows(Dataset[Any]):
 
     def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
         tokens = (torch.arange(8) * (1 + number % 3) + number) % 16
-        return {"input_ids": tokens, "labels": torch.where(torch.arange(8) < 3 + number % 5, tokens, -100)}
+        return {
+            "input_ids": tokens,
+            "labels": torch.where(torch.arange(8) < 3 + number % 5, tokens, -100),
+        }
 
 
 class Stream(IterableDataset[Any]):
@@ -56,10 +59,18 @@ def small_model(dropout: float = 0.1) -> Any:
     return transformers.GPT2LMHeadModel(config)
 
 
-def a_trainer(folder: Path, kind: Any = ElasticTrainer, dropout: float = 0.1, **changed: Any) -> Any:
-    named = {name: changed.pop(name) for name in ("callbacks", "eval_dataset", "train_dataset") if name in changed}
+def a_trainer(
+    folder: Path, kind: Any = ElasticTrainer, dropout: float = 0.1, **changed: Any
+) -> Any:
+    named = {
+        name: changed.pop(name)
+        for name in ("callbacks", "eval_dataset", "train_dataset")
+        if name in changed
+    }
     named.setdefault("train_dataset", Rows())
-    return kind(model=small_model(dropout), args=arguments(folder, **changed), batch_size=6, **named)
+    return kind(
+        model=small_model(dropout), args=arguments(folder, **changed), batch_size=6, **named
+    )
 
 
 def losses(trainer: Any) -> list[float]:
@@ -75,7 +86,9 @@ class MeanOfSamples(ElasticTrainer):
 
     loss_is_scaled_for_ga = False
 
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
         outputs = model(input_ids=inputs["input_ids"])
         loss = torch.nn.functional.cross_entropy(outputs.logits[:, 0], inputs["input_ids"][:, 1])
         return (loss, outputs) if return_outputs else loss
@@ -86,7 +99,9 @@ class Stops(transformers.TrainerCallback):  # type: ignore[misc]
         self.step = step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        control.should_training_stop = control.should_training_stop or state.global_step == self.step
+        control.should_training_stop = (
+            control.should_training_stop or state.global_step == self.step
+        )
 
 
 class Sees(transformers.TrainerCallback):  # type: ignore[misc]

@@ -38,8 +38,14 @@ def test_an_argument_that_the_release_does_not_have_is_accepted() -> None:
         ),
         ({"enable_jit_checkpoint": True}, "enable_jit_checkpoint=True: remove it"),
         ({"auto_find_batch_size": True}, "set per_device_train_batch_size to what fits"),
-        ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy='group_by_length': use \"random\""),
-        ({"train_sampling_strategy": "batch_rebalance"}, "train_sampling_strategy='batch_rebalance'"),
+        (
+            {"train_sampling_strategy": "group_by_length"},
+            "train_sampling_strategy='group_by_length': use \"random\"",
+        ),
+        (
+            {"train_sampling_strategy": "batch_rebalance"},
+            "train_sampling_strategy='batch_rebalance'",
+        ),
         ({"average_tokens_across_devices": False}, r"spec.resizePolicy.allowedReplicas"),
         ({"dataloader_in_order": False}, "dataloader_in_order=False: leave it on"),
         ({"fsdp": "full_shard"}, "elastic_pytorch.State"),
@@ -48,7 +54,9 @@ def test_an_argument_that_the_release_does_not_have_is_accepted() -> None:
         ({"n_gpu": 2}, "n_gpu=2: start the script with torchrun"),
     ],
 )
-def test_what_depends_on_the_size_of_the_group_is_refused(changed: dict[str, Any], words: str) -> None:
+def test_what_depends_on_the_size_of_the_group_is_refused(
+    changed: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ValueError, match="does not take these training arguments") as refused:
         check_arguments(Arguments(**changed))
     assert words in str(refused.value)

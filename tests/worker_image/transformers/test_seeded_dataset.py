@@ -23,7 +23,9 @@ class Batched(Noisy):
 
 
 def rows(data: SeededDataset, batches: list[list[int]], workers: int = 0) -> list[list[float]]:
-    return [batch.tolist() for batch in DataLoader(data, batch_sampler=batches, num_workers=workers)]
+    return [
+        batch.tolist() for batch in DataLoader(data, batch_sampler=batches, num_workers=workers)
+    ]
 
 
 def test_random_transforms_depend_on_the_samples_alone() -> None:
@@ -40,13 +42,20 @@ def test_a_collator_draws_after_the_seed() -> None:
     def collate(batch: list[int]) -> torch.Tensor:
         return torch.tensor(batch) + torch.rand(len(batch))
 
-    once = [batch.tolist() for batch in DataLoader(data, batch_sampler=[[0, 1], [2, 3]], collate_fn=collate)]
-    again = [batch.tolist() for batch in DataLoader(data, batch_sampler=[[2, 3]], collate_fn=collate)]
+    once = [
+        batch.tolist()
+        for batch in DataLoader(data, batch_sampler=[[0, 1], [2, 3]], collate_fn=collate)
+    ]
+    again = [
+        batch.tolist() for batch in DataLoader(data, batch_sampler=[[2, 3]], collate_fn=collate)
+    ]
     assert again == once[1:]
 
 
 def test_another_seed_draws_other_numbers() -> None:
-    assert rows(SeededDataset(Noisy(), seed=3), [[0, 1]]) != rows(SeededDataset(Noisy(), seed=4), [[0, 1]])
+    assert rows(SeededDataset(Noisy(), seed=3), [[0, 1]]) != rows(
+        SeededDataset(Noisy(), seed=4), [[0, 1]]
+    )
 
 
 def test_a_dataset_that_reads_whole_batches_still_does() -> None:

@@ -17,49 +17,71 @@ def test_the_library_imports_transformers_only_when_asked_to() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_steps_are_those_of_the_stock_trainer_with_the_same_batches(small: ModuleType, tmp_path: Path) -> None:
+def test_steps_are_those_of_the_stock_trainer_with_the_same_batches(
+    small: ModuleType, tmp_path: Path
+) -> None:
     """Without dropout, and in the dataset's order: then batches and losses are comparable."""
     order = {"dropout": 0.0, "train_sampling_strategy": "sequential"}
     elastic = small.a_trainer(tmp_path / "elastic", **order)
     elastic.train()
     stock = small.transformers.Trainer(
         model=small.small_model(0.0),
-        args=small.arguments(tmp_path / "stock", gradient_accumulation_steps=2, train_sampling_strategy="sequential"),
+        args=small.arguments(
+            tmp_path / "stock", gradient_accumulation_steps=2, train_sampling_strategy="sequential"
+        ),
         train_dataset=small.Rows(),
     )
     stock.train()
     assert small.losses(elastic) == pytest.approx(small.losses(stock), abs=1e-5)
     assert elastic.state.max_steps == stock.state.max_steps == 8
-    rates = [[line["learning_rate"] for line in each.state.log_history if "loss" in line] for each in (elastic, stock)]
+    rates = [
+        [line["learning_rate"] for line in each.state.log_history if "loss" in line]
+        for each in (elastic, stock)
+    ]
     assert rates[0] == pytest.approx(rates[1])
 
 
 def test_the_size_of_a_micro_batch_changes_nothing(small: ModuleType, tmp_path: Path) -> None:
-    trainers = [small.a_trainer(tmp_path / str(size), dropout=0.0, per_device_train_batch_size=size) for size in (1, 4, 6)]
+    trainers = [
+        small.a_trainer(tmp_path / str(size), dropout=0.0, per_device_train_batch_size=size)
+        for size in (1, 4, 6)
+    ]
     for trainer in trainers:
         trainer.train()
     assert small.losses(trainers[0]) == pytest.approx(small.losses(trainers[1]), abs=1e-5)
     assert small.losses(trainers[0]) == pytest.approx(small.losses(trainers[2]), abs=1e-5)
 
 
-def test_a_loss_that_is_a_mean_over_samples_is_weighted_by_them(small: ModuleType, tmp_path: Path) -> None:
+def test_a_loss_that_is_a_mean_over_samples_is_weighted_by_them(
+    small: ModuleType, tmp_path: Path
+) -> None:
     trainers = [
-        small.a_trainer(tmp_path / str(size), small.MeanOfSamples, 0.0, per_device_train_batch_size=size) for size in (4, 6)
+        small.a_trainer(
+            tmp_path / str(size), small.MeanOfSamples, 0.0, per_device_train_batch_size=size
+        )
+        for size in (4, 6)
     ]
     for trainer in trainers:
         trainer.train()
     assert small.losses(trainers[0]) == pytest.approx(small.losses(trainers[1]), abs=1e-5)
 
 
-def test_a_loss_of_which_it_is_not_known_what_it_is_is_refused(small: ModuleType, tmp_path: Path) -> None:
+def test_a_loss_of_which_it_is_not_known_what_it_is_is_refused(
+    small: ModuleType, tmp_path: Path
+) -> None:
     class Unknown(small.MeanOfSamples):
         loss_is_scaled_for_ga = None
 
-    with pytest.raises(ValueError, match="Unknown has its own compute_loss: set loss_is_scaled_for_ga = False in the class"):
+    with pytest.raises(
+        ValueError,
+        match="Unknown has its own compute_loss: set loss_is_scaled_for_ga = False in the class",
+    ):
         small.a_trainer(tmp_path, Unknown)
 
 
-def test_a_training_that_a_callback_has_ended_is_not_taken_up_again(small: ModuleType, tmp_path: Path) -> None:
+def test_a_training_that_a_callback_has_ended_is_not_taken_up_again(
+    small: ModuleType, tmp_path: Path
+) -> None:
     first = small.a_trainer(tmp_path, callbacks=[small.Stops(3)])
     first.train()
     small.close(first)
@@ -69,11 +91,15 @@ def test_a_training_that_a_callback_has_ended_is_not_taken_up_again(small: Modul
     assert small.losses(second) == small.losses(first)
 
 
-def test_logged_losses_are_means_of_the_same_steps_after_a_restart(small: ModuleType, tmp_path: Path) -> None:
+def test_logged_losses_are_means_of_the_same_steps_after_a_restart(
+    small: ModuleType, tmp_path: Path
+) -> None:
     """The process ends within a window of the log, and another one goes on."""
     trainers = []
     for name, crashes in (("undisturbed", False), ("restarted", True), ("restarted", False)):
-        trainer = small.a_trainer(tmp_path / name, callbacks=[small.Crashes()] if crashes else [], logging_steps=4)
+        trainer = small.a_trainer(
+            tmp_path / name, callbacks=[small.Crashes()] if crashes else [], logging_steps=4
+        )
         with pytest.raises(OSError, match="samples") if crashes else nullcontext():
             trainer.train()
         small.close(trainer)
@@ -84,10 +110,17 @@ def test_logged_losses_are_means_of_the_same_steps_after_a_restart(small: Module
     assert ends[0]["train_loss"] == pytest.approx(ends[1]["train_loss"], abs=1e-6)
 
 
-def test_evaluations_and_checkpoints_come_where_they_come_without_it(small: ModuleType, tmp_path: Path) -> None:
+def test_evaluations_and_checkpoints_come_where_they_come_without_it(
+    small: ModuleType, tmp_path: Path
+) -> None:
     sees = small.Sees()
     trainer = small.a_trainer(
-        tmp_path, callbacks=[sees], eval_dataset=small.Rows(), eval_strategy="epoch", save_strategy="steps", save_steps=3
+        tmp_path,
+        callbacks=[sees],
+        eval_dataset=small.Rows(),
+        eval_strategy="epoch",
+        save_strategy="steps",
+        save_steps=3,
     )
     trainer.train()
     assert sees.steps == [(step, step / 4) for step in range(1, 9)]
@@ -121,7 +154,9 @@ def test_the_mixin_makes_other_trainers_elastic(small: ModuleType, tmp_path: Pat
     settings = small.transformers.Seq2SeqTrainingArguments(
         **small.arguments(tmp_path, max_steps=2).to_dict() | {"use_cpu": True}
     )
-    trainer = MyTrainer(model=small.small_model(), args=settings, train_dataset=small.Rows(), batch_size=6)
+    trainer = MyTrainer(
+        model=small.small_model(), args=settings, train_dataset=small.Rows(), batch_size=6
+    )
     trainer.train()
     assert trainer.state.global_step == 2
 
@@ -132,7 +167,9 @@ def test_names_of_its_own_are_prefixed(small: ModuleType, tmp_path: Path) -> Non
 
     elastic = small.a_trainer(tmp_path / "elastic", max_steps=1)
     stock = small.transformers.Trainer(
-        model=small.small_model(), args=small.arguments(tmp_path / "stock", max_steps=1), train_dataset=small.Rows()
+        model=small.small_model(),
+        args=small.arguments(tmp_path / "stock", max_steps=1),
+        train_dataset=small.Rows(),
     )
     for trainer in (elastic, stock):
         trainer.train()
@@ -143,7 +180,10 @@ def test_names_of_its_own_are_prefixed(small: ModuleType, tmp_path: Path) -> Non
 def test_a_checkpoint_to_resume_from_is_refused(small: ModuleType, tmp_path: Path) -> None:
     trainer = small.a_trainer(tmp_path)
     for given in (True, str(tmp_path / "checkpoint-3")):
-        with pytest.raises(ValueError, match="remove resume_from_checkpoint, and the search for the last checkpoint"):
+        with pytest.raises(
+            ValueError,
+            match="remove resume_from_checkpoint, and the search for the last checkpoint",
+        ):
             trainer.train(resume_from_checkpoint=given)
 
 
@@ -187,7 +227,11 @@ def test_of_an_adapted_model_the_adapter_is_kept(small: ModuleType, tmp_path: Pa
             model.transformer.h.requires_grad_(False)
             model.peft_config = mark
             trainer = small.ElasticTrainer(
-                model=model, args=small.arguments(folder), batch_size=6, train_dataset=small.Rows(), callbacks=callbacks
+                model=model,
+                args=small.arguments(folder),
+                batch_size=6,
+                train_dataset=small.Rows(),
+                callbacks=callbacks,
             )
             with pytest.raises(OSError, match="samples") if callbacks else nullcontext():
                 trainer.train()

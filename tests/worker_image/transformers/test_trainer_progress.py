@@ -53,10 +53,16 @@ class Trainer:
 
 
 def test_what_the_training_has_changed_is_kept_and_the_rest_is_not() -> None:
-    old = Trainer(State(epoch=1.5, global_step=30, best_metric=0.25, max_steps=100, is_world_process_zero=True))
+    old = Trainer(
+        State(
+            epoch=1.5, global_step=30, best_metric=0.25, max_steps=100, is_world_process_zero=True
+        )
+    )
     new = Trainer(State(max_steps=200, is_world_process_zero=False))
     TrainerProgress(new).load_state_dict(TrainerProgress(old).state_dict())
-    assert new.state == State(epoch=1.5, global_step=30, best_metric=0.25, max_steps=200, is_world_process_zero=False)
+    assert new.state == State(
+        epoch=1.5, global_step=30, best_metric=0.25, max_steps=200, is_world_process_zero=False
+    )
 
 
 def test_the_log_goes_on() -> None:

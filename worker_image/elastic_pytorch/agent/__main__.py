@@ -1,7 +1,8 @@
 """`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: the container's process 1 in a worker pod.
 
-Exit codes: 0, the job is complete; 1, it has failed; 2, the configuration cannot be run; 137, the pod is of no more use: a worker has
-outlived SIGKILL, or the pod lacks what it takes to start one; 143, SIGTERM has ended the agent.
+Exit codes: 0, the job is complete; 1, it has failed; 2, the configuration cannot be run; 137, the
+pod is of no more use: a worker has outlived SIGKILL, or the pod lacks what it takes to start one;
+143, SIGTERM has ended the agent.
 """
 
 import signal
@@ -9,7 +10,8 @@ import signal
 from elastic_pytorch.agent.signals import end_at_once
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, end_at_once)  # process 1 would ignore it, for the seconds that importing torch takes
+    # Process 1 would ignore it, for the seconds that importing torch takes.
+    signal.signal(signal.SIGTERM, end_at_once)
 
 import atexit
 import contextlib
@@ -29,7 +31,11 @@ from elastic_pytorch.log import logger, start_logging
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.pod.server import PodServer
 from elastic_pytorch.processes.limits import limit_threads, raise_open_files
-from elastic_pytorch.processes.temporary_folder import TemporaryFolderError, candidates, choose_temporary_folder
+from elastic_pytorch.processes.temporary_folder import (
+    TemporaryFolderError,
+    candidates,
+    choose_temporary_folder,
+)
 from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.progress.report import REPORT_SOCKET
 from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter
@@ -98,7 +104,11 @@ def _forget_working_directory() -> None:
     """Removes the working directory, which `python -m` adds to the path: a script's queue.py there would pass for Python's own."""
     here = str(Path.cwd())
     # Python 3.10 has no -P, with which it is never added.
-    if not getattr(sys.flags, "safe_path", False) and sys.path[:1] == [here] and not __file__.startswith(here + os.sep):
+    if (
+        not getattr(sys.flags, "safe_path", False)
+        and sys.path[:1] == [here]
+        and not __file__.startswith(here + os.sep)
+    ):
         del sys.path[0]
 
 

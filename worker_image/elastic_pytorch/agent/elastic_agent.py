@@ -1,8 +1,9 @@
 """Torch's own elastic agent, with the group decided by the operator.
 
-Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is. Its subclass answers what it asks: how the workers are, how they are stopped,
-and which ranks they get. A failed or superseded group is reported as HEALTHY and restarted by `RestartRequest`. Protected methods of torch
-are overridden with open signatures, as they differ between releases.
+Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is. Its subclass answers what it asks:
+how the workers are, how they are stopped, and which ranks they get. A failed or superseded group is
+reported as HEALTHY and restarted by `RestartRequest`. Protected methods of torch are overridden
+with open signatures, as they differ between releases.
 """
 
 import signal
@@ -12,7 +13,13 @@ import time
 from typing import Any
 
 from torch.distributed.elastic.agent.server import api
-from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
+from torch.distributed.elastic.agent.server.api import (
+    RunResult,
+    Worker,
+    WorkerGroup,
+    WorkerSpec,
+    WorkerState,
+)
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import SignalException
 
@@ -35,11 +42,13 @@ from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerPr
 from elastic_pytorch.stopping.stacks import dump_stacks
 from elastic_pytorch.wakeup import Wakeup
 
-# How long a worker that is being stopped in an orderly change may stay in one call of C after another member has stopped its workers.
+# How long a worker that is being stopped in an orderly change may stay in one call of C after
+# another member has stopped its workers.
 PEER_STOPPED_SECONDS = 5.0
 STACKS_SECONDS = 1.0  # for workers to write their stacks before they are ended
 
-# Torch's events carry the host's fully qualified name. Torch looks it up each time, and with a slow DNS the workers wait for seconds.
+# Torch's events carry the host's fully qualified name. Torch looks it up each time, and with a slow
+# DNS the workers wait for seconds.
 api._get_fq_hostname = socket.gethostname
 
 
@@ -57,7 +66,9 @@ class ElasticAgent(LocalElasticAgent):
         timeouts: Timeouts,
         **more: Any,
     ) -> None:
-        more["log_line_prefix_template"] = follow_ranks(more.get("log_line_prefix_template"), self._rank_now)
+        more["log_line_prefix_template"] = follow_ranks(
+            more.get("log_line_prefix_template"), self._rank_now
+        )
         super().__init__(spec, logs, **more)
         self.failure: Failure | None = None
         self._rendezvous_handler = rendezvous
@@ -87,14 +98,18 @@ class ElasticAgent(LocalElasticAgent):
         self._start_workers(worker_group)
         self._logs.preparing = False
         assert self._processes is not None
-        self._preparation = Preparation(self._processes, self._handover, self._timeouts.prepare_seconds)
+        self._preparation = Preparation(
+            self._processes, self._handover, self._timeouts.prepare_seconds
+        )
         self._preparation.finish(self._rendezvous_handler.wait)
         self._keep_workers(worker_group)
         self._preparation = None
         worker_group.state = WorkerState.HEALTHY
 
     def check_preparation(self) -> None:
-        """Looks at workers that have no group yet. To be called again and again while this agent waits for one.
+        """Looks at workers that have no group yet.
+
+        To be called again and again while this agent waits for one.
 
         Raises:
             PreparationError: one has failed, or is not ready in time.
@@ -113,7 +128,10 @@ class ElasticAgent(LocalElasticAgent):
         raise PreparationError(failure)
 
     def keeps_processes(self) -> bool:
-        """Whether the workers can join another group without a restart. May be called from any thread."""
+        """Whether the workers can join another group without a restart.
+
+        May be called from any thread.
+        """
         processes = self._processes
         return processes is not None and self._handover.all_in_process(processes.pids.values())
 
@@ -138,13 +156,16 @@ class ElasticAgent(LocalElasticAgent):
             for local_rank in range(size)
         ]
 
-    def _start_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> dict[int, Any]:
+    def _start_workers(
+        self, worker_group: WorkerGroup, *args: Any, **kwargs: Any
+    ) -> dict[int, Any]:
         since = time.monotonic()
         self._logs.tails.start_round()
         self._handover.start_round()
         self._local_failures = LocalFailures()
         self._oom_kills.happened()  # what was killed before was not a worker of this round
-        # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so this may become negative.
+        # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so
+        # this may become negative.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
         make_temporary_folder_again()
@@ -170,7 +191,11 @@ class ElasticAgent(LocalElasticAgent):
         self._processes = WorkerProcesses(self._pcontext, self._logs.tails.end_line)
         if not self._logs.preparing:
             self._rendezvous_handler.note_started()
-        logger.info("workers started in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
+        logger.info(
+            "workers started in %s: pids %s",
+            milliseconds(since),
+            " ".join(str(pid) for pid in pids.values()),
+        )
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
@@ -179,7 +204,11 @@ class ElasticAgent(LocalElasticAgent):
         if self._stacks_wanted:
             self._stacks_wanted = False
             self._dump_stacks(worker_group)
-            self._client.report_places([place.to_json() for place in self._processes.find_places()] if self._processes else [])
+            self._client.report_places(
+                [place.to_json() for place in self._processes.find_places()]
+                if self._processes
+                else []
+            )
         if self._client.verdict is not None:
             return self._result_of_verdict(worker_group)
         handler = self._rendezvous_handler
@@ -237,7 +266,11 @@ class ElasticAgent(LocalElasticAgent):
         }
         self._handover.keep_processes(environments)
         self._rendezvous_handler.note_started()
-        logger.info("workers taken along in %s: pids %s", milliseconds(since), " ".join(str(pid) for pid in pids.values()))
+        logger.info(
+            "workers taken along in %s: pids %s",
+            milliseconds(since),
+            " ".join(str(pid) for pid in pids.values()),
+        )
 
     def _rank_now(self, local_rank: int) -> int:
         return int(self.get_worker_group().workers[local_rank].global_rank)
@@ -245,16 +278,27 @@ class ElasticAgent(LocalElasticAgent):
     def _dump_stacks(self, worker_group: WorkerGroup) -> None:
         if self._processes is not None:
             exited = self._processes.exit_codes()
-            running = {pid: local_rank for local_rank, pid in self._processes.pids.items() if local_rank not in exited}
+            running = {
+                pid: local_rank
+                for local_rank, pid in self._processes.pids.items()
+                if local_rank not in exited
+            }
             ranks = {worker.local_rank: worker.global_rank for worker in worker_group.workers}
-            dump_stacks({pid: f"rank {ranks[local_rank]} (local rank {local_rank})" for pid, local_rank in running.items()})
+            dump_stacks(
+                {
+                    pid: f"rank {ranks[local_rank]} (local rank {local_rank})"
+                    for pid, local_rank in running.items()
+                }
+            )
 
     def _look_at_exits(self, worker_group: WorkerGroup) -> None:
         if self._start_error is not None:
             error = self._start_error
             rank = worker_group.workers[0].global_rank
             message = f"{type(error).__name__}: {error}"
-            self._report_failure(Failure(0, rank, 0, 127, time.monotonic(), type(error).__name__, message))
+            self._report_failure(
+                Failure(0, rank, 0, 127, time.monotonic(), type(error).__name__, message)
+            )
         elif self._processes is not None:
             exit_codes = dict(self._processes.exit_codes())  # read once for both questions
             running = self._find_failures(worker_group, exit_codes)
@@ -262,7 +306,10 @@ class ElasticAgent(LocalElasticAgent):
             if seconds_left is not None:
                 if not running or not seconds_left:
                     self._report_failure(*self._local_failures.in_order())
-            elif len(exit_codes) == len(self._processes.pids) and self._client.reported.state == "running":
+            elif (
+                len(exit_codes) == len(self._processes.pids)
+                and self._client.reported.state == "running"
+            ):
                 self._client.report(state="succeeded")
                 logger.info("all workers have exited with 0; waiting for the verdict")
 
@@ -270,18 +317,35 @@ class ElasticAgent(LocalElasticAgent):
         """Records the workers that have failed or lost a peer; returns the local ranks of those that still run."""
         assert self._processes is not None
         found = self._local_failures
-        failed = {local_rank for local_rank, code in exit_codes.items() if code != 0 and local_rank not in found}
+        failed = {
+            local_rank
+            for local_rank, code in exit_codes.items()
+            if code != 0 and local_rank not in found
+        }
         killed = any(exit_codes[local_rank] == -signal.SIGKILL for local_rank in failed)
         oom_killed = killed and self._oom_kills.happened()
         for local_rank in sorted(failed):
-            found.add(self._describe(worker_group, local_rank, exit_codes[local_rank], oom_killed=oom_killed))
+            found.add(
+                self._describe(
+                    worker_group, local_rank, exit_codes[local_rank], oom_killed=oom_killed
+                )
+            )
         lost = self._handover.lost_peers(self._processes.pids)
         for local_rank, message in lost.items():
-            rank, pid = worker_group.workers[local_rank].global_rank, self._processes.pids[local_rank]
-            found.add(Failure(local_rank, rank, pid, 1, time.monotonic(), message.partition(":")[0], message))
+            rank, pid = (
+                worker_group.workers[local_rank].global_rank,
+                self._processes.pids[local_rank],
+            )
+            found.add(
+                Failure(
+                    local_rank, rank, pid, 1, time.monotonic(), message.partition(":")[0], message
+                )
+            )
         return set(self._processes.pids) - set(exit_codes) - set(lost)
 
-    def _describe(self, worker_group: WorkerGroup, local_rank: int, exit_code: int, *, oom_killed: bool) -> Failure:
+    def _describe(
+        self, worker_group: WorkerGroup, local_rank: int, exit_code: int, *, oom_killed: bool
+    ) -> Failure:
         context = self._pcontext
         assert self._processes is not None
         return describe(
@@ -308,7 +372,10 @@ class ElasticAgent(LocalElasticAgent):
     def _result_of_verdict(self, worker_group: WorkerGroup) -> RunResult:
         logger.info("the operator's verdict: %s", self._client.verdict)
         if self._client.verdict == "complete":
-            return RunResult(WorkerState.SUCCEEDED, return_values={worker.global_rank: None for worker in worker_group.workers})
+            return RunResult(
+                WorkerState.SUCCEEDED,
+                return_values={worker.global_rank: None for worker in worker_group.workers},
+            )
         self._remaining_restarts = 0  # has torch's loop stop the workers and end
         return RunResult(WorkerState.FAILED)
 
@@ -320,7 +387,11 @@ class ElasticAgent(LocalElasticAgent):
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())
         left = self._local_failures.seconds_left()
-        seconds = self._timeouts.monitor_seconds if left is None else min(self._timeouts.monitor_seconds, left)
+        seconds = (
+            self._timeouts.monitor_seconds
+            if left is None
+            else min(self._timeouts.monitor_seconds, left)
+        )
         if self._signals.received is not None:
             seconds = min(seconds, max(0.0, self._leave_at() - time.monotonic()))
         if self._processes is not None:
@@ -330,26 +401,35 @@ class ElasticAgent(LocalElasticAgent):
 
     def _leave_at(self) -> float:
         """When to stop the workers after SIGTERM if no round without them comes: they need the rest of the grace period to save."""
-        return self._signals.at + min(self._client.leave_seconds, max(LEAVE_SECONDS, self._timeouts.stop_seconds / 2))
+        return self._signals.at + min(
+            self._client.leave_seconds, max(LEAVE_SECONDS, self._timeouts.stop_seconds / 2)
+        )
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
         if self._client.reported.state == "running":
             self._client.report(state="stopping")
         super()._stop_workers(worker_group, *args, **kwargs)
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **kwargs: Any) -> None:
+    def _shutdown(
+        self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **kwargs: Any
+    ) -> None:
         processes, self._processes = self._processes, None
         if processes is not None:
             since = time.monotonic()
             running = not processes.all_exited()
             if running:
                 logger.info("stopping the workers with %s", death_sig.name)
-            deadline = (self._signals.at if self._signals.received else since) + self._timeouts.stop_seconds
+            deadline = (
+                self._signals.at if self._signals.received else since
+            ) + self._timeouts.stop_seconds
             failed = any(processes.exit_codes().values())
             try:
-                processes.stop(death_sig, deadline, self._wakeup, lambda: self._patience_seconds(failed=failed))
+                processes.stop(
+                    death_sig, deadline, self._wakeup, lambda: self._patience_seconds(failed=failed)
+                )
             except UnkillableError:
-                self._pcontext = None  # torch would wait for it again, in older releases without end
+                # Torch would wait for it again, in older releases without end.
+                self._pcontext = None
                 raise
             finally:
                 processes.close()
@@ -363,8 +443,8 @@ class ElasticAgent(LocalElasticAgent):
     def _patience_seconds(self, *, failed: bool) -> float | None:
         """Returns how long workers that are being stopped may stay in one call of C; None: without limit, as no peer is gone.
 
-        After a loss it is only the time that shows that they are stuck. In an orderly change it is longer: they may be in a long
-        computation of their own, after which their handler runs.
+        After a loss it is only the time that shows that they are stuck. In an orderly change it is
+        longer: they may be in a long computation of their own, after which their handler runs.
         """
         handler = self._rendezvous_handler
         if failed or handler.restart.broken or not handler.newer_round_is_orderly():

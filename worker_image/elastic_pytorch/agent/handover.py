@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOST_PEER, PARKED
 
-UNHURRIED_SECONDS = 300.0  # for a step boundary that is not urgent: two steps, and a checkpoint that takes minutes
+# For a step boundary that is not urgent: two steps, and a checkpoint that takes minutes.
+UNHURRIED_SECONDS = 300.0
 
 
 class Way(Enum):
@@ -58,8 +59,8 @@ def choose_way(
         waited_seconds: since it was known that the round is over, and whether in an orderly way.
         idle_seconds: for how long all workers have been idle.
         boundary_seconds: how long to wait for a step boundary.
-        rest_seconds: how long workers that can continue without a restart may take to notice the loss of a peer, or to leave their
-            group at a boundary.
+        rest_seconds: how long workers that can continue without a restart may take to notice the
+            loss of a peer, or to leave their group at a boundary.
     """
     if all(worker.is_idle for worker in workers):
         if not all(worker.in_process for worker in workers):
@@ -115,7 +116,13 @@ class Handover:
         self._forget_change()
 
     def way(
-        self, pids: Iterable[int], *, newer_round: int | None, orderly: bool, urgent: bool = True, leaves: bool = False
+        self,
+        pids: Iterable[int],
+        *,
+        newer_round: int | None,
+        orderly: bool,
+        urgent: bool = True,
+        leaves: bool = False,
     ) -> Way:
         """Returns what to do with the workers now that their round is over, and announces the change to them; see `choose_way`.
 
@@ -130,7 +137,9 @@ class Handover:
             if self._announced is None or (self._announced[1] and not change[1]):
                 self._since = now
             self._announced = change
-            self._server.broadcast({"kind": CHANGE, "round": change[0], "orderly": change[1], "leaves": change[2]})
+            self._server.broadcast(
+                {"kind": CHANGE, "round": change[0], "orderly": change[1], "leaves": change[2]}
+            )
         if urgent and self._urgent_since is None:
             self._urgent_since = now
         if not all(worker.is_idle for worker in workers):
@@ -158,15 +167,24 @@ class Handover:
         return {local_rank: report.lost_peer for local_rank, report in reports if report.lost_peer}
 
     def keep_processes(self, environments: Mapping[int, Mapping[str, str]]) -> None:
-        """Lets the workers continue in the next round. They stop at boundaries again once they report that their group is formed."""
+        """Lets the workers continue in the next round.
+
+        They stop at boundaries again once they report that their group is formed.
+        """
         with self._lock:
-            self._reports = {pid: WorkerReport(in_process=report.in_process) for pid, report in self._reports.items()}
+            self._reports = {
+                pid: WorkerReport(in_process=report.in_process)
+                for pid, report in self._reports.items()
+            }
         self._forget_change()
         for pid, environment in environments.items():
             self._server.send(pid, {"kind": GO, "environment": dict(environment)})
 
     def _boundary_limit(self) -> float:
-        """Returns the total wait for a boundary. A change that becomes urgent gets the full time from that moment on."""
+        """Returns the total wait for a boundary.
+
+        A change that becomes urgent gets the full time from that moment on.
+        """
         if self._urgent_since is None:
             return max(UNHURRIED_SECONDS, self._boundary_seconds)
         return self._urgent_since - self._since + self._boundary_seconds
@@ -184,13 +202,17 @@ class Handover:
             report = self._reports.get(pid, WorkerReport())
             match message.get("kind"):
                 case kind if kind == COOPERATES:
-                    report = replace(report, cooperates=True, in_process=message.get("inProcess") is True)
+                    report = replace(
+                        report, cooperates=True, in_process=message.get("inProcess") is True
+                    )
                 case kind if kind == PARKED:
                     report = replace(report, parked=True)
                 case kind if kind == LEFT:
                     report = replace(report, left=True)
                 case kind if kind == LOST_PEER:
-                    report = replace(report, lost_peer=str(message.get("message") or "a peer is lost"))
+                    report = replace(
+                        report, lost_peer=str(message.get("message") or "a peer is lost")
+                    )
                 case _:
                     return
             self._reports[pid] = report

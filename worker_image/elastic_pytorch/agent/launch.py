@@ -1,4 +1,7 @@
-"""Builds an agent, runs it, and turns its end into an exit code. Importing this module imports torch."""
+"""Builds an agent, runs it, and turns its end into an exit code.
+
+Importing this module imports torch.
+"""
 
 import dataclasses
 import os
@@ -38,7 +41,9 @@ from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.torch_fixes import destroy_deadlock, store_connect
 from elastic_pytorch.wakeup import Wakeup
 
-BOUNDARY_SHARE = 0.5  # of the time that workers have to stop, to reach a step boundary; the rest is for what they do on SIGTERM
+# Of the time that workers have to stop, to reach a step boundary; the rest is for what they do on
+# SIGTERM.
+BOUNDARY_SHARE = 0.5
 FLUSH_SECONDS = 0.5  # for the last heartbeat
 
 
@@ -102,7 +107,11 @@ def launch(
         wakeup.wait(seconds)
 
     rendezvous = OperatorRendezvous(
-        client, run_id=settings.run_id, store_port=store_port, progress=progress, wait=wait_for_round
+        client,
+        run_id=settings.run_id,
+        store_port=store_port,
+        progress=progress,
+        wait=wait_for_round,
     )
     timeouts = read_timeouts(settings, options, config.monitor_interval)
     spec = WorkerSpec(
@@ -112,13 +121,22 @@ def launch(
         entrypoint=run_script if options.warm else command,
         args=worker_arguments(options) if options.warm else tuple(command_arguments),
         max_restarts=config.max_restarts,
-        monitor_interval=0.001,  # torch's sleep; the agent's own wait, which a signal or a round ends, is in _monitor_workers
+        # torch's sleep; the agent's own wait, which a signal or a round ends, is in
+        # _monitor_workers
+        monitor_interval=0.001,
         **_newer_settings(config, WorkerSpec),
     )
     agent = ElasticAgent(
         spec,
-        WorkerLogs(config.logs_specs or DefaultLogsSpecs(), tails, warm=options.warm, unit_replicas=settings.unit_replicas),
-        handover=Handover(pod_server, wakeup.ring, BOUNDARY_SHARE * timeouts.stop_seconds, settings.rest_seconds),
+        WorkerLogs(
+            config.logs_specs or DefaultLogsSpecs(),
+            tails,
+            warm=options.warm,
+            unit_replicas=settings.unit_replicas,
+        ),
+        handover=Handover(
+            pod_server, wakeup.ring, BOUNDARY_SHARE * timeouts.stop_seconds, settings.rest_seconds
+        ),
         rendezvous=rendezvous,
         client=client,
         signals=signals,
@@ -134,7 +152,10 @@ def launch(
     try:
         exit_code = _run(agent, client, settings)
     finally:
-        if wait_for_disk(pod_server, signals, settings.grace_seconds) and signals.received is not None:
+        if (
+            wait_for_disk(pod_server, signals, settings.grace_seconds)
+            and signals.received is not None
+        ):
             client.report()  # which checkpoint is the last one
             client.flush(FLUSH_SECONDS)
         client.stop()
@@ -146,7 +167,9 @@ def launch(
     if client.verdict == "complete":
         return 0
     if agent.failure is not None:
-        write_termination_message(settings.termination_log, agent.failure.message, agent.failure.traceback)
+        write_termination_message(
+            settings.termination_log, agent.failure.message, agent.failure.traceback
+        )
     return 1
 
 
@@ -161,11 +184,17 @@ def _run(agent: ElasticAgent, client: OperatorClient, settings: Settings) -> int
     except PreparationError as error:
         client.flush(FLUSH_SECONDS)
         logger.error("end: failed before its workers had a group: %s", error)
-        write_termination_message(settings.termination_log, error.failure.message, error.failure.traceback)
+        write_termination_message(
+            settings.termination_log, error.failure.message, error.failure.traceback
+        )
         return 1
     except UnkillableError as error:
-        # At once, as if the node had died: the operator replaces a silent pod on another node. An orderly end would wait for the process.
-        _tell_end(settings, f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use")
+        # At once, as if the node had died: the operator replaces a silent pod on another node. An
+        # orderly end would wait for the process.
+        _tell_end(
+            settings,
+            f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use",
+        )
         os._exit(OF_NO_MORE_USE)
     return None
 
@@ -179,7 +208,9 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
     options = parse_options(argv)
     check_log_folder(options.log_dir)
     if options.warm:
-        warm_start.import_modules((*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload))
+        warm_start.import_modules(
+            (*warm_start.MODULES, *warm_start.FIRST_STEP_MODULES, *settings.preload)
+        )
         store_connect.install()
         destroy_deadlock.install()
         group_formation.install()
@@ -198,7 +229,8 @@ def _count_processes(wanted: str) -> int:
     """What torchrun makes of `--nproc-per-node`.
 
     Raises:
-        ValueError: it is neither a number nor a word of torchrun's, or the container has no such device.
+        ValueError: it is neither a number nor a word of torchrun's, or the container has no such
+            device.
     """
     try:
         return int(determine_local_world_size(wanted))
@@ -213,5 +245,9 @@ def _count_processes(wanted: str) -> int:
 
 def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
     """Returns the options that LaunchConfig and WorkerSpec of this torch share, besides those that all releases have."""
-    names = {field.name for field in dataclasses.fields(spec)} & {field.name for field in dataclasses.fields(config)}
-    return {name: getattr(config, name) for name in names - {"role", "max_restarts", "monitor_interval"}}
+    names = {field.name for field in dataclasses.fields(spec)} & {
+        field.name for field in dataclasses.fields(config)
+    }
+    return {
+        name: getattr(config, name) for name in names - {"role", "max_restarts", "monitor_interval"}
+    }

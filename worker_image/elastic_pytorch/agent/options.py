@@ -32,9 +32,11 @@ DECIDED = {
 
 
 LAUNCHERS = ("python", "python3", "torchrun")  # that `args` of a job do not name
-# Options of newer releases of torch that the agent implements itself, whichever torch the image has.
+# Options of newer releases of torch that the agent implements itself, whichever torch the image
+# has.
 CARRIED_OUT = {"shutdown_timeout": int, "signals_to_handle": str}
-# Options that only some releases have. One that the image's torch does not know would otherwise be ignored silently.
+# Options that only some releases have. One that the image's torch does not know would otherwise be
+# ignored silently.
 NEWER = (
     "event_log_handler",
     "log_line_prefix_template",
@@ -52,7 +54,8 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     """Parses torchrun's options; PET_ variables are their defaults.
 
     Returns:
-        What torchrun's parser returns, plus `warm`: whether workers are forked from a process that has imported torch.
+        What torchrun's parser returns, plus `warm`: whether workers are forked from a process that
+        has imported torch.
 
     Raises:
         OptionsError: the options are wrong, or decided by the operator.
@@ -60,7 +63,9 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     try:
         parser = get_args_parser()
     except ValueError as error:  # a flag's variable that is not a number
-        raise OptionsError(f"a PET_ variable for a flag of torchrun must be 0 or 1: {error}") from error
+        raise OptionsError(
+            f"a PET_ variable for a flag of torchrun must be 0 or 1: {error}"
+        ) from error
     parser.prog = "python -m elastic_pytorch.agent"
 
     def refuse(message: str) -> NoReturn:
@@ -71,7 +76,9 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     for name, kind in CARRIED_OUT.items():
         if name not in known:
             spellings = [f"--{name.replace('_', '-')}", f"--{name}"]
-            parser.add_argument(*spellings, type=kind, default=os.environ.get(f"PET_{name.upper()}"))
+            parser.add_argument(
+                *spellings, type=kind, default=os.environ.get(f"PET_{name.upper()}")
+            )
     for problem in unknown_variables(known):
         raise OptionsError(problem)
     untouched = object()
@@ -83,7 +90,9 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(list(argv))
     for name, decider in DECIDED.items():
         if getattr(options, name, untouched) is not untouched:
-            raise OptionsError(f"--{name.replace('_', '-')} is not for the command line: it is decided by {decider}")
+            raise OptionsError(
+                f"--{name.replace('_', '-')} is not for the command line: it is decided by {decider}"
+            )
     if options.training_script in LAUNCHERS and not options.no_python:
         raise OptionsError(
             f'args begin with what would follow {options.training_script}: write ["train.py"], or make it the `command`'
@@ -115,12 +124,15 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         master_port=0,
         local_addr=None,
     )
-    if options.run_path:  # a script in this interpreter, as one that is started by its path; it overrides --no-python
+    # A script in this interpreter, as one that is started by its path; it overrides --no-python.
+    if options.run_path:
         options.run_path = options.no_python = False
         other_interpreter = False
     else:
         other_interpreter = os.environ.get("PYTHON_EXEC", sys.executable) != sys.executable
-    options.warm = options.start_method != "spawn" and not options.no_python and not other_interpreter
+    options.warm = (
+        options.start_method != "spawn" and not options.no_python and not other_interpreter
+    )
     return options
 
 

@@ -1,6 +1,7 @@
 """Workers that start before their group exists: when they are ready to join one, and what becomes of a pod whose workers fail before.
 
-Such a failure is this pod's alone: no group has lost anything by it. The pod ends, and the operator makes another one after a pause.
+Such a failure is this pod's alone: no group has lost anything by it. The pod ends, and the operator
+makes another one after a pause.
 """
 
 import time
@@ -33,7 +34,12 @@ class Preparation:
         limit_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._processes, self._handover, self._limit_seconds, self._clock = processes, handover, limit_seconds, clock
+        self._processes, self._handover, self._limit_seconds, self._clock = (
+            processes,
+            handover,
+            limit_seconds,
+            clock,
+        )
         self._since = clock()
 
     @property
@@ -41,10 +47,17 @@ class Preparation:
         """The local ranks of the workers that are not ready in time; none before."""
         if self._clock() < self._since + self._limit_seconds:
             return []
-        return [rank for rank, pid in sorted(self._processes.pids.items()) if not self._handover.all_free([pid])]
+        return [
+            rank
+            for rank, pid in sorted(self._processes.pids.items())
+            if not self._handover.all_free([pid])
+        ]
 
     def finish(self, wait: Callable[[float], None]) -> None:
-        """Waits until all workers are ready. `wait` waits for news, at most the given seconds, and raises what ends the wait."""
+        """Waits until all workers are ready.
+
+        `wait` waits for news, at most the given seconds, and raises what ends the wait.
+        """
         while not self._handover.all_free(self._processes.pids.values()):
             wait(POLL_SECONDS)
         logger.info("workers are ready to join a group after %s", milliseconds(self._since))
@@ -54,7 +67,12 @@ class Preparation:
         if reported:
             return reported[0]
         if exited := sorted(self._processes.exit_codes()):
-            return self._failure_of(exited[0], 0, "", "has ended its process with exit code 0 before it had joined a group")
+            return self._failure_of(
+                exited[0],
+                0,
+                "",
+                "has ended its process with exit code 0 before it had joined a group",
+            )
         if late := self.late:
             message = (
                 f"was not ready to join a group within spec.prepare.timeoutSeconds ({self._limit_seconds:g}). A script that waits for "
@@ -65,4 +83,12 @@ class Preparation:
 
     def _failure_of(self, local_rank: int, exit_code: int, exception: str, message: str) -> Failure:
         pid = self._processes.pids[local_rank]
-        return Failure(local_rank, local_rank, pid, exit_code, self._clock(), exception, f"local rank {local_rank} {message}")
+        return Failure(
+            local_rank,
+            local_rank,
+            pid,
+            exit_code,
+            self._clock(),
+            exception,
+            f"local rank {local_rank} {message}",
+        )

@@ -5,7 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch.distributed import HashStore  # type: ignore[attr-defined] # documented, and there
-from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
+from torch.distributed.elastic.rendezvous import (
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousStoreInfo,
+)
 
 from elastic_pytorch.agent.settings import Settings
 from elastic_pytorch.log import logger
@@ -24,9 +28,10 @@ POLL_SECONDS = 0.5  # the longest wait if nothing rings
 class RestartRequest:
     """Whether torch's loop is to stop the workers of a round and ask for the next rendezvous.
 
-    Torch's loop does so for a change of the membership, which `num_nodes_waiting` reports. It treats a group that is reported as FAILED
-    otherwise: it counts the restart against a budget, and ends when that is spent. Here the budget is the operator's. So the agent reports
-    a failed or superseded group as HEALTHY, and requests its restart as for a change of the membership.
+    Torch's loop does so for a change of the membership, which `num_nodes_waiting` reports. It
+    treats a group that is reported as FAILED otherwise: it counts the restart against a budget, and
+    ends when that is spent. Here the budget is the operator's. So the agent reports a failed or
+    superseded group as HEALTHY, and requests its restart as for a change of the membership.
     """
 
     broken: bool = False  # a worker of the round has failed, so the group must form again
@@ -86,7 +91,8 @@ class OperatorRendezvous(RendezvousHandler):
         self.taken, self.restart.broken = declared, False
         if rank == 0:
             self._store_port.lend(declared.store_port)
-        self._progress.start_round()  # before it is reported: the steps of the last round do not belong to this one
+        # Before it is reported: the steps of the last round do not belong to this one.
+        self._progress.start_round()
         self._client.report(
             state="running",
             round=declared.number,
@@ -147,10 +153,14 @@ class OperatorRendezvous(RendezvousHandler):
 
     def _say_waiting(self) -> None:
         state = self._client.reported.state
-        # A failure is reported until a newer round leaves this pod out: the operator may not have received it yet.
+        # A failure is reported until a newer round leaves this pod out: the operator may not have
+        # received it yet.
         if state != "ready" and (self.newer_round_known() or state != "failed"):
             self._client.report(state="ready", failure=None)
-            logger.info("ready, waiting for a round that lists this pod; the newest is %d", self._client.newest.number)
+            logger.info(
+                "ready, waiting for a round that lists this pod; the newest is %d",
+                self._client.newest.number,
+            )
 
 
 def prepare_client(
@@ -165,7 +175,12 @@ def prepare_client(
 ) -> OperatorClient:
     """Returns a client that reports the workers' progress and checkpoints to the operator; it is not started yet."""
     client = OperatorClient(
-        OperatorConnection(settings.operator_host, settings.operator_port, settings.token_file, settings.operator_authorities),
+        OperatorConnection(
+            settings.operator_host,
+            settings.operator_port,
+            settings.token_file,
+            settings.operator_authorities,
+        ),
         local_world_size=local_world_size,
         port=lambda: store_port.number,
         progress=lambda: progress.current().to_json(time.monotonic()),

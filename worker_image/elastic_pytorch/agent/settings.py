@@ -47,7 +47,9 @@ class Settings:
 def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     def required(name: str) -> str:
         if not environ.get(name):
-            raise SettingsError(f"{name} is not set: this runs in the pods of an ElasticPyTorchJob, whose operator sets it")
+            raise SettingsError(
+                f"{name} is not set: this runs in the pods of an ElasticPyTorchJob, whose operator sets it"
+            )
         return environ[name]
 
     def number(name: str, default: float) -> float:
@@ -73,8 +75,12 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     except ValueError as error:
         raise SettingsError(f"ELASTIC_PYTORCH_OPERATOR_URL is {url!r}: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"ELASTIC_PYTORCH_OPERATOR_URL is {url!r}, which is not of the form http://host:port")
-    authorities = required("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES") if parts.scheme == "https" else ""
+        raise SettingsError(
+            f"ELASTIC_PYTORCH_OPERATOR_URL is {url!r}, which is not of the form http://host:port"
+        )
+    authorities = (
+        required("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES") if parts.scheme == "https" else ""
+    )
     return Settings(
         operator_host=parts.hostname,
         operator_port=port,
@@ -85,11 +91,17 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         grace_seconds=number("ELASTIC_PYTORCH_GRACE_SECONDS", 30),
         rest_seconds=number("ELASTIC_PYTORCH_REST_SECONDS", REST_SECONDS),
         store_port=int(min(number("ELASTIC_PYTORCH_STORE_PORT", 29500), 65535)),
-        preload=tuple(name.strip() for name in environ.get("ELASTIC_PYTORCH_PRELOAD", "").split(",") if name.strip()),
+        preload=tuple(
+            name.strip()
+            for name in environ.get("ELASTIC_PYTORCH_PRELOAD", "").split(",")
+            if name.strip()
+        ),
         termination_log=environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log"),
         prepare_seconds=number("ELASTIC_PYTORCH_PREPARE_SECONDS", 0) or None,
         unit_replicas=count(UNIT_REPLICAS),
-        checkpoint_path=Path(folder) if (folder := environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH")) else None,
+        checkpoint_path=Path(folder)
+        if (folder := environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH"))
+        else None,
     )
 
 
@@ -102,7 +114,9 @@ class Timeouts:
 
 
 def read_timeouts(settings: Settings, options: Any, monitor_seconds: float) -> Timeouts:
-    return Timeouts(monitor_seconds, _stop_seconds(settings, options), _prepare_seconds(settings, options))
+    return Timeouts(
+        monitor_seconds, _stop_seconds(settings, options), _prepare_seconds(settings, options)
+    )
 
 
 def _prepare_seconds(settings: Settings, options: Any) -> float | None:
@@ -110,10 +124,14 @@ def _prepare_seconds(settings: Settings, options: Any) -> float | None:
     if settings.prepare_seconds is None:
         return None
     if not options.warm:
-        logger.warning("spec.prepare is for scripts that this agent starts itself: this program starts when its group exists")
+        logger.warning(
+            "spec.prepare is for scripts that this agent starts itself: this program starts when its group exists"
+        )
         return None
     if not os.environ.get(LOCAL_SOCKET):
-        logger.warning("spec.prepare needs the pod's local server: this script starts when its group exists")
+        logger.warning(
+            "spec.prepare needs the pod's local server: this script starts when its group exists"
+        )
         return None
     return settings.prepare_seconds
 

@@ -29,7 +29,10 @@ class Signals:
         self._on_first = on_first
 
     def install(self) -> None:
-        """Installs the handlers. To be called from the main thread, and again whenever torch has installed its own."""
+        """Installs the handlers.
+
+        To be called from the main thread, and again whenever torch has installed its own.
+        """
         for number in self._numbers:
             signal.signal(number, self.note)
 
@@ -53,7 +56,12 @@ def _numbers(names: Iterable[str]) -> Iterable[signal.Signals]:
             yield number
 
 
-def wait_for_disk(pod_server: PodServer, signals: Signals, grace_seconds: float, disk_seconds: float = DISK_SECONDS) -> bool:
+def wait_for_disk(
+    pod_server: PodServer,
+    signals: Signals,
+    grace_seconds: float,
+    disk_seconds: float = DISK_SECONDS,
+) -> bool:
     """Waits for the flushes in progress, but never beyond the pod's grace period once a signal has begun that.
 
     Returns:
@@ -62,7 +70,11 @@ def wait_for_disk(pod_server: PodServer, signals: Signals, grace_seconds: float,
     since = time.monotonic()
     margin = min(MARGIN_SECONDS, 0.1 * grace_seconds)
     while not pod_server.drain(POLL_SECONDS):
-        deadline = since + disk_seconds if signals.received is None else signals.at + grace_seconds - margin
+        deadline = (
+            since + disk_seconds
+            if signals.received is None
+            else signals.at + grace_seconds - margin
+        )
         if time.monotonic() >= deadline:
             logger.warning("end: the last checkpoint is not on the disk, and there is no time left")
             return False

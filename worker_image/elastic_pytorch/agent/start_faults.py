@@ -7,7 +7,8 @@ from pathlib import Path
 
 from elastic_pytorch.agent.settings import SettingsError
 
-OF_NO_MORE_USE = 128 + signal.SIGKILL  # the exit code of a pod that must be replaced: one that is never the job's failure
+# The exit code of a pod that must be replaced: one that is never the job's failure.
+OF_NO_MORE_USE = 128 + signal.SIGKILL
 # What a process may lack, whatever it runs.
 LACKS = {
     errno.EAGAIN: "the pod or its node has reached its limit of processes and threads (pids)",
@@ -19,7 +20,10 @@ NO_THREAD = "can't start new thread"  # Python's words for EAGAIN
 
 
 class CannotStartError(Exception):
-    """A pod that cannot start workers, for a reason that is not the script's: it must be replaced. The message says why."""
+    """A pod that cannot start workers, for a reason that is not the script's: it must be replaced.
+
+    The message says why.
+    """
 
 
 class LogFolderError(SettingsError):
@@ -35,7 +39,9 @@ def lack(error: BaseException) -> str:
     return LACKS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
 
 
-def start_fault(error: Exception, *, temporary: str, log_dir: str, program: str) -> CannotStartError | LogFolderError | None:
+def start_fault(
+    error: Exception, *, temporary: str, log_dir: str, program: str
+) -> CannotStartError | LogFolderError | None:
     """Why workers could not be started; None: for what the user wants to run, such as a program that does not exist.
 
     The program is what each worker was to execute; empty if workers are forked. The folder of the
@@ -48,9 +54,15 @@ def start_fault(error: Exception, *, temporary: str, log_dir: str, program: str)
         return CannotStartError(f"{told}; the process that forks workers has ended")
     if not isinstance(error, OSError):
         return None
-    if error.filename is None:  # a socket's connect names no path; multiprocessing's lie in the folder
-        of_folder = isinstance(error, FileNotFoundError | ConnectionRefusedError) or error.errno == errno.ENOSPC
-        return CannotStartError(f"{told}; the temporary folder is {temporary}") if of_folder else None
+    # A socket's connect names no path; multiprocessing's lie in the folder.
+    if error.filename is None:
+        of_folder = (
+            isinstance(error, FileNotFoundError | ConnectionRefusedError)
+            or error.errno == errno.ENOSPC
+        )
+        return (
+            CannotStartError(f"{told}; the temporary folder is {temporary}") if of_folder else None
+        )
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
     if path == program:
         return None
@@ -68,7 +80,9 @@ def log_folder_error(log_dir: str, error: OSError) -> LogFolderError:
 
 
 def check_log_folder(log_dir: str | None) -> None:
-    """Makes sure that the folder of the logs can be written, and makes it if it is missing. None: torch makes one.
+    """Makes sure that the folder of the logs can be written, and makes it if it is missing.
+
+    None: torch makes one.
 
     Raises:
         LogFolderError: it cannot.

@@ -59,9 +59,15 @@ def check_torch() -> None:
 
     if lacking := missing(AGENT):
         names = ", ".join(lacking)
-        raise UnsuitableTorch(f"the agent runs with torch {TESTED}: torch {torch.__version__} lacks {names}")
+        raise UnsuitableTorch(
+            f"the agent runs with torch {TESTED}: torch {torch.__version__} lacks {names}"
+        )
     if lacking := missing(LIBRARY):
-        logger.warning("torch %s lacks what the training library relies on: %s", torch.__version__, ", ".join(lacking))
+        logger.warning(
+            "torch %s lacks what the training library relies on: %s",
+            torch.__version__,
+            ", ".join(lacking),
+        )
 
 
 def missing(names: Mapping[str, Sequence[str]]) -> list[str]:
@@ -90,6 +96,16 @@ def _has(holder: object, path: str) -> bool:
 
 def _objects_have(kind: type, name: str) -> bool:
     """Whether a method of the class, or of one of its bases, sets this attribute."""
-    functions = [inspect.unwrap(value) for each in kind.__mro__ for value in vars(each).values() if inspect.isfunction(value)]
-    instructions = (each for function in functions if inspect.isfunction(function) for each in dis.get_instructions(function))
+    functions = [
+        inspect.unwrap(value)
+        for each in kind.__mro__
+        for value in vars(each).values()
+        if inspect.isfunction(value)
+    ]
+    instructions = (
+        each
+        for function in functions
+        if inspect.isfunction(function)
+        for each in dis.get_instructions(function)
+    )
     return any(each.opname == "STORE_ATTR" and each.argval == name for each in instructions)

@@ -1,7 +1,8 @@
 """Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the same rounds, with torchrun's own agent.
 
-Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous handler sees less than an agent: not SIGTERM,
-and only at torchrun's end how a worker failed. Workers start cold, and torchrun's own `--max-restarts` counts.
+Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous
+handler sees less than an agent: not SIGTERM, and only at torchrun's end how a worker failed.
+Workers start cold, and torchrun's own `--max-restarts` counts.
 """
 
 import contextlib
@@ -32,7 +33,8 @@ from elastic_pytorch.progress.report import REPORT_SOCKET
 from elastic_pytorch.stopping.stacks import COLD_START, children, dump_stacks
 from elastic_pytorch.wakeup import Wakeup
 
-BARRIER_KEY = "torchelastic/agent/terminal_state"  # where stock agents meet when their workers have succeeded
+# Where stock agents meet when their workers have succeeded.
+BARRIER_KEY = "torchelastic/agent/terminal_state"
 FLUSH_SECONDS = 2.0  # for the last heartbeat: nothing else tells why
 
 
@@ -50,19 +52,29 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     start_logging()
     raise_open_files()
     settings = read_settings()
-    # All pods run the same number of workers: without this, torchrun exchanges the numbers through a store that does not exist here.
+    # All pods run the same number of workers: without this, torchrun exchanges the numbers through
+    # a store that does not exist here.
     os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
     _warn_of_unknown_options()
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [COLD_START, os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [COLD_START, os.environ.get("PYTHONPATH")])
+    )
     wakeup = Wakeup()
     progress = ProgressReceiver()
     if progress.path:
         os.environ[REPORT_SOCKET] = progress.path
     store_port = StorePort(settings.store_port)
     client = prepare_client(
-        settings, progress, store_port, local_world_size=_local_world_size(), on_news=wakeup.ring, on_dump=_dump_stacks
+        settings,
+        progress,
+        store_port,
+        local_world_size=_local_world_size(),
+        on_news=wakeup.ring,
+        on_dump=_dump_stacks,
     )
-    handler = TorchrunRendezvous(client, wakeup, progress, run_id=settings.run_id, store_port=store_port)
+    handler = TorchrunRendezvous(
+        client, wakeup, progress, run_id=settings.run_id, store_port=store_port
+    )
     start_link(client)
     return handler
 
@@ -89,12 +101,17 @@ class TorchrunRendezvous(OperatorRendezvous):
         run_id: str,
         store_port: StorePort,
     ) -> None:
-        super().__init__(client, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end)
+        super().__init__(
+            client, run_id=run_id, store_port=store_port, progress=progress, wait=self._wait_or_end
+        )
         self._wakeup = wakeup
         self._oom_kills = OomKills()
 
     def next_rendezvous(self) -> Any:
-        """Waits for a round. If torchrun calls it again while the last round is the newest, the workers have failed."""
+        """Waits for a round.
+
+        If torchrun calls it again while the last round is the newest, the workers have failed.
+        """
         if self.taken.number and not self.newer_round_known():
             self._client.report(state="failed")
         info = super().next_rendezvous()
@@ -102,7 +119,10 @@ class TorchrunRendezvous(OperatorRendezvous):
         return info
 
     def shutdown(self) -> bool:
-        """Called by torchrun as it ends. Reports why, if its workers have failed more often than it may restart them."""
+        """Called by torchrun as it ends.
+
+        Reports why, if its workers have failed more often than it may restart them.
+        """
         error = sys.exc_info()[1]
         if isinstance(error, Exception) and self.taken.number:
             failure = self._why(error)

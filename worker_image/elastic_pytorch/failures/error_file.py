@@ -1,6 +1,7 @@
 """The error file of a worker (TORCHELASTIC_ERROR_FILE), in the format of torch's `@record`: torchrun and the agent read exceptions from it.
 
-`cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this package.
+`cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this
+package.
 """
 
 import contextlib
@@ -45,7 +46,11 @@ def record_exceptions() -> None:
     def record(kind, error, frames):  # type: ignore[no-untyped-def] # as old Pythons have it
         if os.getpid() == worker and not issubclass(kind, KeyboardInterrupt):
             with contextlib.suppress(Exception):
-                write_error_file(kind.__name__, words_of(error), "".join(traceback.format_exception(kind, error, frames)))
+                write_error_file(
+                    kind.__name__,
+                    words_of(error),
+                    "".join(traceback.format_exception(kind, error, frames)),
+                )
         before(kind, error, frames)
 
     sys.excepthook = record

@@ -16,10 +16,13 @@ MAX_TRACEBACK_BYTES = 2048
 MAX_MESSAGE_BYTES = 1024
 MAX_TERMINATION_BYTES = 4096  # Kubernetes cuts what is longer
 MAX_ERROR_FILE_BYTES = 1 << 20
-MAX_CUT_CHARACTERS = 16 * 1024  # of the message in an error file that is longer; one character of it may take twelve
-_MESSAGE = re.compile(r'\s*\{\s*"message":\s*(?:\{\s*"message":\s*)?"')  # in torch's format, or as a plain text
+# Of the message in an error file that is longer; one character of it may take twelve.
+MAX_CUT_CHARACTERS = 16 * 1024
+# In torch's format, or as a plain text.
+_MESSAGE = re.compile(r'\s*\{\s*"message":\s*(?:\{\s*"message":\s*)?"')
 _CHARACTERS = re.compile(r'(?:[^"\\\x00-\x1f]|\\(?:[^u]|u[0-9a-fA-F]{4}))*')  # of a text in JSON
-OUT_OF_MEMORY = "OutOfMemory"  # reported as the exception of a worker that the kernel's OOM killer has killed
+# Reported as the exception of a worker that the kernel's OOM killer has killed.
+OUT_OF_MEMORY = "OutOfMemory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,14 @@ def describe(
         message = _describe_exit(exit_code, words)
         traceback = _head(last_words.crash(words), MAX_TRACEBACK_BYTES) or words
     exception = last_words.EXCEPTION.match(message) if traceback else None
-    known = exception.group(1) if exception and message.startswith(exception.group(1)) and exit_code > 0 else ""
-    failure = bounded(Failure(local_rank, rank, pid, exit_code, observed, known, message, traceback))
+    known = (
+        exception.group(1)
+        if exception and message.startswith(exception.group(1)) and exit_code > 0
+        else ""
+    )
+    failure = bounded(
+        Failure(local_rank, rank, pid, exit_code, observed, known, message, traceback)
+    )
     if fault := find_fault(f"{failure.message}\n{failure.traceback}"):
         before = f"a device has failed ({fault}): "
         message = before + _head(failure.message, MAX_MESSAGE_BYTES - len(before))
@@ -100,16 +109,23 @@ def describe(
 
 def bounded(failure: Failure) -> Failure:
     """A failure whose texts are as short as those that `describe` makes."""
-    message, traceback = _head(failure.message, MAX_MESSAGE_BYTES), _tail(failure.traceback, MAX_TRACEBACK_BYTES)
+    message, traceback = (
+        _head(failure.message, MAX_MESSAGE_BYTES),
+        _tail(failure.traceback, MAX_TRACEBACK_BYTES),
+    )
     return replace(failure, message=message, traceback=traceback)
 
 
 def write_termination_message(path: str, message: str, traceback: str = "") -> None:
-    """Writes the message and the end of the traceback to the container's termination log. Does nothing if there is no such file."""
+    """Writes the message and the end of the traceback to the container's termination log.
+
+    Does nothing if there is no such file.
+    """
     head = _head(message.strip(), MAX_TERMINATION_BYTES // 2)
     room = MAX_TERMINATION_BYTES - len(head.encode()) - 1
     text = f"{head}\n{_tail(traceback.strip(), room)}".strip()
-    # It is a mount of a single file: it can be written, not replaced. Outside a pod there is none, and none is created.
+    # It is a mount of a single file: it can be written, not replaced. Outside a pod there is none,
+    # and none is created.
     with contextlib.suppress(OSError), Path(path).open("r+", encoding="utf-8") as file:
         file.truncate()
         file.write(text)
@@ -123,13 +139,16 @@ def _describe_exit(exit_code: int, words: str) -> str:
     if exit_code == 1 and (raised := last_words.exception(words)):
         return raised
     lines = words.strip().splitlines()
-    return f"exited with code {exit_code}" + (f"; its last line on stderr: {lines[-1].rstrip()}" if lines else "")
+    return f"exited with code {exit_code}" + (
+        f"; its last line on stderr: {lines[-1].rstrip()}" if lines else ""
+    )
 
 
 def _read_error_file(path: str) -> tuple[str, str]:
     """Returns the message and the traceback of an error file; empty if it is missing or unreadable.
 
-    A script may write its own error file, so it can hold anything. Of one that is too long, the first words are returned for both.
+    A script may write its own error file, so it can hold anything. Of one that is too long, the
+    first words are returned for both.
     """
     try:
         with Path(path).open("rb") as file:
@@ -141,7 +160,9 @@ def _read_error_file(path: str) -> tuple[str, str]:
         message = fields["message"]
         if isinstance(message, dict):
             extra = message.get("extraInfo")
-            return str(message["message"]), str(extra.get("py_callstack", "")) if isinstance(extra, dict) else ""
+            return str(message["message"]), str(extra.get("py_callstack", "")) if isinstance(
+                extra, dict
+            ) else ""
         return str(message), ""
     except (OSError, ValueError, KeyError, TypeError):
         return "", ""

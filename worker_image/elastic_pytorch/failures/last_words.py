@@ -5,20 +5,25 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-# What is kept. A crash in a process with many threads and modules writes tens of kilobytes after the reason.
+# What is kept. A crash in a process with many threads and modules writes tens of kilobytes after
+# the reason.
 MAX_STDERR_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 600
 MAX_REASON_LINE_CHARACTERS = 300
 
 EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?::|$)")
 _CRASH = "Fatal Python error: "  # faulthandler
-_CRASHED = re.compile(_CRASH + r'.*?File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)', re.DOTALL)
+_CRASHED = re.compile(
+    _CRASH + r'.*?File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)', re.DOTALL
+)
 _RANK_PREFIX = re.compile(
     r"^\[rank\d+\]: ?", re.MULTILINE
 )  # torch puts it in front of each line of an exception and of its log
-_NCCL_NAME = re.compile(r"nccl[A-Z]\w+: ")  # NCCL's name for an error; torch's explanation begins with it
+# NCCL's name for an error; torch's explanation begins with it.
+_NCCL_NAME = re.compile(r"nccl[A-Z]\w+: ")
 _LAST_ERROR = "Last error:"  # NCCL's own message is in the next line
-# Lines in which torch's C++ code gives the reason why it ends the process; lines of C++ frames give none.
+# Lines in which torch's C++ code gives the reason why it ends the process; lines of C++ frames give
+# none.
 _TELLS = re.compile(
     r"watchdog|heartbeat ?monitor|terminate called|^\s*what\(\):|nccl (error|operations)|cuda error: |dist(backend|network|store)error",
     re.IGNORECASE,
@@ -26,9 +31,10 @@ _TELLS = re.compile(
 _FRAME = re.compile(r"\s*(frame #|#\d+ |Exception raised from )")
 
 DEVICE_FAULT = "DeviceFault"  # reported as the exception of a worker that a device has failed
-# What the driver and CUDA say of a device that has failed, not a script: cudaGetErrorString for cudaErrorECCUncorrectable (214)
-# and cudaErrorNvlinkUncorrectable (220), which NCCL and torch repeat; nvmlErrorString for NVML_ERROR_GPU_IS_LOST, and the driver's
-# words for Xid 79. A device-side assert, an illegal address or a launch failure is nearly always the script's own.
+# What the driver and CUDA say of a device that has failed, not a script: cudaGetErrorString for
+# cudaErrorECCUncorrectable (214) and cudaErrorNvlinkUncorrectable (220), which NCCL and torch
+# repeat; nvmlErrorString for NVML_ERROR_GPU_IS_LOST, and the driver's words for Xid 79. A
+# device-side assert, an illegal address or a launch failure is nearly always the script's own.
 _FAULTS = {
     "uncorrectable ECC error encountered": "an uncorrectable ECC error",
     "uncorrectable NVLink error detected during the execution": "an uncorrectable NVLink error",
@@ -51,7 +57,11 @@ def read_end(path: str) -> str:
 def without_noise(stderr: str) -> str:
     """Returns stderr without what torch and faulthandler add: prefixes of lines, and kilobytes of module names."""
     text = _RANK_PREFIX.sub("", stderr)
-    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("Extension modules: "))
+    return "".join(
+        line
+        for line in text.splitlines(keepends=True)
+        if not line.startswith("Extension modules: ")
+    )
 
 
 def crash(words: str) -> str:

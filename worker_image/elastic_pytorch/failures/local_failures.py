@@ -35,7 +35,10 @@ class LocalFailures:
 
     def in_order(self) -> list[Failure]:
         """Returns the cause first: the earliest failure that is not the echo of a peer's, or the earliest if all are."""
-        return sorted(self._found.values(), key=lambda failure: (_is_echo(failure), failure.observed, failure.local_rank))
+        return sorted(
+            self._found.values(),
+            key=lambda failure: (_is_echo(failure), failure.observed, failure.local_rank),
+        )
 
 
 def _is_echo(failure: Failure) -> bool:

@@ -18,20 +18,27 @@ def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
     skeleton, tensors = flatten(tree) if sending else (b"", [])
     length = torch.tensor([len(skeleton)])
     dist.broadcast(length, source, group=group)
-    text = torch.frombuffer(bytearray(skeleton), dtype=torch.uint8) if sending else torch.empty(int(length), dtype=torch.uint8)
+    text = (
+        torch.frombuffer(bytearray(skeleton), dtype=torch.uint8)
+        if sending
+        else torch.empty(int(length), dtype=torch.uint8)
+    )
     dist.broadcast(text, source, group=group)
     if not sending:
         skeleton = text.numpy().tobytes()
         tensors = [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)]
     _stream(tensors, lambda buffer: dist.broadcast(buffer, source, group=group), filled=not sending)
-    return unflatten(skeleton, [tensor.detach().cpu() for tensor in tensors] if sending else tensors)
+    return unflatten(
+        skeleton, [tensor.detach().cpu() for tensor in tensors] if sending else tensors
+    )
 
 
 def pass_on(tensors: Sequence[torch.Tensor], ranks: Sequence[int], group: Any) -> None:
     """Sends tensors along a chain of ranks, each of which forwards a piece while it receives the next one.
 
-    So it takes about as long for many ranks as for one, and no rank sends more than the tensors' bytes. Only these ranks call it.
-    The tensors of all ranks have the same types and shapes, and lie on the CPU.
+    So it takes about as long for many ranks as for one, and no rank sends more than the tensors'
+    bytes. Only these ranks call it. The tensors of all ranks have the same types and shapes, and
+    lie on the CPU.
     """
     place = ranks.index(dist.get_rank(group))
     before = global_rank(ranks[place - 1], group) if place else None

@@ -11,7 +11,11 @@ from elastic_pytorch.group.broadcast import CHUNK_BYTES, global_rank
 
 class ByteStream:
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._rest = [data for data in (tensor.detach().view(-1).view(torch.uint8) for tensor in tensors) if len(data)]
+        self._rest = [
+            data
+            for data in (tensor.detach().view(-1).view(torch.uint8) for tensor in tensors)
+            if len(data)
+        ]
         self._rest.reverse()
         self.length = sum(map(len, self._rest))
 
@@ -26,8 +30,17 @@ class ByteStream:
         return views
 
 
-def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group: dist.ProcessGroup | None, tag: int) -> None:
-    """Sends bytes to one rank, and receives as many as another one sends. All ranks of the chain or ring do so at the same time.
+def swap(
+    sending: ByteStream,
+    to: int,
+    receiving: ByteStream,
+    source: int,
+    group: dist.ProcessGroup | None,
+    tag: int,
+) -> None:
+    """Sends bytes to one rank, and receives as many as another one sends.
+
+    All ranks of the chain or ring do so at the same time.
 
     What is one piece of memory is sent from there, and received there; many small pieces are put
     together. Nothing at all is not sent. The tag distinguishes what several threads send.
@@ -55,7 +68,9 @@ def swap(sending: ByteStream, to: int, receiving: ByteStream, source: int, group
         for work in works:
             work.wait()
         if len(incoming) > 1:
-            for view, part in zip(incoming, torch.split(buffer, [len(view) for view in incoming]), strict=True):
+            for view, part in zip(
+                incoming, torch.split(buffer, [len(view) for view in incoming]), strict=True
+            ):
                 view.copy_(part)
 
 
@@ -65,7 +80,9 @@ def exchange(
     group: dist.ProcessGroup | None,
     tag: int,
 ) -> None:
-    """Sends tensors by the ranks that get them, and fills others by the ranks that send them. Collective.
+    """Sends tensors by the ranks that get them, and fills others by the ranks that send them.
+
+    Collective.
 
     In each turn a rank sends to one other rank, and receives from one, so that no rank has all
     others' data in its way. The tensors are contiguous, on the CPU. The tag distinguishes what
@@ -77,4 +94,11 @@ def exchange(
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     for turn in range(1, size):
         to, source = (rank + turn) % size, (rank - turn) % size
-        swap(ByteStream(sends.get(to, ())), to, ByteStream(receives.get(source, ())), source, group, tag)
+        swap(
+            ByteStream(sends.get(to, ())),
+            to,
+            ByteStream(receives.get(source, ())),
+            source,
+            group,
+            tag,
+        )

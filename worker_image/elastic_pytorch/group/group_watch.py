@@ -1,7 +1,8 @@
 """Notices that the group is broken while the main thread waits in a collective.
 
-NCCL's collectives do not raise when a peer is lost: the thread that waits for them is in C++, where no Python signal handler runs. So a
-separate thread listens to the agent, and aborts the collectives.
+NCCL's collectives do not raise when a peer is lost: the thread that waits for them is in C++, where
+no Python signal handler runs. So a separate thread listens to the agent, and aborts the
+collectives.
 """
 
 import contextlib
@@ -18,7 +19,9 @@ AGAIN_SECONDS = 0.1  # from one cut to the next
 
 
 class GroupWatch:
-    """Listens for the lifetime of one group. It has its own connection, which carries no messages about earlier groups.
+    """Listens for the lifetime of one group.
+
+    It has its own connection, which carries no messages about earlier groups.
 
     Args:
         abort: called in the thread of the watch, at most once: when the group is broken.
@@ -26,8 +29,8 @@ class GroupWatch:
             between two waits, and go on to one for what it connects only now.
 
     Attributes:
-        broken: the agent has reported that the group is broken. Set before `abort` is called: the result of a collective is sound if
-            this is not set after it.
+        broken: the agent has reported that the group is broken. Set before `abort` is called: the
+            result of a collective is sound if this is not set after it.
     """
 
     def __init__(self, abort: Callable[[], None], cut: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
 """Changing the group within the living process, instead of starting the script again.
 
-A decorated function is called again when the group has changed: with a new process group, and with all that its `State` has committed. What
-it made before the change, such as the DistributedDataParallel of the old group, is gone by then.
+A decorated function is called again when the group has changed: with a new process group, and with
+all that its `State` has committed. What it made before the change, such as the
+DistributedDataParallel of the old group, is gone by then.
 """
 
 import contextlib
@@ -27,16 +28,19 @@ from elastic_pytorch.torch_fixes import gloo_sockets, lost_operations, store_con
 
 Result = TypeVar("Result")
 
-# For ProcessGroupNCCL, whose groups are aborted from outside here, as torch's `_abort_process_group` requires. Its watchdog must not end
-# the process when a peer is lost. Nor may it sleep for a minute before it ends, because the end of the group waits for that. The
-# heartbeat monitor looks each second whether the watchdog has timed out, and then sleeps for eight minutes. Here it looks as rarely.
+# For ProcessGroupNCCL, whose groups are aborted from outside here, as torch's
+# `_abort_process_group` requires. Its watchdog must not end the process when a peer is lost. Nor
+# may it sleep for a minute before it ends, because the end of the group waits for that. The
+# heartbeat monitor looks each second whether the watchdog has timed out, and then sleeps for eight
+# minutes. Here it looks as rarely.
 _NCCL_VARIABLES = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",
     "TORCH_NCCL_COORD_CHECK_MILSEC": "480000",
 }
-# What "nccl" means is decided when its first group is made, by this variable. Since torch 2.15 it means ProcessGroupNCCL2 by default,
-# whose abort and watchdog have not been run with what is done here.
+# What "nccl" means is decided when its first group is made, by this variable. Since torch 2.15 it
+# means ProcessGroupNCCL2 by default, whose abort and watchdog have not been run with what is done
+# here.
 _CHOICE_OF_NCCL, _PROVEN_NCCL = "TORCH_DIST_USE_NCCL2", "0"
 
 
@@ -102,17 +106,22 @@ def check() -> None:
 def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
     """Decorates a function to be called again, in the same process, when the group changes.
 
-    The function does all that depends on the group: `init_process_group`, `State.restore`, DistributedDataParallel, and the training. It
-    may be called any number of times. It is called again
+    The function does all that depends on the group: `init_process_group`, `State.restore`,
+    DistributedDataParallel, and the training. It may be called any number of times. It is called
+    again
 
-    - when the group was told to change and all ranks have stopped at the same step boundary, in `State.commit`;
-    - when a peer is lost, which its collectives raise, or the agent says: then the group is aborted, and nothing of what the function
-      does after that counts. It loses the steps since the last commit, one at most if it commits each step.
+    - when the group was told to change and all ranks have stopped at the same step boundary, in
+      `State.commit`;
+    - when a peer is lost, which its collectives raise, or the agent says: then the group is
+      aborted, and nothing of what the function does after that counts. It loses the steps since the
+      last commit, one at most if it commits each step.
 
-    Where no agent of elastic-pytorch runs the script (plain torchrun, a notebook) it is called once, and errors go their way.
+    Where no agent of elastic-pytorch runs the script (plain torchrun, a notebook) it is called
+    once, and errors go their way.
 
     Raises:
-        RuntimeError: the decorated function is called while a process group exists, which it could not make again as it was.
+        RuntimeError: the decorated function is called while a process group exists, which it could
+            not make again as it was.
     """
 
     @wraps(function)
@@ -122,7 +131,9 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
         if agent is None or active():
             return function(*args, **kwargs)
         if dist.is_initialized():
-            raise RuntimeError("call init_process_group inside of the function that in_process decorates: it makes each group")
+            raise RuntimeError(
+                "call init_process_group inside of the function that in_process decorates: it makes each group"
+            )
         preparation.join(in_process=True)
         os.environ.update(_NCCL_VARIABLES)
         _choose_nccl()
@@ -130,7 +141,8 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
         mark = names.mark()
         try:
             while True:
-                names.go_back(mark)  # so that a State that the function makes is the same one each time
+                # So that a State that the function makes is the same one each time.
+                names.go_back(mark)
                 lost, step = "", 0
                 with _watching() as watch:
                     try:
@@ -210,17 +222,21 @@ def _leave_group(*, broken: bool) -> None:
     for holder in list(_holders):
         holder._leave_group()
     _kept.clear()
-    gc.collect()  # a DistributedDataParallel is full of cycles, and hooks into the model for as long as it is there
+    # A DistributedDataParallel is full of cycles, and hooks into the model for as long as it is
+    # there.
+    gc.collect()
     if dist.is_initialized():
         backends = lost_operations.gloo_backends() if broken else []
         gloo_sockets.cut()  # gloo closes open connections one by one, at 10 ms each
         dist.destroy_process_group()
         if not lost_operations.end(backends):
             logger.info("an operation of the group has not ended; it is left to gloo's time-out")
-    # A group's name is the number of groups before it, and its ranks only meet if they agree on that. A new process begins with 0, as
-    # destroy_process_group does, which leaves out a group that was never formed.
+    # A group's name is the number of groups before it, and its ranks only meet if they agree on
+    # that. A new process begins with 0, as destroy_process_group does, which leaves out a group
+    # that was never formed.
     distributed_c10d._world.group_count = 0
-    # A script without sharded tensors need not load their modules, of which torch 2.4 has the second only.
+    # A script without sharded tensors need not load their modules, of which torch 2.4 has the
+    # second only.
     if not sys.modules.keys().isdisjoint({"torch.distributed.tensor", "torch.distributed._tensor"}):
         from elastic_pytorch.group.mesh_caches import forget_meshes  # noqa: PLC0415
 
@@ -228,19 +244,28 @@ def _leave_group(*, broken: bool) -> None:
 
 
 def _abort() -> None:
-    """Aborts all collectives of this process, and the forming of a group. May be called from any thread, and more than once."""
+    """Aborts all collectives of this process, and the forming of a group.
+
+    May be called from any thread, and more than once.
+    """
     _cut()
     groups = dict(distributed_c10d._world.pg_names)  # a copy: another thread may add a group
-    for group in sorted(groups, key=lambda each: groups[each], reverse=True):  # as torch's _abort_process_group
+    # As torch's _abort_process_group.
+    for group in sorted(groups, key=lambda each: groups[each], reverse=True):
         for each in _with_abort(group):
             try:
                 each.abort()
-            except Exception as error:  # it has been aborted already, or this release of torch cannot abort gloo's
+            except (
+                Exception
+            ) as error:  # it has been aborted already, or this release of torch cannot abort gloo's
                 logger.debug("a group is not aborted: %s", error)
 
 
 def _cut() -> None:
-    """Ends what waits for a connection. It refers to no group, which would keep that from being destroyed meanwhile."""
+    """Ends what waits for a connection.
+
+    It refers to no group, which would keep that from being destroyed meanwhile.
+    """
     store_connect.leave()
     gloo_sockets.cut()
 

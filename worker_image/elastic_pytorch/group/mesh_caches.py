@@ -1,8 +1,10 @@
 """What torch has cached of the meshes of a group that is gone.
 
-torch caches what follows from an operation on sharded tensors, with their mesh, and takes two meshes for one if they are of the same ranks,
-shape and names. A mesh of the next group may be that, while this process has another rank in it: its part of a tensor would be the one that
-belongs to its old rank. So the caches are emptied when a group is left, and what torch answers in the next one is checked.
+torch caches what follows from an operation on sharded tensors, with their mesh, and takes two
+meshes for one if they are of the same ranks, shape and names. A mesh of the next group may be that,
+while this process has another rank in it: its part of a tensor would be the one that belongs to its
+old rank. So the caches are emptied when a group is left, and what torch answers in the next one is
+checked.
 """
 
 import sys
@@ -41,8 +43,12 @@ class _InBackward(torch.autograd.Function):
 
 
 def forget_meshes() -> None:
-    """Empties what torch has cached of meshes. To be called when a group is left, of which nothing is computed any more."""
-    resources = getattr(device_mesh, "_mesh_resources", None)  # of releases that keep what was flattened by its mesh
+    """Empties what torch has cached of meshes.
+
+    To be called when a group is left, of which nothing is computed any more.
+    """
+    # Of releases that keep what was flattened by its mesh.
+    resources = getattr(device_mesh, "_mesh_resources", None)
     for each in vars(resources).values() if resources is not None else ():
         if isinstance(each, dict):
             each.clear()
@@ -59,9 +65,12 @@ def _forget_in_thread() -> None:
 def caches() -> Iterator[Any]:
     """Yields the caches of functions in torch's modules of sharded tensors, as this thread has them.
 
-    They are looked for from the modules on: the garbage collector does not list those of a process that was forked from a warm one.
+    They are looked for from the modules on: the garbage collector does not list those of a process
+    that was forked from a warm one.
     """
-    left: list[Any] = [module for name, module in list(sys.modules.items()) if name.startswith(OWNERS)]
+    left: list[Any] = [
+        module for name, module in list(sys.modules.items()) if name.startswith(OWNERS)
+    ]
     seen = {id(each) for each in left}
     while left:
         for value in list(vars(left.pop()).values()):
@@ -91,9 +100,17 @@ def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
         StaleMesh: it does not.
     """
     for mesh in meshes:
-        tensor = DTensor.from_local(torch.zeros(1, device=mesh.device_type), mesh, [Replicate()] * mesh.ndim, run_check=False)
+        tensor = DTensor.from_local(
+            torch.zeros(1, device=mesh.device_type),
+            mesh,
+            [Replicate()] * mesh.ndim,
+            run_check=False,
+        )
         results: list[DTensor] = []
-        _in_threads(lambda tensor=tensor, results=results: results.append(tensor + 1), torch.device(mesh.device_type))  # type: ignore[misc]
+        _in_threads(
+            lambda tensor=tensor, results=results: results.append(tensor + 1),
+            torch.device(mesh.device_type),
+        )  # type: ignore[misc]
         if any(result.device_mesh is not mesh for result in results) or not _is_of_this_group(mesh):
             raise StaleMesh(
                 f"torch {torch.__version__} takes {mesh} for one of an earlier group: leave out in_process, so that each group has new "
@@ -107,7 +124,9 @@ def _is_of_this_group(mesh: DeviceMesh) -> bool:
     if list(mesh.get_coordinate() or ()) != place:
         return False
     for dimension, group in enumerate(mesh.get_all_groups()):
-        there = mesh.mesh[tuple(slice(None) if each == dimension else number for each, number in enumerate(place))]
+        there = mesh.mesh[
+            tuple(slice(None) if each == dimension else number for each, number in enumerate(place))
+        ]
         if sorted(dist.get_process_group_ranks(group)) != sorted(there.tolist()):
             return False
     return True

@@ -28,7 +28,10 @@ class RankGroup(Protocol):
         """Returns the root's tree; for small trees. It takes several exchanges."""
 
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Fills the tensors of all given ranks with those of the first one. Only these ranks call it."""
+        """Fills the tensors of all given ranks with those of the first one.
+
+        Only these ranks call it.
+        """
 
 
 def first_other(told: Sequence[object]) -> int | None:
@@ -37,7 +40,10 @@ def first_other(told: Sequence[object]) -> int | None:
 
 
 def cpu_group() -> Any:
-    """Returns the default group (None) if it can send CPU tensors, else a new one that can. Collective."""
+    """Returns the default group (None) if it can send CPU tensors, else a new one that can.
+
+    Collective.
+    """
     if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
         return None
     return dist.new_group(backend="gloo")
@@ -68,7 +74,11 @@ class TorchGroup:
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
         is_root = self.rank == root
-        buffer = torch.frombuffer(bytearray(content), dtype=torch.uint8) if is_root else torch.empty(length, dtype=torch.uint8)
+        buffer = (
+            torch.frombuffer(bytearray(content), dtype=torch.uint8)
+            if is_root
+            else torch.empty(length, dtype=torch.uint8)
+        )
         dist.broadcast(buffer, global_rank(root, self._group), group=self._group)
         return buffer.numpy().tobytes()
 
@@ -103,13 +113,17 @@ class Alone:
 def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]]]:
     """Returns for each part the numbers of all ranks, in one exchange: on a busy node each one takes tens of milliseconds. Collective.
 
-    The first part must be of the same length on all ranks. Others need not be, so that ranks of different kinds can tell that they are.
+    The first part must be of the same length on all ranks. Others need not be, so that ranks of
+    different kinds can tell that they are.
     """
     numbers = [number for part in parts for number in part]
     assert len(numbers) <= MOST_NUMBERS
     told = group.gather([*numbers, *[0] * (MOST_NUMBERS - len(numbers))])
     ends = accumulate(map(len, parts))
-    return [[each[end - len(part) : end] for each in told] for part, end in zip(parts, ends, strict=True)]
+    return [
+        [each[end - len(part) : end] for each in told]
+        for part, end in zip(parts, ends, strict=True)
+    ]
 
 
 def digest_number(text: str) -> int:

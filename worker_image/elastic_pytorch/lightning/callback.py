@@ -12,10 +12,23 @@ import torch
 from torch import Tensor
 
 from elastic_pytorch.lightning.checkpoint_hooks import CheckpointHooks
-from elastic_pytorch.lightning.elastic_loader import ElasticLoader, SamplerState, with_elastic_sampler
-from elastic_pytorch.lightning.framework import Callback, LightningDataModule, LightningModule, Trainer
+from elastic_pytorch.lightning.elastic_loader import (
+    ElasticLoader,
+    SamplerState,
+    with_elastic_sampler,
+)
+from elastic_pytorch.lightning.framework import (
+    Callback,
+    LightningDataModule,
+    LightningModule,
+    Trainer,
+)
 from elastic_pytorch.lightning.loop_progress import CallbackStates, LoopProgress
-from elastic_pytorch.lightning.supported import refuse_accumulation, refuse_second_start, refuse_unsupported
+from elastic_pytorch.lightning.supported import (
+    refuse_accumulation,
+    refuse_second_start,
+    refuse_unsupported,
+)
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.state.state import State
 from elastic_pytorch.state.values.registered import refuse_sharded
@@ -26,11 +39,13 @@ from elastic_pytorch.training.sampler import ElasticSampler
 class ElasticCallback(Callback):
     """Restores the training in each group, commits it after each step of the optimizer, and stops it where the group changes.
 
-    A step ends when the next one begins: validation, checkpoints, schedulers and hooks that follow the optimizer's step belong to it.
+    A step ends when the next one begins: validation, checkpoints, schedulers and hooks that follow
+    the optimizer's step belong to it.
 
-    It keeps the module, the optimizers, their schedulers, the precision plugin (the GradScaler) and the place in the data. It also keeps
-    the loops' counters, logged metrics, and the states of the other callbacks and of the data module, and what their hooks
-    `on_save_checkpoint` keep. Its arguments are those of `options`, without `callbacks` and `plugins`.
+    It keeps the module, the optimizers, their schedulers, the precision plugin (the GradScaler) and
+    the place in the data. It also keeps the loops' counters, logged metrics, and the states of the
+    other callbacks and of the data module, and what their hooks `on_save_checkpoint` keep. Its
+    arguments are those of `options`, without `callbacks` and `plugins`.
     """
 
     def __init__(
@@ -48,7 +63,11 @@ class ElasticCallback(Callback):
         self._folder = folder
         self._batch_size, self._micro_batch_size = batch_size, micro_batch_size
         self._options = State.Options(
-            name=name, every=every, keep=keep, keep_every_steps=keep_every_steps, flush_seconds=flush_seconds
+            name=name,
+            every=every,
+            keep=keep,
+            keep_every_steps=keep_every_steps,
+            flush_seconds=flush_seconds,
         )
         self._handler: Any = signal.SIG_DFL  # of SIGTERM, as it was before Lightning's
         self._state: State | None = None
@@ -71,7 +90,9 @@ class ElasticCallback(Callback):
         refuse_second_start(trainer)
         source = trainer.fit_loop._data_source
         loader, sampler = with_elastic_sampler(
-            source.dataloader(), batch_size=self._batch_size, micro_batch_size=self._micro_batch_size
+            source.dataloader(),
+            batch_size=self._batch_size,
+            micro_batch_size=self._micro_batch_size,
         )
         progress = LoopProgress(trainer)
         source.instance = ElasticLoader(loader, sampler, progress.go_to_batch)
@@ -86,7 +107,10 @@ class ElasticCallback(Callback):
         others: dict[str, Any] = {"data": data} if keeps else {}
         if (hooks := CheckpointHooks(trainer)).any:
             others["hooks"] = hooks
-        refuse_sharded({"model": pl_module}, "write the loop with elastic.steps and elastic.State, which take sharded models")
+        refuse_sharded(
+            {"model": pl_module},
+            "write the loop with elastic.steps and elastic.State, which take sharded models",
+        )
         self._state = State(
             self._folder,
             replace(
@@ -117,7 +141,10 @@ class ElasticCallback(Callback):
 
         Lightning's waits for rank 0 within a step, and a lost peer never gets there.
         """
-        if agent_link.current() is not None and threading.current_thread() is threading.main_thread():
+        if (
+            agent_link.current() is not None
+            and threading.current_thread() is threading.main_thread()
+        ):
             signal.signal(signal.SIGTERM, self._handler)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -127,13 +154,17 @@ class ElasticCallback(Callback):
                 f"epoch {self._sampler.epoch} has ended before all its samples were used: on_train_batch_start must not return -1"
             )
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         """Commits the step before, if there is one, and begins with the batch."""
         self._commit()
         if self._sampler is not None:
             self._part = self._in_part.enter_context(self._sampler.part())
 
-    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+    def on_before_backward(
+        self, trainer: Trainer, pl_module: LightningModule, loss: Tensor
+    ) -> None:
         """Weights the loss by the share of the batch that this rank has."""
         if self._part is None:
             return
@@ -186,10 +217,14 @@ class ElasticCallback(Callback):
 
 
 def numbered(name: str, objects: list[Any]) -> dict[str, Any]:
-    return {name if number == 0 else f"{name}_{number}": each for number, each in enumerate(objects)}
+    return {
+        name if number == 0 else f"{name}_{number}": each for number, each in enumerate(objects)
+    }
 
 
-def total_steps(*, max_steps: int, epochs: int | None, steps_per_epoch: int, automatic: bool) -> int | None:
+def total_steps(
+    *, max_steps: int, epochs: int | None, steps_per_epoch: int, automatic: bool
+) -> int | None:
     """Returns the step at which training is done, from the Trainer's limits (-1: none); None: that cannot be said.
 
     Lightning steps the optimizer if it is automatic. Otherwise training_step does, as often as it
@@ -206,4 +241,6 @@ def mean(losses: list[tuple[int, Tensor]]) -> Tensor | None:
     """Returns the mean loss over all samples of a step; None: this rank had none."""
     if len(losses) <= 1:
         return losses[0][1] if losses else None
-    return torch.stack([count * loss for count, loss in losses]).sum() / sum(count for count, _ in losses)
+    return torch.stack([count * loss for count, loss in losses]).sum() / sum(
+        count for count, _ in losses
+    )

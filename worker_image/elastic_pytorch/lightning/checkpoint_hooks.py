@@ -9,8 +9,9 @@ SAVE, LOAD = "on_save_checkpoint", "on_load_checkpoint"
 class CheckpointHooks:
     """What those hooks add to a checkpoint, as something that a State can keep.
 
-    They get a dict with the module's `state_dict`, `epoch` and `global_step`. It keeps what they add or exchange; the module's own state,
-    which the State has already, is kept by the names of its entries.
+    They get a dict with the module's `state_dict`, `epoch` and `global_step`. It keeps what they
+    add or exchange; the module's own state, which the State has already, is kept by the names of
+    its entries.
     """
 
     rank_0_counts = True
@@ -39,8 +40,14 @@ class CheckpointHooks:
                     f"{', '.join(given)} only: keep what it adds in a buffer of the module, or in a state_dict"
                 ) from error
         model = given["state_dict"]
-        same = [name for name, value in checkpoint.items() if value is model and name != "state_dict"]
-        added = {name: value for name, value in checkpoint.items() if value is not model and value is not given.get(name)}
+        same = [
+            name for name, value in checkpoint.items() if value is model and name != "state_dict"
+        ]
+        added = {
+            name: value
+            for name, value in checkpoint.items()
+            if value is not model and value is not given.get(name)
+        }
         return {"same": same, "added": added}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -53,22 +60,36 @@ class CheckpointHooks:
     def _given(self) -> dict[str, Any]:
         trainer = self._trainer
         model = trainer.lightning_module.state_dict()
-        return {"state_dict": model, "epoch": trainer.current_epoch, "global_step": trainer.global_step}
+        return {
+            "state_dict": model,
+            "epoch": trainer.current_epoch,
+            "global_step": trainer.global_step,
+        }
 
     def _owners(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         trainer, module = self._trainer, self._trainer.lightning_module
         data = getattr(trainer, "datamodule", None)
-        for owner, arguments in (*((each, (trainer, module)) for each in trainer.callbacks), (data, ()), (module, ())):
+        for owner, arguments in (
+            *((each, (trainer, module)) for each in trainer.callbacks),
+            (data, ()),
+            (module, ()),
+        ):
             if owner is not None and _has_hook(owner):
                 yield owner, arguments
 
 
 def _has_hook(owner: Any) -> bool:
-    return any({SAVE, LOAD} & vars(kind).keys() for kind in type(owner).__mro__ if not _is_lightnings_base(kind))
+    return any(
+        {SAVE, LOAD} & vars(kind).keys()
+        for kind in type(owner).__mro__
+        if not _is_lightnings_base(kind)
+    )
 
 
 def _is_lightnings_base(kind: type) -> bool:
-    return kind.__name__ in ("Callback", "CheckpointHooks") and kind.__module__.partition(".")[0] in (
+    return kind.__name__ in ("Callback", "CheckpointHooks") and kind.__module__.partition(".")[
+        0
+    ] in (
         "lightning",
         "pytorch_lightning",
     )

@@ -11,14 +11,18 @@ from elastic_pytorch.training.sampler import ElasticSampler
 
 
 class ElasticLoader:
-    """The loader that Lightning iterates. Its length is that of the whole epoch, and it gives what is left of it.
+    """The loader that Lightning iterates.
+
+    Its length is that of the whole epoch, and it gives what is left of it.
 
     It is no DataLoader, so Lightning does not put a DistributedSampler into it. `go_to_batch` gets
     the number of batches that are done, if there are any, when the first batch of an epoch is asked
     for.
     """
 
-    def __init__(self, loader: DataLoader[Any], sampler: ElasticSampler, go_to_batch: Callable[[int], None]) -> None:
+    def __init__(
+        self, loader: DataLoader[Any], sampler: ElasticSampler, go_to_batch: Callable[[int], None]
+    ) -> None:
         self.loader, self.sampler, self.dataset = loader, sampler, loader.dataset
         self._go_to_batch = go_to_batch
 
@@ -100,7 +104,15 @@ def with_elastic_sampler(
 
 
 KEPT_ARGUMENTS = (
-    *("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator"),
+    *(
+        "num_workers",
+        "collate_fn",
+        "pin_memory",
+        "timeout",
+        "worker_init_fn",
+        "multiprocessing_context",
+        "generator",
+    ),
     *("prefetch_factor", "persistent_workers", "pin_memory_device"),
 )
 
@@ -112,7 +124,11 @@ def _check_order(loader: DataLoader[Any]) -> None:
         TypeError: it is not.
     """
     sampler, batch_sampler = loader.sampler, loader.batch_sampler
-    shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement and len(sampler) == len(sampler.data_source)
+    shuffled = (
+        isinstance(sampler, RandomSampler)
+        and not sampler.replacement
+        and len(sampler) == len(sampler.data_source)
+    )
     if loader.batch_size is None or not (shuffled or isinstance(sampler, SequentialSampler)):
         name = type(batch_sampler if loader.batch_size is None else sampler).__name__
         raise TypeError(

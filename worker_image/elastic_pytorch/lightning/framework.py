@@ -1,4 +1,7 @@
-"""Lightning, by the name under which the script imports it: `lightning` or `pytorch_lightning`. Their classes are different ones."""
+"""Lightning, by the name under which the script imports it: `lightning` or `pytorch_lightning`.
+
+Their classes are different ones.
+"""
 
 import sys
 from importlib.util import find_spec

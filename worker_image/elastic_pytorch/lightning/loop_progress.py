@@ -8,7 +8,10 @@ from elastic_pytorch.lightning.framework import Callback, Trainer
 
 
 class LoopProgress:
-    """The counters of a Trainer's loops, as something that a State can keep. The epoch and the place in it are the sampler's."""
+    """The counters of a Trainer's loops, as something that a State can keep.
+
+    The epoch and the place in it are the sampler's.
+    """
 
     rank_0_counts = True
 
@@ -24,20 +27,29 @@ class LoopProgress:
             "batches": loop.batch_progress.total.completed,
             "logged_steps": loop._batches_that_stepped,
             "should_stop": bool(self._trainer.should_stop),
-            "metrics": {name: float(value) for name, value in self._trainer.callback_metrics.items()},
+            "metrics": {
+                name: float(value) for name, value in self._trainer.callback_metrics.items()
+            },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         loop = self._trainer.fit_loop.epoch_loop
-        set_count(loop.automatic_optimization.optim_progress.optimizer.step.total, state["optimizer_steps"])
-        set_count(loop.manual_optimization.optim_step_progress.total, state["manual_optimizer_steps"])
+        set_count(
+            loop.automatic_optimization.optim_progress.optimizer.step.total,
+            state["optimizer_steps"],
+        )
+        set_count(
+            loop.manual_optimization.optim_step_progress.total, state["manual_optimizer_steps"]
+        )
         set_count(loop.scheduler_progress.total, state["scheduler_steps"])
         set_count(loop.batch_progress.total, state["batches"])
         loop._batches_that_stepped = state["logged_steps"]
         self._trainer.should_stop = state["should_stop"]
         # Callbacks and schedules may ask for them before the next ones are logged.
         device = self._trainer.strategy.root_device
-        metrics = {name: torch.tensor(value, device=device) for name, value in state["metrics"].items()}
+        metrics = {
+            name: torch.tensor(value, device=device) for name, value in state["metrics"].items()
+        }
         self._trainer.callback_metrics.update(metrics)
 
     def go_to_epoch(self, epoch: int) -> None:

@@ -18,7 +18,9 @@ def refuse_unsupported(trainer: Any, module: LightningModule) -> None:
         RuntimeError: the message names the argument and what to write instead.
     """
     if in_process.active():
-        raise RuntimeError("Lightning sets up its group once a process: leave out the decorator elastic_pytorch.in_process")
+        raise RuntimeError(
+            "Lightning sets up its group once a process: leave out the decorator elastic_pytorch.in_process"
+        )
     if not isinstance(trainer.strategy, (DDPStrategy, SingleDeviceStrategy)):
         raise RuntimeError(
             f"{type(trainer.strategy).__name__} keeps a part of the model on each rank, or is not known to elastic_pytorch.lightning: "
@@ -36,7 +38,9 @@ def refuse_unsupported(trainer: Any, module: LightningModule) -> None:
 
 
 def refuse_second_start(trainer: Any) -> None:
-    """Refuses a checkpoint of Lightning's to go on from, beside the State. To be called at the start of a fit.
+    """Refuses a checkpoint of Lightning's to go on from, beside the State.
+
+    To be called at the start of a fit.
 
     Raises:
         RuntimeError: one was passed.
@@ -49,7 +53,9 @@ def refuse_second_start(trainer: Any) -> None:
 
 
 def refuse_accumulation(trainer: Any, module: LightningModule) -> None:
-    """Refuses what does not go with micro-batches that the sampler makes. To be called if it makes any.
+    """Refuses what does not go with micro-batches that the sampler makes.
+
+    To be called if it makes any.
 
     Raises:
         RuntimeError: the message names the argument.
@@ -57,7 +63,9 @@ def refuse_accumulation(trainer: Any, module: LightningModule) -> None:
     if trainer.accumulate_grad_batches != 1 or any(
         isinstance(each, GradientAccumulationScheduler) for each in trainer.callbacks
     ):
-        raise RuntimeError("micro_batch_size takes the place of accumulate_grad_batches: leave the latter out of the Trainer")
+        raise RuntimeError(
+            "micro_batch_size takes the place of accumulate_grad_batches: leave the latter out of the Trainer"
+        )
     if not module.automatic_optimization:
         raise RuntimeError(
             "leave out micro_batch_size: with manual optimization, training_step decides which batches make a step"

@@ -1,9 +1,10 @@
 """How a commit copies a state's tensors into memory: at once from the CPU, asynchronously from a GPU.
 
-A GPU's work is a queue. A copy in that queue sees the values of the commit, and later writes to a tensor wait for it. A copy beside the
-queue lets forward and backward of the next step continue, which only read weights. The optimizer's step would overwrite what is still being
-copied, so it waits for the copy; only what an optimizer owns is copied in this way. The tensors' version counters show whether something
-else has written to it meanwhile: then the copy is invalid, and is dropped.
+A GPU's work is a queue. A copy in that queue sees the values of the commit, and later writes to a
+tensor wait for it. A copy beside the queue lets forward and backward of the next step continue,
+which only read weights. The optimizer's step would overwrite what is still being copied, so it
+waits for the copy; only what an optimizer owns is copied in this way. The tensors' version counters
+show whether something else has written to it meanwhile: then the copy is invalid, and is dropped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -73,9 +74,16 @@ class Copier:
         self.held_up_seconds = 0.0  # of the training's own work, by the last copy that was finished
         self._lane = lane
         self._overlap = overlap
-        self._optimizers = [each for each in registered if isinstance(each, torch.optim.Optimizer)] if overlap else []
-        self._hooks = [optimizer.register_step_pre_hook(self._before_step) for optimizer in self._optimizers]
-        self._stepped: set[int] = set()  # optimizers that have been seen to step in this step of the training
+        self._optimizers = (
+            [each for each in registered if isinstance(each, torch.optim.Optimizer)]
+            if overlap
+            else []
+        )
+        self._hooks = [
+            optimizer.register_step_pre_hook(self._before_step) for optimizer in self._optimizers
+        ]
+        # Optimizers that have been seen to step in this step of the training.
+        self._stepped: set[int] = set()
         self._running: _UnderWay | None = None
         self._used_lane = False
 
@@ -107,14 +115,20 @@ class Copier:
             return copy_at_once(targets, sources)
         owned = self._owned_memory() if self._overlap else set()
         pairs = list(zip(targets, sources, here, strict=True))
-        beside = [(t, s) for t, s, here in pairs if here and not s.is_inference() and s.untyped_storage().data_ptr() in owned]
+        beside = [
+            (t, s)
+            for t, s, here in pairs
+            if here and not s.is_inference() and s.untyped_storage().data_ptr() in owned
+        ]
         taken = {id(target) for target, _ in beside}
         in_turn = [(t, s) for t, s, here in pairs if here and id(t) not in taken]
         if beside:
             self._lane.copy_beside([t for t, _ in beside], [s for _, s in beside])
         if in_turn:
             self._lane.copy_in_turn([t for t, _ in in_turn], [s for _, s in in_turn])
-        copy_at_once([t for t, _, here in pairs if not here], [s for _, s, here in pairs if not here])
+        copy_at_once(
+            [t for t, _, here in pairs if not here], [s for _, s, here in pairs if not here]
+        )
         self._running = _UnderWay(self, sources, [source for _, source in beside])
         return self._running
 
@@ -129,10 +143,17 @@ class Copier:
             if id(optimizer) in self._stepped
             for tensor in (
                 *(parameter for group in optimizer.param_groups for parameter in group["params"]),
-                *(value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)),
+                *(
+                    value
+                    for state in optimizer.state.values()
+                    for value in state.values()
+                    if isinstance(value, torch.Tensor)
+                ),
             )
         )
-        return {tensor.untyped_storage().data_ptr() for tensor in tensors if self._lane.takes(tensor)}
+        return {
+            tensor.untyped_storage().data_ptr() for tensor in tensors if self._lane.takes(tensor)
+        }
 
     def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         running = self._running
@@ -160,7 +181,8 @@ class _UnderWay:
 
     def __init__(self, copier: Copier, sources: Tensors, beside: Tensors) -> None:
         self._copier = copier
-        self._sources = sources  # their memory must not be used for anything else before the copy is complete
+        # Their memory must not be used for anything else before the copy is complete.
+        self._sources = sources
         self._beside = beside
         self._versions = [source._version for source in beside]
         self._whole = True
@@ -170,7 +192,9 @@ class _UnderWay:
         """To be called before an optimizer writes: anything that was written earlier came from something else."""
         if not self._checked:
             self._checked = True
-            self._whole = self._whole and self._versions == [source._version for source in self._beside]
+            self._whole = self._whole and self._versions == [
+                source._version for source in self._beside
+            ]
 
     def spoil(self) -> None:
         """To be called when an optimizer will write without waiting."""

@@ -14,7 +14,8 @@ class CudaLane:
 
     def __init__(self) -> None:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
-        self._copied: dict[torch.device, torch.cuda.Event] = {}  # by GPU: the end of its copies beside the training
+        # By GPU: the end of its copies beside the training.
+        self._copied: dict[torch.device, torch.cuda.Event] = {}
         self._held_up: list[Span] = []  # between which the training's work waits for copies
 
     def takes(self, tensor: torch.Tensor) -> bool:
@@ -33,7 +34,9 @@ class CudaLane:
 
     def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
         for device, pairs in _by_device(targets, sources).items():
-            stream = self._streams.get(device) or self._streams.setdefault(device, torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+            stream = self._streams.get(device) or self._streams.setdefault(
+                device, torch.cuda.Stream(device)
+            )  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream(device))
             with torch.cuda.stream(stream):
                 for target, source in pairs:
@@ -51,7 +54,9 @@ class CudaLane:
         return True
 
     def done(self) -> bool:
-        return all(event.query() for event in (*self._copied.values(), *(end for _, end in self._held_up)))  # type: ignore[no-untyped-call]
+        return all(
+            event.query() for event in (*self._copied.values(), *(end for _, end in self._held_up))
+        )  # type: ignore[no-untyped-call]
 
     def wait(self) -> float:
         for event in (*self._copied.values(), *(end for _, end in self._held_up)):
@@ -71,7 +76,8 @@ def lock_pages(address: int, length: int) -> bool:
     """Pins memory of this process, so that GPUs can copy into it asynchronously; returns whether that is possible."""
     if int(torch.cuda.cudart().cudaHostRegister(address, length, 0)) == 0:  # type: ignore[no-untyped-call]
         return True
-    # The runtime keeps the error for the next call that checks, a kernel's launch: launch one here to clear it.
+    # The runtime keeps the error for the next call that checks, a kernel's launch: launch one here
+    # to clear it.
     with contextlib.suppress(RuntimeError):
         torch.zeros(1, device="cuda")
     return False
@@ -82,7 +88,9 @@ def unlock_pages(address: int) -> None:
     torch.cuda.cudart().cudaHostUnregister(address)  # type: ignore[no-untyped-call]
 
 
-def _by_device(targets: Tensors, sources: Tensors) -> dict[torch.device, list[tuple[torch.Tensor, torch.Tensor]]]:
+def _by_device(
+    targets: Tensors, sources: Tensors
+) -> dict[torch.device, list[tuple[torch.Tensor, torch.Tensor]]]:
     found: dict[torch.device, list[tuple[torch.Tensor, torch.Tensor]]] = {}
     for target, source in zip(targets, sources, strict=True):
         found.setdefault(source.device, []).append((target, source))

@@ -15,8 +15,8 @@ from elastic_pytorch.state_format.payload import view_payload
 class MappedState:
     """A state in a memory file.
 
-    Its tensors are views of the memory, copied page by page as they are written to. They are valid until their slot is written to: call
-    `release` before that.
+    Its tensors are views of the memory, copied page by page as they are written to. They are valid
+    until their slot is written to: call `release` before that.
 
     Raises:
         LookupError: the file holds no state.
@@ -29,12 +29,18 @@ class MappedState:
             raise LookupError("an empty snapshot")
         self.version = slot.version
         self._length = slot.length
-        self._map: mmap.mmap | None = mmap.mmap(fd, self._length, flags=mmap.MAP_PRIVATE, offset=slot.offset)
+        self._map: mmap.mmap | None = mmap.mmap(
+            fd, self._length, flags=mmap.MAP_PRIVATE, offset=slot.offset
+        )
         self._address = torch.frombuffer(self._map, dtype=torch.uint8).data_ptr()
         self.tree: Any = view_payload(self._map, self._length)
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        at = tensor.data_ptr() if tensor.device.type == "cpu" and tensor.layout is torch.strided else 0
+        at = (
+            tensor.data_ptr()
+            if tensor.device.type == "cpu" and tensor.layout is torch.strided
+            else 0
+        )
         return self._address <= at < self._address + self._length
 
     @property
@@ -44,7 +50,11 @@ class MappedState:
         return torch.frombuffer(self._map, dtype=torch.uint8)
 
     def release(self) -> None:
-        """Drops the tree. If one of its tensors is still used, this process gets its own copy of the memory, which nothing changes."""
+        """Drops the tree.
+
+        If one of its tensors is still used, this process gets its own copy of the memory, which
+        nothing changes.
+        """
         if self._map is None:
             return
         kept = weakref.ref(self._map)
@@ -54,7 +64,12 @@ class MappedState:
 
 
 def _take_copy(memory: mmap.mmap, address: int) -> None:
-    if ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), MADV_POPULATE_WRITE) == 0:
+    if (
+        ctypes.CDLL(None).madvise(
+            ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), MADV_POPULATE_WRITE
+        )
+        == 0
+    ):
         return
     for at in range(0, len(memory), mmap.PAGESIZE):  # an older kernel
         memory[at] = memory[at]

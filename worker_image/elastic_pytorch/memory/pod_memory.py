@@ -62,7 +62,10 @@ class PodMemory:
                 os.close(held)
             if not same:
                 snapshot.close()
-                trouble = self._client.trouble(self._name) or "another process of the pod has replaced it by its own"
+                trouble = (
+                    self._client.trouble(self._name)
+                    or "another process of the pod has replaced it by its own"
+                )
                 raise OSError(f"the agent does not keep this training's state: {trouble}")
         self.snapshot = snapshot
 
@@ -84,7 +87,9 @@ class PodMemory:
         """
         descriptor = self._client.fetch(self._name)
         if descriptor is None:
-            raise OSError("the pod's agent holds no state of this training, though a process of the pod has put one there")
+            raise OSError(
+                "the pod's agent holds no state of this training, though a process of the pod has put one there"
+            )
         try:
             return MappedState(descriptor)
         finally:
@@ -102,7 +107,10 @@ def workers_of_pod() -> int:
 
 
 def number_in_pod() -> int:
-    """Returns which of its pod's workers this process is. Not LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all."""
+    """Returns which of its pod's workers this process is.
+
+    Not LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all.
+    """
     return int(os.environ.get("RANK", "0")) % workers_of_pod()
 
 

@@ -19,7 +19,8 @@ MADV_POPULATE_WRITE = 23  # Linux 5.14
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 SKELETON_ROOM = 1 << 16  # spare bytes of a mapping, for a skeleton that grows
 CGROUP = Path("/sys/fs/cgroup")  # of the container
-RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")  # in memory.stat: what the kernel takes back before it kills
+# In memory.stat: what the kernel takes back before it kills.
+RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
 
 
 def room(cgroup: Path | None = None) -> int | None:
@@ -27,7 +28,9 @@ def room(cgroup: Path | None = None) -> int | None:
     cgroup = cgroup or CGROUP
     try:
         used = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
-        taken = int((cgroup / "memory.current").read_text()) - sum(int(used[name]) for name in RECLAIMABLE)
+        taken = int((cgroup / "memory.current").read_text()) - sum(
+            int(used[name]) for name in RECLAIMABLE
+        )
         return int((cgroup / "memory.max").read_text()) - taken
     except (OSError, ValueError, KeyError):  # "max"
         return None
@@ -53,7 +56,9 @@ class SlotMemory:
         length = self._data_end + skeleton_length + SKELETON_ROOM
         length = -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
         if length > SLOT_BYTES:
-            raise ValueError(f"a state of {length} bytes is too large for a snapshot, which holds {SLOT_BYTES}")
+            raise ValueError(
+                f"a state of {length} bytes is too large for a snapshot, which holds {SLOT_BYTES}"
+            )
         needed = length - _memory_of(fd, number)
         if (bytes_left := left()) is not None and bytes_left < needed:
             raise MemoryError(
@@ -65,9 +70,12 @@ class SlotMemory:
         self._bytes = memoryview(self._map)
         self._whole = torch.frombuffer(self._map, dtype=torch.uint8)
         self._locked = False
-        # All pages at once are faster than one by one, and do not slow other threads. Older kernels refuse, and populate page by page.
+        # All pages at once are faster than one by one, and do not slow other threads. Older kernels
+        # refuse, and populate page by page.
         address = self._whole.data_ptr()
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), MADV_POPULATE_WRITE)
+        ctypes.CDLL(None).madvise(
+            ctypes.c_void_p(address), ctypes.c_size_t(length), MADV_POPULATE_WRITE
+        )
         # On the CPU, in the memory.
         self.tensors = [
             self._whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)

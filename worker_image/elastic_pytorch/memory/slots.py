@@ -1,8 +1,9 @@
 """How a snapshot lies in its memory: a header and three slots, each with room to grow.
 
-Each slot holds one state, in the same bytes as a checkpoint file. The header has an entry for each slot; a slot without a valid entry holds
-nothing. The writer takes a slot that is neither the newest nor pinned, so it never waits for a flush.
-Standard library only: the checkpoint writer needs no torch.
+Each slot holds one state, in the same bytes as a checkpoint file. The header has an entry for each
+slot; a slot without a valid entry holds nothing. The writer takes a slot that is neither the newest
+nor pinned, so it never waits for a flush. Standard library only: the checkpoint writer needs no
+torch.
 """
 
 import os
@@ -15,7 +16,8 @@ from elastic_pytorch.state_format.state_version import StateVersion
 MAGIC = b"EPTSNAP\x01"
 SLOTS = 3  # the newest, the one that is being flushed, and one to write to
 HEADER_BYTES = 4096
-SLOT_BYTES = 1 << 40  # the distance between slots; memory is allocated only for what has been written
+# The distance between slots; memory is allocated only for what has been written.
+SLOT_BYTES = 1 << 40
 PIN_OFFSET = 8
 ENTRIES_OFFSET = 64
 ENTRY_STRIDE = 64
@@ -81,8 +83,9 @@ def read_header(fd: int) -> bytes:
 def pin_newest(fd: int) -> Slot | None:
     """Keeps the newest state from being overwritten until `unpin`; None: there is no state.
 
-    At the same time the committing process chooses a slot to write to. Each side first announces its intent, then checks the other's: this
-    one pins a slot and checks that it still holds the same state, the other one empties a slot and checks that it is not pinned.
+    At the same time the committing process chooses a slot to write to. Each side first announces
+    its intent, then checks the other's: this one pins a slot and checks that it still holds the
+    same state, the other one empties a slot and checks that it is not pinned.
 
     Raises:
         ValueError: this is not a snapshot.

@@ -26,8 +26,9 @@ TRIES = 1000  # a pin moves once a flush
 class Snapshot:
     """States in a memory file (a memfd), in alternating slots, so that there is a whole one whenever a writer dies.
 
-    It takes twice the state's size: for the newest state, and the one that is being written. If two commits come during a flush, it takes
-    three times the size, for the state that is being flushed, until the commit after the flush.
+    It takes twice the state's size: for the newest state, and the one that is being written. If two
+    commits come during a flush, it takes three times the size, for the state that is being flushed,
+    until the commit after the flush.
 
     Raises:
         ValueError: the descriptor is not a snapshot's.
@@ -57,7 +58,9 @@ class Snapshot:
             os.close(fd)
             raise
 
-    def write(self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None) -> None:
+    def write(
+        self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None
+    ) -> None:
         """Copies a state into a slot that is neither the newest nor being flushed, at the memory's speed; never waits for a flush.
 
         What `check` raises after the copy is raised here, and the state does not become the newest
@@ -94,7 +97,9 @@ class Snapshot:
             if kinds != self._prepared:
                 self._prepared = kinds
                 self._mappings = [mapping if each == number else None for each in range(SLOTS)]
-                self._prepare(slots[0].number if slots else (number + 1) % self._count, kinds, len(skeleton))
+                self._prepare(
+                    slots[0].number if slots else (number + 1) % self._count, kinds, len(skeleton)
+                )
         if any(tensor.is_cuda for tensor in tensors):
             mapping.lock()
         length = mapping.put_skeleton(skeleton)
@@ -112,14 +117,19 @@ class Snapshot:
         slots = self.slots()
         number = self._empty_slots(slots)
         self._mappings[number] = None
-        return Arriving(self.fd, Slot(number, slots[0].sequence + 1 if slots else 1, StateVersion(*version), length))
+        return Arriving(
+            self.fd,
+            Slot(number, slots[0].sequence + 1 if slots else 1, StateVersion(*version), length),
+        )
 
     @property
     def copying(self) -> bool:
         return self._copying is not None
 
     def settle(self, *, wait: bool) -> bool:
-        """Makes the state that was started the newest one if its copy is complete. Drops it if the copy is invalid.
+        """Makes the state that was started the newest one if its copy is complete.
+
+        Drops it if the copy is invalid.
 
         Returns:
             Whether no copy is in progress any more.
@@ -134,7 +144,8 @@ class Snapshot:
             return False
         self._copying = None
         if copy.finish():
-            # A system call, so that on any processor others see the earlier bytes before this entry.
+            # A system call, so that on any processor others see the earlier bytes before this
+            # entry.
             os.pwrite(self.fd, slots.pack_entry(slot), slots.entry_offset(slot.number))
         return True
 
@@ -160,7 +171,10 @@ class Snapshot:
         return slots[0].version, read_payload(read_into, slots[0].length)
 
     def close(self) -> None:
-        """Releases the memory, unless another process holds the file, too. Waits for a copy in progress."""
+        """Releases the memory, unless another process holds the file, too.
+
+        Waits for a copy in progress.
+        """
         with contextlib.suppress(RuntimeError):
             self.settle(wait=True)
         self._mappings = [None] * SLOTS
@@ -175,7 +189,10 @@ class Snapshot:
 
         See `pin_newest` for how this agrees with pinning.
         """
-        spared = next((slot.number for slot in held if slot.version == self.kept), held[0].number if held else None)
+        spared = next(
+            (slot.number for slot in held if slot.version == self.kept),
+            held[0].number if held else None,
+        )
         # The pin may move from one slot to another while this looks at both.
         empty = next(filter(None, (self._emptied(spared) for _ in range(TRIES))), None)
         if empty is None:
@@ -218,7 +235,9 @@ class Snapshot:
 class Arriving:
     def __init__(self, fd: int, slot: Slot) -> None:
         self._fd, self._slot = fd, slot
-        self.memory = torch.frombuffer(mmap.mmap(fd, slot.length, offset=slot.offset), dtype=torch.uint8)
+        self.memory = torch.frombuffer(
+            mmap.mmap(fd, slot.length, offset=slot.offset), dtype=torch.uint8
+        )
 
     def complete(self) -> None:
         os.pwrite(self._fd, slots.pack_entry(self._slot), slots.entry_offset(self._slot.number))

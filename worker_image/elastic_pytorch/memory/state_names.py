@@ -1,7 +1,8 @@
 """The names of a process's States: where each keeps its checkpoints, and its name in the pod's memory.
 
-A name must be the same after a restart, and on all ranks. It is the name of the checkpoint folder. A State without a folder and without a
-name gets a number: it is the n-th such State that the script creates, now and after a restart.
+A name must be the same after a restart, and on all ranks. It is the name of the checkpoint folder.
+A State without a folder and without a name gets a number: it is the n-th such State that the script
+creates, now and after a restart.
 """
 
 import hashlib
@@ -34,8 +35,9 @@ class NameCounts(NamedTuple):
 class StateNames:
     """The names that a process has given to its States.
 
-    A name is given once: two States of one name would overwrite each other's memory and checkpoints. The second of two successive
-    trainings would silently continue from the end of the first.
+    A name is given once: two States of one name would overwrite each other's memory and
+    checkpoints. The second of two successive trainings would silently continue from the end of the
+    first.
     """
 
     def __init__(self) -> None:
@@ -47,7 +49,8 @@ class StateNames:
         """Returns the identity of a new State, which may have no folder, and an empty name.
 
         Raises:
-            ValueError: the name cannot be one of a folder, or the folder is a URL that is not of object storage.
+            ValueError: the name cannot be one of a folder, or the folder is a URL that is not of
+                object storage.
             RuntimeError: the process has such a State already.
         """
         if name and not _NAME.fullmatch(name):
@@ -57,12 +60,18 @@ class StateNames:
         location = None if folder is None else location_of(folder)
         given, numbers = self._count
         if location is not None:
-            path = str((location if isinstance(location, ObjectUrl) else location.absolute()) / name)
+            path = str(
+                (location if isinstance(location, ObjectUrl) else location.absolute()) / name
+            )
             identity = Identity(path, path, f"a folder, name={name!r}")
         elif name:
             identity = Identity(f"name {name}", "", f"no folder, name={name!r}")
         else:
-            identity = Identity(f"number {numbers}", "", f"no folder, the {numbers + 1}. of this script that has no name")
+            identity = Identity(
+                f"number {numbers}",
+                "",
+                f"no folder, the {numbers + 1}. of this script that has no name",
+            )
             numbers += 1
         if identity.key in self._given:
             of = f"the checkpoint folder {identity.folder}" if identity.folder else f"name={name!r}"

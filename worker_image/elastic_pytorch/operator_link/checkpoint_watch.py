@@ -1,8 +1,9 @@
 """Detects from outside that a script has written a checkpoint, by scanning the folder that it writes to.
 
-A checkpoint, of one file or of many, is finished when one scan finds changes in the folder and the next finds none. A scan costs a `stat`
-for each file, which on network storage is a request to a server. So it runs only while workers run, for a bounded number of files, and
-about a tenth of the time at most.
+A checkpoint, of one file or of many, is finished when one scan finds changes in the folder and the
+next finds none. A scan costs a `stat` for each file, which on network storage is a request to a
+server. So it runs only while workers run, for a bounded number of files, and about a tenth of the
+time at most.
 """
 
 import os
@@ -22,7 +23,8 @@ MAX_LEVELS = 2  # of folders below the one that is watched
 BEING_WRITTEN = (".tmp", ".temp", ".new", ".part", ".partial", ".incomplete", ".lock", "~")
 NO_CHECKPOINT = (".log", ".jsonl", ".csv")  # written beside checkpoints all the time
 
-Signature = tuple[int, int, int]  # of a file's content, as far as `stat` shows it: inode, bytes, time of change in nanoseconds
+# Of a file's content, as far as `stat` shows it: inode, bytes, time of change in nanoseconds.
+Signature = tuple[int, int, int]
 
 
 class CheckpointCount:
@@ -41,7 +43,8 @@ class CheckpointCount:
     def add_scan(self, files: dict[str, Signature]) -> bool:
         """Records what a scan finds; returns whether a checkpoint has been finished since the last one."""
         changed = any(self._known.get(path) != signature for path, signature in files.items())
-        # Files beyond the bound may be found by one scan and not by the next: they are not forgotten.
+        # Files beyond the bound may be found by one scan and not by the next: they are not
+        # forgotten.
         self._known = {**self._known, **files} if len(self._known) <= MAX_ENTRIES else files
         finished = self._changing and not changed
         self._changing = changed
@@ -82,13 +85,19 @@ def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple
                 break
             left -= 1
             name = entry.name
-            if name.startswith((".", "events.out.")) or name.endswith((*BEING_WRITTEN, *NO_CHECKPOINT)) or entry.is_symlink():
+            if (
+                name.startswith((".", "events.out."))
+                or name.endswith((*BEING_WRITTEN, *NO_CHECKPOINT))
+                or entry.is_symlink()
+            ):
                 continue
             try:
                 stat = entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
                     below.append((stat.st_mtime_ns, entry.path))
-                elif entry.is_file(follow_symlinks=False) and stat.st_size:  # an empty one is about to be written
+                elif (
+                    entry.is_file(follow_symlinks=False) and stat.st_size
+                ):  # an empty one is about to be written
                     found[entry.path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
             except OSError:  # it has just gone
                 continue
@@ -111,7 +120,9 @@ class CheckpointWatch:
     cannot be read.
     """
 
-    def __init__(self, folder: Path, running: Callable[[], int], report: Callable[[int | None], None]) -> None:
+    def __init__(
+        self, folder: Path, running: Callable[[], int], report: Callable[[int | None], None]
+    ) -> None:
         self._folder = str(folder)
         self._running = running
         self._report = report

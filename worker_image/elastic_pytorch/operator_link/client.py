@@ -1,6 +1,7 @@
 """What an agent reports to the operator, and what the operator has answered (docs/internals/protocol.md).
 
-The main thread only reads what is known, and never waits for the operator: the thread that `start_link` starts talks to it.
+The main thread only reads what is known, and never waits for the operator: the thread that
+`start_link` starts talks to it.
 """
 
 import secrets
@@ -24,7 +25,10 @@ State = Literal["preparing", "ready", "running", "stopping", "failed", "succeede
 
 @dataclass(frozen=True, slots=True)
 class ReportedState:
-    """What the agent reports of itself in a heartbeat. `leaving` is kept apart: it is set by a signal handler."""
+    """What the agent reports of itself in a heartbeat.
+
+    `leaving` is kept apart: it is set by a signal handler.
+    """
 
     state: State = "ready"
     round: int = 0
@@ -32,7 +36,9 @@ class ReportedState:
     world_size: int = 0
     restarts: int = 0
     failure: Failure | None = None
-    gives_up: bool = False  # the torchrun that this agent is a part of has failed as often as its own budget allows, and ends
+    # The torchrun that this agent is a part of has failed as often as its own budget allows, and
+    # ends.
+    gives_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,10 @@ class OperatorClient:
         self.send_heartbeat()
 
     def report_places(self, places: Sequence[Mapping[str, str]]) -> None:
-        """Reports where the processes of the round stand, by local rank. From the main thread only."""
+        """Reports where the processes of the round stand, by local rank.
+
+        From the main thread only.
+        """
         self._places = NotedPlaces(self._reported.round, time.monotonic(), places)
         self.send_heartbeat()
 
@@ -148,9 +157,14 @@ class OperatorClient:
         """
         fields = mapping(answer, "the answer")
         seconds = number(
-            fields.get("heartbeatSeconds", self.heartbeat_seconds), "heartbeatSeconds", 0.05, MAX_HEARTBEAT_SECONDS
+            fields.get("heartbeatSeconds", self.heartbeat_seconds),
+            "heartbeatSeconds",
+            0.05,
+            MAX_HEARTBEAT_SECONDS,
         )
-        leave_seconds = number(fields.get("leaveSeconds", self.leave_seconds), "leaveSeconds", 0, MAX_LEAVE_SECONDS)
+        leave_seconds = number(
+            fields.get("leaveSeconds", self.leave_seconds), "leaveSeconds", 0, MAX_LEAVE_SECONDS
+        )
         peer_stopped = fields.get("peerStopped", False)
         if not isinstance(peer_stopped, bool):
             raise RoundError("peerStopped is not true or false")
@@ -163,7 +177,8 @@ class OperatorClient:
             nudged = answer.nudge != self.nudge
             newer = answer.number > self.newest.number
             ended = answer.verdict is not None and self.verdict is None
-            # A request from before this agent started, or from an earlier operator, is not meant for it.
+            # A request from before this agent started, or from an earlier operator, is not meant
+            # for it.
             dump = self._dump is not None and answer.dump > self._dump
             self._dump = answer.dump
             self.nudge = answer.nudge
@@ -194,7 +209,9 @@ class OperatorClient:
             "port": self._port(),
             "restarts": reported.restarts,
             "progress": self._progress(),
-            "failure": reported.failure.to_json() if reported.failure and state == "failed" else None,
+            "failure": reported.failure.to_json()
+            if reported.failure and state == "failed"
+            else None,
             "places": self._places.to_json(reported.round),
             "givesUp": reported.gives_up,
             "keepsProcesses": self._keeps_processes(),

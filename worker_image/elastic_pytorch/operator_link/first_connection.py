@@ -1,7 +1,8 @@
 """Connects to the server behind an address that answers first, as Happy Eyeballs (RFC 8305) does for several addresses.
 
-A Service routes each connection to one of its servers, and for a while that may be one that has died with its node. Packets to it are lost
-without notice, while another connection would reach the next server.
+A Service routes each connection to one of its servers, and for a while that may be one that has
+died with its node. Packets to it are lost without notice, while another connection would reach the
+next server.
 """
 
 import errno

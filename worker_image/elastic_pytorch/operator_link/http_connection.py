@@ -16,9 +16,15 @@ CONNECT_TIMEOUT_SECONDS = 1.0  # kernels answer at once, however busy the operat
 HANDSHAKE_TIMEOUT_SECONDS = 2.0
 MAX_PATIENCE = 4
 RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service's address may be another one
-# The kernel closes a connection whose other end acknowledges nothing for 2 s, even an idle one. The kernel of a live
-# operator acknowledges however busy the operator is. Not every system has each of these options.
-DEAD_PEER_OPTIONS = (("TCP_USER_TIMEOUT", 2000), ("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
+# The kernel closes a connection whose other end acknowledges nothing for 2 s, even an idle one. The
+# kernel of a live operator acknowledges however busy the operator is. Not every system has each of
+# these options.
+DEAD_PEER_OPTIONS = (
+    ("TCP_USER_TIMEOUT", 2000),
+    ("TCP_KEEPIDLE", 1),
+    ("TCP_KEEPINTVL", 1),
+    ("TCP_KEEPCNT", 3),
+)
 
 
 def addresses_of(name: str) -> list[str]:
@@ -28,11 +34,13 @@ def addresses_of(name: str) -> list[str]:
 class OperatorConnection:
     """Opens one connection after the other, from one thread.
 
-    The name is resolved once: the cluster's DNS may have lost a server together with the operator. After failures of some seconds it is
-    resolved again, in another thread: a look-up may wait for minutes, and the operator come back at its old address meanwhile.
+    The name is resolved once: the cluster's DNS may have lost a server together with the operator.
+    After failures of some seconds it is resolved again, in another thread: a look-up may wait for
+    minutes, and the operator come back at its old address meanwhile.
 
-    Thousands of agents may look for a new leader together. If each gave up as early as one alone, and came again at once, the operator
-    would work on connections that have just been given up. So the times double while an operator that can be reached is too slow.
+    Thousands of agents may look for a new leader together. If each gave up as early as one alone,
+    and came again at once, the operator would work on connections that have just been given up. So
+    the times double while an operator that can be reached is too slow.
     """
 
     def __init__(
@@ -69,7 +77,9 @@ class OperatorConnection:
 
     def token(self) -> str:
         """The token that the file has now; empty: there is no file."""
-        return Path(self._token_file).read_text(encoding="ascii").strip() if self._token_file else ""
+        return (
+            Path(self._token_file).read_text(encoding="ascii").strip() if self._token_file else ""
+        )
 
     def wait_longer(self) -> None:
         self.patience = min(2 * self.patience, MAX_PATIENCE)
@@ -88,7 +98,9 @@ class OperatorConnection:
 
     def _look_up(self) -> None:
         if self._resolver is None or not self._resolver.is_alive():
-            self._resolver = threading.Thread(target=self._find_address, name="operator_address", daemon=True)
+            self._resolver = threading.Thread(
+                target=self._find_address, name="operator_address", daemon=True
+            )
             self._resolver.start()
 
     def _find_address(self) -> None:
@@ -96,7 +108,9 @@ class OperatorConnection:
             self._address = random.choice(self._resolve(self._host))
 
     def _open(self) -> socket.socket:
-        found = self._open_socket((self._address or self._host, self._port), CONNECT_TIMEOUT_SECONDS)
+        found = self._open_socket(
+            (self._address or self._host, self._port), CONNECT_TIMEOUT_SECONDS
+        )
         try:
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

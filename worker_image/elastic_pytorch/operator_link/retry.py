@@ -11,7 +11,8 @@ from email.message import Message
 from elastic_pytorch.log import logger
 
 FIRST_RETRY_SECONDS = 0.2
-FIRST_RETRIES_SECONDS = 10.0  # longer than another operator takes to become the leader when the leader's node has died
+# Longer than another operator takes to become the leader when the leader's node has died.
+FIRST_RETRIES_SECONDS = 10.0
 LATER_RETRY_SECONDS = 2.0
 MAX_RETRY_AFTER_SECONDS = 30.0
 
@@ -80,7 +81,8 @@ class Retry:
         if patience > 1:
             return FIRST_RETRY_SECONDS * patience**2  # the operator has more to do than it can
         if isinstance(error, TimeoutError):
-            return FIRST_RETRY_SECONDS  # it has waited enough: the server that did not answer may have died
+            # It has waited enough: the server that did not answer may have died.
+            return FIRST_RETRY_SECONDS
         if not isinstance(error, OSError):
             return LATER_RETRY_SECONDS  # it answers, but not sensibly
         first = time.monotonic() - self._failing_since < FIRST_RETRIES_SECONDS

@@ -1,6 +1,7 @@
 """Rounds, as the operator declares them (docs/internals/protocol.md).
 
-What comes from the network is checked here, once: code that uses a `Round` may rely on its types and limits.
+What comes from the network is checked here, once: code that uses a `Round` may rely on its types
+and limits.
 """
 
 import re

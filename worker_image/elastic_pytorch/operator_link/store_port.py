@@ -9,9 +9,9 @@ TRIES = 100
 class StorePort:
     """Reserves a port with a bound socket that never listens: the first one that is free of a hundred, else any.
 
-    With the host's network, other jobs bind ports on the same host. A bound socket without SO_REUSEADDR keeps this one free.
-    `lend` lets a server that sets SO_REUSEADDR, as torch's store does, bind the port while the reservation remains: at no
-    moment can another process get it.
+    With the host's network, other jobs bind ports on the same host. A bound socket without
+    SO_REUSEADDR keeps this one free. `lend` lets a server that sets SO_REUSEADDR, as torch's store
+    does, bind the port while the reservation remains: at no moment can another process get it.
     """
 
     def __init__(self, first: int) -> None:

@@ -1,7 +1,8 @@
 """A request to the operator whose body is a stream of JSON lines, as its answer is: one connection for both directions.
 
-Both are HTTP/1.1 with chunks (RFC 9112, section 7.1). The standard library's client reads no answer while it sends a request, and its TLS
-sockets may not be used by two threads at a time. So one thread waits for the socket, reads what there is, and sends in between.
+Both are HTTP/1.1 with chunks (RFC 9112, section 7.1). The standard library's client reads no answer
+while it sends a request, and its TLS sockets may not be used by two threads at a time. So one
+thread waits for the socket, reads what there is, and sends in between.
 """
 
 import http.client
@@ -129,7 +130,9 @@ class AnswerReader:
 def refusal_of(fields: dict[str, Any]) -> RefusedError:
     status = fields.get("status")
     reason = ascii(str(fields.get("error"))[:500])
-    return RefusedError(status if isinstance(status, int) else 0, reason, pause_seconds(fields.get("retrySeconds")))
+    return RefusedError(
+        status if isinstance(status, int) else 0, reason, pause_seconds(fields.get("retrySeconds"))
+    )
 
 
 def _chunk(value: object) -> bytes:

@@ -41,7 +41,11 @@ class StreamLink:
             except Exception as error:  # nothing that comes from the network may end the agent
                 failure = error
             client.attempted = max(changes, client.attempted)
-            if isinstance(failure, ConnectionError) and not self._retry.failing and time.monotonic() > began + SHORT_SECONDS:
+            if (
+                isinstance(failure, ConnectionError)
+                and not self._retry.failing
+                and time.monotonic() > began + SHORT_SECONDS
+            ):
                 continue  # the operator has ended, and another may lead by now: no reason to wait
             pause = self._retry.fail(failure, self._connection.patience)
             if self._retry.asked:
@@ -69,7 +73,10 @@ class StreamLink:
                 self._take_news(stream, client.heartbeat_seconds, lambda: client.asked)
 
     def _await_answer(self, stream: OperatorStream) -> Line:
-        """The answer to the last heartbeat: another one, or that it came too early. News that come before it are taken in."""
+        """The answer to the last heartbeat: another one, or that it came too early.
+
+        News that come before it are taken in.
+        """
         deadline = time.monotonic() + self._connection.patience * self._answer_seconds
         while (left := deadline - time.monotonic()) > 0:
             if answers := self._receive(stream, left):
@@ -77,7 +84,9 @@ class StreamLink:
         self._connection.wait_longer()
         raise TimeoutError("a heartbeat was not answered")
 
-    def _take_news(self, stream: OperatorStream, seconds: float, enough: Callable[[], bool]) -> None:
+    def _take_news(
+        self, stream: OperatorStream, seconds: float, enough: Callable[[], bool]
+    ) -> None:
         until = time.monotonic() + seconds
         while not enough() and (left := until - time.monotonic()) > 0:
             self._receive(stream, left)

@@ -7,7 +7,16 @@ import time
 from typing import NoReturn, Protocol
 
 from elastic_pytorch.pod.client import PodClient
-from elastic_pytorch.pod.messages import CHANGE, COOPERATES, GO, LEFT, LOCAL_SOCKET, LOST_PEER, PARKED, Message
+from elastic_pytorch.pod.messages import (
+    CHANGE,
+    COOPERATES,
+    GO,
+    LEFT,
+    LOCAL_SOCKET,
+    LOST_PEER,
+    PARKED,
+    Message,
+)
 from elastic_pytorch.pod.planned_stop import script_end
 
 ANNOUNCED_SECONDS = 5.0  # from when one agent has announced a change to when all have
@@ -36,7 +45,10 @@ class AgentLink:
         self._leaves: bool | None = None  # None: no change has been announced
 
     def wanted(self) -> bool:
-        """Whether the group must stop at a step boundary, as far as this worker knows. Takes microseconds."""
+        """Whether the group must stop at a step boundary, as far as this worker knows.
+
+        Takes microseconds.
+        """
         for message in self._client.messages():
             self._take(message)
         return self._wanted
@@ -44,8 +56,9 @@ class AgentLink:
     def leaves_group(self) -> bool:
         """Returns whether this pod is not in the next group, as far as the agent knew when it announced the change.
 
-        To be called when the group has stopped for that. The ranks hear of it at different times, and stop together when the first one has:
-        so this waits for the agent. A pod whose agent says nothing in time counts as one that leaves, as a peer then has what it has.
+        To be called when the group has stopped for that. The ranks hear of it at different times,
+        and stop together when the first one has: so this waits for the agent. A pod whose agent
+        says nothing in time counts as one that leaves, as a peer then has what it has.
         """
         deadline = time.monotonic() + ANNOUNCED_SECONDS
         self.wanted()
@@ -67,7 +80,8 @@ class AgentLink:
         """Ends this process after a step that all workers have saved: its successor goes on from there.
 
         Raises:
-            PlannedStop: the script is to end; what runs it then waits until the agent ends this process.
+            PlannedStop: the script is to end; what runs it then waits until the agent ends this
+                process.
             ConnectionError: the agent is gone.
         """
         with contextlib.suppress(ValueError):  # not the main thread

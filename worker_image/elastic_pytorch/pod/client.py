@@ -39,7 +39,9 @@ Known = TypeVar("Known")
 
 
 class PodClient:
-    """The connection. All calls but those that wait return in microseconds; only `fetch` raises if the server is gone.
+    """The connection.
+
+    All calls but those that wait return in microseconds; only `fetch` raises if the server is gone.
 
     A process that is forked from the worker cannot use it: there, the server appears to be gone.
     """
@@ -73,12 +75,15 @@ class PodClient:
         """Connects to the agent's server, or starts a server beside this process where no elastic-pytorch agent runs it.
 
         Raises:
-            OSError: the agent does not answer. A server beside this process cannot replace it, as that ends with the process.
+            OSError: the agent does not answer. A server beside this process cannot replace it, as
+                that ends with the process.
         """
         return cls(_open_link())
 
     def keep_memory(self, name: str, fd: int) -> None:
-        """Makes the server keep a memory file. It replaces an earlier one of that name, unless that has a newer state.
+        """Makes the server keep a memory file.
+
+        It replaces an earlier one of that name, unless that has a newer state.
 
         Raises:
             ValueError: the name is empty or too long.
@@ -115,10 +120,16 @@ class PodClient:
                 for descriptor in descriptors:
                     close(descriptor)
             if self._socket is None:
-                raise ConnectionError("the local server is gone, and with it what it may hold of this training's state")
-        raise TimeoutError(f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training")
+                raise ConnectionError(
+                    "the local server is gone, and with it what it may hold of this training's state"
+                )
+        raise TimeoutError(
+            f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training"
+        )
 
-    def flush(self, name: str, version: StateVersion, folder: str, keep: Keep, *, now: bool = True) -> None:
+    def flush(
+        self, name: str, version: StateVersion, folder: str, keep: Keep, *, now: bool = True
+    ) -> None:
         """Requests that the newest state of a held snapshot be written to a checkpoint folder, and returns at once.
 
         A request that comes while another is carried out replaces those that wait: the newest state
@@ -139,9 +150,14 @@ class PodClient:
         return self._flushed.get(name)
 
     def trouble(self, name: str | None = None) -> str:
-        """Returns why the last flush of a held state has failed; empty: it has not. For the name None, of any state."""
+        """Returns why the last flush of a held state has failed; empty: it has not.
+
+        For the name None, of any state.
+        """
         self._receive()
-        return self._trouble or next((trouble for trouble in self._of(name, self._troubles).values() if trouble), "")
+        return self._trouble or next(
+            (trouble for trouble in self._of(name, self._troubles).values() if trouble), ""
+        )
 
     def failed_flushes(self, name: str) -> int:
         self._receive()
@@ -153,12 +169,17 @@ class PodClient:
         With the name of a held state, others do not matter.
         """
         deadline = time.monotonic() + timeout_seconds
-        done = self._wait(deadline, lambda: self._of(name, self._asked).items() <= self._answered.items())
+        done = self._wait(
+            deadline, lambda: self._of(name, self._asked).items() <= self._answered.items()
+        )
         return done and not any(self._of(name, self._troubles).values())
 
     def deliver(self, timeout_seconds: float) -> bool:
         """Waits until all requests have been sent to the server; False: the time was not enough, or it is gone."""
-        return self._wait(time.monotonic() + timeout_seconds, lambda: not self._waiting) and self._socket is not None
+        return (
+            self._wait(time.monotonic() + timeout_seconds, lambda: not self._waiting)
+            and self._socket is not None
+        )
 
     def messages(self) -> list[Message]:
         self._receive()
@@ -171,7 +192,8 @@ class PodClient:
         """Returns the agent's next message; None: there was none in that time."""
         deadline = time.monotonic() + timeout_seconds
         if not self._wait(deadline, lambda: bool(self._messages)):
-            time.sleep(max(0.0, deadline - time.monotonic()))  # the server is gone, and a caller's loop must not spin
+            # The server is gone, and a caller's loop must not spin.
+            time.sleep(max(0.0, deadline - time.monotonic()))
             return None
         with self._lock:
             return self._messages.popleft() if self._messages else None
@@ -197,7 +219,11 @@ class PodClient:
 
     def _revive(self) -> None:
         """Starts another server if this one is gone: beside a worker, the kernel may have killed it when memory ran out."""
-        if self._socket is not None or self._closed or time.monotonic() - self._revived_at < REVIVE_SECONDS:
+        if (
+            self._socket is not None
+            or self._closed
+            or time.monotonic() - self._revived_at < REVIVE_SECONDS
+        ):
             return
         self._revived_at = time.monotonic()
         with contextlib.suppress(OSError):
@@ -238,7 +264,9 @@ class PodClient:
                 self._send_waiting()
             try:
                 while self._socket is not None:
-                    data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_MESSAGE_BYTES, 1, CLOEXEC)
+                    data, descriptors, _, _ = socket.recv_fds(
+                        self._socket, MAX_MESSAGE_BYTES, 1, CLOEXEC
+                    )
                     if not data:
                         self._lose()
                         return
@@ -260,7 +288,9 @@ class PodClient:
             if message["stamp"] is not None:
                 self._trouble = ""
                 version = StateVersion(*message["stamp"])
-                self._flushed[message["name"]] = max(version, self._flushed.get(message["name"], version))
+                self._flushed[message["name"]] = max(
+                    version, self._flushed.get(message["name"], version)
+                )
         elif what == "refused":
             self._trouble = f"the local server refuses: {message['reason']}"
             if type(message.get("number")) is int and message.get("name") in self._asked:
@@ -295,7 +325,9 @@ def _open_link() -> socket.socket:
     try:
         return connect_to_agent(path)
     except (OSError, ValueError) as error:
-        raise ConnectionError(f"this pod's agent does not answer at {path}: {error or type(error).__name__}") from error
+        raise ConnectionError(
+            f"this pod's agent does not answer at {path}: {error or type(error).__name__}"
+        ) from error
 
 
 def connect_to_agent(path: str) -> socket.socket:
@@ -323,7 +355,9 @@ def _connect(link: socket.socket, path: str) -> None:
     while True:
         try:
             link.connect(path)
-        except FileNotFoundError:  # something has emptied /tmp, and the agent is about to make its socket again
+        except (
+            FileNotFoundError
+        ):  # something has emptied /tmp, and the agent is about to make its socket again
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
@@ -344,7 +378,8 @@ def _start_side_process() -> socket.socket:
                 cwd=packages,  # -m looks for modules there; Python 3.10 has no -P to tell it not to
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # it outlives the worker until the flush in progress is done
+                # It outlives the worker until the flush in progress is done.
+                start_new_session=True,
             )
     except BaseException:
         ours.close()

@@ -5,8 +5,13 @@ from collections.abc import Mapping
 from typing import Protocol
 
 UNIT_REPLICAS = "ELASTIC_PYTORCH_UNIT_REPLICAS"  # set by the operator: how many pods a unit has
-UNIT, UNITS, UNIT_RANK = "ELASTIC_PYTORCH_UNIT", "ELASTIC_PYTORCH_UNITS", "ELASTIC_PYTORCH_UNIT_RANK"
-# What torchrun and the agent say of a group. LOCAL_RANK and LOCAL_WORLD_SIZE are of the pod, and known from the start.
+UNIT, UNITS, UNIT_RANK = (
+    "ELASTIC_PYTORCH_UNIT",
+    "ELASTIC_PYTORCH_UNITS",
+    "ELASTIC_PYTORCH_UNIT_RANK",
+)
+# What torchrun and the agent say of a group. LOCAL_RANK and LOCAL_WORLD_SIZE are of the pod, and
+# known from the start.
 GROUP_VARIABLES = frozenset(
     {
         "RANK",

@@ -21,7 +21,8 @@ CHANGE = "change"
 GO = "go"
 
 Message = dict[str, Any]
-Waiting = deque[tuple[bytes, int | None]]  # messages to be sent, some with a descriptor, which is closed then
+# Messages to be sent, some with a descriptor, which is closed then.
+Waiting = deque[tuple[bytes, int | None]]
 
 
 def send_waiting(link: socket.socket, waiting: Waiting) -> None:
@@ -33,7 +34,9 @@ def send_waiting(link: socket.socket, waiting: Waiting) -> None:
     with contextlib.suppress(BlockingIOError):
         while waiting:
             data, descriptor = waiting[0]
-            socket.send_fds(link, [data], [] if descriptor is None else [descriptor], socket.MSG_NOSIGNAL)
+            socket.send_fds(
+                link, [data], [] if descriptor is None else [descriptor], socket.MSG_NOSIGNAL
+            )
             waiting.popleft()
             close(descriptor)
 

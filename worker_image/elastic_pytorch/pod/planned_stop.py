@@ -1,7 +1,8 @@
 """How a script ends whose group is changed on purpose, or that no group wants any more: as Python ends one.
 
-`finally` blocks and exit handlers run, and open files are flushed, all within `CLEANUP_SECONDS`. Before a change, only then is the agent
-told that the worker has stopped. Nothing that the script raises or returns on its way out counts: its state was saved before.
+`finally` blocks and exit handlers run, and open files are flushed, all within `CLEANUP_SECONDS`.
+Before a change, only then is the agent told that the worker has stopped. Nothing that the script
+raises or returns on its way out counts: its state was saved before.
 """
 
 import contextlib
@@ -14,7 +15,10 @@ CLEANUP_SECONDS = 5.0  # for all that a script does at its end
 
 
 class PlannedStop(BaseException):
-    """Raised in the main thread of a script that is to end. Not an Exception, so that scripts do not handle it as an error."""
+    """Raised in the main thread of a script that is to end.
+
+    Not an Exception, so that scripts do not handle it as an error.
+    """
 
 
 class _ScriptEnd:
@@ -29,7 +33,9 @@ class _ScriptEnd:
         return self._wait is not None
 
     def begin(self, report: Callable[[], None], wait: Callable[[], NoReturn]) -> NoReturn:
-        """Ends the script, if this is its main thread. In others, and where nothing carries out the end, reports and waits for SIGTERM.
+        """Ends the script, if this is its main thread.
+
+        In others, and where nothing carries out the end, reports and waits for SIGTERM.
 
         `report` is called once, by any thread, and tells the agent that this worker has stopped.
         """
@@ -56,18 +62,21 @@ class _ScriptEnd:
     def at_sigterm(self) -> Iterator[None]:
         """Has SIGTERM end the script, instead of the script's own handler, which would only save what is saved already.
 
-        It is for a process that waits for its next group, and may never get one. The kernel kills a process whose end takes longer than
-        `CLEANUP_SECONDS`, wherever it hangs. In another thread than the main one nothing is changed.
+        It is for a process that waits for its next group, and may never get one. The kernel kills a
+        process whose end takes longer than `CLEANUP_SECONDS`, wherever it hangs. In another thread
+        than the main one nothing is changed.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = signal.signal(signal.SIGTERM, self._end_now)
         yield
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)  # not while the script ends
+        # Not while the script ends.
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
     def _end_now(self, number: int, _: object) -> NoReturn:
-        signal.signal(number, signal.SIG_IGN)  # a shell before the script may pass on what the script has got already
+        # A shell before the script may pass on what the script has got already.
+        signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, CLEANUP_SECONDS)
         if self.orderly:
@@ -75,7 +84,10 @@ class _ScriptEnd:
         raise SystemExit(128 + number)
 
     def complete(self) -> None:
-        """Waits until the agent ends this process, if the script was told to stop. To be called when all steps of its exit are done."""
+        """Waits until the agent ends this process, if the script was told to stop.
+
+        To be called when all steps of its exit are done.
+        """
         if self._wait is not None:
             self._wait()
 

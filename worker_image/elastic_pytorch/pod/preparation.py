@@ -1,8 +1,9 @@
 """A script that starts before its group exists: it sets itself up, and waits at the first thing that depends on the group.
 
-What a script does before that (imports, an index of its data, weights, compilation) then costs the group nothing. Until its group exists
-`os.environ` is of a class of its own, which waits where one of the group's variables is read, written or listed. It cannot do that for
-what reads the variables of the process itself: C code, and programs that are started without an environment of their own.
+What a script does before that (imports, an index of its data, weights, compilation) then costs the
+group nothing. Until its group exists `os.environ` is of a class of its own, which waits where one
+of the group's variables is read, written or listed. It cannot do that for what reads the variables
+of the process itself: C code, and programs that are started without an environment of their own.
 """
 
 import os
@@ -15,8 +16,9 @@ from elastic_pytorch.pod.group_variables import GROUP_VARIABLES
 from elastic_pytorch.pod.planned_stop import script_end
 
 PREPARING = "ELASTIC_PYTORCH_PREPARING"  # set by the agent for a process that has no group yet
-# What reads or lists the environment on behalf of no group: for settings of its own, or for a compiler that it starts. Lightning's does
-# so when it is imported, for the rank that its messages are of; it is told that later.
+# What reads or lists the environment on behalf of no group: for settings of its own, or for a
+# compiler that it starts. Lightning's does so when it is imported, for the rank that its messages
+# are of; it is told that later.
 _NEED_NO_GROUP = (
     "ctypes.util.",
     "fsspec.config.",
@@ -38,7 +40,8 @@ _preparing = False
 class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # it has no arguments at run time in Python 3.10
     def __getitem__(self, key: str) -> str:
         _join_for(key)
-        return str(os._Environ.__getitem__(self, key))  # not super(): the class is another one once the group exists
+        # Not super(): the class is another one once the group exists.
+        return str(os._Environ.__getitem__(self, key))
 
     def __setitem__(self, key: str, value: str) -> None:
         _join_for(key)  # so that the script's own value is the last

@@ -1,8 +1,9 @@
 """The pod's server: keeps the memory files of workers beyond the workers' lives, has them flushed to disk, and passes messages on.
 
-It exchanges JSON over a unix socket of packets; descriptors travel beside it. Messages with a key `storage` are its own, all others are
-between the agent and the workers. In a pod with the agent it is the agent's thread; under plain torchrun it is a process beside the worker:
-`python -m elastic_pytorch.pod.server --fd N`. Standard library only, so that this takes no time to start.
+It exchanges JSON over a unix socket of packets; descriptors travel beside it. Messages with a key
+`storage` are its own, all others are between the agent and the workers. In a pod with the agent it
+is the agent's thread; under plain torchrun it is a process beside the worker: `python -m
+elastic_pytorch.pod.server --fd N`. Standard library only, so that this takes no time to start.
 """
 
 import contextlib
@@ -85,16 +86,24 @@ class PodServer:
         self._ended = False
 
     def prepare(self) -> str:
-        """Chooses the socket's path and returns it; empty: none is possible. Nothing listens there before `start`."""
+        """Chooses the socket's path and returns it; empty: none is possible.
+
+        Nothing listens there before `start`.
+        """
         try:
             self._folder = SocketFolder("local")
             self.path = self._folder.path
         except OSError as error:
-            logger.warning("no local server, so State keeps nothing in this pod's memory: %s", error)
+            logger.warning(
+                "no local server, so State keeps nothing in this pod's memory: %s", error
+            )
         return self.path
 
     def start(self) -> None:
-        """Starts listening. To be called after the fork of processes that must not inherit what is opened here."""
+        """Starts listening.
+
+        To be called after the fork of processes that must not inherit what is opened here.
+        """
         if self._folder is None:
             return
         try:
@@ -157,7 +166,12 @@ class PodServer:
 
     def _listen_again_if_emptied(self) -> None:
         """Replaces a listener that new workers no longer find. Those that are connected stay so."""
-        if self._folder is None or self._listener is None or self._ended or not self._folder.is_emptied():
+        if (
+            self._folder is None
+            or self._listener is None
+            or self._ended
+            or not self._folder.is_emptied()
+        ):
             return
         assert self._selector is not None
         with contextlib.suppress(OSError):  # the temporary folder may be full; it is tried again
@@ -188,7 +202,10 @@ class PodServer:
             except Exception:  # whatever a worker does, the agent and the others continue
                 logger.exception("the local server goes on after an error")
                 time.sleep(0.1)
-        for link in (self._listener, *(connection.socket for connection in self._connections.values())):
+        for link in (
+            self._listener,
+            *(connection.socket for connection in self._connections.values()),
+        ):
             if link is not None:
                 link.close()
 
@@ -254,7 +271,9 @@ class PodServer:
         descriptors: list[int] = []
         message: Any = None
         try:
-            data, descriptors, flags, _ = socket.recv_fds(connection.socket, MAX_MESSAGE_BYTES, 1, CLOEXEC)
+            data, descriptors, flags, _ = socket.recv_fds(
+                connection.socket, MAX_MESSAGE_BYTES, 1, CLOEXEC
+            )
             if not data and not descriptors:
                 self._remove(connection)
                 return
@@ -286,7 +305,11 @@ class PodServer:
         elif what == "fetch":
             held = self._held.get(name)
             copy = None if held is None else os.dup(held)
-            self._post(connection, {"storage": "fetched", "name": name, "number": message.get("number")}, copy)
+            self._post(
+                connection,
+                {"storage": "fetched", "name": name, "number": message.get("number")},
+                copy,
+            )
         elif what == "drop":
             close(self._held.pop(name, None))
         elif what == "flush":
@@ -309,32 +332,64 @@ class PodServer:
         self._held[name] = descriptors.pop()
 
     def _flush(self, connection: _Connection, name: str, message: Message) -> None:
-        number, folder, keep, now = message["number"], message["folder"], parse_keep(message["keep"]), message["now"]
+        number, folder, keep, now = (
+            message["number"],
+            message["folder"],
+            parse_keep(message["keep"]),
+            message["now"],
+        )
         if type(number) is not int or not isinstance(folder, str) or type(now) is not bool:
             raise ValueError("not a request to flush")
         if name not in self._held:
             raise ValueError(f"nothing is held as {name!r}")
         answer = partial(self._answer_flush, connection, name, number)
-        self._checkpoint_writer.ask(Flush(name, os.dup(self._held[name]), folder, keep, answer, now))
+        self._checkpoint_writer.ask(
+            Flush(name, os.dup(self._held[name]), folder, keep, answer, now)
+        )
 
     def _answer_flush(
-        self, connection: _Connection, name: str, number: int, version: StateVersion | None, trouble: str
+        self,
+        connection: _Connection,
+        name: str,
+        number: int,
+        version: StateVersion | None,
+        trouble: str,
     ) -> None:
         with self._lock:
-            self._post(connection, {"storage": "flushed", "name": name, "number": number, "stamp": version, "trouble": trouble})
+            self._post(
+                connection,
+                {
+                    "storage": "flushed",
+                    "name": name,
+                    "number": number,
+                    "stamp": version,
+                    "trouble": trouble,
+                },
+            )
         self._ring()
 
     def _refuse(self, connection: _Connection, message: Any, reason: str) -> None:
         if not connection.warned:
             connection.warned = True
-            logger.warning("the local server refuses what process %d says: %s", connection.pid, reason)
-        refused = {key: message.get(key) for key in ("name", "number")} if isinstance(message, dict) else {}
+            logger.warning(
+                "the local server refuses what process %d says: %s", connection.pid, reason
+            )
+        refused = (
+            {key: message.get(key) for key in ("name", "number")}
+            if isinstance(message, dict)
+            else {}
+        )
         with self._lock:
             self._post(connection, {"storage": "refused", "reason": reason[:1000], **refused})
 
-    def _post(self, connection: _Connection, message: Message, descriptor: int | None = None) -> None:
+    def _post(
+        self, connection: _Connection, message: Message, descriptor: int | None = None
+    ) -> None:
         """Queues a message for the server's thread to send; the descriptor is closed after that."""
-        if connection.socket.fileno() not in self._connections or len(connection.waiting) >= MAX_WAITING:
+        if (
+            connection.socket.fileno() not in self._connections
+            or len(connection.waiting) >= MAX_WAITING
+        ):
             close(descriptor)
             return
         connection.waiting.append((json.dumps(message).encode(), descriptor))
@@ -372,7 +427,8 @@ def main(arguments: Sequence[str]) -> None:
     option, number, *module_folders = arguments
     if option != "--fd":
         raise SystemExit("usage: python -m elastic_pytorch.pod.server --fd N [FOLDER…]")
-    # Behind the standard library, for what object storage needs: this process begins without site-packages.
+    # Behind the standard library, for what object storage needs: this process begins without
+    # site-packages.
     sys.path += module_folders
     PodServer().serve_one(socket.socket(fileno=int(number)))
 

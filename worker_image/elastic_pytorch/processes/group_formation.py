@@ -1,6 +1,7 @@
 """Tells the agent when the process group of a warm worker has formed: the end of the phase `init` of an interruption.
 
-The agent and the operator see processes, not groups. The only one who knows that all members have met is torch's `init_process_group`.
+The agent and the operator see processes, not groups. The only one who knows that all members have
+met is torch's `init_process_group`.
 """
 
 import importlib
@@ -11,7 +12,11 @@ from typing import Any
 from elastic_pytorch.progress.report import report_group_formed
 
 # Each has the function under its own name.
-MODULES = ("torch.distributed.distributed_c10d", "torch.distributed.device_mesh", "torch.distributed")
+MODULES = (
+    "torch.distributed.distributed_c10d",
+    "torch.distributed.device_mesh",
+    "torch.distributed",
+)
 
 
 @cache

@@ -51,7 +51,11 @@ def _report(code: int, seconds: float) -> None:
 def what_holds() -> str:
     """Returns what this process, whose script has ended, still waits for, and where that is in its code."""
     main, frames = threading.main_thread(), sys._current_frames()
-    threads = [each for each in threading.enumerate() if each is not main and not each.daemon and each.ident in frames]
+    threads = [
+        each
+        for each in threading.enumerate()
+        if each is not main and not each.daemon and each.ident in frames
+    ]
     if not threads:
         return f"an exit handler or a file, at {_place(frames, main)}"
     named = [f"{each.name!r} at {_place(frames, each)}" for each in threads]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 THREADS = "OMP_NUM_THREADS"
-MOST_OPEN_FILES = 1 << 20  # beyond it nothing is gained, and some programs go through all numbers that may be open
+# Beyond it nothing is gained, and some programs go through all numbers that may be open.
+MOST_OPEN_FILES = 1 << 20
 
 
 def cpu_limit(cgroup: Path = CGROUP) -> float | None:
@@ -15,9 +16,15 @@ def cpu_limit(cgroup: Path = CGROUP) -> float | None:
 
     The cgroup is of version 1 or 2 (kernel documentation, admin-guide/cgroup-v2, `cpu.max`).
     """
-    for quota_file, period_file in (("cpu.max", "cpu.max"), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+    for quota_file, period_file in (
+        ("cpu.max", "cpu.max"),
+        ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
+    ):
         try:
-            quota, period = (cgroup / quota_file).read_text().split()[0], (cgroup / period_file).read_text().split()[-1]
+            quota, period = (
+                (cgroup / quota_file).read_text().split()[0],
+                (cgroup / period_file).read_text().split()[-1],
+            )
             return int(quota) / int(period) if quota not in ("max", "-1") else None
         except (OSError, ValueError, ZeroDivisionError, IndexError):
             continue
@@ -34,14 +41,19 @@ def limit_threads(argv: Sequence[str], cgroup: Path = CGROUP) -> None:
     workers = os.environ.get("PET_NPROC_PER_NODE", "")
     if workers.isdecimal() and int(workers) > 1:
         os.environ.setdefault(THREADS, "1")
-    elif workers in ("", "1") and (cores := cpu_limit(cgroup)) is not None and cores < len(os.sched_getaffinity(0)):
+    elif (
+        workers in ("", "1")
+        and (cores := cpu_limit(cgroup)) is not None
+        and cores < len(os.sched_getaffinity(0))
+    ):
         os.environ.setdefault(THREADS, str(max(1, int(cores))))
 
 
 def raise_open_files() -> None:
     """Lets this process, and those that it starts, open as many files as they may: a rank of a large group has a connection to each other.
 
-    Container runtimes start processes with 1024, which that many ranks, or the workers of a DataLoader with many tensors, exceed.
+    Container runtimes start processes with 1024, which that many ranks, or the workers of a
+    DataLoader with many tensors, exceed.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)

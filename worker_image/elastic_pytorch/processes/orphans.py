@@ -13,7 +13,8 @@ PR_SET_PDEATHSIG = 1
 def die_with_parent(parent: int) -> None:
     """Makes the kernel send SIGKILL to this process when its parent dies; if the parent is gone already, ends it at once.
 
-    A worker that continues without its agent would belong to no round. Torch has SIGINT sent to it, which a hung worker does not handle.
+    A worker that continues without its agent would belong to no round. Torch has SIGINT sent to it,
+    which a hung worker does not handle.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,7 +1,7 @@
 """Runs the user's script in a warm worker, as `python script.py` would.
 
-A warm worker is a fork of a process with a history. What a script could see of that history is undone here. At the end, all steps of
-Python's own exit are carried out.
+A warm worker is a fork of a process with a history. What a script could see of that history is
+undone here. At the end, all steps of Python's own exit are carried out.
 """
 
 import atexit
@@ -48,7 +48,10 @@ _IMPORTED_WITH_THREADS = os.environ.get("OMP_NUM_THREADS")
 
 
 def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
-    """The entry point of a worker process; ends the process. The mode is `script`, or `module` as for `python -m`."""
+    """The entry point of a worker process; ends the process.
+
+    The mode is `script`, or `module` as for `python -m`.
+    """
     code = 1
     try:
         _reset_process()
@@ -57,7 +60,8 @@ def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
         preparation.begin()
         code = _outcome(lambda: _run(mode, target))
         if code == 0:
-            code = _outcome(preparation.join)  # a script that needs nothing of its group is a part of it, too
+            # A script that needs nothing of its group is a part of it, too.
+            code = _outcome(preparation.join)
         watch = watch_exit(code)
         code = _finish(code)
         watch.cancel()
@@ -103,28 +107,37 @@ def _reset_process() -> None:
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         answer_stops()
     with contextlib.suppress(OSError):
-        os.setsid()  # as torchrun does: a group of its own, to be killed together with all its children
+        # As torchrun does: a group of its own, to be killed together with all its children.
+        os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     multiprocessing.set_start_method(None, force=True)
     multiprocessing.process.current_process().name = "MainProcess"
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
-    # A data loader's sockets lie in this folder. The agent's may have been emptied since; the script gets its own.
+    # A data loader's sockets lie in this folder. The agent's may have been emptied since; the
+    # script gets its own.
     multiprocessing.process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
     tempfile.tempdir = None  # the agent's choice, made before the script could set TMPDIR
-    importlib.invalidate_caches()  # a folder of modules may have come since the agent has looked for it
+    # A folder of modules may have come since the agent has looked for it.
+    importlib.invalidate_caches()
     for callback in (logging.shutdown, multiprocessing.util._exit_function):  # type: ignore[attr-defined]
         atexit.unregister(callback)  # some releases of Python have dropped it, some have not
         atexit.register(callback)
     text = sys.__stdout__  # Python begins with the same encoding for both
     with contextlib.suppress(OSError):
-        sys.stdin = os.fdopen(0, encoding=text.encoding if text else None, errors=text.errors if text else None, closefd=False)
+        sys.stdin = os.fdopen(
+            0,
+            encoding=text.encoding if text else None,
+            errors=text.errors if text else None,
+            closefd=False,
+        )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
     random = sys.modules.get("numpy.random")
     if random is not None:
-        random.seed()  # otherwise all workers of a pod, and all after a restart, would draw the same numbers
+        # Otherwise all workers of a pod, and all after a restart, would draw the same numbers.
+        random.seed()
     torch = sys.modules.get("torch")
     if torch is None:
         return
@@ -141,7 +154,10 @@ def _set_first_path(path: str) -> None:
 
 
 def _outcome(run: Callable[[], Any]) -> int:
-    """Runs a function. Prints an exception as Python does, records it as `@record` does, and returns the exit code."""
+    """Runs a function.
+
+    Prints an exception as Python does, records it as `@record` does, and returns the exit code.
+    """
     try:
         run()
     except PlannedStop:
@@ -156,7 +172,9 @@ def _outcome(run: Callable[[], Any]) -> int:
             frames = frames.tb_next
         error.__traceback__ = frames
         if not isinstance(error, KeyboardInterrupt):  # before the hook, which may end the process
-            write_error_file(type(error).__name__, words_of(error), "".join(traceback.format_exception(error)))
+            write_error_file(
+                type(error).__name__, words_of(error), "".join(traceback.format_exception(error))
+            )
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
         code = _print(error)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else code
@@ -226,11 +244,19 @@ def _close_files() -> None:
     """Closes files that the script has left open, as the end of an interpreter would: that writes what they have buffered."""
     standard = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
     left = [
-        thing for thing in gc.get_objects() if issubclass(type(thing), io.IOBase) and not issubclass(type(thing), io.RawIOBase)
+        thing
+        for thing in gc.get_objects()
+        if issubclass(type(thing), io.IOBase) and not issubclass(type(thing), io.RawIOBase)
     ]
     # A file that writes into another comes first: text, then compressors, then buffers.
-    left.sort(key=lambda file: 0 if isinstance(file, io.TextIOBase) else 2 if isinstance(file, _BUFFERS) else 1)
+    left.sort(
+        key=lambda file: (
+            0 if isinstance(file, io.TextIOBase) else 2 if isinstance(file, _BUFFERS) else 1
+        )
+    )
     for file in left:
-        if file not in standard and file not in [stream.buffer for stream in standard if isinstance(stream, io.TextIOWrapper)]:
+        if file not in standard and file not in [
+            stream.buffer for stream in standard if isinstance(stream, io.TextIOWrapper)
+        ]:
             with contextlib.suppress(Exception):
                 file.close()

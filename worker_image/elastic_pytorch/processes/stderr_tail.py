@@ -1,6 +1,7 @@
 """The end of each worker's stderr: it passes through the agent, which writes it to its own stderr and keeps the end.
 
-For a worker that was killed by a signal, or that was restarted and raised, only stderr shows the reason.
+For a worker that was killed by a signal, or that was restarted and raised, only stderr shows the
+reason.
 """
 
 import contextlib
@@ -26,7 +27,10 @@ def attach() -> None:
 
 
 class StderrTails:
-    """A pipe for each local rank, and a thread that forwards what comes. It has a name in /proc alone: anything may empty /tmp."""
+    """A pipe for each local rank, and a thread that forwards what comes.
+
+    It has a name in /proc alone: anything may empty /tmp.
+    """
 
     def __init__(self) -> None:
         self._pipes: dict[int, int] = {}
@@ -41,7 +45,9 @@ class StderrTails:
         if local_rank not in self._pipes:
             with contextlib.suppress(OSError):
                 self._open(local_rank)
-        return f"/proc/{os.getpid()}/fd/{self._ends[local_rank]}" if local_rank in self._pipes else ""
+        return (
+            f"/proc/{os.getpid()}/fd/{self._ends[local_rank]}" if local_rank in self._pipes else ""
+        )
 
     def start_round(self) -> None:
         with self._lock:
@@ -71,7 +77,8 @@ class StderrTails:
                 self._read(local_rank)
 
     def _open(self, local_rank: int) -> None:
-        pipe, end = os.pipe()  # the other end stays open: then there is no end of file when a worker ends
+        # The other end stays open: then there is no end of file when a worker ends.
+        pipe, end = os.pipe()
         os.set_blocking(pipe, False)
         os.fchmod(end, 0o622)  # a script that has given up its privileges may open /dev/stderr
         with self._lock:

@@ -1,4 +1,7 @@
-"""The folder for the sockets and error files that starting workers takes. It is not the agent's alone: scripts and cleaners empty it."""
+"""The folder for the sockets and error files that starting workers takes.
+
+It is not the agent's alone: scripts and cleaners empty it.
+"""
 
 import contextlib
 import os
@@ -11,12 +14,16 @@ from elastic_pytorch.log import logger
 
 VARIABLES = ("TMPDIR", "TEMP", "TMP")  # as Python's tempfile reads them
 TRIED_BYTES = 64 * 1024  # an error file and some more: less may still fit on a full disk
-# As long as the longest name there, multiprocessing's listener in its folder: a socket's path has 107 characters at most.
+# As long as the longest name there, multiprocessing's listener in its folder: a socket's path has
+# 107 characters at most.
 SOCKET_NAME = "listener-12345678"
 
 
 class TemporaryFolderError(Exception):
-    """No folder can hold the files that starting workers takes. The message says which were tried, and why each cannot."""
+    """No folder can hold the files that starting workers takes.
+
+    The message says which were tried, and why each cannot.
+    """
 
 
 def candidates(environ: Mapping[str, str], working_directory: str) -> list[str]:
@@ -31,7 +38,8 @@ def candidates(environ: Mapping[str, str], working_directory: str) -> list[str]:
 def choose_temporary_folder(folders: Iterable[str]) -> str:
     """Has this process's tempfile use the first folder that can hold files and sockets, and says so if it is not the first of all.
 
-    Scripts search for a folder of their own. TMPDIR is set for them only where Python would find none.
+    Scripts search for a folder of their own. TMPDIR is set for them only where Python would find
+    none.
 
     Returns:
         The folder.
@@ -52,7 +60,11 @@ def choose_temporary_folder(folders: Iterable[str]) -> str:
             os.environ["TMPDIR"] = folder
         tempfile.tempdir = folder
         if refused:
-            logger.warning("the agent's temporary files are in %s, as these cannot hold them: %s", folder, ", ".join(refused))
+            logger.warning(
+                "the agent's temporary files are in %s, as these cannot hold them: %s",
+                folder,
+                ", ".join(refused),
+            )
         return folder
     raise TemporaryFolderError(
         "no worker can be started, as no folder can hold temporary files and sockets: set TMPDIR to a folder that can, "
@@ -67,7 +79,9 @@ def make_temporary_folder_again() -> None:
 
 
 def _try(folder: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="elastic_pytorch_", dir=folder, ignore_cleanup_errors=True) as made:
+    with tempfile.TemporaryDirectory(
+        prefix="elastic_pytorch_", dir=folder, ignore_cleanup_errors=True
+    ) as made:
         with Path(made, "file").open("wb", buffering=0) as file:
             left = memoryview(bytes(TRIED_BYTES))
             while left:

@@ -1,7 +1,8 @@
 """Workers that start in milliseconds: forked from a process that has imported torch.
 
-The agent needs torch itself, the import takes seconds of CPU time, and a pod has few cores. So multiprocessing's forkserver is not a new
-interpreter that imports torch again. It is forked from the agent, before the agent has a thread or has used a GPU.
+The agent needs torch itself, the import takes seconds of CPU time, and a pod has few cores. So
+multiprocessing's forkserver is not a new interpreter that imports torch again. It is forked from
+the agent, before the agent has a thread or has used a GPU.
 """
 
 import contextlib
@@ -34,19 +35,25 @@ MODULES = (
     "numpy.random",
     "elastic_pytorch.processes.run_script",
 )
-# The first optimizer or DistributedDataParallel imports it: a second of CPU time, spent once here rather than in each worker.
+# The first optimizer or DistributedDataParallel imports it: a second of CPU time, spent once here
+# rather than in each worker.
 FIRST_STEP_MODULES = ("torch._dynamo",)
 PROBE_SECONDS = 30.0
 CUDA_LOST = 3  # the exit code of a forked process that cannot use GPUs
 CUDA_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
-# Set while modules are imported, and left to the script: a compile cache is where its pod or the script says.
+# Set while modules are imported, and left to the script: a compile cache is where its pod or the
+# script says.
 LEFT_TO_SCRIPTS = (CUDA_CHECK, "TORCHINDUCTOR_CACHE_DIR")
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports what workers will need. Modules that fail to import are skipped, with a line in the log if the user listed them."""
+    """Imports what workers will need.
+
+    Modules that fail to import are skipped, with a line in the log if the user listed them.
+    """
     given = {name: os.environ.get(name) for name in LEFT_TO_SCRIPTS}
-    # With it torch.cuda.is_available() asks the driver's library rather than CUDA, which does not survive a fork.
+    # With it torch.cuda.is_available() asks the driver's library rather than CUDA, which does not
+    # survive a fork.
     os.environ[CUDA_CHECK] = "1"
     for name in names:
         try:
@@ -63,19 +70,25 @@ def import_modules(names: Sequence[str]) -> None:
 def start_forkserver() -> None:
     """Starts multiprocessing's forkserver as a fork of this process, and makes sure that it can start a process.
 
-    If that fails, multiprocessing starts it in its own way, which is slower, as it imports torch again.
+    If that fails, multiprocessing starts it in its own way, which is slower, as it imports torch
+    again.
     """
     multiprocessing.set_forkserver_preload(list(MODULES))
     resource_tracker.ensure_running()
     gc.collect()
-    gc.freeze()  # present objects stay shared between all workers, whose garbage collections skip them
+    # Present objects stay shared between all workers, whose garbage collections skip them.
+    gc.freeze()
     try:
         with _forking_instead_of_executing():
             forkserver.ensure_running()
         _hold_address()
         _probe()
     except Exception as error:  # if anything is unexpected about this Python, the stock way remains
-        logger.warning("cannot fork the forkserver, starting a new interpreter: %s: %s", type(error).__name__, error)
+        logger.warning(
+            "cannot fork the forkserver, starting a new interpreter: %s: %s",
+            type(error).__name__,
+            error,
+        )
         _forget_forkserver()
         forkserver.ensure_running()
 
@@ -123,7 +136,8 @@ def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         die_with_parent(parent)
-        for descriptor in not_ours:  # among them the agent's end of the pipe that tells the forkserver when to end
+        # Among them the agent's end of the pipe that tells the forkserver when to end.
+        for descriptor in not_ours:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         forkserver._forkserver.__init__()  # type: ignore[misc] # its lock is held: the fork happened under it
@@ -149,7 +163,9 @@ def _probe() -> None:
     process.start()
     process.join(PROBE_SECONDS)
     if process.exitcode == CUDA_LOST:
-        raise RuntimeError("a module that was imported has asked CUDA for devices, which no forked process can use then")
+        raise RuntimeError(
+            "a module that was imported has asked CUDA for devices, which no forked process can use then"
+        )
     if process.exitcode != 0:
         raise RuntimeError(f"a process that does nothing ended with {process.exitcode}")
 

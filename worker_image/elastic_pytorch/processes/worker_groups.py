@@ -1,11 +1,12 @@
 """Kills what workers have left: their process groups, and descendants that have begun a session of their own.
 
-The shared memory that these have left by name is unlinked. Python has a resource tracker for that: a process beside the one that has
-created the memory, which waits until that one and all that it has forked are gone. It belongs to the same group, so that SIGKILL to
-the group would end it first.
+The shared memory that these have left by name is unlinked. Python has a resource tracker for that:
+a process beside the one that has created the memory, which waits until that one and all that it has
+forked are gone. It belongs to the same group, so that SIGKILL to the group would end it first.
 
-A descendant whose ancestors are dead is known by what its program was started with: a variable that the agent alone has set. Processes of
-the container that the agent has not started, such as those of its shell, do not have it.
+A descendant whose ancestors are dead is known by what its program was started with: a variable that
+the agent alone has set. Processes of the container that the agent has not started, such as those of
+its shell, do not have it.
 """
 
 import contextlib
@@ -41,7 +42,8 @@ class _Process(NamedTuple):
 def kill_groups(groups: Collection[int], left: Left | None = None) -> None:
     """Sends SIGKILL to all processes of groups, but to their resource trackers only if these take longer than `UNLINK_SECONDS`.
 
-    Returns when the trackers have ended, so that the next workers can create memory of the same names.
+    Returns when the trackers have ended, so that the next workers can create memory of the same
+    names.
     """
     deadline = time.monotonic() + UNLINK_SECONDS
     while _kill_others(groups, left):
@@ -79,7 +81,8 @@ def _has_left(pid: int, processes: Mapping[int, _Process], left: Left) -> bool:
             return False
         ancestor = processes[ancestor].parent
     if ancestor == os.getpid() != 1:
-        return False  # process 1 gets those whose parents are dead, and another agent has its own children alone
+        # Process 1 gets those whose parents are dead, and another agent has its own children alone.
+        return False
     return left.variable.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
 
@@ -89,7 +92,12 @@ def _processes() -> dict[int, _Process]:
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 # proc(5): `pid (name) state ppid pgrp ...`, where the name may hold anything
-                fields = Path(entry.path, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                fields = (
+                    Path(entry.path, "stat")
+                    .read_text(encoding="utf-8", errors="replace")
+                    .rpartition(")")[2]
+                    .split()
+                )
                 if fields[0] not in "ZX":
                     found[int(entry.name)] = _Process(int(fields[1]), int(fields[2]))
     return found

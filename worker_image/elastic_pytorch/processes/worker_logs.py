@@ -1,7 +1,8 @@
 """Configures each worker's environment, stderr and stack dumps, at torch's own hook for a worker's output.
 
-Torch's tails of log files (`tee`) get whole lines, with the rank that a process has at the time in their prefix. Torch makes a
-prefix (`log_line_prefix_template`) once, when it starts a process, which may be taken along into a round where its rank is another.
+Torch's tails of log files (`tee`) get whole lines, with the rank that a process has at the time in
+their prefix. Torch makes a prefix (`log_line_prefix_template`) once, when it starts a process,
+which may be taken along into a round where its rank is another.
 """
 
 import contextlib
@@ -23,7 +24,9 @@ from elastic_pytorch.stopping.stacks import COLD_START
 
 
 class WorkerLogs(LogsSpecs):
-    def __init__(self, specs: LogsSpecs, tails: StderrTails, *, warm: bool, unit_replicas: int = 1) -> None:
+    def __init__(
+        self, specs: LogsSpecs, tails: StderrTails, *, warm: bool, unit_replicas: int = 1
+    ) -> None:
         self._specs = specs
         self.tails = tails
         self._warm = warm
@@ -37,13 +40,19 @@ class WorkerLogs(LogsSpecs):
         self._inherited = set() if all(map(destinations.stdouts.get, envs)) else {sys.stdout}
         for local_rank, environment in envs.items():
             unit_processes = self.unit_replicas * int(environment["LOCAL_WORLD_SIZE"])
-            environment.update(unit_variables(int(environment["RANK"]), int(environment["WORLD_SIZE"]), unit_processes))
+            environment.update(
+                unit_variables(
+                    int(environment["RANK"]), int(environment["WORLD_SIZE"]), unit_processes
+                )
+            )
             if self.preparing:
                 for name in GROUP_VARIABLES:
                     environment.pop(name, None)
                 environment[PREPARING] = "1"
             if not self._warm:
-                environment["PYTHONPATH"] = os.pathsep.join(filter(None, [COLD_START, os.environ.get("PYTHONPATH")]))
+                environment["PYTHONPATH"] = os.pathsep.join(
+                    filter(None, [COLD_START, os.environ.get("PYTHONPATH")])
+                )
             if destinations.stderrs.get(local_rank):
                 continue
             path = self.tails.path(local_rank)
@@ -56,7 +65,10 @@ class WorkerLogs(LogsSpecs):
         return destinations
 
     def end_lines(self) -> None:
-        """Ends the line in which a worker may have ended, wherever it wrote past the agent. If it was ended, this is an empty one."""
+        """Ends the line in which a worker may have ended, wherever it wrote past the agent.
+
+        If it was ended, this is an empty one.
+        """
         for stream in self._inherited:
             with contextlib.suppress(OSError):
                 print(file=stream, flush=True)
@@ -98,12 +110,21 @@ def follow_ranks(template: str | None, rank: Callable[[int], int]) -> str | None
     """
 
     def tail_log(
-        name: str, files: Any, stream: Any, prefixes: dict[int, str] | None = None, *args: Any, **kwargs: Any
+        name: str,
+        files: Any,
+        stream: Any,
+        prefixes: dict[int, str] | None = None,
+        *args: Any,
+        **kwargs: Any,
     ) -> TailLog:
-        living: Any = {local_rank: RankPrefix(text, partial(rank, local_rank)) for local_rank, text in (prefixes or {}).items()}
+        living: Any = {
+            local_rank: RankPrefix(text, partial(rank, local_rank))
+            for local_rank, text in (prefixes or {}).items()
+        }
         return TailLog(name, files, cast(Any, WholeLines(stream)), living, *args, **kwargs)
 
     vars(multiprocessing_api)["TailLog"] = tail_log
     return template and Template.pattern.sub(
-        lambda found: RANK if "rank" in (found["named"], found["braced"]) else str(found[0]), template
+        lambda found: RANK if "rank" in (found["named"], found["braced"]) else str(found[0]),
+        template,
     )

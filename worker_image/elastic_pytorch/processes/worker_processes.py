@@ -7,7 +7,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from torch.distributed.elastic.multiprocessing.api import MultiprocessContext, PContext, SubprocessContext
+from torch.distributed.elastic.multiprocessing.api import (
+    MultiprocessContext,
+    PContext,
+    SubprocessContext,
+)
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
@@ -30,14 +34,19 @@ class UnkillableError(Exception):
 class WorkerProcesses:
     """Watches and stops the processes of one start.
 
-    Torch's own contexts poll for exits, and on a failure wait up to 30 s for the others before they report it.
+    Torch's own contexts poll for exits, and on a failure wait up to 30 s for the others before they
+    report it.
     """
 
     def __init__(self, context: PContext, ended: Callable[[int], None]) -> None:
         self.pids: dict[int, int] = context.pids()
         # The forkserver, too, which starts the next workers.
         kept = {*children(os.getpid()), *self.pids.values()}
-        self._left = Left(f"{LOCAL_SOCKET}={os.environ[LOCAL_SOCKET]}", kept) if LOCAL_SOCKET in os.environ else None
+        self._left = (
+            Left(f"{LOCAL_SOCKET}={os.environ[LOCAL_SOCKET]}", kept)
+            if LOCAL_SOCKET in os.environ
+            else None
+        )
         self._polls: dict[int, Callable[[], int | None]] = {}
         self._exit_codes: dict[int, int] = {}
         self._ended = ended
@@ -50,7 +59,8 @@ class WorkerProcesses:
                 self._polls[rank] = partial(getattr, process, "exitcode")
         self._pidfds: dict[int, int] = {}
         for rank, pid in self.pids.items():
-            with contextlib.suppress(OSError):  # gone already, or a kernel without pidfds: then polling remains
+            # Gone already, or a kernel without pidfds: then polling remains.
+            with contextlib.suppress(OSError):
                 self._pidfds[rank] = os.pidfd_open(pid)
         self._exited_at = 0.0
 
@@ -63,11 +73,16 @@ class WorkerProcesses:
         return self._exit_codes
 
     def find_places(self) -> list[StackSite]:
-        """Where the main threads of the first workers stand, by local rank. Takes a second if one does not answer."""
+        """Where the main threads of the first workers stand, by local rank.
+
+        Takes a second if one does not answer.
+        """
         exited = self.exit_codes()
         places = find_places(pid for rank, pid in self.pids.items() if rank not in exited)
         ended = {rank: StackSite("other" if code else "ended") for rank, code in exited.items()}
-        return [ended.get(rank) or places[self.pids[rank]] for rank in sorted(self.pids)[:MAX_PLACES]]
+        return [
+            ended.get(rank) or places[self.pids[rank]] for rank in sorted(self.pids)[:MAX_PLACES]
+        ]
 
     def all_exited(self) -> bool:
         return len(self.exit_codes()) == len(self._polls)
@@ -82,7 +97,11 @@ class WorkerProcesses:
             self._exited_at = time.monotonic()
 
     def stop(
-        self, death_signal: signal.Signals, deadline: float, wakeup: Wakeup, patience_seconds: Callable[[], float | None]
+        self,
+        death_signal: signal.Signals,
+        deadline: float,
+        wakeup: Wakeup,
+        patience_seconds: Callable[[], float | None],
     ) -> None:
         """Ends all workers that still run: with the signal, and at the deadline with SIGKILL.
 
@@ -90,8 +109,9 @@ class WorkerProcesses:
             death_signal: what asks them to end.
             deadline: in monotonic seconds.
             wakeup: ends a wait early.
-            patience_seconds: called repeatedly. None: all peers of the workers are there, so that a collective may still complete.
-                Otherwise workers that can no longer run their handler get SIGKILL after that long in one call of C.
+            patience_seconds: called repeatedly. None: all peers of the workers are there, so that a
+                collective may still complete. Otherwise workers that can no longer run their
+                handler get SIGKILL after that long in one call of C.
 
         Raises:
             UnkillableError: a worker has outlived SIGKILL.
@@ -105,7 +125,11 @@ class WorkerProcesses:
                 for pid, stack in observer.find_stuck(patience):
                     killed.add(pid)
                     where = stack.partition("\n")[0]
-                    logger.warning("pid %d cannot run its handler after the loss of a peer, killing it: %s", pid, where)
+                    logger.warning(
+                        "pid %d cannot run its handler after the loss of a peer, killing it: %s",
+                        pid,
+                        where,
+                    )
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
         observer.close()
@@ -116,10 +140,13 @@ class WorkerProcesses:
                 with contextlib.suppress(OSError):  # a new worker that has no group of its own yet
                     os.kill(pid, signal.SIGKILL)
             self._wait_for_all(time.monotonic() + KILLED_SECONDS, wakeup)
-        kill_groups(self.pids.values(), self._left)  # what remains of the workers would obstruct the next ones
+        # What remains of the workers would obstruct the next ones.
+        kill_groups(self.pids.values(), self._left)
         if running := self._running():
             pids = ", ".join(map(str, sorted(running)))
-            raise UnkillableError(f"worker process {pids} has not ended {KILLED_SECONDS:g} s after SIGKILL")
+            raise UnkillableError(
+                f"worker process {pids} has not ended {KILLED_SECONDS:g} s after SIGKILL"
+            )
 
     def close(self) -> None:
         while self._pidfds:
@@ -150,9 +177,11 @@ def told_to_end(worker: int, death_signal: signal.Signals) -> list[int]:
     A shell in front of the script does not pass the signal on, so it is told, too.
 
     Returns:
-        Process ids; empty: no Python script of it handles the signal, so that its whole group is to get it, as from torchrun.
+        Process ids; empty: no Python script of it handles the signal, so that its whole group is to
+        get it, as from torchrun.
     """
-    if handles(worker, death_signal, ANSWER_SIGNAL):  # a Python that was started to answer, so no shell
+    # A Python that was started to answer, so no shell.
+    if handles(worker, death_signal, ANSWER_SIGNAL):
         return [worker]
     below = [process for child in children(worker) for process in told_to_end(child, death_signal)]
     return [worker, *below] if below else []

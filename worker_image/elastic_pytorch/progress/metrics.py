@@ -9,24 +9,30 @@ MAX_NAME_CHARACTERS = 63
 # The operator has a copy, agents/heartbeat.py.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")
 
-Metrics = tuple[tuple[str, float], ...]  # names and values, those that were reported last at the end
+# Names and values, those that were reported last at the end.
+Metrics = tuple[tuple[str, float], ...]
 
 
 def read_metrics(metrics: object) -> dict[str, float]:
     """The metrics of a report that are finite, with their values as floats.
 
-    A value that has become NaN or infinite late in a training is no reason to end it: it is left out, as that of the loss is.
+    A value that has become NaN or infinite late in a training is no reason to end it: it is left
+    out, as that of the loss is.
 
     Raises:
         ValueError: they cannot be reported; it names the metric and what to change.
     """
     if not isinstance(metrics, Mapping):
-        raise ValueError(f"metrics must be a mapping from names to numbers, not {type(metrics).__name__}")
+        raise ValueError(
+            f"metrics must be a mapping from names to numbers, not {type(metrics).__name__}"
+        )
     if len(metrics) > MAX_METRICS:
         raise ValueError(f"metrics has {len(metrics)} entries: report at most {MAX_METRICS}")
     for name in metrics:
         if not isinstance(name, str) or NAME.fullmatch(name) is None:
-            rule = f"1 to {MAX_NAME_CHARACTERS} letters, digits, and any of _ . / @ - after the first"
+            rule = (
+                f"1 to {MAX_NAME_CHARACTERS} letters, digits, and any of _ . / @ - after the first"
+            )
             raise ValueError(f"metrics has the name {name!r:.80}: use {rule}, such as val/accuracy")
     values = {name: _value(name, value) for name, value in metrics.items()}
     return {name: value for name, value in values.items() if math.isfinite(value)}
@@ -42,4 +48,6 @@ def _value(name: str, value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise ValueError(f"metrics[{name!r}] must be a number that float() takes: {error}") from error
+        raise ValueError(
+            f"metrics[{name!r}] must be a number that float() takes: {error}"
+        ) from error

@@ -15,7 +15,8 @@ from elastic_pytorch.progress.report import MAX_DATAGRAM_BYTES
 from elastic_pytorch.progress.work_windows import WINDOW_SECONDS, Work, WorkWindows
 from elastic_pytorch.socket_folder import LOOK_SECONDS, SocketFolder
 
-LOOK_TIMEVAL = struct.pack("ll", *divmod(int(LOOK_SECONDS * 1_000_000), 1_000_000))  # socket(7): a struct timeval
+# socket(7): a struct timeval
+LOOK_TIMEVAL = struct.pack("ll", *divmod(int(LOOK_SECONDS * 1_000_000), 1_000_000))
 MAX_LOCAL_RANKS = 256  # whose work a heartbeat carries: the operator takes 64 KiB
 
 
@@ -29,11 +30,14 @@ class Progress:
     loss: float | None = None
     checkpoint_step: int | None = None
     checkpoints: int | None = None  # seen in the watched folder; None: no folder is watched
-    started_at: float | None = None  # when all processes of the pod had been started for the round, monotonic seconds
-    formed_at: float | None = None  # when a process reported that its process group had formed, monotonic seconds
+    # When all processes of the pod had been started for the round, monotonic seconds.
+    started_at: float | None = None
+    # When a process reported that its process group had formed, monotonic seconds.
+    formed_at: float | None = None
     metrics: Metrics = ()  # of the round
     work: Work | None = None  # how long the processes have worked in their last steps
-    saving_since: float | None = None  # when a process began to wait for the last checkpoint of its training, monotonic seconds
+    # When a process began to wait for the last checkpoint of its training, monotonic seconds.
+    saving_since: float | None = None
     failed_saves: int = 0  # of checkpoints, in a row
     save_error: str = ""  # of the last of them
     checkpoint_seconds: float | None = None  # for which the newest checkpoint was written
@@ -44,7 +48,9 @@ class Progress:
         Raises:
             ValueError: a field is not what `report` sends.
         """
-        step, total, checkpoint = (_count(fields.get(key)) for key in ("step", "total", "checkpointStep"))
+        step, total, checkpoint = (
+            _count(fields.get(key)) for key in ("step", "total", "checkpointStep")
+        )
         loss, seconds = _number(fields.get("loss")), _number(fields.get("checkpointSeconds"))
         failed_saves, save_error = _count(fields.get("failedSaves")), fields.get("saveError")
         if failed_saves is None:
@@ -58,7 +64,9 @@ class Progress:
             checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
             checkpoints=self.checkpoints,
             started_at=self.started_at,
-            formed_at=now if self.formed_at is None and fields.get("formed") is True else self.formed_at,
+            formed_at=now
+            if self.formed_at is None and fields.get("formed") is True
+            else self.formed_at,
             metrics=merge_metrics(self.metrics, read_metrics(fields.get("metrics", {}))),
             work=self.work,
             saving_since=self._saving_since(fields.get("saving"), now),
@@ -77,16 +85,35 @@ class Progress:
         if self == Progress():
             return None
         steps = {"step": self.step, "firstStep": self.first_step}
-        checkpoints: dict[str, object] = {"checkpointStep": self.checkpoint_step, "checkpoints": self.checkpoints}
+        checkpoints: dict[str, object] = {
+            "checkpointStep": self.checkpoint_step,
+            "checkpoints": self.checkpoints,
+        }
         if self.checkpoint_seconds is not None:
             checkpoints["checkpointSeconds"] = round(self.checkpoint_seconds, 3)
-        ages = {"startedAgeSeconds": _age(self.started_at, now), "formedAgeSeconds": _age(self.formed_at, now)}
+        ages = {
+            "startedAgeSeconds": _age(self.started_at, now),
+            "formedAgeSeconds": _age(self.formed_at, now),
+        }
         if self.saving_since is not None:
             ages["savingSeconds"] = _age(self.saving_since, now)
         work = self.work.to_json() if self.work is not None else {}
         metrics = {"metrics": dict(self.metrics)} if self.metrics else {}
-        saves = {"failedSaves": self.failed_saves, "saveError": self.save_error} if self.failed_saves else {}
-        return {**steps, "total": self.total, "loss": self.loss, **checkpoints, **ages, **metrics, **work, **saves}
+        saves = (
+            {"failedSaves": self.failed_saves, "saveError": self.save_error}
+            if self.failed_saves
+            else {}
+        )
+        return {
+            **steps,
+            "total": self.total,
+            "loss": self.loss,
+            **checkpoints,
+            **ages,
+            **metrics,
+            **work,
+            **saves,
+        }
 
 
 def parse_report(datagram: bytes) -> dict[str, object]:
@@ -179,7 +206,10 @@ class ProgressReceiver:
             self._progress = replace(self._progress, checkpoints=count)
 
     def note_written(self, step: int, seconds: float) -> None:
-        """Records that a checkpoint of a step has been written, and how long that has taken. From any thread."""
+        """Records that a checkpoint of a step has been written, and how long that has taken.
+
+        From any thread.
+        """
         with self._lock:
             known = replace(self._progress, failed_saves=0, save_error="")
             self._progress = replace(known, checkpoint_step=step, checkpoint_seconds=seconds)
@@ -201,9 +231,12 @@ class ProgressReceiver:
             return
         with contextlib.suppress(OSError):
             self._socket = self._folder.bind(socket.SOCK_DGRAM)
-            # Not by settimeout: with it, a recv of a socket that is shut down asks the kernel again and again until the time is over.
+            # Not by settimeout: with it, a recv of a socket that is shut down asks the kernel again
+            # and again until the time is over.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, LOOK_TIMEVAL)
-            threading.Thread(target=self._receive, args=(self._socket,), name="progress", daemon=True).start()
+            threading.Thread(
+                target=self._receive, args=(self._socket,), name="progress", daemon=True
+            ).start()
 
     def _listen_again_if_emptied(self) -> None:
         with self._lock:

@@ -28,23 +28,27 @@ def report(
 ) -> None:
     """Reports the progress of training to the operator.
 
-    Call it as often as you like, from any rank: it takes microseconds, never blocks, and raises nothing but a ValueError about
-    `metrics`. Without an agent of elastic-pytorch (in a notebook, say) it does nothing else. A number may be anything that float()
-    takes, even a tensor with one element; if that is on a GPU, the call waits for the GPU.
+    Call it as often as you like, from any rank: it takes microseconds, never blocks, and raises
+    nothing but a ValueError about `metrics`. Without an agent of elastic-pytorch (in a notebook,
+    say) it does nothing else. A number may be anything that float() takes, even a tensor with one
+    element; if that is on a GPU, the call waits for the GPU.
 
     Args:
         step: the step just finished. The largest of all ranks counts.
         total: the step at which training will be done.
         loss: the newest loss.
         checkpoint_step: the step of the newest checkpoint that training could go on from.
-        work_seconds: how long this rank has worked in a step, without its waits for other ranks. From this and `step_seconds` of all
-            ranks the operator finds those that are slow. A `WorkTimer` measures and reports both.
+        work_seconds: how long this rank has worked in a step, without its waits for other ranks.
+            From this and `step_seconds` of all ranks the operator finds those that are slow. A
+            `WorkTimer` measures and reports both.
         step_seconds: how long a step takes, from one to the next.
-        metrics: other numbers for people, by name, such as `{"accuracy": 0.93}`. A job shows the newest value of each name, and at most
-            16 names. A name has 1 to 63 letters, digits, and any of `_ . / @ -` after the first.
+        metrics: other numbers for people, by name, such as `{"accuracy": 0.93}`. A job shows the
+            newest value of each name, and at most 16 names. A name has 1 to 63 letters, digits, and
+            any of `_ . / @ -` after the first.
 
     Raises:
-        ValueError: `metrics` has more than 16 entries, another name, or a value that is no number. NaN and infinity are left out.
+        ValueError: `metrics` has more than 16 entries, another name, or a value that is no number.
+            NaN and infinity are left out.
     """
     named = {} if metrics is None else read_metrics(metrics)
     # A report is optional: no error in it may end the training.
@@ -53,7 +57,9 @@ def report(
             return
         values = {"step": step, "total": total, "loss": loss, "checkpointStep": checkpoint_step}
         values |= {"workSeconds": work_seconds, "stepSeconds": step_seconds}
-        given: dict[str, Any] = {key: float(value) for key, value in values.items() if value is not None}
+        given: dict[str, Any] = {
+            key: float(value) for key, value in values.items() if value is not None
+        }
         if named:
             given["metrics"] = named
         if work_seconds is not None:
@@ -62,12 +68,17 @@ def report(
 
 
 def report_group_formed() -> None:
-    """Reports that the process group of this process has formed. Never raises; without an agent it does nothing."""
+    """Reports that the process group of this process has formed.
+
+    Never raises; without an agent it does nothing.
+    """
     _send({"formed": True})
 
 
 def report_failed_saves(count: int, error: str) -> None:
-    """Reports how many saves of a checkpoint have failed in a row. Never raises; without an agent it does nothing.
+    """Reports how many saves of a checkpoint have failed in a row.
+
+    Never raises; without an agent it does nothing.
 
     A report of another `checkpoint_step` than before says that a save has succeeded since.
     """
@@ -75,12 +86,17 @@ def report_failed_saves(count: int, error: str) -> None:
 
 
 def report_written(step: int, seconds: float) -> None:
-    """Reports that a checkpoint of a step is written, and how long that has taken. Never raises; without an agent it does nothing."""
+    """Reports that a checkpoint of a step is written, and how long that has taken.
+
+    Never raises; without an agent it does nothing.
+    """
     _send({"checkpointStep": step, "checkpointSeconds": seconds})
 
 
 def report_saving(saving: bool) -> None:
-    """Reports whether this process waits for the last checkpoint of its training. Never raises; without an agent it does nothing.
+    """Reports whether this process waits for the last checkpoint of its training.
+
+    Never raises; without an agent it does nothing.
 
     It may be repeated: the first report counts as the moment when that has begun.
     """

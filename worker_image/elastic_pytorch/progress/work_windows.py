@@ -17,7 +17,11 @@ class Work:
 
     def to_json(self) -> dict[str, object]:
         seconds = [None if each is None else round(each, 6) for each in self.work_seconds]
-        return {"workWindows": self.windows, "workSeconds": seconds, "stepSeconds": round(self.step_seconds, 6)}
+        return {
+            "workWindows": self.windows,
+            "workSeconds": seconds,
+            "stepSeconds": round(self.step_seconds, 6),
+        }
 
 
 class WorkWindows:
@@ -30,7 +34,9 @@ class WorkWindows:
         self._work: defaultdict[int, list[float]] = defaultdict(list)
         self._steps: list[float] = []
 
-    def add(self, local_rank: int, work_seconds: float, step_seconds: float, now: float) -> Work | None:
+    def add(
+        self, local_rank: int, work_seconds: float, step_seconds: float, now: float
+    ) -> Work | None:
         """Takes the report of a process at a moment, monotonic seconds; returns the window that it ends, if it ends one."""
         if self._begun_at is None:
             self._begun_at = now

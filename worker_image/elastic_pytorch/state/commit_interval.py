@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from statistics import median
 
 BUDGET = 0.01  # the share of the steps' time that commits may take
-HEADROOM = 1.2  # a new interval is longer by this factor, so that the next measurement does not change it again
+# A new interval is longer by this factor, so that the next measurement does not change it again.
+HEADROOM = 1.2
 LEAST_COMMITS = 3  # before an interval is chosen: the first ones may be slow for reasons that pass
 COMMITS = 9  # in the median; most of them happen without a flush in progress
 STEPS = 31
@@ -52,7 +53,9 @@ class CommitInterval:
         self._caught_up_at: float | None = None
         self._behind = False  # a device computes the steps, later than this process asks for them
         self._asked_for = 0  # steps since it had caught up
-        self._held_up = 0.0  # seconds by which commits have delayed this step; on a device, all steps since it had caught up
+        # Seconds by which commits have delayed this step; on a device, all steps since it had
+        # caught up.
+        self._held_up = 0.0
         self._commit = 0.0  # seconds by which the current commit has delayed the training
 
     def restart(self) -> None:
@@ -61,7 +64,8 @@ class CommitInterval:
         self._step_began = self._caught_up_at = None
         self._commit = 0.0
         if self._commits:
-            self._commits.pop()  # what was restored has been written, into memory that was allocated for it
+            # What was restored has been written, into memory that was allocated for it.
+            self._commits.pop()
 
     def due(self, step: int, committed: int) -> bool:
         """Whether to commit a step, given the step that was committed last."""
@@ -78,7 +82,10 @@ class CommitInterval:
         self._step_began, self._held_up = now, 0.0
 
     def catch_up(self) -> None:
-        """Records that the device has done all steps that were asked for. Their mean is what a step takes."""
+        """Records that the device has done all steps that were asked for.
+
+        Their mean is what a step takes.
+        """
         now = self._clock()
         if self._caught_up_at is not None and self._asked_for:
             mean = (now - self._caught_up_at - self._held_up) / self._asked_for

@@ -23,7 +23,9 @@ class Commits:
         snapshot: the memory; None: this process has none.
     """
 
-    def __init__(self, interval: CommitInterval, lane: Lane, registered: Iterable[Any], *, overlap: bool) -> None:
+    def __init__(
+        self, interval: CommitInterval, lane: Lane, registered: Iterable[Any], *, overlap: bool
+    ) -> None:
         self.snapshot: Snapshot | None = None
         self._interval = interval
         self._copier = Copier(lane, registered, overlap=overlap)

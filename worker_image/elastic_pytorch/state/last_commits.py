@@ -25,7 +25,8 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.retention import Keep
 from elastic_pytorch.torch_fixes import destroy_deadlock
 
-LAST_FLUSH_SECONDS = 600.0  # for the last checkpoint of a training that is done, where no operator knows of it
+# For the last checkpoint of a training that is done, where no operator knows of it.
+LAST_FLUSH_SECONDS = 600.0
 RETRY_SECONDS = 1.0  # from a failed write to the next
 POLL_SECONDS = 0.5  # between two looks at whether the group changes
 NOT_WRITTEN, NOT_SAVED = "LastCheckpointNotWritten", "StepsNotSaved"  # as errors have them
@@ -73,7 +74,8 @@ class Unfinished(Protocol):
         """Returns which steps would be lost if this process ended now, for people; empty: none, or it has no folder."""
 
 
-# In the order in which they began, the same on all ranks. Strong: a State may be a local variable of the function that was left.
+# In the order in which they began, the same on all ranks. Strong: a State may be a local variable
+# of the function that was left.
 unfinished: dict[Unfinished, None] = {}
 last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
 
@@ -99,7 +101,9 @@ def saving() -> Iterator[None]:
 
 
 def give_back(group: RankGroup, done: list[str], count: int) -> None:
-    """Releases memories whose States are gone and whose commits are on the disk. Collective, if there are any.
+    """Releases memories whose States are gone and whose commits are on the disk.
+
+    Collective, if there are any.
 
     Args:
         group: all ranks.
@@ -125,7 +129,9 @@ def given_up() -> list[str]:
 
 
 def complete() -> None:
-    """Has each State save what nothing has. Of a sharded one all ranks have a part, so this comes before their group is destroyed.
+    """Has each State save what nothing has.
+
+    Of a sharded one all ranks have a part, so this comes before their group is destroyed.
 
     Raises:
         RuntimeError: a peer is lost.
@@ -137,7 +143,8 @@ def complete() -> None:
 
 def end_group() -> None:
     """Completes the step that is counted, while all ranks are there, and saves what nothing has."""
-    if sys.exc_info()[0] is None:  # else it has ended the loop's body during a step; or the script is being stopped
+    # Else it has ended the loop's body during a step; or the script is being stopped.
+    if sys.exc_info()[0] is None:
         turns.complete()
         complete()
 
@@ -149,7 +156,8 @@ destroy_deadlock.before_destroy(end_group)
 def end_training() -> None:
     """Completes what is done, and waits until it is on the disk; ends the process with an error if that cannot be.
 
-    A process that fails, or is stopped for another group, leaves the writes to its agent, if it has one.
+    A process that fails, or is stopped for another group, leaves the writes to its agent, if it has
+    one.
     """
     well = getattr(sys, "last_value", None) is None and not script_end.begun
     if well:
@@ -166,7 +174,11 @@ def end_training() -> None:
     if not well:
         if last_commits:
             client = agent_link.pod_client()
-            _ = client.deliver(LAST_FLUSH_SECONDS) if agent_link.current() else client.drain(LAST_FLUSH_SECONDS)
+            _ = (
+                client.deliver(LAST_FLUSH_SECONDS)
+                if agent_link.current()
+                else client.drain(LAST_FLUSH_SECONDS)
+            )
         return
     if lost := _wait_until_written():
         _fail(NOT_WRITTEN, f"the last commit is not on the disk: {lost}")
@@ -184,7 +196,9 @@ def _wait_until_written() -> str:
     agent, deadline = agent_link.current(), time.monotonic() + LAST_FLUSH_SECONDS
     client = agent_link.pod_client()
     with saving():
-        while left := {name: commit for name, commit in last_commits.items() if not commit.written(name)}:
+        while left := {
+            name: commit for name, commit in last_commits.items() if not commit.written(name)
+        }:
             if agent is not None and agent.wanted():  # the next group saves what this one has
                 agent.stop_process(max(commit.version.step for commit in left.values()))
             trouble = next(filter(None, map(client.trouble, left)), "")

@@ -23,7 +23,13 @@ from elastic_pytorch.storage.checkpoint_folder import by_name
 from elastic_pytorch.storage.checkpoint_format import name_of as name_of_file
 from elastic_pytorch.storage.checkpoint_format import version_of
 from elastic_pytorch.storage.places import place_at
-from elastic_pytorch.storage.sharded_folder import SHARDED, ShardFile, check_checksums, check_sizes, sharded_checkpoints
+from elastic_pytorch.storage.sharded_folder import (
+    SHARDED,
+    ShardFile,
+    check_checksums,
+    check_sizes,
+    sharded_checkpoints,
+)
 
 Tree = dict[Any, Any]
 
@@ -32,16 +38,18 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a checkpoint of a `State` in any process, also of a sharded model: no group is needed, and no agent. It changes nothing.
 
     Args:
-        path: a folder of checkpoints, of which the newest whole one is read; those that are damaged are skipped, with a line in the log.
-            Or one checkpoint: a file, or the folder of a sharded one. Or the URL of a folder or a file in object storage.
+        path: a folder of checkpoints, of which the newest whole one is read; those that are damaged
+            are skipped, with a line in the log. Or one checkpoint: a file, or the folder of a
+            sharded one. Or the URL of a folder or a file in object storage.
 
     Returns:
-        What was registered, by its names: the `state_dict` of each object, and the plain values; and `step`, the number of steps done.
-        Tensors are whole, and on the CPU.
+        What was registered, by its names: the `state_dict` of each object, and the plain values;
+        and `step`, the number of steps done. Tensors are whole, and on the CPU.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        ValueError: none is whole, and the message says what is wrong with which file. Or the folder has sub-folders of several trainings.
+        ValueError: none is whole, and the message says what is wrong with which file. Or the folder
+            has sub-folders of several trainings.
         RuntimeError: it is of a pipeline, or of an engine that has a format of its own.
         OSError: it cannot be read.
         MemoryError: there is no room for it.
@@ -57,19 +65,29 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     if found is not None:
         return found
     if problems:
-        told = "; ".join(f"{str(file).removeprefix(f'{place}/')}: {error}" for file, error in problems.items())
+        told = "; ".join(
+            f"{str(file).removeprefix(f'{place}/')}: {error}" for file, error in problems.items()
+        )
         raise ValueError(f"no checkpoint in {place} is whole: {told}")
     if trainings := _trainings(place):
         raise ValueError(
             f"{place} has no checkpoint itself, but the trainings {', '.join(trainings)}: give the path of one of them"
         )
-    raise FileNotFoundError(f"there is no {place}" if checkpoint_file.is_gone(place) else f"there is no checkpoint in {place}")
+    raise FileNotFoundError(
+        f"there is no {place}"
+        if checkpoint_file.is_gone(place)
+        else f"there is no checkpoint in {place}"
+    )
 
 
 def _checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
     """Returns the files to be read for each checkpoint, the newest first; of a sharded one that beside the shards."""
-    found: list[tuple[StateVersion, Location]] = [(version, path) for version, path in by_name(folder)]
-    found += [(version, path / name_of_file(version)) for version, path in sharded_checkpoints(folder)]
+    found: list[tuple[StateVersion, Location]] = [
+        (version, path) for version, path in by_name(folder)
+    ]
+    found += [
+        (version, path / name_of_file(version)) for version, path in sharded_checkpoints(folder)
+    ]
     return sorted(found, key=lambda each: (each[0], str(each[1])), reverse=True)
 
 
@@ -146,7 +164,9 @@ def _whole_tensors(folder: Location, names: list[str]) -> dict[str, torch.Tensor
     alone = reads_alone(read_shards, grouped=dist.is_available() and dist.is_initialized())
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized")
+            warnings.filterwarnings(
+                "ignore", "torch.distributed is disabled, unavailable or uninitialized"
+            )
             read_shards(tensors, storage_reader=reader, **alone)
     except CheckpointException as error:
         raise plain_error(error) from error

@@ -1,8 +1,8 @@
 """Finds the state from which a new group continues: the newest that any of its ranks holds in memory, else the newest on disk.
 
-All ranks receive the same information about each other, and so decide the same. One rank sends all values that are not tensors. Tensors
-come from the memory of a rank's own pod if it has the same state. A pod that lacks it receives it once, and all of its processes read it
-there.
+All ranks receive the same information about each other, and so decide the same. One rank sends all
+values that are not tensors. Tensors come from the memory of a rank's own pod if it has the same
+state. A pod that lacks it receives it once, and all of its processes read it there.
 """
 
 import itertools
@@ -40,7 +40,8 @@ class Found:
         version: of the state; (0, 0): there was none, and this is rank 0's initial state.
         generation: of the group that continues from it.
         where: the place where it was found, for messages.
-        shared: whether any rank reads it in the memory of another one, which must not be written to meanwhile.
+        shared: whether any rank reads it in the memory of another one, which must not be written to
+            meanwhile.
         mapped: the memory of its tensors; None: they have memory of their own.
     """
 
@@ -77,7 +78,9 @@ def load_initial(load: Callable[[], object]) -> None:
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:
-        raise RuntimeError(f"initial, which loads the first weights, failed: {type(error).__name__}: {error}") from error
+        raise RuntimeError(
+            f"initial, which loads the first weights, failed: {type(error).__name__}: {error}"
+        ) from error
     if isinstance(returned, Mapping):
         raise RuntimeError(
             f"initial returned a {type(returned).__name__}, and what it returns is not used: it must load the weights itself, as in "
@@ -90,7 +93,9 @@ def claim(folder: str, generation: int) -> int:
     try:
         return checkpoint_folder.claim(folder, generation)
     except OSError as error:
-        logger.warning("cannot write to %s: %s; training goes on without checkpoints", folder, error)
+        logger.warning(
+            "cannot write to %s: %s; training goes on without checkpoints", folder, error
+        )
         return generation
 
 
@@ -99,11 +104,16 @@ def cannot_read(folder: str) -> str:
     return f"rank 0 cannot read the checkpoints in {folder}"
 
 
-def when_readable(group: RankGroup, read: Callable[[], Sequence[int]], count: int, folder: str, *, seconds: float) -> list[int]:
-    """Returns the numbers that rank 0 reads in a checkpoint folder. While that fails, rank 0 tries again. Collective.
+def when_readable(
+    group: RankGroup, read: Callable[[], Sequence[int]], count: int, folder: str, *, seconds: float
+) -> list[int]:
+    """Returns the numbers that rank 0 reads in a checkpoint folder.
 
-    A group whose memory holds a state waits so for storage that is away: it must not go on from its memory, as the folder may hold a newer
-    state. Its ranks exchange the outcome of each attempt, so that they notice a lost peer, and no collective reaches its time-out.
+    While that fails, rank 0 tries again. Collective.
+
+    A group whose memory holds a state waits so for storage that is away: it must not go on from its
+    memory, as the folder may hold a newer state. Its ranks exchange the outcome of each attempt, so
+    that they notice a lost peer, and no collective reaches its time-out.
 
     Args:
         group: all ranks.
@@ -126,7 +136,9 @@ def when_readable(group: RankGroup, read: Callable[[], Sequence[int]], count: in
                     problem, outcome = error, (CANNOT_READ, *[0] * count)
                 elif attempt == 1:
                     logger.warning(
-                        "cannot read %s: %s; training waits for it, as it may hold a newer state than memory", folder, error
+                        "cannot read %s: %s; training waits for it, as it may hold a newer state than memory",
+                        folder,
+                        error,
                     )
                 report_failed_saves(attempt, str(error))
         ended, *numbers = words.unpack(group.send(words.pack(*outcome), words.size, 0))
@@ -147,11 +159,18 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, tree: Any) -> "Parts":
-        return cls(*flatten({name: each for name, each in tree.items() if name != OWN}), tree.get(OWN))
+        return cls(
+            *flatten({name: each for name, each in tree.items() if name != OWN}), tree.get(OWN)
+        )
 
     def words(self) -> bytes:
         """Returns all but the tensors, as bytes."""
-        return encoded({"skeleton": torch.frombuffer(bytearray(self.skeleton), dtype=torch.uint8), "own": self.own})
+        return encoded(
+            {
+                "skeleton": torch.frombuffer(bytearray(self.skeleton), dtype=torch.uint8),
+                "own": self.own,
+            }
+        )
 
     def whole(self) -> Any:
         tree = unflatten(self.skeleton, self.tensors)
@@ -165,10 +184,12 @@ class Answer(NamedTuple):
     """What rank 0 tells the others, as it alone reads the folder and begins.
 
     Attributes:
-        loaded: the generation and the step of a checkpoint that goes before all memories; 0: there is none.
+        loaded: the generation and the step of a checkpoint that goes before all memories; 0: there
+            is none.
         step: see `loaded`.
         problem: why the group cannot go on; 0: it can.
-        words: how many bytes it sends next: of the state that it has loaded or begun, or of the problem.
+        words: how many bytes it sends next: of the state that it has loaded or begun, or of the
+            problem.
     """
 
     generation: int
@@ -184,11 +205,14 @@ CANNOT_CLAIM, CANNOT_READ, CANNOT_BEGIN = 1, 2, 3
 
 
 class Search:
-    """A rank's part in finding the state from which the group continues. The ranks gather its numbers, and then call `find`.
+    """A rank's part in finding the state from which the group continues.
+
+    The ranks gather its numbers, and then call `find`.
 
     Args:
         memory: of this rank's pod; None: it has none.
-        folder: of checkpoints; empty: there is none. Only rank 0 reads it, so it need not be shared.
+        folder: of checkpoints; empty: there is none. Only rank 0 reads it, so it need not be
+            shared.
 
     Attributes:
         numbers: what this rank tells the others.
@@ -225,14 +249,18 @@ class Search:
         return Told(*self._held.version, layout, writer, pod, keeps, len(self._words))
 
     def find(self, numbers: Sequence[Sequence[int]], begin: Callable[[], Any]) -> Found:
-        """Finds the state, and sends it to all ranks. To be called once. Collective. Rank 0 claims the folder for the group.
+        """Finds the state, and sends it to all ranks.
+
+        To be called once. Collective. Rank 0 claims the folder for the group.
 
         Args:
             numbers: of all ranks.
-            begin: returns this rank's initial state. Only rank 0 calls it, and only if there is no other state.
+            begin: returns this rank's initial state. Only rank 0 calls it, and only if there is no
+                other state.
 
         Raises:
-            OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from the start because of that.
+            OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from
+                the start because of that.
             MemoryError: there is no room for a checkpoint.
             RuntimeError: the storage of the folder cannot keep older groups out.
             Exception: what `begin` raises on rank 0; a RuntimeError with its words on the others.
@@ -243,34 +271,56 @@ class Search:
         if failed and source is None:
             raise self._problem or OSError(cannot_read(self._folder))
         if failed:
-            in_folder = when_readable(self._group, self._read_folder, 3, self._folder, seconds=READ_SECONDS)
+            in_folder = when_readable(
+                self._group, self._read_folder, 3, self._folder, seconds=READ_SECONDS
+            )
         *on_disk, claimed = in_folder
         generation = 1 + max(claimed, on_disk[0], *(each.generation for each in told))
-        answer, words = self._ask_first(generation, source, StateVersion(*on_disk), told[0].words, begin)
+        answer, words = self._ask_first(
+            generation, source, StateVersion(*on_disk), told[0].words, begin
+        )
         loaded, where = StateVersion(answer.loaded, answer.step), "memory"
         if source is None or loaded != NONE:
             where = "the beginning" if loaded == NONE else self._checkpoint
             source, self._held = Source(loaded, 0, lacking(told, {0})), None
         elif source.lacking:
             where = f"the memory of rank {source.root}"
-        words = words or self._group.send(self._words, answer.words or told[source.root].words, source.root)
-        found = Found(source.version, None, answer.generation, where, shared=any(each.shares for each in told))
+        words = words or self._group.send(
+            self._words, answer.words or told[source.root].words, source.root
+        )
+        found = Found(
+            source.version, None, answer.generation, where, shared=any(each.shares for each in told)
+        )
         self._spread(found, told, source, words)
         return found
 
     def _ask_first(
-        self, generation: int, source: Source | None, on_disk: StateVersion, words: int, begin: Callable[[], Any]
+        self,
+        generation: int,
+        source: Source | None,
+        on_disk: StateVersion,
+        words: int,
+        begin: Callable[[], Any],
     ) -> tuple[Answer, bytes]:
-        """Has rank 0 do what it alone does. Returns its answer, and the words of its memory if all go on from there."""
+        """Has rank 0 do what it alone does.
+
+        Returns its answer, and the words of its memory if all go on from there.
+        """
         in_memory = source is not None and source.version >= on_disk
         sent = words if in_memory and source is not None and source.root == 0 else 0
         if in_memory and not sent and not self._folder:
             return Answer(generation), b""
-        answer = self._act(generation, source, begin, reads=not in_memory) if self._group.rank == 0 else NO_ANSWER
+        answer = (
+            self._act(generation, source, begin, reads=not in_memory)
+            if self._group.rank == 0
+            else NO_ANSWER
+        )
         message = self._group.send(ANSWER.pack(*answer) + self._words[:sent], ANSWER.size + sent, 0)
         answer = Answer(*ANSWER.unpack_from(message))
         if answer.problem == CANNOT_CLAIM:
-            raise self._problem or RuntimeError(f"rank 0 cannot claim {self._folder}: its log says why")
+            raise self._problem or RuntimeError(
+                f"rank 0 cannot claim {self._folder}: its log says why"
+            )
         if answer.problem == CANNOT_READ:
             raise self._problem or OSError(f"rank 0 cannot read a checkpoint in {self._folder}")
         if answer.problem == CANNOT_BEGIN:
@@ -278,7 +328,9 @@ class Search:
             raise self._problem or RuntimeError(f"rank 0: {text}")
         return answer, message[ANSWER.size :]
 
-    def _act(self, generation: int, source: Source | None, begin: Callable[[], Any], *, reads: bool) -> Answer:
+    def _act(
+        self, generation: int, source: Source | None, begin: Callable[[], Any], *, reads: bool
+    ) -> Answer:
         """Claims the folder, reads it, and begins if there is no state. To be called by rank 0.
 
         It claims before it reads: an older group that is still alive deletes nothing from then on.
@@ -309,7 +361,10 @@ class Search:
         return Answer(generation, *loaded.version, words=len(self._words))
 
     def _spread(self, found: Found, told: Sequence[Told], source: Source, words: bytes) -> None:
-        """Sends the root's tensors to the ranks that lack them. Keeps nothing of the state itself, so that its memory can be released."""
+        """Sends the root's tensors to the ranks that lack them.
+
+        Keeps nothing of the state itself, so that its memory can be released.
+        """
         held, tree, parts = self._held, self._tree, self._parts
         self._held, self._tree, self._parts = None, None, NOTHING
         group, memory, mine = self._group, self._memory, told[self._group.rank]
@@ -318,7 +373,11 @@ class Search:
         sent = decoded(words)
         skeleton = sent["skeleton"].numpy().tobytes()
         if lacks:
-            parts = Parts(skeleton, [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)], sent["own"])
+            parts = Parts(
+                skeleton,
+                [torch.empty(shape, dtype=dtype) for dtype, shape in tensor_kinds(skeleton)],
+                sent["own"],
+            )
         if source.lacking and (is_root or lacks):
             group.pass_on(parts.tensors, [source.root, *source.lacking])
         if is_root:
@@ -327,7 +386,12 @@ class Search:
             found.tree = parts.whole()
         if found.shared:
             in_memory = found.mapped is not None
-            if memory and mine.keeps and not in_memory and any(each.shares and each.pod == mine.pod for each in told):
+            if (
+                memory
+                and mine.keeps
+                and not in_memory
+                and any(each.shares and each.pod == mine.pod for each in told)
+            ):
                 memory.write(found.version, found.tree)
             group.gather([0])  # each rank that keeps a memory has the state in it now
             if memory and mine.shares:

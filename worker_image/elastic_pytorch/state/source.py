@@ -14,7 +14,8 @@ class Told(NamedTuple):
     """What each rank sends to all others.
 
     Attributes:
-        generation: of the state in the memory that this rank keeps; 0: there is none, or another process of the pod keeps it.
+        generation: of the state in the memory that this rank keeps; 0: there is none, or another
+            process of the pod keeps it.
         step: of that state.
         layout: a digest of the types and shapes of that state's tensors.
         writer: the rank in the previous group that has written it.
@@ -58,14 +59,18 @@ class Source:
 def choose_memory(told: Sequence[Told]) -> Source | None:
     """Returns the newest state in memory; None: no rank has any.
 
-    If several ranks hold it, the root is the one with the lowest rank in the previous group: the buffers of rank 0 are those that
-    DistributedDataParallel has trained with.
+    If several ranks hold it, the root is the one with the lowest rank in the previous group: the
+    buffers of rank 0 are those that DistributedDataParallel has trained with.
     """
     newest = max(each.version for each in told)
     if newest == NONE:
         return None
     _, root = min((each.writer, rank) for rank, each in enumerate(told) if each.version == newest)
-    has = {rank for rank, each in enumerate(told) if each.version == newest and each.layout == told[root].layout}
+    has = {
+        rank
+        for rank, each in enumerate(told)
+        if each.version == newest and each.layout == told[root].layout
+    }
     return Source(newest, root, lacking(told, has))
 
 

@@ -29,45 +29,63 @@ from elastic_pytorch.state.last_commits import (
 )
 from elastic_pytorch.state.options import Options as StateOptions
 from elastic_pytorch.state.restore import Found, Search, load_initial
-from elastic_pytorch.state.step_boundary import NO_AGREEMENT, Agreement, StepBoundary, any_rank, start_maximum, turns
+from elastic_pytorch.state.step_boundary import (
+    NO_AGREEMENT,
+    Agreement,
+    StepBoundary,
+    any_rank,
+    start_maximum,
+    turns,
+)
 from elastic_pytorch.state.step_reports import StepReports
 from elastic_pytorch.state.values import rng_state
 from elastic_pytorch.state.values.alike import Comparison, refuse_grown_apart
 from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
 from elastic_pytorch.state.values.plain_values import PlainValues, placed
-from elastic_pytorch.state.values.registered import Registered, describe, own_copy, put_back, refuse_sharded
+from elastic_pytorch.state.values.registered import (
+    Registered,
+    describe,
+    own_copy,
+    put_back,
+    refuse_sharded,
+)
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.places import usable
 from elastic_pytorch.storage.retention import what_to_keep
 from elastic_pytorch.torch_fixes import destroy_deadlock
 
 LAYOUT = 1
-ASK_FOR_FLUSH = "call flush() on all ranks at the end of the training, before the process group is destroyed"
+ASK_FOR_FLUSH = (
+    "call flush() on all ranks at the end of the training, before the process group is destroyed"
+)
 
 
 class State(Registered):
     """All that a training must not lose: registered once, committed each step, restored by each group.
 
-    Objects with a `state_dict()` and a `load_state_dict()` are committed as such: model, optimizer, scheduler, scaler, sampler. Any other
-    value is an attribute of the state: `State(..., best_loss=9.9)` makes `state.best_loss`, to be read and set. Rank 0's values count: all
-    ranks have them after the next commit. The states of the random number generators are always included.
+    Objects with a `state_dict()` and a `load_state_dict()` are committed as such: model, optimizer,
+    scheduler, scaler, sampler. Any other value is an attribute of the state: `State(...,
+    best_loss=9.9)` makes `state.best_loss`, to be read and set. Rank 0's values count: all ranks
+    have them after the next commit. The states of the random number generators are always included.
 
-    A commit is a copy in the memory of each pod, which outlives the process. Every few seconds another process writes rank 0's to the
-    checkpoint folder.
+    A commit is a copy in the memory of each pod, which outlives the process. Every few seconds
+    another process writes rank 0's to the checkpoint folder.
 
-    Successive trainings in a script each have their own State, with its own folder or name. Without both, a State is the n-th that the
-    script creates, and must be the n-th after a restart, too. With a sharded model (FSDP2's fully_shard, before this), it is a
-    `ShardedState`.
+    Successive trainings in a script each have their own State, with its own folder or name. Without
+    both, a State is the n-th that the script creates, and must be the n-th after a restart, too.
+    With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`.
 
     Args:
-        folder: of the checkpoints, on a volume that all pods share; or a URL, s3:// or gs://BUCKET/PREFIX; None: there are none.
+        folder: of the checkpoints, on a volume that all pods share; or a URL, s3:// or
+            gs://BUCKET/PREFIX; None: there are none.
         options: see `State.Options`.
         registered: what to commit, by names of your choice.
 
     Raises:
         ValueError: an argument is invalid.
         ImportError: object storage needs obstore, which is not installed.
-        RuntimeError: this process has made a State of this folder and name already, and has not closed it.
+        RuntimeError: this process has made a State of this folder and name already, and has not
+            closed it.
     """
 
     Options = StateOptions
@@ -75,7 +93,11 @@ class State(Registered):
     _LANE: type[Lane] = CudaLane
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None, options: StateOptions | None = None, /, **registered: Any
+        self,
+        folder: str | os.PathLike[str] | None,
+        options: StateOptions | None = None,
+        /,
+        **registered: Any,
     ) -> None:
         options = StateOptions() if options is None else options
         super().__init__(registered)
@@ -86,9 +108,17 @@ class State(Registered):
         self._ends = set[int]() if options.total_steps is None else {options.total_steps}
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
         self._identity = names.give(usable(folder), options.name)
-        self._folder, self._name, self._interval = self._identity.folder, self._identity.memory, CommitInterval(options.every)
-        self._flush_seconds = self._FLUSH_SECONDS if options.flush_seconds is None else options.flush_seconds
-        self._commits = Commits(self._interval, self._LANE(), self._objects.values(), overlap=options.overlap)
+        self._folder, self._name, self._interval = (
+            self._identity.folder,
+            self._identity.memory,
+            CommitInterval(options.every),
+        )
+        self._flush_seconds = (
+            self._FLUSH_SECONDS if options.flush_seconds is None else options.flush_seconds
+        )
+        self._commits = Commits(
+            self._interval, self._LANE(), self._objects.values(), overlap=options.overlap
+        )
         self._step, self._rank, self._world = 0, 0, 1
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # the step of the last commit
@@ -100,7 +130,8 @@ class State(Registered):
         self._reports = StepReports(self._name, self._interval)
         self._boundary: StepBoundary | None = None
         self._closed = self._counted = False  # counted: a step that is not completed yet
-        self._compared: int | None = None  # the newest step after which the ranks of this group have compared their states
+        # The newest step after which the ranks of this group have compared their states.
+        self._compared: int | None = None
         self._agent_link: agent_link.AgentLink | None = None
         self._asked_at = float("-inf")
 
@@ -118,16 +149,17 @@ class State(Registered):
     def restore(self) -> int:
         """Loads the newest state that any of the group's pods holds, or else the newest checkpoint, into the registered objects.
 
-        To be called by all ranks, once for each group, after `init_process_group` and before DistributedDataParallel. If there is nothing
-        to restore, all ranks get rank 0's initial state, with what `initial` loads.
+        To be called by all ranks, once for each group, after `init_process_group` and before
+        DistributedDataParallel. If there is nothing to restore, all ranks get rank 0's initial
+        state, with what `initial` loads.
 
         Returns:
             How many steps are done.
 
         Raises:
             OSError: the checkpoint folder cannot be read, or the pod's agent does not answer.
-            RuntimeError: the state does not fit the registered objects; or these are not the same on all ranks, or have been sharded
-                since this State was made; or `initial` failed.
+            RuntimeError: the state does not fit the registered objects; or these are not the same
+                on all ranks, or have been sharded since this State was made; or `initial` failed.
         """
         if self._closed:
             raise RuntimeError("this State is closed: make another one to go on from it")
@@ -139,8 +171,13 @@ class State(Registered):
         comparison = Comparison(self._identity, describe(self._objects), self._objects, self._plain)
         self._find_memory()
         self._commits.settle(wait=True)
-        search, ended = Search(group, self._memory, self._folder), given_up() if self._rank == 0 else []
-        compared, numbers, told = gather_parts(group, comparison.numbers, [len(ended)], search.numbers)
+        search, ended = (
+            Search(group, self._memory, self._folder),
+            given_up() if self._rank == 0 else [],
+        )
+        compared, numbers, told = gather_parts(
+            group, comparison.numbers, [len(ended)], search.numbers
+        )
         comparison.refuse_different(group, compared)
         exchange_all(self._objects.values(), self._group)
         self._leave_unfinished()
@@ -160,16 +197,21 @@ class State(Registered):
         return self._step
 
     def commit(self, *, loss: Any = None) -> None:
-        """Ends a step: keeps its outcome, reports it, and stops here if the group changes. Every rank must call it after every step.
+        """Ends a step: keeps its outcome, reports it, and stops here if the group changes.
 
-        Advances a registered `ElasticSampler`. An epoch's last step is kept when `epochs` or `part` goes on: what follows it belongs to it.
+        Every rank must call it after every step.
+
+        Advances a registered `ElasticSampler`. An epoch's last step is kept when `epochs` or `part`
+        goes on: what follows it belongs to it.
 
         Args:
             loss: the loss of the step, to be reported; anything that float() takes.
 
         Raises:
-            RuntimeError: a peer is lost; or `restore` has not been called; or another State is committed in turns with this one.
-            GroupChanged: the group changes, in a function that `in_process` decorates: it is called again.
+            RuntimeError: a peer is lost; or `restore` has not been called; or another State is
+                committed in turns with this one.
+            GroupChanged: the group changes, in a function that `in_process` decorates: it is called
+                again.
         """
         turns.take(self)
         self._end_step(loss=loss)
@@ -177,7 +219,10 @@ class State(Registered):
             turns.complete()
 
     def _end_step(self, *, loss: Any = None) -> None:
-        """Counts and reports a step, and advances a registered `ElasticSampler`. `_complete_step` does the rest of `commit`."""
+        """Counts and reports a step, and advances a registered `ElasticSampler`.
+
+        `_complete_step` does the rest of `commit`.
+        """
         turns.complete()  # of a loop that was left
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
@@ -189,7 +234,9 @@ class State(Registered):
         turns.count(self)
         if self._folder:
             unfinished[self] = None
-        self._reports.tell(self._step, max(self._ends, default=None), loss, rank=self._rank, writes=self._writes())
+        self._reports.tell(
+            self._step, max(self._ends, default=None), loss, rank=self._rank, writes=self._writes()
+        )
 
     def _complete_step(self) -> None:
         """Commits the step that `_end_step` has counted, and stops here if the group changes; does so once."""
@@ -197,7 +244,9 @@ class State(Registered):
         if boundary is None or not self._counted:
             return
         self._counted = False
-        last = self._step in self._ends or any(getattr(each, "finished", False) for each in self._objects.values())
+        last = self._step in self._ends or any(
+            getattr(each, "finished", False) for each in self._objects.values()
+        )
         if due := last or self._interval.due(self._step, self._committed):
             self._commit_together()
         self._commits.end_step()
@@ -215,15 +264,20 @@ class State(Registered):
             agent.stop_process(self._step)
 
     def _leave_group(self) -> None:
-        """Drops the process group. To be called before it is destroyed and created again in the same process; `in_process` does so."""
+        """Drops the process group.
+
+        To be called before it is destroyed and created again in the same process; `in_process` does
+        so.
+        """
         self._boundary = self._shared_values = self._group = None
         self._leave_unfinished()  # the step may not have been done as a whole
 
     def close(self) -> None:
         """Ends this State in a process that continues with another training: waits until the last step is on the disk, as `flush` does.
 
-        After that another State may have its folder and name, and continues from it. Its memory in the pod is released when the next State
-        is restored; that of a State without a folder at once, with all that was committed.
+        After that another State may have its folder and name, and continues from it. Its memory in
+        the pod is released when the next State is restored; that of a State without a folder at
+        once, with all that was committed.
         """
         if self._closed:
             return
@@ -242,17 +296,22 @@ class State(Registered):
         names.free(self._identity)
 
     def flush(self) -> bool:
-        """Saves the last step, and waits until it is on the disk. To be called by all ranks, after `commit`.
+        """Saves the last step, and waits until it is on the disk.
 
-        At the end of a script this happens by itself. A script that uses its checkpoint calls it before that.
+        To be called by all ranks, after `commit`.
+
+        At the end of a script this happens by itself. A script that uses its checkpoint calls it
+        before that.
 
         Returns:
-            Whether it is on the disk, on all ranks alike; False: it cannot be written, or not in ten minutes, and the log says why.
+            Whether it is on the disk, on all ranks alike; False: it cannot be written, or not in
+            ten minutes, and the log says why.
 
         Raises:
             RuntimeError: a peer is lost.
         """
-        if not self._folder or self._boundary is None:  # nothing is done since it was made, or closed
+        # Nothing is done since it was made, or closed.
+        if not self._folder or self._boundary is None:
             return True
         if self._version.step != self._step:
             self._commit_together()
@@ -266,7 +325,11 @@ class State(Registered):
             return not any_rank(not written, self._group)
 
     def _complete_at_exit(self) -> None:
-        """Commits the last step. Of what each rank has of its own, all ranks exchange their parts, as long as they have a group."""
+        """Commits the last step.
+
+        Of what each rank has of its own, all ranks exchange their parts, as long as they have a
+        group.
+        """
         if keeps_by_rank(self._objects.values()):
             if self._world > 1 and not dist.is_initialized():
                 return
@@ -286,7 +349,9 @@ class State(Registered):
             ValueError: the end is told twice.
         """
         if self._total_steps is not None:
-            raise ValueError("the end is told twice: leave total_steps out of the State's options, as max_steps says it")
+            raise ValueError(
+                "the end is told twice: leave total_steps out of the State's options, as max_steps says it"
+            )
         self._ends.add(step)
 
     def _writes(self) -> bool:
@@ -309,15 +374,25 @@ class State(Registered):
 
     def _tree_of(self, states: dict[str, Any]) -> dict[str, Any]:
         random = rng_state.capture(self._rank, self._world)
-        return {"layout": LAYOUT, "step": self._step, "objects": states, "values": self._values, "random": random}
+        return {
+            "layout": LAYOUT,
+            "step": self._step,
+            "objects": states,
+            "values": self._values,
+            "random": random,
+        }
 
     def _load(self, found: Found) -> None:
         tree, found.tree = found.tree, None
         if tree.get("layout") != LAYOUT:
-            raise RuntimeError(f"{found.where} is of another release's layout: {tree.get('layout')}")
+            raise RuntimeError(
+                f"{found.where} is of another release's layout: {tree.get('layout')}"
+            )
         self._put_back(tree["objects"], found)
         values = {name: value for name, value in tree["values"].items() if name in self._values}
-        placed({**self._values, **(values if found.mapped is None else own_copy(values))}, self._values)
+        placed(
+            {**self._values, **(values if found.mapped is None else own_copy(values))}, self._values
+        )
         self._step = tree["step"]
         rng_state.put_back(tree["random"], self._rank, self._world, self._step)
         del tree
@@ -334,7 +409,9 @@ class State(Registered):
         in_process.register_holder(self)
         self._interval.restart()
         group = self._group
-        self._boundary = StepBoundary(lambda numbers: start_maximum(numbers, group), self._interval, self._agreement())
+        self._boundary = StepBoundary(
+            lambda numbers: start_maximum(numbers, group), self._interval, self._agreement()
+        )
         self._agent_link = agent_link.current()
         if (agent := self._agent_link) is not None:
             agent.cooperate(in_process=in_process.active())
@@ -351,7 +428,10 @@ class State(Registered):
         if self._memory is None:
             self._memory = PodMemory(self._name, agent_link.pod_client())
         # Both may change from one group to the next.
-        self._memory.pod, self._memory.keeps = pod_number() if has_agent else None, writes_for_its_pod()
+        self._memory.pod, self._memory.keeps = (
+            pod_number() if has_agent else None,
+            writes_for_its_pod(),
+        )
         self._memory.open()
         if self._snapshot is None and self._memory.snapshot is not None:
             self._snapshot = self._commits.snapshot = self._memory.snapshot
@@ -378,7 +458,8 @@ class State(Registered):
 
     def _exchange(self) -> None:
         exchange_all(self._objects.values(), self._group)
-        if self._shared_values is not None:  # waits for all: a step in which a rank is lost is kept nowhere
+        # Waits for all: a step in which a rank is lost is kept nowhere.
+        if self._shared_values is not None:
             self._shared_values.take_over(self._values)
 
     def _write(self) -> None:

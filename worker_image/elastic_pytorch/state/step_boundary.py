@@ -1,9 +1,10 @@
 """Lets all ranks of a group agree on the step after which they stop, and on how often they commit.
 
-The news of a change reaches each rank at another moment, in another step. So each rank puts it into a number that is all-reduced while the
-next steps are computed, and all learn the outcome at the same step boundary. No rank waits for it, and it happens only about ten times a
-second, however short the steps. The ranks agree on the commit interval in the same way: each sends the one that it needs, and the largest
-holds for all.
+The news of a change reaches each rank at another moment, in another step. So each rank puts it into
+a number that is all-reduced while the next steps are computed, and all learn the outcome at the
+same step boundary. No rank waits for it, and it happens only about ten times a second, however
+short the steps. The ranks agree on the commit interval in the same way: each sends the one that it
+needs, and the largest holds for all.
 """
 
 import time
@@ -17,11 +18,13 @@ import torch.distributed as dist
 
 from elastic_pytorch.state.commit_interval import CommitInterval
 
-ASK_SECONDS = 0.1  # between two agreements, about: what they cost stays far below a hundredth of the time
+# Between two agreements, about: what they cost stays far below a hundredth of the time.
+ASK_SECONDS = 0.1
 MAX_STEPS = 10_000  # between two agreements
 
 
-Wait = Callable[[], object]  # until an all-reduce beside the training is done; RuntimeError: a peer is lost
+# Until an all-reduce beside the training is done; RuntimeError: a peer is lost.
+Wait = Callable[[], object]
 
 
 def start_maximum(numbers: torch.Tensor, group: Any) -> Wait:
@@ -63,13 +66,16 @@ class Stepping(Protocol):
 class Turns:
     """Whose steps a process does: those of one State at a time, each complete before the next one begins.
 
-    States that are committed in turns are refused: the process could only stop between two of them, with one a step behind the other.
+    States that are committed in turns are refused: the process could only stop between two of them,
+    with one a step behind the other.
     """
 
     def __init__(self) -> None:
         self._latest: weakref.ref[Stepping] | None = None  # that was committed
-        self._begun: weakref.WeakSet[Stepping] = weakref.WeakSet()  # that have been committed in this group
-        # Whose last step may not be complete. Strong: it may be a local variable of a function that has returned.
+        # That have been committed in this group.
+        self._begun: weakref.WeakSet[Stepping] = weakref.WeakSet()
+        # Whose last step may not be complete. Strong: it may be a local variable of a function that
+        # has returned.
         self._counted: Stepping | None = None
 
     def count(self, state: Stepping) -> None:
@@ -137,8 +143,8 @@ class StepBoundary:
         self._commits = interval
         self._besides = besides
         self._clock = clock
-        # Whether to stop, the steps between two agreements, the steps between two commits, and what else there is: as numbers, and the same
-        # memory as a tensor.
+        # Whether to stop, the steps between two agreements, the steps between two commits, and what
+        # else there is: as numbers, and the same memory as a tensor.
         self._numbers = array("q", (0, 1, 1, *besides.own()))
         self._tensor = torch.frombuffer(self._numbers, dtype=torch.int64)
         self._pending: Wait | None = None
@@ -190,7 +196,8 @@ class StepBoundary:
         steps, seconds = self._step - self._begun, now - self._begun_at
         interval = min(MAX_STEPS, int(ASK_SECONDS * steps / max(seconds, 1e-6)))
         self._begun, self._begun_at = self._step, now
-        # All take the largest interval that any rank has found: they must also agree on when the next agreement begins.
+        # All take the largest interval that any rank has found: they must also agree on when the
+        # next agreement begins.
         numbers = (int(wanted), max(1, interval), self._commits.wanted(), *self._besides.own())
         self._numbers[:] = array("q", numbers)
         self._pending = self._start(self._tensor)

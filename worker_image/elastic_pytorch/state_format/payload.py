@@ -1,6 +1,7 @@
 """A state of training as bytes, the same in a snapshot and in a checkpoint file: a prefix, each tensor at a multiple of 64, the skeleton.
 
-The tensors come before the skeleton, so that their offsets stay the same from step to step even if the skeleton grows by a digit.
+The tensors come before the skeleton, so that their offsets stay the same from step to step even if
+the skeleton grows by a digit.
 """
 
 import ctypes
@@ -70,8 +71,11 @@ def view_payload(memory: mmap.mmap, length: int) -> Any:
         buffer[:] = memory[offset : offset + len(buffer)]
 
     def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
-        # Each has its own storage: random number generators read the state that they are set to from a storage's beginning.
-        data = torch.frombuffer(memory, dtype=torch.uint8, count=dtype.itemsize * shape.numel(), offset=offset)
+        # Each has its own storage: random number generators read the state that they are set to
+        # from a storage's beginning.
+        data = torch.frombuffer(
+            memory, dtype=torch.uint8, count=dtype.itemsize * shape.numel(), offset=offset
+        )
         return data.view(dtype).view(shape)
 
     return _take_apart(read_into, length, tensor_at)
@@ -88,7 +92,9 @@ def _take_apart(
     read_into(0, memoryview(prefix))
     data_length, skeleton_length = PREFIX.unpack(prefix)
     if PREFIX.size + data_length + skeleton_length != length:
-        raise ValueError(f"{data_length} bytes of tensors and {skeleton_length} of skeleton in {length} bytes")
+        raise ValueError(
+            f"{data_length} bytes of tensors and {skeleton_length} of skeleton in {length} bytes"
+        )
     skeleton = bytearray(skeleton_length)
     read_into(PREFIX.size + data_length, memoryview(skeleton))
     kinds = tensor_kinds(bytes(skeleton))
@@ -119,7 +125,9 @@ def encoded(tree: Any) -> bytes:
 
 
 def payload_chunks(tree: Any) -> list[bytes | memoryview]:
-    """Returns a state as the bytes that `read_payload` reads. They are valid while its tensors do not change.
+    """Returns a state as the bytes that `read_payload` reads.
+
+    They are valid while its tensors do not change.
 
     Raises:
         UnsupportedValue: something in it cannot be saved; the message says what, and where.

@@ -1,7 +1,8 @@
 """A state of training as a JSON skeleton and a list of tensors: what `state_dict()`s are made of, and nothing that would need pickle.
 
-In the skeleton, JSON's own values stand for themselves, and an object is a dict with text keys. An array is anything else: first a tag for
-its type, then its parts. Tensors are in the list, in the skeleton's order.
+In the skeleton, JSON's own values stand for themselves, and an object is a dict with text keys. An
+array is anything else: first a tag for its type, then its parts. Tensors are in the list, in the
+skeleton's order.
 """
 
 import base64
@@ -19,9 +20,13 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 _NUMBERS = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 _REALS = ("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128")
 _SMALL = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
-DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in (*_NUMBERS, *_REALS, *_SMALL) if hasattr(torch, name)}
+DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, name) for name in (*_NUMBERS, *_REALS, *_SMALL) if hasattr(torch, name)
+}
 _DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
-_FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, str, bool, list, dict, set)}
+_FACTORIES: dict[str, Any] = {
+    kind.__name__: kind for kind in (int, float, str, bool, list, dict, set)
+}
 
 _TEXT = frozenset({str})
 _SETS = {set: "s", frozenset: "f"}
@@ -37,7 +42,9 @@ class UnsupportedValue(TypeError):
 
 
 def flatten(tree: Any) -> tuple[bytes, list[torch.Tensor]]:
-    """Splits a state into its skeleton and its tensors. Tensors and numpy arrays are taken by reference, on any device.
+    """Splits a state into its skeleton and its tensors.
+
+    Tensors and numpy arrays are taken by reference, on any device.
 
     Named tuples become tuples.
 
@@ -95,7 +102,9 @@ def _parse(skeleton: bytes) -> Any:
     if not isinstance(document, dict) or "tree" not in document:
         raise ValueError("not a skeleton")
     if document.get("version") != VERSION:
-        raise ValueError(f"a skeleton of version {document.get('version')!r}, and this release reads version {VERSION}")
+        raise ValueError(
+            f"a skeleton of version {document.get('version')!r}, and this release reads version {VERSION}"
+        )
     return document["tree"]
 
 
@@ -115,7 +124,10 @@ def _encode(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 def _encode_dict(value: dict[Any, Any], tensors: list[torch.Tensor]) -> Any:
     if _TEXT.issuperset(map(type, value)):
-        return {key: item if type(item) in _PLAIN else _encode(item, tensors) for key, item in value.items()}
+        return {
+            key: item if type(item) in _PLAIN else _encode(item, tensors)
+            for key, item in value.items()
+        }
     parts: list[Any] = ["{"]
     for key, item in value.items():
         parts.append(key if type(key) in _PLAIN else _encode(key, tensors))
@@ -135,12 +147,19 @@ def _encode_rest(kind: type, value: Any, tensors: list[torch.Tensor]) -> Any:
     if kind is collections.OrderedDict:
         # Modules keep their versions in an attribute of their state_dict.
         metadata = getattr(value, "_metadata", None)
-        return ["O", _encode_dict(value, tensors), None if metadata is None else _encode(metadata, tensors)]
+        return [
+            "O",
+            _encode_dict(value, tensors),
+            None if metadata is None else _encode(metadata, tensors),
+        ]
     if kind is collections.Counter:
         return ["C", _encode_dict(value, tensors)]
     if kind is collections.defaultdict:
         factory = str(getattr(value.default_factory, "__name__", ""))
-        if value.default_factory is not None and _FACTORIES.get(factory) is not value.default_factory:
+        if (
+            value.default_factory is not None
+            and _FACTORIES.get(factory) is not value.default_factory
+        ):
             raise UnsupportedValue
         return ["D", factory or None, _encode_dict(value, tensors)]
     if kind is collections.deque:
@@ -167,7 +186,9 @@ def _encode_numpy(kind: type, value: Any, tensors: list[torch.Tensor]) -> Any:
     if numpy is None or not (kind is numpy.ndarray or issubclass(kind, numpy.generic)):
         return _refuse()
     array = numpy.asarray(value)
-    if array.dtype.name not in DTYPES or numpy.dtype(array.dtype.name) != array.dtype.newbyteorder("="):
+    if array.dtype.name not in DTYPES or numpy.dtype(array.dtype.name) != array.dtype.newbyteorder(
+        "="
+    ):
         return _refuse()
     array = numpy.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
     if not array.flags.writeable:
@@ -210,12 +231,21 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _complaint(value: Any) -> str:
     kind = type(value)
-    if isinstance(value, (dict, list, tuple)) and kind in (dict, list, tuple, collections.OrderedDict):
+    if isinstance(value, (dict, list, tuple)) and kind in (
+        dict,
+        list,
+        tuple,
+        collections.OrderedDict,
+    ):
         return f"a {kind.__name__} that contains itself, or is nested too deeply, cannot be saved"
     if kind is int:
         return "a number of thousands of digits cannot be saved"
     if isinstance(value, torch.Tensor):
-        what = f"{kind.__name__} of {value.dtype}, {value.layout}, on {value.device}" if kind is torch.Tensor else kind.__name__
+        what = (
+            f"{kind.__name__} of {value.dtype}, {value.layout}, on {value.device}"
+            if kind is torch.Tensor
+            else kind.__name__
+        )
         return f"a {what} cannot be saved: only plain tensors can"
     if callable(value) and hasattr(value, "__name__") and not isinstance(value, type):
         return "a function cannot be saved: save what it is made from, and make it again"
@@ -241,7 +271,10 @@ class _Decoder:
         if tag == "[":
             return [self.decode(part) for part in parts]
         if tag == "{":
-            return {self.decode(key): self.decode(item) for key, item in zip(parts[::2], parts[1::2], strict=True)}
+            return {
+                self.decode(key): self.decode(item)
+                for key, item in zip(parts[::2], parts[1::2], strict=True)
+            }
         return self._decode_rest(tag, parts)
 
     def _decode_rest(self, tag: str, parts: list[Any]) -> Any:
@@ -253,7 +286,9 @@ class _Decoder:
         if tag == "C":
             return collections.Counter(self.decode(parts[0]))
         if tag == "D":
-            return collections.defaultdict(None if parts[0] is None else _FACTORIES[parts[0]], self.decode(parts[1]))
+            return collections.defaultdict(
+                None if parts[0] is None else _FACTORIES[parts[0]], self.decode(parts[1])
+            )
         if tag == "Q":
             return collections.deque([self.decode(part) for part in parts[1:]], parts[0])
         if tag == "Z":
@@ -282,7 +317,9 @@ class _Decoder:
         tensor = self._tensors[self.next]
         self.next += 1
         if tensor.dtype is not DTYPES[parts[0]] or list(tensor.shape) != parts[1:]:
-            raise ValueError(f"a tensor of {tensor.dtype} {list(tensor.shape)} where {parts} is meant")
+            raise ValueError(
+                f"a tensor of {tensor.dtype} {list(tensor.shape)} where {parts} is meant"
+            )
         return tensor
 
 

@@ -1,11 +1,13 @@
 """The worker's part in finding out whether its main thread still runs Python code (see `observation`).
 
-Python runs the handler of a signal between two of its own instructions, so not while the main thread is in C. It may be in C for long, in a
-collective that waits for a lost peer. Two real-time signals detect that. On `STACK_SIGNAL` the C handler writes the main thread's Python
-stack, wherever the thread is. On `ANSWER_SIGNAL` a handler in Python writes a line as soon as any Python handler can run. Both write to a
-memory file, which the agent finds among the process's open files.
+Python runs the handler of a signal between two of its own instructions, so not while the main
+thread is in C. It may be in C for long, in a collective that waits for a lost peer. Two real-time
+signals detect that. On `STACK_SIGNAL` the C handler writes the main thread's Python stack, wherever
+the thread is. On `ANSWER_SIGNAL` a handler in Python writes a line as soon as any Python handler
+can run. Both write to a memory file, which the agent finds among the process's open files.
 
-`cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this package.
+`cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this
+package.
 """
 
 import contextlib
@@ -25,13 +27,15 @@ def answer_stops() -> None:
     memory = os.memfd_create(MEMORY_NAME)
 
     def answer(_number: int, _frame: object) -> None:
-        with contextlib.suppress(Exception):  # a script that has closed the file must not be disturbed
+        # A script that has closed the file must not be disturbed.
+        with contextlib.suppress(Exception):
             line = ANSWER_HEAD + _call_of(signal.getsignal(signal.SIGTERM)) + "\n"
             os.write(memory, line.encode("ascii", "backslashreplace"))  # as faulthandler does
 
     signal.signal(ANSWER_SIGNAL, answer)
     faulthandler.register(STACK_SIGNAL, file=memory, all_threads=False, chain=False)
-    # A system call that it interrupts must not be restarted: Python would not see another signal that comes meanwhile.
+    # A system call that it interrupts must not be restarted: Python would not see another signal
+    # that comes meanwhile.
     signal.siginterrupt(STACK_SIGNAL, True)
 
 

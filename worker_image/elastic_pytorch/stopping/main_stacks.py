@@ -18,7 +18,8 @@ _STATES = {"T": StackSite("stopped"), "t": StackSite("stopped"), "D": StackSite(
 def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> dict[int, StackSite]:
     """Returns where the main threads of workers stand, by process id.
 
-    Of a worker that is not Python, such as a shell script, the first of its descendants that answers counts.
+    Of a worker that is not Python, such as a shell script, the first of its descendants that
+    answers counts.
     """
     workers = list(workers)
     places = {worker: _without_stack(worker) for worker in workers}
@@ -32,7 +33,9 @@ def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> d
     while asked:
         late = time.monotonic() >= until
         for worker, (pid, memory) in list(asked.items()):
-            written = os.pread(memory, os.fstat(memory).st_size - before[worker], before[worker]).decode(errors="replace")
+            written = os.pread(
+                memory, os.fstat(memory).st_size - before[worker], before[worker]
+            ).decode(errors="replace")
             stacks = written.split(STACK_HEAD)
             if len(stacks) > 2:
                 places[worker] = place_of(stacks[1].partition(ANSWER_HEAD)[0], _kernel_wait(pid))
@@ -55,7 +58,9 @@ def _memory_of(worker: int) -> tuple[int, int] | None:
                     if MEMORY_NAME in str(link.readlink()):
                         return worker, os.open(link, os.O_RDONLY)
         return None
-    return next((memory for child in children(worker) if (memory := _memory_of(child)) is not None), None)
+    return next(
+        (memory for child in children(worker) if (memory := _memory_of(child)) is not None), None
+    )
 
 
 def _without_stack(pid: int) -> StackSite:

@@ -1,7 +1,7 @@
 """Observes processes that were told to stop, and finds those that cannot: their main thread no longer runs Python code.
 
-`answers` is the processes' end. A process that does not answer, such as a program that is not Python, is not observed: the handler
-of a C program runs wherever the program is.
+`answers` is the processes' end. A process that does not answer, such as a program that is not
+Python, is not observed: the handler of a C program runs wherever the program is.
 """
 
 import contextlib
@@ -13,11 +13,18 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from elastic_pytorch.stopping.answers import ANSWER_HEAD, ANSWER_SIGNAL, MEMORY_NAME, STACK_HEAD, STACK_SIGNAL
+from elastic_pytorch.stopping.answers import (
+    ANSWER_HEAD,
+    ANSWER_SIGNAL,
+    MEMORY_NAME,
+    STACK_HEAD,
+    STACK_SIGNAL,
+)
 from elastic_pytorch.stopping.stacks import children, handles
 from elastic_pytorch.stopping.stuck import GAP_SECONDS, MainThread, Observation
 
-OBSERVE_SECONDS = 0.1  # from one observation to the next, at first: the time to write a stack on a busy machine
+# From one observation to the next, at first: the time to write a stack on a busy machine.
+OBSERVE_SECONDS = 0.1
 MAX_OBSERVE_SECONDS = 0.5  # once a handler has been running for long
 FIRST_STACK_SECONDS = 0.1  # for the stack just before the signal
 
@@ -28,31 +35,45 @@ _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 class StopObserver:
     """Observes the workers of one stop.
 
-    Created before they are told to stop: later observations are compared with what their main threads do then.
+    Created before they are told to stop: later observations are compared with what their main
+    threads do then.
 
     Args:
-        workers: process ids. For one that does not answer, such as a shell script, its descendants that do are observed.
-        death_signal: the signal that will stop them. Workers that do not handle it are not observed: they just die.
+        workers: process ids. For one that does not answer, such as a shell script, its descendants
+            that do are observed.
+        death_signal: the signal that will stop them. Workers that do not handle it are not
+            observed: they just die.
     """
 
     def __init__(self, workers: Iterable[int], death_signal: signal.Signals) -> None:
-        self._processes = [process for worker in workers for process in _answering(worker, death_signal)]
+        self._processes = [
+            process for worker in workers for process in _answering(worker, death_signal)
+        ]
         for process in self._processes:
             process.ask_stack()
-            # Before the signal: one that is asked later may have run its handler and hang already, and would never answer.
+            # Before the signal: one that is asked later may have run its handler and hang already,
+            # and would never answer.
             process.ask_answer()
         until = time.monotonic() + FIRST_STACK_SECONDS
-        while not all(process.has_written() for process in self._processes) and time.monotonic() < until:
+        while (
+            not all(process.has_written() for process in self._processes)
+            and time.monotonic() < until
+        ):
             time.sleep(0.001)
         self._since = self._observed_at = time.monotonic()
 
     def find_stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
-        """Observes again if it is time to. Returns the processes that cannot run their handler, with their main threads' stacks, each once.
+        """Observes again if it is time to.
+
+        Returns the processes that cannot run their handler, with their main threads' stacks, each
+        once.
 
         A process must have been in one call of C for `patience_seconds` at least.
         """
         now = time.monotonic()
-        if now - self._observed_at < min(MAX_OBSERVE_SECONDS, max(OBSERVE_SECONDS, 0.1 * (now - self._since))):
+        if now - self._observed_at < min(
+            MAX_OBSERVE_SECONDS, max(OBSERVE_SECONDS, 0.1 * (now - self._since))
+        ):
             return []
         self._observed_at = now
         found = [process for process in self._processes if process.observe(patience_seconds)]
@@ -93,11 +114,17 @@ class _Process:
 
     def observe(self, patience_seconds: float) -> bool:
         """Reads what it has written since the last request, requests more, and returns whether it is stuck."""
-        written = os.pread(self._memory, os.fstat(self._memory).st_size - self._read_bytes, self._read_bytes)
+        written = os.pread(
+            self._memory, os.fstat(self._memory).st_size - self._read_bytes, self._read_bytes
+        )
         self._read_bytes += len(written)
         text = written.decode(errors="replace")
         answers = [line for line in text.splitlines() if line.startswith(ANSWER_HEAD)]
-        stack = text.rpartition(STACK_HEAD)[2].partition(ANSWER_HEAD)[0].strip() if STACK_HEAD in text else ""
+        stack = (
+            text.rpartition(STACK_HEAD)[2].partition(ANSWER_HEAD)[0].strip()
+            if STACK_HEAD in text
+            else ""
+        )
         cpu_seconds, sleeps = _cpu_time(self.pid)
         self._thread = self._thread.after(
             Observation(
@@ -116,7 +143,8 @@ class _Process:
             self.ask_stack()
         elif time.monotonic() - self._signalled_at > GAP_SECONDS:
             self._signalled_at = time.monotonic()
-            self._signal(STACK_SIGNAL)  # in case that the signal was not sent: without another, it would be waited for in vain
+            # In case that the signal was not sent: without another, it would be waited for in vain.
+            self._signal(STACK_SIGNAL)
         return self._thread.stuck(patience_seconds)
 
     def close(self) -> None:
@@ -149,7 +177,8 @@ def signal_main_thread(pid: int, number: int) -> None:
     """
     call = _TGKILL.get(platform.machine())
     if call is None:
-        os.kill(pid, number)  # the kernel gives it to the main thread if that has no other one to handle
+        # The kernel gives it to the main thread if that has no other one to handle.
+        os.kill(pid, number)
     else:
         ctypes.CDLL(None).syscall(call, pid, pid, int(number))
 
@@ -164,6 +193,8 @@ def _cpu_time(pid: int) -> tuple[float, bool]:
 
 def _copied_bytes(pid: int) -> int:
     with contextlib.suppress(OSError, ValueError):
-        counters = dict(line.split(":") for line in Path(f"/proc/{pid}/task/{pid}/io").read_text().splitlines())
+        counters = dict(
+            line.split(":") for line in Path(f"/proc/{pid}/task/{pid}/io").read_text().splitlines()
+        )
         return int(counters["rchar"]) + int(counters["wchar"])
     return 0

@@ -1,7 +1,8 @@
 """Where a training process stands, in one word of a few, read from the Python stack of its main thread.
 
-Waits in C have no frame of their own: the innermost frame is the Python function that called. Under DistributedDataParallel, that is the
-backward pass's: the reducer waits for the other ranks inside it.
+Waits in C have no frame of their own: the innermost frame is the Python function that called. Under
+DistributedDataParallel, that is the backward pass's: the reducer waits for the other ranks inside
+it.
 """
 
 import re
@@ -46,7 +47,8 @@ _FILES = re.compile(
     r"/torch/(serialization|distributed/checkpoint/.*)\.py$|/lib(64)?/python3[^/]*/(pathlib(/\w+)?|shutil|tempfile|zipfile(/\w+)*|tarfile|gzip)\.py$"
     r"|/safetensors/|/numpy/(lib|core|_core)/|/fsspec/|/elastic_pytorch/storage/|^<frozen codecs>$"
 )
-# Where the kernel has a process wait for a file or a file system, by parts of the names of its functions.
+# Where the kernel has a process wait for a file or a file system, by parts of the names of its
+# functions.
 _FILE_WAITS = (
     "pipe_read",
     "wait_for_partner",
@@ -77,21 +79,28 @@ def place_of(stack: str, kernel_wait: str = "") -> StackSite:
 
     Args:
         stack: as faulthandler writes it, the innermost call first.
-        kernel_wait: the function of the kernel that it waits in, as /proc/PID/wchan has it; empty: not known. Python has no frame for a
-            `read` of the script's own.
+        kernel_wait: the function of the kernel that it waits in, as /proc/PID/wchan has it; empty:
+            not known. Python has no frame for a `read` of the script's own.
     """
     found = map(_FRAME.fullmatch, stack.splitlines())
     frames = [(match["file"], match["line"], match["function"]) for match in found if match]
-    own = next((index for index, (file, _, _) in enumerate(frames) if not _NOT_THE_SCRIPT.search(file)), None)
+    own = next(
+        (index for index, (file, _, _) in enumerate(frames) if not _NOT_THE_SCRIPT.search(file)),
+        None,
+    )
     frame = "" if own is None else _shown(*frames[own])
     called = [(file, function) for file, _, function in frames[:own]]
     if operation := _operation(called):
         return StackSite("collective", operation, frame)
     if any(_DATA_LOADER.search(file) for file, _, _ in frames):
         return StackSite("dataLoader", frame=frame)
-    if any(_FILES.search(file) for file, _ in called) or any(part in kernel_wait for part in _FILE_WAITS):
+    if any(_FILES.search(file) for file, _ in called) or any(
+        part in kernel_wait for part in _FILE_WAITS
+    ):
         return StackSite("file", frame=frame)
-    return StackSite("lock" if any(_LOCKS.search(file) for file, _ in called) else "other", frame=frame)
+    return StackSite(
+        "lock" if any(_LOCKS.search(file) for file, _ in called) else "other", frame=frame
+    )
 
 
 def _operation(called: Sequence[tuple[str, str]]) -> str:

@@ -1,8 +1,9 @@
 """Writes the Python stacks of workers that hang to their stderr, and so to the pod's log.
 
-In a worker, faulthandler answers a signal: its handler writes the stacks of all threads wherever the worker is stuck, even in C code. The
-signal is a real-time one that neither torch nor Python uses, and scripts hardly ever: SIGUSR1 and SIGUSR2 are in use between schedulers and
-trainers. It kills a process that does not handle it, so it is sent only to those that do.
+In a worker, faulthandler answers a signal: its handler writes the stacks of all threads wherever
+the worker is stuck, even in C code. The signal is a real-time one that neither torch nor Python
+uses, and scripts hardly ever: SIGUSR1 and SIGUSR2 are in use between schedulers and trainers. It
+kills a process that does not handle it, so it is sent only to those that do.
 """
 
 import contextlib
@@ -16,7 +17,8 @@ from pathlib import Path
 from elastic_pytorch.log import logger
 
 DUMP_SIGNAL = signal.SIGRTMIN + 10
-COLD_START = str(Path(__file__).parent / "cold_start")  # for PYTHONPATH of a worker that starts in a new interpreter
+# For PYTHONPATH of a worker that starts in a new interpreter.
+COLD_START = str(Path(__file__).parent / "cold_start")
 WRITE_SECONDS = 0.1  # for one worker's stacks to be written before the next one's
 
 
@@ -31,11 +33,15 @@ def dump_stacks(workers: Mapping[int, str]) -> None:
 
     If a worker is not a Python process, such as a shell script, its descendants that answer do.
     """
-    logger.info("asked for stacks of %d workers: pids %s", len(workers), " ".join(map(str, workers)))
+    logger.info(
+        "asked for stacks of %d workers: pids %s", len(workers), " ".join(map(str, workers))
+    )
     for worker, name in workers.items():
         answering = _answering(worker)
         if not answering:
-            logger.warning("no stacks of %s: pid %d is no Python that was started to answer", name, worker)
+            logger.warning(
+                "no stacks of %s: pid %d is no Python that was started to answer", name, worker
+            )
         for pid in answering:
             logger.info("stacks of %s, pid %d:", name, pid)
             with contextlib.suppress(OSError):  # it has just ended

@@ -1,14 +1,17 @@
 """Decides whether a worker that was told to stop after a loss can still run its handler, from observations of its main thread.
 
-Signal handlers of Python run only in the main thread, and only between two of Python's own instructions. A main thread in a collective
-whose peer is lost does not get there: under NCCL it waits in C until it is killed.
+Signal handlers of Python run only in the main thread, and only between two of Python's own
+instructions. A main thread in a collective whose peer is lost does not get there: under NCCL it
+waits in C until it is killed.
 """
 
 from dataclasses import dataclass, replace
 
 WAITING_SECONDS = 0.25  # in one call of C, asleep: what it waits for has not come since the loss
-COMPUTING_SECONDS = 1.2  # in one call of C that may end: a computation, or a CUDA call, which spins while it waits
-SILENT_SECONDS = 20.0  # without a stack: it hangs in the kernel, or in a write to a disk that is very slow
+# In one call of C that may end: a computation, or a CUDA call, which spins while it waits.
+COMPUTING_SECONDS = 1.2
+# Without a stack: it hangs in the kernel, or in a write to a disk that is very slow.
+SILENT_SECONDS = 20.0
 GAP_SECONDS = 1.0  # between two observations: a longer gap proves nothing about the time between
 WAITING_SHARE = 0.1  # of CPU time at most: a waiting thread may poll, and writes its stack
 
@@ -44,14 +47,17 @@ class MainThread:
 
     def after(self, seen: Observation) -> "MainThread":
         if self.first is not None and not seen.stack and not seen.answered:
-            return replace(self, slept=self.slept and seen.sleeps)  # it is late: on a busy machine, each time
+            # It is late: on a busy machine, each time.
+            return replace(self, slept=self.slept and seen.sleeps)
         first = self.first if self._same_call(seen) else seen if seen.stack else None
         return replace(
             self,
             before=self.before or seen.stack,
             first=first,
             last=seen,
-            silent=None if seen.stack or seen.answered else self.silent or (seen if self.last is None else None),
+            silent=None
+            if seen.stack or seen.answered
+            else self.silent or (seen if self.last is None else None),
             answered=self.answered or seen.answered,
             handler=seen.handler if seen.answered else self.handler,
             slept=seen.sleeps and (self.slept or first is seen),
@@ -83,15 +89,17 @@ class MainThread:
     def _in_handler(self) -> bool:
         """Whether the handler is on the stack.
 
-        It is if there was no answer. One that was asked for before the signal comes when the handler returns, at the latest: Python runs
-        the handler of the lower signal first.
+        It is if there was no answer. One that was asked for before the signal comes when the
+        handler returns, at the latest: Python runs the handler of the lower signal first.
         """
         assert self.last is not None
         if not self.answered:
             return True
         file, _, function = self.handler.rpartition(" in ")
         frames = (line.strip() for line in self.last.stack.splitlines())
-        return bool(self.handler) and any(f.startswith(f"{file}, line ") and f.endswith(f" in {function}") for f in frames)
+        return bool(self.handler) and any(
+            f.startswith(f"{file}, line ") and f.endswith(f" in {function}") for f in frames
+        )
 
 
 def waits_for_peers(stack: str) -> bool:

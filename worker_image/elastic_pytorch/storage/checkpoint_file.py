@@ -11,11 +11,18 @@ from elastic_pytorch.object_url import Location, ObjectUrl, location_of
 from elastic_pytorch.state_format.payload import read_payload
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import Folder, by_name
-from elastic_pytorch.storage.checkpoint_format import HEADER, StoredFile, payload_of, read_frame, version_of
+from elastic_pytorch.storage.checkpoint_format import (
+    HEADER,
+    StoredFile,
+    payload_of,
+    read_frame,
+    version_of,
+)
 from elastic_pytorch.storage.places import Place, place_at
 
 Content = TypeVar("Content")
-# Of a checkpoint that is skipped; another error is one of the storage, and no reason to go on from an older one.
+# Of a checkpoint that is skipped; another error is one of the storage, and no reason to go on from
+# an older one.
 DAMAGE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
@@ -37,7 +44,9 @@ def load_newest(folder: Folder, beyond: StateVersion) -> Loaded | None:
     def read(version: StateVersion, path: Location) -> Loaded:
         return Loaded(version, _of_version(version, _load(place, path.name)), path)
 
-    return first_whole(lambda: [found for found in by_name(place) if found.version > beyond], read, {})
+    return first_whole(
+        lambda: [found for found in by_name(place) if found.version > beyond], read, {}
+    )
 
 
 def first_whole(
@@ -71,7 +80,10 @@ def is_gone(location: Location) -> bool:
     """Whether a file is not there, or a folder of a file system."""
     if isinstance(location, Path):
         return not location.exists()
-    return version_of(location.name) is not None and location.name not in place_at(location.parent).names()
+    return (
+        version_of(location.name) is not None
+        and location.name not in place_at(location.parent).names()
+    )
 
 
 def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:

@@ -1,6 +1,7 @@
 """The checkpoint folder: the newest few files, each whole or absent, and a claim that keeps a cut-off group out.
 
-It is a folder of a file system, or a prefix in object storage (see `Place`). Standard library only: the checkpoint writer needs no torch.
+It is a folder of a file system, or a prefix in object storage (see `Place`). Standard library only:
+the checkpoint writer needs no torch.
 """
 
 import os
@@ -37,21 +38,30 @@ class Checkpoint(NamedTuple):
     path: Location
 
 
-def write(folder: Folder, version: StateVersion, chunks: Iterable[Chunk], keep: Keep, length: int | None = None) -> Location:
+def write(
+    folder: Folder,
+    version: StateVersion,
+    chunks: Iterable[Chunk],
+    keep: Keep,
+    length: int | None = None,
+) -> Location:
     """Writes a checkpoint, and deletes older ones when it is safe in the storage.
 
     Args:
         folder: created if it does not exist.
         version: of the state.
-        chunks: the payload's bytes; a chunk is valid until the next one is asked for. If this raises, no checkpoint is created.
-        keep: what to leave there, including this one; those of a larger version do not count and stay.
+        chunks: the payload's bytes; a chunk is valid until the next one is asked for. If this
+            raises, no checkpoint is created.
+        keep: what to leave there, including this one; those of a larger version do not count and
+            stay.
         length: of the payload in bytes, if it is known; see `Place.put`.
 
     Returns:
         The file.
 
     Raises:
-        Superseded: a larger generation has claimed the folder; nothing has been written, or at least nothing deleted.
+        Superseded: a larger generation has claimed the folder; nothing has been written, or at
+            least nothing deleted.
         OSError: it could not be written; nothing has been deleted.
     """
     surplus([], version, keep)  # before anything is written
@@ -99,7 +109,9 @@ def by_name(folder: Folder) -> list[Checkpoint]:
     """
     place = place_at(folder)
     found = [(version, name) for name in place.names() if (version := version_of(name)) is not None]
-    return [Checkpoint(version, place.location / name) for version, name in sorted(found, reverse=True)]
+    return [
+        Checkpoint(version, place.location / name) for version, name in sorted(found, reverse=True)
+    ]
 
 
 def newest_and_claimed(folder: Folder) -> tuple[StateVersion | None, int]:
@@ -109,23 +121,28 @@ def newest_and_claimed(folder: Folder) -> tuple[StateVersion | None, int]:
         OSError: the folder cannot be read.
     """
     names = place_at(folder).names()
-    return max(filter(None, map(version_of, names)), default=None), max(claims_of(names).values(), default=0)
+    return max(filter(None, map(version_of, names)), default=None), max(
+        claims_of(names).values(), default=0
+    )
 
 
 def claim(folder: Folder, generation: int) -> int:
     """Claims the folder: from now on only groups of the returned generation or a larger one may write here.
 
     Returns:
-        The generation: a larger one than asked for, if another group has just claimed that. Only object storage can tell.
+        The generation: a larger one than asked for, if another group has just claimed that. Only
+        object storage can tell.
 
     Raises:
         OSError: the claim could not be written.
-        CannotClaim: object storage does not know conditional writes, or a file system cannot rename.
+        CannotClaim: object storage does not know conditional writes, or a file system cannot
+            rename.
     """
     place = place_at(folder)
     while not place.create(claim_name(generation)):
         generation += 1
-    place.delete([name for name, older in claims_of(place.names()).items() if older < generation])  # of no effect any more
+    # Of no effect any more.
+    place.delete([name for name, older in claims_of(place.names()).items() if older < generation])
     return generation
 
 
@@ -146,4 +163,6 @@ def refuse_claimed(place: Place, names: Iterable[str], version: StateVersion) ->
     """
     generation = max(claims_of(names).values(), default=0)
     if generation > version.generation:
-        raise Superseded(f"{place.location} is claimed by generation {generation}, and this is generation {version.generation}")
+        raise Superseded(
+            f"{place.location} is claimed by generation {generation}, and this is generation {version.generation}"
+        )

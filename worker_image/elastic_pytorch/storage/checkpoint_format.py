@@ -1,8 +1,11 @@
-"""A checkpoint's bytes and names, the same on a disk and in object storage. Standard library only: the checkpoint writer needs no torch.
+"""A checkpoint's bytes and names, the same on a disk and in object storage.
 
-A checkpoint is a header (magic, format version, generation, step), the payload (see `payload`), and a trailer (the payload's length, a
-checksum of all before it, magic). The checksum is a CRC-32: it guards against torn writes and rotten disks, not against forgers. It finds
-every flipped bit and every run of up to 32 of them, and is the fastest that the standard library has.
+Standard library only: the checkpoint writer needs no torch.
+
+A checkpoint is a header (magic, format version, generation, step), the payload (see `payload`), and
+a trailer (the payload's length, a checksum of all before it, magic). The checksum is a CRC-32: it
+guards against torn writes and rotten disks, not against forgers. It finds every flipped bit and
+every run of up to 32 of them, and is the fastest that the standard library has.
 """
 
 import re
@@ -110,7 +113,9 @@ def payload_of(file: StoredFile, expected: StateVersion | None = None) -> Iterat
     if seen != checksum:
         raise ValueError("corrupt: the checksum is wrong")
     if expected is not None and version != expected:
-        raise ValueError(f"foreign: it is named after {tuple(expected)}, and holds {tuple(version)}")
+        raise ValueError(
+            f"foreign: it is named after {tuple(expected)}, and holds {tuple(version)}"
+        )
 
 
 def read_frame(file: StoredFile) -> tuple[StateVersion, int, int]:
@@ -128,7 +133,9 @@ def read_frame(file: StoredFile) -> tuple[StateVersion, int, int]:
         raise ValueError(f"torn: it has {size} bytes")
     _, format_version, generation, step = HEADER.unpack(header)
     if format_version != VERSION:
-        raise ValueError(f"foreign: it is of version {format_version}, and this release reads version {VERSION}")
+        raise ValueError(
+            f"foreign: it is of version {format_version}, and this release reads version {VERSION}"
+        )
     length, checksum, end = TRAILER.unpack(_read(file, size - TRAILER.size, TRAILER.size))
     if end != END_MAGIC or length != size - HEADER.size - TRAILER.size:
         raise ValueError("torn: it does not end as a checkpoint does")

@@ -1,7 +1,10 @@
-"""Writes snapshots to checkpoint folders, one at a time, in a thread of its own. Standard library only.
+"""Writes snapshots to checkpoint folders, one at a time, in a thread of its own.
 
-A large state takes long to write. So after each write the thread rests for nine times as long as a write of that snapshot takes
-(elastic_pytorch.rest), unless the request is urgent: before a worker leaves, and at the end of training.
+Standard library only.
+
+A large state takes long to write. So after each write the thread rests for nine times as long as a
+write of that snapshot takes (elastic_pytorch.rest), unless the request is urgent: before a worker
+leaves, and at the end of training.
 """
 
 import contextlib
@@ -59,7 +62,8 @@ class CheckpointWriter:
         self._thread: threading.Thread | None = None
         self._last_trouble = ""
         self._written: dict[str, tuple[str, StateVersion]] = {}
-        self._places: dict[str, Place] = {}  # by their folders: one of object storage keeps its connections and its credentials
+        # By their folders: one of object storage keeps its connections and its credentials.
+        self._places: dict[str, Place] = {}
 
     def ask(self, flush: Flush) -> None:
         with self._changed:
@@ -69,7 +73,9 @@ class CheckpointWriter:
                 flush = flush._replace(now=flush.now or before.now)
             self._pending[flush.name] = flush
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="checkpoint writer", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="checkpoint writer", daemon=True
+                )
                 self._thread.start()
             self._changed.notify_all()
 
@@ -112,7 +118,11 @@ class CheckpointWriter:
                 os.close(flush.fd)
             if version is None or self._written[flush.name] != before:  # else it was there already
                 ended, rest = self._clock(), self._rests[flush.name]
-                seconds = rest.after_failure(ended - begun) if version is None else rest.after(ended - begun)
+                seconds = (
+                    rest.after_failure(ended - begun)
+                    if version is None
+                    else rest.after(ended - begun)
+                )
                 self._rested_at = max(self._rested_at, ended + seconds)
                 if version is not None:
                     self._on_written(version.step, ended - begun)
@@ -128,7 +138,9 @@ class CheckpointWriter:
                 if flush.folder not in self._places:
                     self._places[flush.folder] = place_at(flush.folder)
                 chunks = _chunks(flush.fd, slot)
-                path = checkpoint_folder.write(self._places[flush.folder], slot.version, chunks, flush.keep, slot.length)
+                path = checkpoint_folder.write(
+                    self._places[flush.folder], slot.version, chunks, flush.keep, slot.length
+                )
             except _Overwritten:
                 continue
             finally:
@@ -153,7 +165,8 @@ def _chunks(fd: int, slot: Slot) -> Iterator[memoryview]:
             raise ValueError("the snapshot ends too early")
         yield buffer[:count]
         done += count
-    # Nearly always the committing process sees the pin; if not, what has been read may be of two states.
+    # Nearly always the committing process sees the pin; if not, what has been read may be of two
+    # states.
     if not still_holds(fd, slot):
         raise _Overwritten
 

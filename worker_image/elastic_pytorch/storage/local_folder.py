@@ -1,4 +1,7 @@
-"""Checkpoints in a folder of a file system: a file gets its name when all of it is on the disk. Standard library only."""
+"""Checkpoints in a folder of a file system: a file gets its name when all of it is on the disk.
+
+Standard library only.
+"""
 
 import contextlib
 import errno
@@ -12,9 +15,19 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.storage.checkpoint_format import READ_BYTES, CannotClaim, Chunk
 
 STALE_SECONDS = 3600.0
-# The errors of file systems that cannot sync a folder. Data is synced before, and a failing disk returns other errors.
+# The errors of file systems that cannot sync a folder. Data is synced before, and a failing disk
+# returns other errors.
 CANNOT_SYNC = frozenset(
-    {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS, errno.ENOSYS, errno.EACCES, errno.EPERM, errno.EISDIR}
+    {
+        errno.EINVAL,
+        errno.ENOTSUP,
+        errno.EBADF,
+        errno.EROFS,
+        errno.ENOSYS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EISDIR,
+    }
 )
 # Those of file systems that cannot rename, such as mounted buckets.
 CANNOT_RENAME = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EPERM})
@@ -43,12 +56,21 @@ class LocalFolder:
         return found
 
     def folders(self) -> list[str]:
-        return [path.name for path in self.location.iterdir() if path.is_dir()] if self.location.is_dir() else []
+        return (
+            [path.name for path in self.location.iterdir() if path.is_dir()]
+            if self.location.is_dir()
+            else []
+        )
 
-    def put(self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]) -> None:
+    def put(
+        self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
+    ) -> None:
         del size
         self.location.mkdir(parents=True, exist_ok=True)
-        partial = self.location / f".partial-{name.removeprefix('checkpoint-').removesuffix('.elastic')}-{os.urandom(8).hex()}"
+        partial = (
+            self.location
+            / f".partial-{name.removeprefix('checkpoint-').removesuffix('.elastic')}-{os.urandom(8).hex()}"
+        )
         try:
             self._written_at = _write_file(partial, chunks)
             check()

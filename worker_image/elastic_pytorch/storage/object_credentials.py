@@ -1,6 +1,7 @@
 """What the object storage's library does not find by itself: AWS' credentials file, and servers without TLS. Standard library only.
 
-The library reads the environment, tokens of a service account (IRSA, EKS Pod Identity, Workload Identity) and the metadata services.
+The library reads the environment, tokens of a service account (IRSA, EKS Pod Identity, Workload
+Identity) and the metadata services.
 """
 
 import configparser
@@ -26,14 +27,23 @@ def options_for(scheme: str, environment: Mapping[str, str] = os.environ) -> dic
     if scheme != "s3":
         return {}
     options: dict[str, Any] = {}
-    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or environment.get("AWS_ENDPOINT")
+    endpoint = (
+        environment.get("AWS_ENDPOINT_URL_S3")
+        or environment.get("AWS_ENDPOINT_URL")
+        or environment.get("AWS_ENDPOINT")
+    )
     if endpoint:
         options["endpoint"] = endpoint
-    if endpoint and endpoint.startswith("http://"):  # the user's choice: a server in the cluster has no certificate, as a rule
+    # The user's choice: a server in the cluster has no certificate, as a rule.
+    if endpoint and endpoint.startswith("http://"):
         options["client_options"] = {"allow_http": True}
-    path = Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
+    path = Path(
+        environment.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
+    )
     if not any(environment.get(name) for name in _BEFORE_FILES) and path.is_file():
-        options["credential_provider"] = from_file(path, environment.get("AWS_PROFILE") or "default")
+        options["credential_provider"] = from_file(
+            path, environment.get("AWS_PROFILE") or "default"
+        )
     return options
 
 
@@ -47,7 +57,9 @@ def from_file(path: Path, profile: str) -> Callable[[], dict[str, Any]]:
             found = parser[profile]
             key, secret = found["aws_access_key_id"], found["aws_secret_access_key"]
         except KeyError as error:
-            raise ValueError(f"missing credentials: {path} has no {error} for the profile {profile}") from None
+            raise ValueError(
+                f"missing credentials: {path} has no {error} for the profile {profile}"
+            ) from None
         return {
             "access_key_id": key,
             "secret_access_key": secret,

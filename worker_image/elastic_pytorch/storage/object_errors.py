@@ -11,9 +11,12 @@ CREDENTIALS = {
     "gs": "a service account with Workload Identity, or a mounted key file named by GOOGLE_APPLICATION_CREDENTIALS",
 }
 
-# From what the services answer; the words of the library come last, which says only which request failed.
+# From what the services answer; the words of the library come last, which says only which request
+# failed.
 _NO_BUCKET = re.compile(r"NoSuchBucket|The specified bucket does not exist")
-_EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|RequestExpired|token (?:has|is) expired", re.IGNORECASE)
+_EXPIRED = re.compile(
+    r"ExpiredToken|TokenRefreshRequired|RequestExpired|token (?:has|is) expired", re.IGNORECASE
+)
 _REFUSED = re.compile(
     r"AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|"
     r"40[13] (?:Unauthorized|Forbidden)"
@@ -21,22 +24,31 @@ _REFUSED = re.compile(
 _NO_CREDENTIALS = re.compile(
     r"169\.254\.\d+\.\d+|metadata\.google\.internal|/latest/(?:api/token|meta-data)|[Mm]issing ?(?:credential|access key|token)"
 )
-_NO_CONDITIONS = re.compile(r"NotImplemented|501 Not Implemented|not (?:yet )?(?:implemented|supported)")
-_REGION = re.compile(r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|301 Moved")
+_NO_CONDITIONS = re.compile(
+    r"NotImplemented|501 Not Implemented|not (?:yet )?(?:implemented|supported)"
+)
+_REGION = re.compile(
+    r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|301 Moved"
+)
 
 
 def plain_error(error: Exception, url: ObjectUrl) -> OSError:
     """Returns the error that a failed request to a bucket means.
 
     Returns:
-        A FileNotFoundError only if the object is not there: a bucket that is not there is an error of another kind.
+        A FileNotFoundError only if the object is not there: a bucket that is not there is an error
+        of another kind.
     """
     text = str(error)
     told = _words(text)
     name = str(url)
     if _NO_BUCKET.search(text):
         # A missing file means an empty folder to the callers. A bucket that has gone must not.
-        return OSError(errno.ENODEV, f"there is no bucket {url.bucket}: create it, or correct the URL ({told})", name)
+        return OSError(
+            errno.ENODEV,
+            f"there is no bucket {url.bucket}: create it, or correct the URL ({told})",
+            name,
+        )
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, "no such object", name)
     if _EXPIRED.search(text):
@@ -47,10 +59,16 @@ def plain_error(error: Exception, url: ObjectUrl) -> OSError:
         )
     if _NO_CREDENTIALS.search(text):
         return PermissionError(
-            errno.EACCES, f"no credentials for bucket {url.bucket}: give the pod {CREDENTIALS[url.scheme]} ({told})", name
+            errno.EACCES,
+            f"no credentials for bucket {url.bucket}: give the pod {CREDENTIALS[url.scheme]} ({told})",
+            name,
         )
     if _REGION.search(text):
-        return OSError(errno.EIO, f"bucket {url.bucket} is in another region: set AWS_REGION in the pod ({told})", name)
+        return OSError(
+            errno.EIO,
+            f"bucket {url.bucket} is in another region: set AWS_REGION in the pod ({told})",
+            name,
+        )
     if _REFUSED.search(text):
         return PermissionError(
             errno.EACCES,
@@ -67,7 +85,10 @@ def lacks_conditions(error: Exception) -> bool:
 
 
 def _words(text: str) -> str:
-    code, message = re.search(r"<Code>([^<]*)</Code>", text), re.search(r"<Message>([^<]*)</Message>", text)
+    code, message = (
+        re.search(r"<Code>([^<]*)</Code>", text),
+        re.search(r"<Message>([^<]*)</Message>", text),
+    )
     if code:
         return f"{code[1]}: {message[1]}" if message else code[1]
     return text.partition("\n")[0][:300]

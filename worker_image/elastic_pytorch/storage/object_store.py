@@ -1,7 +1,8 @@
 """Checkpoints in object storage: S3 and what speaks its protocol, and Google Cloud Storage, by the library obstore.
 
-An object appears whole by itself, so nothing is renamed. A large one is uploaded in parts, several at a time, and read in ranges. The
-library repeats requests that the storage has refused for a while (503, 429) and those whose connection was cut, with growing pauses.
+An object appears whole by itself, so nothing is renamed. A large one is uploaded in parts, several
+at a time, and read in ranges. The library repeats requests that the storage has refused for a while
+(503, 429) and those whose connection was cut, with growing pauses.
 """
 
 import errno
@@ -17,14 +18,25 @@ from elastic_pytorch.object_url import ObjectUrl
 from elastic_pytorch.storage.checkpoint_format import TRAILER, CannotClaim, Chunk
 from elastic_pytorch.storage.object_credentials import options_for
 from elastic_pytorch.storage.object_errors import lacks_conditions, plain_error
-from elastic_pytorch.storage.object_streams import BUFFER_BYTES, PARALLEL, PART_BYTES, ObjectRanges, ObjectWriter
+from elastic_pytorch.storage.object_streams import (
+    BUFFER_BYTES,
+    PARALLEL,
+    PART_BYTES,
+    ObjectRanges,
+    ObjectWriter,
+)
 
 MAX_PARTS = 9_000  # S3 takes 10,000
-# Each pause is a random one between the first and `base` times the last, so a base of 2 does not let them grow. The time is the limit.
+# Each pause is a random one between the first and `base` times the last, so a base of 2 does not
+# let them grow. The time is the limit.
 RETRIES = {
     "max_retries": 1000,
     "retry_timeout": timedelta(seconds=60),
-    "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=10), "base": 3},
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=200),
+        "max_backoff": timedelta(seconds=10),
+        "base": 3,
+    },
 }
 CLIENT = {"connect_timeout": "5s", "timeout": "120s"}  # of one request, with its body
 
@@ -77,7 +89,9 @@ class ObjectStore:
         return self._does(self._obstore.list_with_delimiter, self._store)
 
     def open(self, name: str) -> "ObjectFile":
-        return ObjectFile(self._does(self._obstore.head, self._store, name)["size"], self._reading(name))
+        return ObjectFile(
+            self._does(self._obstore.head, self._store, name)["size"], self._reading(name)
+        )
 
     def _reading(self, name: str) -> Callable[[int, int], Any]:
         def read(start: int, end: int) -> Any:
@@ -85,7 +99,9 @@ class ObjectStore:
 
         return read
 
-    def put(self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]) -> None:
+    def put(
+        self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
+    ) -> None:
         part_bytes = max(PART_BYTES, -(-(size or 0) // MAX_PARTS))
         parts = _parts(chunks, part_bytes)
         first = next(parts, b"")
@@ -97,18 +113,31 @@ class ObjectStore:
         def checked() -> Iterator[Chunk]:
             yield first
             yield from parts
-            # In another thread, as this one drives the upload. Whatever is raised here, that is given up, and the object does not appear.
+            # In another thread, as this one drives the upload. Whatever is raised here, that is
+            # given up, and the object does not appear.
             with ThreadPoolExecutor(1, "claim check") as pool:
                 pool.submit(check).result()
 
         self._does(
-            self._obstore.put, self._store, name, checked(), use_multipart=True, chunk_size=part_bytes, max_concurrency=PARALLEL
+            self._obstore.put,
+            self._store,
+            name,
+            checked(),
+            use_multipart=True,
+            chunk_size=part_bytes,
+            max_concurrency=PARALLEL,
         )
 
     def writer(self, name: str, size: int) -> ObjectWriter:
         """Returns a stream to write an object of about `size` bytes; it appears when the stream is closed."""
         part_bytes = max(PART_BYTES, -(-size // MAX_PARTS))
-        stream = self._does(self._obstore.open_writer, self._store, name, buffer_size=part_bytes, max_concurrency=PARALLEL)
+        stream = self._does(
+            self._obstore.open_writer,
+            self._store,
+            name,
+            buffer_size=part_bytes,
+            max_concurrency=PARALLEL,
+        )
         return ObjectWriter(stream, lambda error: plain_error(error, self.location))
 
     def reader(self, name: str) -> io.BufferedReader:
@@ -125,7 +154,11 @@ class ObjectStore:
             self._obstore.put(self._store, name, b"", mode="create")
         except self._obstore.exceptions.AlreadyExistsError:
             return False
-        except (self._obstore.exceptions.BaseError, FileNotFoundError, NotImplementedError) as error:
+        except (
+            self._obstore.exceptions.BaseError,
+            FileNotFoundError,
+            NotImplementedError,
+        ) as error:
             if lacks_conditions(error):
                 raise CannotClaim(
                     f"the storage of bucket {self.location.bucket} does not write on the condition that an object is absent "
@@ -141,7 +174,12 @@ class ObjectStore:
         try:
             self._does(self._obstore.delete, self._store, list(names))
         except OSError as error:
-            logger.warning("cannot delete %s in %s: %s", ", ".join(names), self.location, error.strerror or error)
+            logger.warning(
+                "cannot delete %s in %s: %s",
+                ", ".join(names),
+                self.location,
+                error.strerror or error,
+            )
 
     def clean(self, generation: int) -> None:
         """Does nothing: uploads that were cut short are not seen, and only a rule of the bucket's lifecycle deletes their parts."""
@@ -155,7 +193,9 @@ class ObjectStore:
             # A panic of Rust is no Exception, and would end the checkpoint writer's thread.
             if type(error).__name__ != "PanicException":
                 raise
-            raise OSError(errno.EIO, f"the library obstore has failed: {error}", str(self.location)) from error
+            raise OSError(
+                errno.EIO, f"the library obstore has failed: {error}", str(self.location)
+            ) from error
 
 
 class ObjectFile:
@@ -166,7 +206,9 @@ class ObjectFile:
     last.
     """
 
-    def __init__(self, size: int, read: Callable[[int, int], Any], piece_bytes: int = PART_BYTES) -> None:
+    def __init__(
+        self, size: int, read: Callable[[int, int], Any], piece_bytes: int = PART_BYTES
+    ) -> None:
         self.size = size
         self._read = read
         self._piece_bytes = piece_bytes

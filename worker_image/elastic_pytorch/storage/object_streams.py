@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 PART_BYTES = 16 << 20  # of an upload, and of what is read at once
-PARALLEL = 4  # parts in flight: this and the part size bound the memory that an upload or a download takes
-BLOCK_BYTES = 1 << 20  # what a small read fetches: torch reads a tensor's file in many of these, back and forth
+# Parts in flight: this and the part size bound the memory that an upload or a download takes.
+PARALLEL = 4
+# What a small read fetches: torch reads a tensor's file in many of these, back and forth.
+BLOCK_BYTES = 1 << 20
 BLOCKS = 4  # of them that are kept
 BUFFER_BYTES = 64 << 10  # of a stream, so that not each small read runs Python's code
 
@@ -29,7 +31,8 @@ class ObjectWriter(io.RawIOBase):
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         for start in range(0, len(view), PART_BYTES):
-            # A copy: the library sends it after this has returned, when torch may have given the memory back.
+            # A copy: the library sends it after this has returned, when torch may have given the
+            # memory back.
             self._do(self._stream.write, part := bytes(view[start : start + PART_BYTES]))
             self.checksum = zlib.crc32(part, self.checksum)
         self.size += len(view)
@@ -97,7 +100,9 @@ class ObjectRanges(io.RawIOBase):
             if len(self._blocks) == BLOCKS:
                 del self._blocks[next(iter(self._blocks))]
             start = number * BLOCK_BYTES
-            self._blocks[number] = memoryview(self._read(start, min(start + BLOCK_BYTES, self._size)))
+            self._blocks[number] = memoryview(
+                self._read(start, min(start + BLOCK_BYTES, self._size))
+            )
         return self._blocks[number]
 
     def _read_large(self, start: int, end: int, view: memoryview) -> None:

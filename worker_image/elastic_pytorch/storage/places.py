@@ -15,7 +15,10 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Place(Protocol):
-    """Where checkpoints and claims lie, each under a name, whole or absent. All of it raises OSError where the storage fails."""
+    """Where checkpoints and claims lie, each under a name, whole or absent.
+
+    All of it raises OSError where the storage fails.
+    """
 
     @property
     def location(self) -> Location: ...
@@ -35,13 +38,16 @@ class Place(Protocol):
             FileNotFoundError: there is none of that name.
         """
 
-    def put(self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]) -> None:
+    def put(
+        self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
+    ) -> None:
         """Stores a file, which appears whole, or not at all if anything raises.
 
         Args:
             name: of the file; one that is there is replaced.
             chunks: its bytes. A chunk is valid until the next one is asked for.
-            size: of all chunks, in bytes, if it is known: object storage needs it for files of more than some 100 GB.
+            size: of all chunks, in bytes, if it is known: object storage needs it for files of more
+                than some 100 GB.
             check: called when all bytes are stored, before the file appears.
         """
 
@@ -49,7 +55,8 @@ class Place(Protocol):
         """Stores an empty file; returns False if there was one, where the storage can tell.
 
         Raises:
-            CannotClaim: object storage does not know conditional writes, or a file system cannot rename.
+            CannotClaim: object storage does not know conditional writes, or a file system cannot
+                rename.
         """
 
     def delete(self, names: Sequence[str]) -> None:

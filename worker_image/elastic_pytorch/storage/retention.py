@@ -1,10 +1,14 @@
-"""Which checkpoints stay when a new one is there: the newest few, and milestones. The versions alone decide, so any rank decides alike.
+"""Which checkpoints stay when a new one is there: the newest few, and milestones.
 
-Checkpoints are written when it is time, and hardly ever at a multiple of a number of steps. So the milestone of a multiple is the first
-checkpoint that was written at that step or behind it. One that is behind several multiples is the milestone of all of them.
+The versions alone decide, so any rank decides alike.
 
-A group that restores an older checkpoint goes back, and may pass a multiple again. Then there may be two milestones of it. One is never
-given up for the other, as the versions do not tell from which checkpoint a group went on.
+Checkpoints are written when it is time, and hardly ever at a multiple of a number of steps. So the
+milestone of a multiple is the first checkpoint that was written at that step or behind it. One that
+is behind several multiples is the milestone of all of them.
+
+A group that restores an older checkpoint goes back, and may pass a multiple again. Then there may
+be two milestones of it. One is never given up for the other, as the versions do not tell from which
+checkpoint a group went on.
 """
 
 from collections.abc import Iterable
@@ -30,7 +34,9 @@ def what_to_keep(keep: int, keep_every_steps: int | None) -> Keep:
     if keep_every_steps is None:
         return keep
     if type(keep_every_steps) is not int or keep_every_steps < 1:
-        raise ValueError(f"keep_every_steps must be a whole number of steps, at least 1, or None, not {keep_every_steps!r}")
+        raise ValueError(
+            f"keep_every_steps must be a whole number of steps, at least 1, or None, not {keep_every_steps!r}"
+        )
     return Retention(keep, keep_every_steps)
 
 
@@ -65,8 +71,12 @@ def milestones(versions: Iterable[StateVersion], every_steps: int) -> set[StateV
     return found
 
 
-def surplus(versions: Iterable[StateVersion], written: StateVersion, keep: Keep) -> set[StateVersion]:
-    """Returns the versions to delete. Those larger than the one just written, which is kept, do not count, and stay.
+def surplus(
+    versions: Iterable[StateVersion], written: StateVersion, keep: Keep
+) -> set[StateVersion]:
+    """Returns the versions to delete.
+
+    Those larger than the one just written, which is kept, do not count, and stay.
 
     Raises:
         ValueError: it would keep nothing.

@@ -46,7 +46,9 @@ def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]
     """
     place = place_at(folder)
     found = ((_NAME.fullmatch(name), place.location / name) for name in place.folders())
-    versions = ((StateVersion(int(match[1]), int(match[2])), path) for match, path in found if match)
+    versions = (
+        (StateVersion(int(match[1]), int(match[2])), path) for match, path in found if match
+    )
     return sorted(versions, key=lambda each: each[0], reverse=True)
 
 
@@ -66,21 +68,32 @@ def new_token() -> int:
 
 
 class Drafts(Protocol):
-    """Where a checkpoint lies while it is written, and how it becomes one that readers find. All of it raises OSError."""
+    """Where a checkpoint lies while it is written, and how it becomes one that readers find.
+
+    All of it raises OSError.
+    """
 
     def begin(self, version: StateVersion) -> int:
-        """Prepares to write a checkpoint; returns the token of this write. Rank 0 does so, before any rank writes."""
+        """Prepares to write a checkpoint; returns the token of this write.
+
+        Rank 0 does so, before any rank writes.
+        """
 
     def location(self, version: StateVersion, token: int) -> Location:
         """Returns where its files are to be written."""
 
-    def publish(self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]) -> None:
-        """Makes a checkpoint appear, and deletes older ones. Rank 0 does so, when all other files are safe in the storage.
+    def publish(
+        self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]
+    ) -> None:
+        """Makes a checkpoint appear, and deletes older ones.
+
+        Rank 0 does so, when all other files are safe in the storage.
 
         Args:
             version: of the state.
             token: of the write.
-            keep: what to leave there, including this one; those of a larger version do not count and stay.
+            keep: what to leave there, including this one; those of a larger version do not count
+                and stay.
             commit: writes the checkpoint's own file, which lists the others.
 
         Raises:
@@ -111,18 +124,26 @@ class FolderDrafts:
         return token
 
     def location(self, version: StateVersion, token: int) -> Path:
-        return self._folder / f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
+        return (
+            self._folder
+            / f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
+        )
 
-    def publish(self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]) -> None:
+    def publish(
+        self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]
+    ) -> None:
         partial, path = self.location(version, token), self._folder / checkpoint_name(version)
         commit()
         sync_folder(partial)
         check_claim(self._folder, version)
         if path.exists():
-            _delete(path)  # of the same generation and step, hence damaged: that was the reason to write it again
+            # Of the same generation and step, hence damaged: that was the reason to write it again.
+            _delete(path)
         partial.rename(path)
         sync_folder(self._folder)
-        for other in surplus((other for other, _ in sharded_checkpoints(self._folder)), version, keep):
+        for other in surplus(
+            (other for other, _ in sharded_checkpoints(self._folder)), version, keep
+        ):
             _delete(self._folder / checkpoint_name(other))
         for left_behind in self._folder.iterdir():
             match = _PARTIAL.fullmatch(left_behind.name)
@@ -156,7 +177,9 @@ class ObjectDrafts:
         del token  # a generation's groups write one after the other
         return self._folder / checkpoint_name(version)
 
-    def publish(self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]) -> None:
+    def publish(
+        self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]
+    ) -> None:
         del token
         check_claim(self._folder, version)
         commit()
@@ -167,7 +190,9 @@ class ObjectDrafts:
             logger.warning("cannot delete older checkpoints in %s: %s", self._folder, error)
 
     def _delete_older(self, version: StateVersion, keep: Keep) -> None:
-        older = {other: path for other, path in sharded_checkpoints(self._folder) if other < version}
+        older = {
+            other: path for other, path in sharded_checkpoints(self._folder) if other < version
+        }
         whole = {other for other, path in older.items() if path in _known_whole or by_name(path)}
         _known_whole.update(older[other] for other in whole)
         doomed = surplus(whole, version, keep)
@@ -184,7 +209,9 @@ class ObjectDrafts:
 
 
 def describe_files(folder: Location, names: Iterable[str]) -> list[ShardFile]:
-    """Returns what is needed to find out later whether files of a folder are whole. Their names may lead into sub-folders.
+    """Returns what is needed to find out later whether files of a folder are whole.
+
+    Their names may lead into sub-folders.
 
     Raises:
         OSError: one cannot be read.

@@ -1,12 +1,13 @@
 """Shuts gloo's connections down, so that a broken group can be left.
 
-In a group that has lost a member, two ranks may wait for each other, neither of them on a connection to the lost one. But a group is only
-destroyed when its operations have ended. So a process that leaves shuts its connections down: its own operations then end with an error,
-and so do those of its peers, which may not have noticed yet.
+In a group that has lost a member, two ranks may wait for each other, neither of them on a
+connection to the lost one. But a group is only destroyed when its operations have ended. So a
+process that leaves shuts its connections down: its own operations then end with an error, and so do
+those of its peers, which may not have noticed yet.
 
-gloo does not expose its connections. They are recognised by the options that it sets on each (`Pair::handleConnected` and
-`Pair::connect` of gloo/transport/tcp/pair.cc, the same since 2019): the group's time-out for both sending and receiving, where other
-programs poll.
+gloo does not expose its connections. They are recognised by the options that it sets on each
+(`Pair::handleConnected` and `Pair::connect` of gloo/transport/tcp/pair.cc, the same since 2019):
+the group's time-out for both sending and receiving, where other programs poll.
 """
 
 import contextlib
@@ -20,7 +21,10 @@ TIMEVAL = struct.Struct("ll")
 
 
 def cut() -> None:
-    """Shuts down the connections of all of gloo's groups in this process. May be called from any thread."""
+    """Shuts down the connections of all of gloo's groups in this process.
+
+    May be called from any thread.
+    """
     shut_down(_is_of_gloo)
 
 
@@ -30,12 +34,17 @@ def shut_down(chosen: Callable[[socket.socket], bool]) -> None:
         with contextlib.suppress(OSError):  # closed meanwhile
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 with socket.socket(fileno=os.dup(int(name))) as link:
-                    if link.family in (socket.AF_INET, socket.AF_INET6) and link.type == socket.SOCK_STREAM and chosen(link):
+                    if (
+                        link.family in (socket.AF_INET, socket.AF_INET6)
+                        and link.type == socket.SOCK_STREAM
+                        and chosen(link)
+                    ):
                         link.shutdown(socket.SHUT_RDWR)
 
 
 def _is_of_gloo(link: socket.socket) -> bool:
-    if link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):  # gloo ends the process if it cannot accept
+    # Gloo ends the process if it cannot accept.
+    if link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         return False
     sending, receiving = (
         TIMEVAL.unpack(link.getsockopt(socket.SOL_SOCKET, option, TIMEVAL.size))

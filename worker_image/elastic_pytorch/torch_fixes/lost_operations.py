@@ -1,12 +1,15 @@
 """Leaves a group of gloo whose operations never end.
 
-When a connection breaks, gloo ends the operations that wait for it with an error, except the one whose message was on its way at that
-moment (`Pair::signalException` of gloo/transport/tcp/pair.cc passes over the messages in `tx_` and `rx_`). That operation waits for the
-group's time-out, half an hour by default, and the destructor of the group waits for the operation. The longer the messages of a job, the
-more often it happens: a broadcast of 32 MB whose receiver was killed hung in most of its runs.
+When a connection breaks, gloo ends the operations that wait for it with an error, except the one
+whose message was on its way at that moment (`Pair::signalException` of gloo/transport/tcp/pair.cc
+passes over the messages in `tx_` and `rx_`). That operation waits for the group's time-out, half an
+hour by default, and the destructor of the group waits for the operation. The longer the messages of
+a job, the more often it happens: a broadcast of 32 MB whose receiver was killed hung in most of its
+runs.
 
-Such an operation touches no connection any more, and no caller reads its result. A thread of its own therefore runs the destructor, and the
-process goes on without it. The thread ends with the operation, and frees its memory then.
+Such an operation touches no connection any more, and no caller reads its result. A thread of its
+own therefore runs the destructor, and the process goes on without it. The thread ends with the
+operation, and frees its memory then.
 """
 
 import threading
@@ -16,18 +19,24 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-WAIT_SECONDS = 0.3  # together with destroy_deadlock.MAX_SECONDS, less than a worker may take to leave its group
+# Together with destroy_deadlock.MAX_SECONDS, less than a worker may take to leave its group.
+WAIT_SECONDS = 0.3
 
 
 def gloo_backends() -> list[Any]:
     """Returns gloo's part of all groups of this process: as long as the list is there, `destroy_process_group` waits for no operation.
 
-    The list is empty for torch before 2.8, whose destructors hold Python's interpreter lock while they wait (pytorch/pytorch#154976).
+    The list is empty for torch before 2.8, whose destructors hold Python's interpreter lock while
+    they wait (pytorch/pytorch#154976).
     """
     gloo = getattr(distributed_c10d, "ProcessGroupGloo", None)
     if gloo is None or torch.__version__ < "2.8":
         return []
-    return [backend for group in distributed_c10d._world.pg_names if (backend := _on_cpu(group)) and isinstance(backend, gloo)]
+    return [
+        backend
+        for group in distributed_c10d._world.pg_names
+        if (backend := _on_cpu(group)) and isinstance(backend, gloo)
+    ]
 
 
 def _on_cpu(group: dist.ProcessGroup) -> Any:

@@ -1,10 +1,12 @@
 """Connects to a round's store as soon as it is served, and leaves it as soon as the round is over.
 
-All workers of a round start together, so rank 0 may serve the store some milliseconds after the others try to connect. Torch's client, once
-refused, sleeps for 0.3 to 0.7 s before it tries again: longer than the rest of a change of the group.
+All workers of a round start together, so rank 0 may serve the store some milliseconds after the
+others try to connect. Torch's client, once refused, sleeps for 0.3 to 0.7 s before it tries again:
+longer than the rest of a change of the group.
 
-A group forms through its store: each rank waits there for what the others write. If one of them never comes, the wait lasts for the group's
-time-out, and nothing of torch's ends it, as there is no group yet that could be aborted. So the connections to the store are shut down.
+A group forms through its store: each rank waits there for what the others write. If one of them
+never comes, the wait lasts for the group's time-out, and nothing of torch's ends it, as there is no
+group yet that could be aborted. So the connections to the store are shut down.
 """
 
 import contextlib
@@ -21,11 +23,13 @@ from elastic_pytorch.torch_fixes.gloo_sockets import shut_down
 
 FIRST_PAUSE_SECONDS = 0.004
 LONGEST_PAUSE_SECONDS = 0.1
-LONGEST_ATTEMPT_SECONDS = 0.5  # to connect: a host that is gone does not refuse, and `leave` must be noticed
+# To connect: a host that is gone does not refuse, and `leave` must be noticed.
+LONGEST_ATTEMPT_SECONDS = 0.5
 DEFAULT_TIMEOUT = timedelta(minutes=5)  # TCPStore's own
 
 _left = threading.Event()
-_addresses: set[tuple[str, int]] = set()  # of the stores that the group of this process forms through
+# Of the stores that the group of this process forms through.
+_addresses: set[tuple[str, int]] = set()
 
 
 class PromptTCPStore(TCPStore):
@@ -43,7 +47,8 @@ class PromptTCPStore(TCPStore):
     ) -> None:
         with contextlib.suppress(OSError):  # torch says what is wrong with the name
             _addresses.update(
-                (str(found[4][0]), port) for found in socket.getaddrinfo(host_name, port, type=socket.SOCK_STREAM)
+                (str(found[4][0]), port)
+                for found in socket.getaddrinfo(host_name, port, type=socket.SOCK_STREAM)
             )
         if not is_master:
             wait_until_served(host_name, port, timeout.total_seconds())
@@ -82,7 +87,10 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """Ends all waits for and in the stores of this process's group, with errors, until `enter`. May be called from any thread."""
+    """Ends all waits for and in the stores of this process's group, with errors, until `enter`.
+
+    May be called from any thread.
+    """
     _left.set()
     shut_down(lambda link: _peer(link) in _addresses)
 

@@ -1,7 +1,8 @@
 """Weights of losses that are means over something other than samples: tokens, pixels, the members of a class.
 
-Their number in a batch of the whole group is known only after its last micro-batch. So backward uses weights that are right up to a factor,
-which is the same on all ranks; after the last micro-batch the gradients are multiplied by that factor.
+Their number in a batch of the whole group is known only after its last micro-batch. So backward
+uses weights that are right up to a factor, which is the same on all ranks; after the last
+micro-batch the gradients are multiplied by that factor.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,9 @@ from elastic_pytorch.training.data_parallel import DataParallel
 
 
 class CountedStep:
-    """The weights of one step's micro-batches. All ranks must request the same number, in the same order.
+    """The weights of one step's micro-batches.
+
+    All ranks must request the same number, in the same order.
 
     Args:
         parts: the number of micro-batches in the step, on each rank.
@@ -26,7 +29,8 @@ class CountedStep:
         self._left = parts
         self._ranks = ranks
         self._world_size = ranks.place()[1]
-        self._reference: Tensor | None = None  # an estimate of the batch's count: the weights refer to it
+        # An estimate of the batch's count: the weights refer to it.
+        self._reference: Tensor | None = None
         self._total: Tensor | None = None  # the batch's count; so far, this rank's part
         self._pending: Any = None
 
@@ -34,7 +38,8 @@ class CountedStep:
         """Returns the factor for a micro-batch's mean loss.
 
         Args:
-            count: the number that the mean is over, as a floating-point scalar on the loss's device; 0: it does not count.
+            count: the number that the mean is over, as a floating-point scalar on the loss's
+                device; 0: it does not count.
         """
         if self._reference is None or self._total is None:
             self._total = count.clone()
@@ -51,7 +56,10 @@ class CountedStep:
 
     @torch.no_grad()
     def correct(self, gradients: Iterable[Tensor]) -> None:
-        """Multiplies the step's gradients by the missing factor. With one micro-batch there is none."""
+        """Multiplies the step's gradients by the missing factor.
+
+        With one micro-batch there is none.
+        """
         if self._parts == 1 or self._reference is None or self._total is None:
             return
         if self._pending is not None:

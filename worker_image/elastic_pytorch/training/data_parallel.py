@@ -14,23 +14,30 @@ if TYPE_CHECKING:
 GIVE_MESH = 'give the data-parallel one to the sampler: ElasticSampler(…, mesh=mesh["dp"])'
 
 
-ONE_SAMPLE = ("cp", "pp", "sp", "tp")  # the usual names of dimensions whose ranks compute one sample together
+# The usual names of dimensions whose ranks compute one sample together.
+ONE_SAMPLE = ("cp", "pp", "sp", "tp")
 
 
 class DataParallel:
-    """The data-parallel ranks, to which the samples are dealt out. Ranks that share one place among them compute the same samples.
+    """The data-parallel ranks, to which the samples are dealt out.
+
+    Ranks that share one place among them compute the same samples.
 
     Args:
-        mesh: of the ranks that take different samples; of any number of dimensions. None: all ranks do.
+        mesh: of the ranks that take different samples; of any number of dimensions. None: all ranks
+            do.
 
     Raises:
-        ValueError: this rank is not in the mesh; or it has a dimension whose ranks compute one sample together, by its name.
+        ValueError: this rank is not in the mesh; or it has a dimension whose ranks compute one
+            sample together, by its name.
     """
 
     def __init__(self, mesh: "DeviceMesh | None" = None) -> None:
         if mesh is not None and mesh.get_coordinate() is None:
             raise ValueError(f"mesh: this rank is not in {mesh}, so there are no samples for it")
-        together = [name for name in (mesh is not None and mesh.mesh_dim_names) or () if name in ONE_SAMPLE]
+        together = [
+            name for name in (mesh is not None and mesh.mesh_dim_names) or () if name in ONE_SAMPLE
+        ]
         if together:
             raise ValueError(
                 f"mesh: ranks along {' and '.join(together)} compute one sample together, and each would get another one: give only the "
@@ -75,7 +82,9 @@ class DataParallel:
             world = dist.get_world_size()
             for ranks in reduced:
                 if len(ranks) < world:
-                    raise RuntimeError(f"the model's gradients are averaged over {len(ranks)} of {world} ranks: {GIVE_MESH}")
+                    raise RuntimeError(
+                        f"the model's gradients are averaged over {len(ranks)} of {world} ranks: {GIVE_MESH}"
+                    )
             if (found := _beyond_data(model, world)) is not None:
                 name, mesh = found
                 raise RuntimeError(

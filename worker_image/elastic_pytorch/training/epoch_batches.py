@@ -25,22 +25,36 @@ class EpochBatches(NamedTuple):
 
     def end(self, begin: int) -> int:
         """Returns where the batch ends that begins there."""
-        return min(begin + self.size, self.samples) if self.ends is None else self.ends[bisect_right(self.ends, begin)]
+        return (
+            min(begin + self.size, self.samples)
+            if self.ends is None
+            else self.ends[bisect_right(self.ends, begin)]
+        )
 
     def left(self, begin: int) -> int:
         """Returns the number of batches from there on."""
-        return -(-(self.samples - begin) // self.size) if self.ends is None else len(self.ends) - bisect_right(self.ends, begin)
+        return (
+            -(-(self.samples - begin) // self.size)
+            if self.ends is None
+            else len(self.ends) - bisect_right(self.ends, begin)
+        )
 
     def sizes(self, begin: int) -> Counter[int]:
         """Returns how many batches of each size there are from there on."""
         if self.ends is not None:
-            return Counter(end - start for start, end in pairwise((begin, *self.ends[bisect_right(self.ends, begin) :])))
+            return Counter(
+                end - start
+                for start, end in pairwise((begin, *self.ends[bisect_right(self.ends, begin) :]))
+            )
         full, rest = divmod(self.samples - begin, self.size)
-        return Counter({size: count for size, count in ((self.size, full), (rest, 1)) if size and count})
+        return Counter(
+            {size: count for size, count in ((self.size, full), (rest, 1)) if size and count}
+        )
 
     def full(self, samples: int) -> int:
         """Returns the samples that a batch has if the epoch's end does not cut it short.
 
-        None is, of batches with sizes of their own: one of few samples, which may be long ones, is for as many ranks as any other.
+        None is, of batches with sizes of their own: one of few samples, which may be long ones, is
+        for as many ranks as any other.
         """
         return min(self.size, self.samples) if self.ends is None else samples

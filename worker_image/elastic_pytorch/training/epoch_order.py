@@ -60,7 +60,12 @@ class Made:
         digest = hashlib.blake2b(memory_of(self.indices), digest_size=8)
         if self.ends is not None:
             digest.update(memory_of(torch.tensor(self.ends)))
-        return Described(self.epoch, len(self.indices), None if self.ends is None else len(self.ends), digest.hexdigest())
+        return Described(
+            self.epoch,
+            len(self.indices),
+            None if self.ends is None else len(self.ends),
+            digest.hexdigest(),
+        )
 
 
 class EpochOrder:
@@ -83,7 +88,8 @@ class EpochOrder:
 
         Raises:
             TypeError: a Sampler of the script gives something else.
-            ValueError: it gives no samples, an empty batch, or an index that the dataset does not have.
+            ValueError: it gives no samples, an empty batch, or an index that the dataset does not
+                have.
         """
         return self._made(epoch).indices
 
@@ -101,7 +107,8 @@ class EpochOrder:
         """Returns the samples of most steps; of batches with sizes of their own the mean, in whole samples.
 
         Args:
-            epoch: for which to tell it if no step has been done. Otherwise it is that of the newest step: there may be no epoch after it.
+            epoch: for which to tell it if no step has been done. Otherwise it is that of the newest
+                step: there may be no epoch after it.
             size: of a batch, if the order says none.
         """
         return min(size, self.samples(epoch))
@@ -126,7 +133,9 @@ class EpochOrder:
             )
 
     def compare(self, epoch: int) -> None:
-        """Makes sure that all ranks have the same order for an epoch. Collective, over the default group, if a Sampler says it.
+        """Makes sure that all ranks have the same order for an epoch.
+
+        Collective, over the default group, if a Sampler says it.
 
         `State.restore` makes sure that all ranks have the same seed and length.
 
@@ -147,11 +156,14 @@ class EpochOrder:
 
 
 class SamplerOrder(EpochOrder):
-    """The orders of all epochs, from a torch Sampler with `set_epoch`. The newest one that was asked for is kept.
+    """The orders of all epochs, from a torch Sampler with `set_epoch`.
+
+    The newest one that was asked for is kept.
 
     Args:
         length: the number of samples that there are.
-        name: `sampler`, whose items are indices, or `batch_sampler`, whose items are batches of the whole group.
+        name: `sampler`, whose items are indices, or `batch_sampler`, whose items are batches of the
+            whole group.
         sampler: it, or a BatchSampler of one. Before it is read, its `set_epoch` is called.
         least: the number of samples that an epoch must have.
 
@@ -162,8 +174,12 @@ class SamplerOrder(EpochOrder):
     def __init__(self, length: int, name: str, sampler: Iterable[Any], least: int = 1) -> None:
         super().__init__(length, shuffle=False)
         self.name, self._sampler, self._least = name, sampler, least
-        owners = (sampler, getattr(sampler, "sampler", None))  # torch's BatchSampler has it where Accelerate looks, too
-        set_epoch = next((found for owner in owners if callable(found := getattr(owner, "set_epoch", None))), None)
+        # torch's BatchSampler has it where Accelerate looks, too
+        owners = (sampler, getattr(sampler, "sampler", None))
+        set_epoch = next(
+            (found for owner in owners if callable(found := getattr(owner, "set_epoch", None))),
+            None,
+        )
         if set_epoch is None:
             raise TypeError(
                 f"{name}= needs a Sampler with set_epoch(epoch), as torch's DistributedSampler has it, and a {type(sampler).__name__} has "
@@ -180,7 +196,11 @@ class SamplerOrder(EpochOrder):
 
     def usual_batch(self, epoch: int, size: int) -> int:
         told = self._begun or self._made(epoch).described
-        return min(size, told.samples) if told.batches is None else max(1, round(told.samples / told.batches))
+        return (
+            min(size, told.samples)
+            if told.batches is None
+            else max(1, round(told.samples / told.batches))
+        )
 
     def end_step(self, epoch: int) -> None:
         if self._begun is None or self._begun.epoch != epoch:
@@ -193,7 +213,11 @@ class SamplerOrder(EpochOrder):
         super().load_state_dict(state)
         saved = {name: value for name, value in state["order"].items() if name != "given"}
         was = Described(**saved) if saved else None
-        if was is not None and was != self._begun and (now := self._made(was.epoch).described) != was:
+        if (
+            was is not None
+            and was != self._begun
+            and (now := self._made(was.epoch).described) != was
+        ):
             raise ValueError(
                 f"the order of epoch {was.epoch} was of {was}, and {self.name}= now gives {now}. Give the sampler and the dataset as they "
                 f"were, or begin in another folder. If they are, {EPOCH_ALONE.format(name=self.name)}"
@@ -212,7 +236,11 @@ class SamplerOrder(EpochOrder):
         """
         if (other := first_other(told)) is not None:
             first, second = told[0], told[other]
-            epochs = f"epoch {first.epoch}" if first.epoch == second.epoch else f"epochs {first.epoch} and {second.epoch}"
+            epochs = (
+                f"epoch {first.epoch}"
+                if first.epoch == second.epoch
+                else f"epochs {first.epoch} and {second.epoch}"
+            )
             raise RuntimeError(
                 f"ranks 0 and {other} have different orders for {epochs}: {first}, and {second}. Samples would be lost or come twice: "
                 f"{EPOCH_ALONE.format(name=self.name)}"
@@ -223,16 +251,22 @@ class SamplerOrder(EpochOrder):
         self._set_epoch(epoch)
         items = list(self._sampler)
         if self.name == "batch_sampler":
-            parts = [_indices(each, f"batch {number} of {what}") for number, each in enumerate(items)]
+            parts = [
+                _indices(each, f"batch {number} of {what}") for number, each in enumerate(items)
+            ]
             empty = next((number for number, each in enumerate(parts) if not len(each)), None)
             if empty is not None:
-                raise ValueError(f"batch {empty} of {what} is empty: each batch is a step, and needs a sample")
+                raise ValueError(
+                    f"batch {empty} of {what} is empty: each batch is a step, and needs a sample"
+                )
             ends = tuple(accumulate(map(len, parts)))
             indices = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
         else:
             indices = _indices(items, what)
         if not len(indices):
-            raise ValueError(f"{what} has no samples: an epoch has one at least. The number of epochs says when training ends")
+            raise ValueError(
+                f"{what} has no samples: an epoch has one at least. The number of epochs says when training ends"
+            )
         if len(indices) < self._least:
             raise ValueError(
                 f"{what}: {len(indices)} samples make no batch of {self._least}, and drop_last leaves out what is shorter"
@@ -274,8 +308,15 @@ def _indices(given: Iterable[Any], what: str) -> torch.Tensor:
         listed = list(given)
         found = torch.tensor(listed) if listed else torch.empty(0, dtype=torch.int64)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{what} is no list of indices: {error}. Whole batches are given by batch_sampler=") from error
-    if found.dim() != 1 or found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
+        raise TypeError(
+            f"{what} is no list of indices: {error}. Whole batches are given by batch_sampler="
+        ) from error
+    if (
+        found.dim() != 1
+        or found.is_floating_point()
+        or found.is_complex()
+        or found.dtype == torch.bool
+    ):
         raise TypeError(
             f"{what} is of {found.dtype} and shape {list(found.shape)}, and not a flat list of indices, which are whole numbers. Whole "
             "batches are given by batch_sampler="

@@ -25,8 +25,8 @@ WEIGHT_UNUSED = (
 class Iteration:
     """Compares what a sampler's iterator has given to a loader with what the loop has used.
 
-    A loader may read ahead any distance, but takes one batch for each that it hands on. So its lead when the first one is used can shrink
-    but not grow.
+    A loader may read ahead any distance, but takes one batch for each that it hands on. So its lead
+    when the first one is used can shrink but not grow.
 
     Args:
         begin: called when the first batch is about to be used; may raise a RuntimeError.
@@ -54,12 +54,22 @@ class Iteration:
             self._begin()
         ahead = self._given - self._used - count
         if ahead < 0:
-            raise RuntimeError(ORDER_LOST.format(what=f"it uses number {self._used + count}, of {self._given} given"))
+            raise RuntimeError(
+                ORDER_LOST.format(
+                    what=f"it uses number {self._used + count}, of {self._given} given"
+                )
+            )
         if self._most_ahead is None:
             self._most_ahead = ahead
-        elif ahead > self._most_ahead and self._thread == threading.get_ident():  # a thread may read ahead unevenly
+        elif (
+            ahead > self._most_ahead and self._thread == threading.get_ident()
+        ):  # a thread may read ahead unevenly
             handed_on = self._given - self._most_ahead
-            raise RuntimeError(ORDER_LOST.format(what=f"it uses number {self._used + count}, of {handed_on} handed on"))
+            raise RuntimeError(
+                ORDER_LOST.format(
+                    what=f"it uses number {self._used + count}, of {handed_on} handed on"
+                )
+            )
 
     def use(self, count: int = 1) -> None:
         self._used += count
@@ -76,7 +86,8 @@ class Epochs(ABC):
     micro_batch_size: int | None
     _seed_random: bool
     _in_epoch: int | None = None  # the one whose body a loop over `epochs` is in
-    _epoch_is_over = False  # whether the last `advance` has ended an epoch, and the loop says when it goes on
+    # Whether the last `advance` has ended an epoch, and the loop says when it goes on.
+    _epoch_is_over = False
     _epochs: int | None = None  # that the training asks for
     _called: str  # in messages
     _loop: object = None  # over `epochs`, the newest one
@@ -108,14 +119,19 @@ class Epochs(ABC):
         """Moves the place on by the current step; returns whether that was its epoch's last one."""
 
     def advance(self) -> None:
-        """Advances by a batch of the whole group: the step is done. After an epoch's last one, moves to the next epoch.
+        """Advances by a batch of the whole group: the step is done.
+
+        After an epoch's last one, moves to the next epoch.
 
         Raises:
-            RuntimeError: the step is not done: no batch was taken, or micro-batches of it are still to come.
+            RuntimeError: the step is not done: no batch was taken, or micro-batches of it are still
+                to come.
         """
         parts = len(self._share_of_step().samples)
         if self._micro < parts and (self._micro or self._iteration is not None):
-            raise RuntimeError(f"the step has {parts} micro-batches, and only {self._micro} are done: compute each in a part")
+            raise RuntimeError(
+                f"the step has {parts} micro-batches, and only {self._micro} are done: compute each in a part"
+            )
         self._epoch_is_over = self._pass_step() and (self._in_epoch is not None or self._micro > 0)
         self._micro = 0
 
@@ -124,13 +140,15 @@ class Epochs(ABC):
         """Enters the current micro-batch: forward and backward go inside, the optimizer's step outside, after the last one.
 
         Args:
-            model: a model in DistributedDataParallel, or sharded by fully_shard, whose gradients are reduced only in the step's
-                last micro-batch.
+            model: a model in DistributedDataParallel, or sharded by fully_shard, whose gradients
+                are reduced only in the step's last micro-batch.
 
         Raises:
-            RuntimeError: no batch was taken; or the step's last micro-batch is done, but `State.commit` or `advance` was not called. Or
-                the loop does not take each batch that the loader gives; or the ranks have different orders. Or the weight of the part was
-                not used; or, when it is used: the model's gradients are not those that the step's micro-batches before have left.
+            RuntimeError: no batch was taken; or the step's last micro-batch is done, but
+                `State.commit` or `advance` was not called. Or the loop does not take each batch
+                that the loader gives; or the ranks have different orders. Or the weight of the part
+                was not used; or, when it is used: the model's gradients are not those that the
+                step's micro-batches before have left.
         """
         turns.complete()
         share = self._share_of_step()
@@ -172,7 +190,8 @@ class Epochs(ABC):
             try:
                 yield self.epoch
             finally:
-                if self._loop is this:  # one that an exception has ended may be closed while another one is under way
+                # One that an exception has ended may be closed while another one is under way.
+                if self._loop is this:
                     self._in_epoch = None
             turns.complete()
             if place == (self.epoch, self._reached):
@@ -193,7 +212,11 @@ def refuse_another(state: Mapping[str, Any], meaning: Mapping[str, Any], what: s
         ValueError: they do.
     """
     different = [
-        f"{name} was {state.get(name)} and is {value} now" for name, value in meaning.items() if state.get(name) != value
+        f"{name} was {state.get(name)} and is {value} now"
+        for name, value in meaning.items()
+        if state.get(name) != value
     ]
     if different:
-        raise ValueError(f"{what}: {'; '.join(different)}. Give what it was, or begin in another folder")
+        raise ValueError(
+            f"{what}: {'; '.join(different)}. Give what it was, or begin in another folder"
+        )

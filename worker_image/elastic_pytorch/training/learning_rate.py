@@ -1,7 +1,8 @@
 """Rules that adapt the learning rate to the batch, where the batch grows with the group.
 
-The current factor is kept in the optimizer, so it is saved and restored with the rates that it has changed. A group of another size
-replaces it. With a batch of constant size, as `ElasticSampler` has by default, none of this is needed.
+The current factor is kept in the optimizer, so it is saved and restored with the rates that it has
+changed. A group of another size replaces it. With a batch of constant size, as `ElasticSampler` has
+by default, none of this is needed.
 """
 
 import math
@@ -40,12 +41,16 @@ def scale_learning_rate(
     rule: Literal["linear", "sqrt"],
     base_world_size: int,
 ) -> float:
-    """Adapts the learning rate to the size of the group. To be called by each group, after `State.restore`; a second call changes nothing.
+    """Adapts the learning rate to the size of the group.
+
+    To be called by each group, after `State.restore`; a second call changes nothing.
 
     Args:
         optimizer: the optimizer, whose rates were chosen for `base_world_size`.
-        scheduler: the scheduler of the optimizer, if it has one; register both with the State, or neither.
-        rule: how the rate follows a batch that doubles. "linear" doubles it, as is common with SGD; "sqrt" takes 1.4 times, as with Adam.
+        scheduler: the scheduler of the optimizer, if it has one; register both with the State, or
+            neither.
+        rule: how the rate follows a batch that doubles. "linear" doubles it, as is common with SGD;
+            "sqrt" takes 1.4 times, as with Adam.
         base_world_size: the world size for which the rates were chosen.
 
     Returns:
@@ -58,7 +63,9 @@ def scale_learning_rate(
     schedulers = _with_parts(scheduler)
     for each in schedulers:
         if hasattr(each, "max_lrs"):
-            raise TypeError(f"the rates of {type(each).__name__} cannot be scaled; OneCycleLR's and those of most others can")
+            raise TypeError(
+                f"the rates of {type(each).__name__} cannot be scaled; OneCycleLR's and those of most others can"
+            )
     factor = factor_of(rule, DataParallel().place()[1], base_world_size)
     for group in optimizer.param_groups:
         _scale(group, factor / group.get(FACTOR, 1.0))
@@ -86,4 +93,7 @@ def _with_parts(scheduler: Any) -> list[Any]:
     """Returns a scheduler and its parts (SequentialLR, ChainedScheduler)."""
     if scheduler is None:
         return []
-    return [scheduler, *(each for part in getattr(scheduler, "_schedulers", []) for each in _with_parts(part))]
+    return [
+        scheduler,
+        *(each for part in getattr(scheduler, "_schedulers", []) for each in _with_parts(part)),
+    ]

@@ -6,7 +6,8 @@ from elastic_pytorch.training.sampler import ElasticSampler
 from elastic_pytorch.training.streams.loader import StreamLoader
 from elastic_pytorch.training.streams.stream import ElasticStream
 
-# The attributes by which wrappers refer to the loader: Accelerate's, torch_xla's, tqdm, and scripts' own.
+# The attributes by which wrappers refer to the loader: Accelerate's, torch_xla's, tqdm, and
+# scripts' own.
 INNER_LOADERS = ("base_dataloader", "dataloader", "_loader", "loader", "iterable")
 INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
 
@@ -24,7 +25,8 @@ def sampler_of(loader: Any) -> ElasticSampler:
 
     Raises:
         TypeError: there is none.
-        RuntimeError: something between the two deals the batches out again, or the loader does not keep their order.
+        RuntimeError: something between the two deals the batches out again, or the loader does not
+            keep their order.
     """
     if stream_of(loader) is not None:
         raise TypeError(
@@ -42,7 +44,9 @@ def sampler_of(loader: Any) -> ElasticSampler:
     while not isinstance(behind, ElasticSampler):
         behind = _first(behind, INNER_SAMPLERS)
         if behind is None:
-            raise TypeError(f"the loader's batch_sampler is a {type(sampler).__name__}: steps needs an ElasticSampler there")
+            raise TypeError(
+                f"the loader's batch_sampler is a {type(sampler).__name__}: steps needs an ElasticSampler there"
+            )
     if behind is not sampler:
         kind = type(sampler)
         raise RuntimeError(
@@ -51,9 +55,13 @@ def sampler_of(loader: Any) -> ElasticSampler:
             "returns; in Lightning, with Trainer(use_distributed_sampler=False)"
         )
     if getattr(inner, "in_order", True) is False:
-        raise RuntimeError("the loader is made with in_order=False: a batch then meets the weight of another one")
+        raise RuntimeError(
+            "the loader is made with in_order=False: a batch then meets the weight of another one"
+        )
     return sampler
 
 
 def _first(wrapper: Any, names: tuple[str, ...]) -> Any:
-    return next((inner for name in names if (inner := getattr(wrapper, name, None)) is not None), None)
+    return next(
+        (inner for name in names if (inner := getattr(wrapper, name, None)) is not None), None
+    )

@@ -1,7 +1,7 @@
 """Splits one batch of the whole group into micro-batches for the ranks. No torch.
 
-Positions are those of samples in an epoch's order. All ranks get the same number of micro-batches, since each may mean a
-collective; a rank that would get fewer repeats one that does not count.
+Positions are those of samples in an epoch's order. All ranks get the same number of micro-batches,
+since each may mean a collective; a rank that would get fewer repeats one that does not count.
 """
 
 from collections.abc import Callable
@@ -30,11 +30,12 @@ class Cut(NamedTuple):
     """How batches are cut into micro-batches.
 
     Attributes:
-        micro_batch_size: samples of each but the batch's last one, so that they are the same for any world size. None: the batch is cut
-            evenly.
+        micro_batch_size: samples of each but the batch's last one, so that they are the same for
+            any world size. None: the batch is cut evenly.
         shares: into how many shares it is then cut.
-        full_batch: samples of a batch that is not the epoch's last one. If each share has at least two of them, none is a
-            single sample of a shorter batch that has two: a batch norm refuses to learn from one sample.
+        full_batch: samples of a batch that is not the epoch's last one. If each share has at least
+            two of them, none is a single sample of a shorter batch that has two: a batch norm
+            refuses to learn from one sample.
     """
 
     micro_batch_size: int | None
@@ -55,9 +56,10 @@ class Cut(NamedTuple):
 def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
     """Returns into how many shares to cut a batch so that none is larger than a rank's share in the largest group.
 
-    The fewest for which all ranks have the same number: seven ranks left of eight then compute two halves of a share that is an eighth
-    larger, where two whole shares of the largest group would take twice as long. With fewer than two samples for each of them, the
-    batch is cut as for the largest group.
+    The fewest for which all ranks have the same number: seven ranks left of eight then compute two
+    halves of a share that is an eighth larger, where two whole shares of the largest group would
+    take twice as long. With fewer than two samples for each of them, the batch is cut as for the
+    largest group.
 
     Args:
         full_batch: samples of a batch that is not the epoch's last one.
@@ -69,7 +71,9 @@ def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
     return shares if full_batch >= 2 * shares else largest
 
 
-def share_of_batch(begin: int, end: int, cut: Cut, *, rank: int, world_size: int) -> list[MicroBatch]:
+def share_of_batch(
+    begin: int, end: int, cut: Cut, *, rank: int, world_size: int
+) -> list[MicroBatch]:
     """Returns a rank's part of a batch, in order: at least one micro-batch, and the same number as any other rank.
 
     Args:
@@ -81,10 +85,17 @@ def share_of_batch(begin: int, end: int, cut: Cut, *, rank: int, world_size: int
     """
     pieces = cut.pieces(begin, end)
     few = len(pieces) <= world_size  # then the first ranks have one each
-    mine = pieces[rank : rank + 1] if few else [pieces[number] for number in _even_share(len(pieces), rank, world_size)]
+    mine = (
+        pieces[rank : rank + 1]
+        if few
+        else [pieces[number] for number in _even_share(len(pieces), rank, world_size)]
+    )
     idle = MicroBatch(*pieces[0], counts=False)
-    # In front, so that the last micro-batch, after which the ranks synchronise, counts on every rank if possible.
-    return [idle] * (-(-len(pieces) // world_size) - len(mine)) + [MicroBatch(*piece, counts=True) for piece in mine]
+    # In front, so that the last micro-batch, after which the ranks synchronise, counts on every
+    # rank if possible.
+    return [idle] * (-(-len(pieces) // world_size) - len(mine)) + [
+        MicroBatch(*piece, counts=True) for piece in mine
+    ]
 
 
 def parts_each(batch_samples: int, cut: Cut, *, world_size: int) -> int:
@@ -119,7 +130,8 @@ class Part:
 
     Attributes:
         last: whether the optimizer's step comes after it.
-        samples: the number of its samples that count; 0 where this rank has nothing to do and computes only so that the collectives match.
+        samples: the number of its samples that count; 0 where this rank has nothing to do and
+            computes only so that the collectives match.
         parts: the number of micro-batches in the step, on each rank.
     """
 
@@ -127,7 +139,8 @@ class Part:
         self._weight = weight
         self.last, self.samples, self.parts = last, samples, parts
         self.weight_used = False
-        self.check: Callable[[], None] | None = None  # called when the loss is weighted; may raise a RuntimeError
+        # Called when the loss is weighted; may raise a RuntimeError.
+        self.check: Callable[[], None] | None = None
 
     @property
     def weight(self) -> float:

@@ -11,7 +11,14 @@ from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_batches import EpochBatches
 from elastic_pytorch.training.epoch_order import EpochOrder, SamplerOrder, length_of
 from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
-from elastic_pytorch.training.micro_batches import Cut, MicroBatch, StepShare, parts_each, share_of_batch, shares_within
+from elastic_pytorch.training.micro_batches import (
+    Cut,
+    MicroBatch,
+    StepShare,
+    parts_each,
+    share_of_batch,
+    shares_within,
+)
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -20,37 +27,48 @@ if TYPE_CHECKING:
 class ElasticSampler(Epochs, Sampler[list[int]]):
     """The batches of a training whose group may change: the `batch_sampler` of a DataLoader.
 
-    An epoch's order depends only on seed and epoch, and the position in it is a number of samples of the whole group. So a group of any
-    size continues where one of another size has stopped, and each sample comes exactly once in an epoch.
+    An epoch's order depends only on seed and epoch, and the position in it is a number of samples
+    of the whole group. So a group of any size continues where one of another size has stopped, and
+    each sample comes exactly once in an epoch.
 
-    Iterating never changes the position: a DataLoader runs ahead. `advance` does, once a step; `State.commit` calls it.
+    Iterating never changes the position: a DataLoader runs ahead. `advance` does, once a step;
+    `State.commit` calls it.
 
     Args:
         data: the Dataset, or its number of samples.
-        batch_size: samples of a step, of all ranks together. The last batch of an epoch may be shorter.
-        micro_batch_size: splits each batch into micro-batches of this size, whatever the world size, and distributes them to the
-            ranks: what the model sees at once never depends on the group. None: a rank computes its share of a batch at once; but see
+        batch_size: samples of a step, of all ranks together. The last batch of an epoch may be
+            shorter.
+        micro_batch_size: splits each batch into micro-batches of this size, whatever the world
+            size, and distributes them to the ranks: what the model sees at once never depends on
+            the group. None: a rank computes its share of a batch at once; but see
             `keep_micro_batch`.
-        per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch grows with the group then;
-            see `scale_learning_rate`.
-        sampler: a torch Sampler that says which samples of an epoch come, in their order: fewer than there are, or with repeats. None: each
-            sample comes once. `set_epoch(epoch)` is called before it is read, on all ranks, and it must give the same there and after each
+        per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch
+            grows with the group then; see `scale_learning_rate`.
+        sampler: a torch Sampler that says which samples of an epoch come, in their order: fewer
+            than there are, or with repeats. None: each sample comes once. `set_epoch(epoch)` is
+            called before it is read, on all ranks, and it must give the same there and after each
             restart.
-        batch_sampler: instead of a batch size: such a Sampler of the whole group's batches, each as indices; or a BatchSampler of one.
+        batch_sampler: instead of a batch size: such a Sampler of the whole group's batches, each as
+            indices; or a BatchSampler of one.
         shuffle: whether each epoch has its own order.
         seed: the seed of the orders, the same on all ranks.
         drop_last: whether to leave out a shorter last batch.
-        seed_random: whether `part` seeds the random number generators, so that dropout does not depend on the group either.
-        mesh: the data-parallel DeviceMesh of a model that is also parallel in another way: by tensors, for example. Only its ranks
-            count then, in sizes, shares and weights; ranks that share one place in it get the same samples. None: all ranks count.
-        keep_micro_batch: whether no micro-batch is larger than a rank's share in the largest group that the training has had: a smaller
-            group then needs no more memory for what the model sees at once. Its ranks cut their share evenly, and compute one piece after
-            another. None: if `steps` trains a model on an accelerator. With True, a loop of your own computes each micro-batch in a
-            `part`.
+        seed_random: whether `part` seeds the random number generators, so that dropout does not
+            depend on the group either.
+        mesh: the data-parallel DeviceMesh of a model that is also parallel in another way: by
+            tensors, for example. Only its ranks count then, in sizes, shares and weights; ranks
+            that share one place in it get the same samples. None: all ranks count.
+        keep_micro_batch: whether no micro-batch is larger than a rank's share in the largest group
+            that the training has had: a smaller group then needs no more memory for what the model
+            sees at once. Its ranks cut their share evenly, and compute one piece after another.
+            None: if `steps` trains a model on an accelerator. With True, a loop of your own
+            computes each micro-batch in a `part`.
 
     Raises:
-        TypeError: the data has no length, a size is not a whole number, or `sampler` or `batch_sampler` has no `set_epoch`.
-        ValueError: a size is invalid; or this rank is not in the mesh, or the mesh is not only data-parallel.
+        TypeError: the data has no length, a size is not a whole number, or `sampler` or
+            `batch_sampler` has no `set_epoch`.
+        ValueError: a size is invalid; or this rank is not in the mesh, or the mesh is not only
+            data-parallel.
     """
 
     _called = "sampler"
@@ -73,8 +91,12 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     ) -> None:
         super().__init__()
         self._length = length_of(data)
-        if (batch_size is not None) + (per_worker_batch_size is not None) + (batch_sampler is not None) != 1:
-            raise ValueError("give batch_size (of the whole group), per_worker_batch_size or batch_sampler, one of them")
+        if (batch_size is not None) + (per_worker_batch_size is not None) + (
+            batch_sampler is not None
+        ) != 1:
+            raise ValueError(
+                "give batch_size (of the whole group), per_worker_batch_size or batch_sampler, one of them"
+            )
         own: Iterable[Any] | None = sampler if batch_sampler is None else batch_sampler
         if (sampler is not None and batch_sampler is not None) or (own is not None and not shuffle):
             raise ValueError(
@@ -86,12 +108,15 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
                 "batch_sampler= none is cut short"
             )
         if drop_last and batch_size is not None and self._length < batch_size and own is None:
-            raise ValueError(f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter")
+            raise ValueError(
+                f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter"
+            )
         if keep_micro_batch and (per_worker_batch_size is not None or micro_batch_size is not None):
             raise ValueError(
                 "keep_micro_batch is for a batch_size without a micro_batch_size: otherwise no micro-batch grows anyway"
             )
-        # Not public: Accelerate and Lightning treat an object with batch_size and drop_last as torch's BatchSampler, and shard it again.
+        # Not public: Accelerate and Lightning treat an object with batch_size and drop_last as
+        # torch's BatchSampler, and shard it again.
         self._batch_size = _size("batch_size", batch_size)
         self._per_worker_batch_size = _size("per_worker_batch_size", per_worker_batch_size)
         self.micro_batch_size = _size("micro_batch_size", micro_batch_size)
@@ -108,7 +133,9 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self._order = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
         if own is not None:
             least = self._batch_size or 1 if drop_last else 1
-            self._order = SamplerOrder(self._length, "sampler" if batch_sampler is None else "batch_sampler", own, least)
+            self._order = SamplerOrder(
+                self._length, "sampler" if batch_sampler is None else "batch_sampler", own, least
+            )
         # What the share depends on; and the share.
         self._step: tuple[tuple[int, int, int, int, Cut], list[MicroBatch]] | None = None
 
@@ -123,7 +150,8 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         """Continues from a position.
 
         Raises:
-            ValueError: the position is in another order: of another dataset, seed, batch size or sampler.
+            ValueError: the position is in another order: of another dataset, seed, batch size or
+                sampler.
         """
         refuse_another(state, self._meaning(), "the saved place in the data is of another sampler")
         self._order.load_state_dict(state)
@@ -158,7 +186,10 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     @property
     def samples_per_step(self) -> int:
-        """Samples of a step, of all ranks together; the last batch of an epoch may be shorter. Of a `batch_sampler`: the epoch's mean."""
+        """Samples of a step, of all ranks together; the last batch of an epoch may be shorter.
+
+        Of a `batch_sampler`: the epoch's mean.
+        """
         return self._order.usual_batch(self.epoch, self._group_batch())
 
     @property
@@ -211,24 +242,32 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         """Yields the micro-batches of this rank, from the current position to the end of the epoch."""
         self._look_at_group()
         if self._seed_random and self.data_parallel.mesh is not None:
-            # A DataLoader draws the seed of its workers next: it must be the same on ranks that get the same samples.
+            # A DataLoader draws the seed of its workers next: it must be the same on ranks that get
+            # the same samples.
             seed_all(mixed(self._seed, self.epoch, self.cursor, self._rank))
         self._micro = 0
         self._iteration = Iteration(self._compare_orders)
         return self._share(self.epoch, self.cursor, self._loads, self._iteration)
 
-    def _share(self, epoch: int, begin: int, loads: int, iteration: Iteration) -> Iterator[list[int]]:
+    def _share(
+        self, epoch: int, begin: int, loads: int, iteration: Iteration
+    ) -> Iterator[list[int]]:
         order, batches = self._order.of(epoch), self._batches_of(epoch)
         while begin < batches.samples:
             for part in self._parts_of(batches, begin):
                 if loads != self._loads:
-                    raise RuntimeError("another place in the data was loaded while this iterator was in use: make a new one")
+                    raise RuntimeError(
+                        "another place in the data was loaded while this iterator was in use: make a new one"
+                    )
                 iteration.give()
                 yield order[part.begin : part.end].tolist()
             begin = batches.end(begin)
 
     def __len__(self) -> int:
-        """Returns how many micro-batches iterating gives this rank from the current position. For schedules: `batches_per_epoch`."""
+        """Returns how many micro-batches iterating gives this rank from the current position.
+
+        For schedules: `batches_per_epoch`.
+        """
         self._look_at_group()
         return self._micro_batches_from(self.cursor)
 
@@ -257,10 +296,18 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     def _parts_of(self, batches: EpochBatches, begin: int) -> list[MicroBatch]:
         end = batches.end(begin)
-        return share_of_batch(begin, end, self._cut(batches, end - begin), rank=self._rank, world_size=self._world_size)
+        return share_of_batch(
+            begin,
+            end,
+            self._cut(batches, end - begin),
+            rank=self._rank,
+            world_size=self._world_size,
+        )
 
     def _parts_in(self, batches: EpochBatches, batch_samples: int) -> int:
-        return parts_each(batch_samples, self._cut(batches, batch_samples), world_size=self._world_size)
+        return parts_each(
+            batch_samples, self._cut(batches, batch_samples), world_size=self._world_size
+        )
 
     def _cut(self, batches: EpochBatches, batch_samples: int) -> Cut:
         full_batch, shares = batches.full(batch_samples), self._world_size
@@ -283,11 +330,15 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     def _batches_of(self, epoch: int) -> EpochBatches:
         samples, size = self._order.samples(epoch), self._group_batch()
-        return EpochBatches(samples - samples % size if self._drop_last else samples, size, self._order.ends(epoch))
+        return EpochBatches(
+            samples - samples % size if self._drop_last else samples, size, self._order.ends(epoch)
+        )
 
     def _micro_batches_from(self, begin: int) -> int:
         batches = self._batches_of(self.epoch)
-        return sum(count * self._parts_in(batches, size) for size, count in batches.sizes(begin).items())
+        return sum(
+            count * self._parts_in(batches, size) for size, count in batches.sizes(begin).items()
+        )
 
 
 def _size(name: str, value: int | None) -> int | None:

@@ -20,7 +20,8 @@ class StepGradients:
 
     def __init__(self) -> None:
         self._parameter: Tensor | None = None
-        self._left: tuple[Tensor | None, int] = None, 0  # its gradient, and how often that was changed in place
+        # Its gradient, and how often that was changed in place.
+        self._left: tuple[Tensor | None, int] = None, 0
 
     def note(self, parameters: Iterable[Tensor] = ()) -> None:
         """Notes the gradients as they are: by the parameter that was known before, or one of these that has one."""

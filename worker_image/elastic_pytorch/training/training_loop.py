@@ -44,15 +44,17 @@ NOT_CLEARED = (
 def epochs(state: State, count: int) -> Iterator[int]:
     """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
 
-    What follows the inner loop belongs to the epoch, whose last step is committed when the loop goes on: a group that is lost in an
-    evaluation does it again. An epoch whose inner loop is left before its end comes again, for its rest.
+    What follows the inner loop belongs to the epoch, whose last step is committed when the loop
+    goes on: a group that is lost in an evaluation does it again. An epoch whose inner loop is left
+    before its end comes again, for its rest.
 
     Args:
         state: with which the loader's ElasticSampler or ElasticStream is registered.
         count: the epochs after which to end.
 
     Raises:
-        RuntimeError: none is registered, or more than one. Or a whole epoch has passed without a step.
+        RuntimeError: none is registered, or more than one. Or a whole epoch has passed without a
+            step.
     """
     samplers = state._objects_of(Epochs)
     if len(samplers) != 1:
@@ -72,7 +74,9 @@ def steps(
     epochs: int | None = None,
     max_steps: int | None = None,
 ) -> Iterator["Step"]:
-    """Yields the steps of the training, from the one of the state. Each group calls it after `State.restore`.
+    """Yields the steps of the training, from the one of the state.
+
+    Each group calls it after `State.restore`.
 
         for step in elastic.steps(state, loader, model, max_steps=5000):
             optimizer.zero_grad()
@@ -82,26 +86,31 @@ def steps(
             optimizer.step()
             scheduler.step()
 
-    In a loop over `elastic.epochs`, it ends with the epoch. With `epochs` or `max_steps`, it is both loops in one.
+    In a loop over `elastic.epochs`, it ends with the epoch. With `epochs` or `max_steps`, it is
+    both loops in one.
 
-    Each registered optimizer of the model takes one step in each turn. All that the body does belongs to the step: the commit comes when
-    the loop goes on, and a group that changes stops there. The loop may be left after the optimizer's step, and continued by another
-    call. What follows the loop belongs to its last step, which is committed by the next call, by `State.flush` or `State.close`, or at
-    the end of the process; not if an exception ends that.
+    Each registered optimizer of the model takes one step in each turn. All that the body does
+    belongs to the step: the commit comes when the loop goes on, and a group that changes stops
+    there. The loop may be left after the optimizer's step, and continued by another call. What
+    follows the loop belongs to its last step, which is committed by the next call, by `State.flush`
+    or `State.close`, or at the end of the process; not if an exception ends that.
 
     Args:
-        state: the State with which the model, its optimizers, their schedulers, the scaler, and the loader's sampler or
-            stream are registered.
+        state: the State with which the model, its optimizers, their schedulers, the scaler, and the
+            loader's sampler or stream are registered.
         loader: a DataLoader whose batch_sampler is an ElasticSampler; or a StreamLoader.
-        model: the model that computes the loss, wrapped in DistributedDataParallel, or sharded by fully_shard.
+        model: the model that computes the loss, wrapped in DistributedDataParallel, or sharded by
+            fully_shard.
         epochs: the number of epochs after which to end.
         max_steps: the step after which to end.
 
     Raises:
         TypeError: the loader has no ElasticSampler, and is no StreamLoader.
-        ValueError: there is no end; or there are two, as the loop over `elastic.epochs` has its own.
-        RuntimeError: something is not registered; the batches are sharded a second time; nothing reduces the ranks' gradients. Or the
-            model's mesh and the sampler's do not fit; or the model is a stage of a pipeline. Or a turn is not one step.
+        ValueError: there is no end; or there are two, as the loop over `elastic.epochs` has its
+            own.
+        RuntimeError: something is not registered; the batches are sharded a second time; nothing
+            reduces the ranks' gradients. Or the model's mesh and the sampler's do not fit; or the
+            model is a stage of a pipeline. Or a turn is not one step.
     """
     sampler = stream_of(loader) or sampler_of(loader)
     if (epochs is None and max_steps is None) != (sampler._in_epoch is not None):
@@ -116,17 +125,30 @@ def steps(
     if isinstance(sampler, ElasticSampler):
         sampler.trains(next((each.device.type for each in model.parameters()), "cpu"))
     alone = ranks.place()[1] == 1
-    if not alone and not hasattr(model, "no_sync") and not hasattr(model, "set_requires_gradient_sync"):
+    if (
+        not alone
+        and not hasattr(model, "no_sync")
+        and not hasattr(model, "set_requires_gradient_sync")
+    ):
         raise RuntimeError(
             "the model is neither in DistributedDataParallel nor sharded by fully_shard: each rank would learn by itself"
         )
-    # Ranks that share a model wait for each other in forward, too, so that no one part of a step is a rank's own.
-    timer = WorkTimer() if isinstance(model, DistributedDataParallel) and not alone and ranks.mesh is None else None
-    scaler = next((each for each in state._objects_of(torch.amp.GradScaler) if each.is_enabled()), None)
+    # Ranks that share a model wait for each other in forward, too, so that no one part of a step is
+    # a rank's own.
+    timer = (
+        WorkTimer()
+        if isinstance(model, DistributedDataParallel) and not alone and ranks.mesh is None
+        else None
+    )
+    scaler = next(
+        (each for each in state._objects_of(torch.amp.GradScaler) if each.is_enabled()), None
+    )
     if max_steps is not None:
         state._expect_end(max_steps)
     loop = _Loop(state, sampler, model, optimizers, scaler, timer)
-    return loop.run(loader, END if epochs is None else epochs, END if max_steps is None else max_steps)
+    return loop.run(
+        loader, END if epochs is None else epochs, END if max_steps is None else max_steps
+    )
 
 
 class Step:
@@ -151,7 +173,8 @@ class Step:
     def parts(self) -> Iterator[Any]:
         """Yields what the loader yields: this rank's share at once, or with a `micro_batch_size` or a group that has shrunk in pieces.
 
-        To be gone through once, to its end, with one `backward` in each. The ranks' gradients are reduced in the last one.
+        To be gone through once, to its end, with one `backward` in each. The ranks' gradients are
+        reduced in the last one.
         """
         if self._begun:
             raise RuntimeError("the parts of a step are gone through once, in one loop")
@@ -172,29 +195,38 @@ class Step:
         """Runs backward, with the loss weighted so that the step's gradients are those of the mean over the whole batch.
 
         Args:
-            loss: the mean over the part; scaled, if there is a scaler: `step.backward(scaler.scale(loss))`.
-            count: the number that the mean is over, if not samples: tokens without padding, for example. On all ranks, or on none.
+            loss: the mean over the part; scaled, if there is a scaler:
+                `step.backward(scaler.scale(loss))`.
+            count: the number that the mean is over, if not samples: tokens without padding, for
+                example. On all ranks, or on none.
 
         Raises:
-            RuntimeError: it is not once a part, or not of the model that `steps` was given. Or something else has changed gradients.
+            RuntimeError: it is not once a part, or not of the model that `steps` was given. Or
+                something else has changed gradients.
         """
         if self._part is None:
-            raise RuntimeError("step.backward is called once for each part of a step: add the losses of a part up")
+            raise RuntimeError(
+                "step.backward is called once for each part of a step: add the losses of a part up"
+            )
         part, self._part = self._part, None
         self._loop.backward(part, loss, count)
 
     def skip(self, when: Tensor | bool) -> bool:
         """Whether to leave this step out, because any rank says so: its batch is done, and the optimizer takes no step.
 
-        To be called by all ranks after the loop over `parts`, as it is collective: `if step.skip(not norm.isfinite()): continue`.
+        To be called by all ranks after the loop over `parts`, as it is collective: `if
+        step.skip(not norm.isfinite()): continue`.
 
         Raises:
-            RuntimeError: the parts are not gone through, or the optimizer has taken its step; or a peer is lost.
+            RuntimeError: the parts are not gone through, or the optimizer has taken its step; or a
+                peer is lost.
         """
         if not self._all_done:
             raise RuntimeError(NOT_GONE_THROUGH)
         if self._loop.stepped:
-            raise RuntimeError("the optimizer has taken this step already: call step.skip before optimizer.step()")
+            raise RuntimeError(
+                "the optimizer has taken this step already: call step.skip before optimizer.step()"
+            )
         self._skipped = any_rank(bool(when), self._loop.state._group)
         if self._skipped:
             self._loop.count()
@@ -203,16 +235,31 @@ class Step:
 
 def _optimizers_of(state: State, model: torch.nn.Module) -> list[Optimizer]:
     parameters = set(map(id, model.parameters()))
-    groups = ((each, (group["params"] for group in each.param_groups)) for each in state._objects_of(Optimizer))
-    return [each for each, params in groups if any(id(one) in parameters for group in params for one in group)]
+    groups = (
+        (each, (group["params"] for group in each.param_groups))
+        for each in state._objects_of(Optimizer)
+    )
+    return [
+        each
+        for each, params in groups
+        if any(id(one) in parameters for group in params for one in group)
+    ]
 
 
-def _refuse_unregistered(state: State, model: torch.nn.Module, sampler: object, optimizers: list[Optimizer]) -> None:
-    missing = [name for name, each in (("model", model), ("loader's sampler", sampler)) if not state._holds(each)]
+def _refuse_unregistered(
+    state: State, model: torch.nn.Module, sampler: object, optimizers: list[Optimizer]
+) -> None:
+    missing = [
+        name
+        for name, each in (("model", model), ("loader's sampler", sampler))
+        if not state._holds(each)
+    ]
     missing += [] if optimizers else ["optimizer of the model"]
     # What else has a `step` may be a scheduler of the script's own, with torch's in it.
     kinds = (torch.nn.Module, Optimizer, torch.amp.GradScaler)
-    has_schedulers = any(hasattr(each, "step") and not isinstance(each, kinds) for each in state._objects_of(object))
+    has_schedulers = any(
+        hasattr(each, "step") and not isinstance(each, kinds) for each in state._objects_of(object)
+    )
     scheduled = any(hasattr(each.step, mark) for each in optimizers for mark in SCHEDULED)
     missing += ["scheduler of the optimizer"] if scheduled and not has_schedulers else []
     if missing:
@@ -239,7 +286,8 @@ class _Loop:
     stepped: list[Optimizer] = field(default_factory=list)  # in this turn
     forwarded: bool = False  # whether the model has run since the part was taken
     counted: CountedStep | None = None  # of the current step
-    losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of the current step: the count and the mean of each
+    # Of the current step: the count and the mean of each.
+    losses: list[tuple[Any, Tensor]] = field(default_factory=list)
     scale: Tensor | None = None  # of the current step's losses
 
     def run(self, loader: Iterable[Any], epochs: int, max_steps: int) -> Iterator[Step]:
@@ -248,7 +296,11 @@ class _Loop:
             optimizer.zero_grad()  # left over from a loop that was left within a step
         around = self.sampler._in_epoch  # of a loop over `epochs`
         with self._watched():
-            for epoch in self.sampler.epochs(epochs) if around is None else range(self.sampler.epoch, around + 1):
+            for epoch in (
+                self.sampler.epochs(epochs)
+                if around is None
+                else range(self.sampler.epoch, around + 1)
+            ):
                 if self.state.step >= max_steps:
                     return
                 with torch.random.fork_rng([]):
@@ -258,7 +310,9 @@ class _Loop:
                     batches = iter(loader)
                 for batch in batches:
                     yield from self._turn(Step(self, chain((batch,), batches), epoch=epoch))
-                    is_last = self.sampler.finished if around is None else self.sampler.epoch > around
+                    is_last = (
+                        self.sampler.finished if around is None else self.sampler.epoch > around
+                    )
                     if is_last or self.state.step >= max_steps:
                         return  # what follows the loop belongs to its last step
                     self.state._complete_step()
@@ -272,7 +326,11 @@ class _Loop:
             yield step
         finally:
             self.step = None
-        if self.state.step < step.number and self.scale is not None and self.scaler.get_scale() < self.scale.item():
+        if (
+            self.state.step < step.number
+            and self.scale is not None
+            and self.scaler.get_scale() < self.scale.item()
+        ):
             self.count()  # the scaler has found infinite gradients, and left the step out
         if self.state.step < step.number:
             raise RuntimeError(NOT_STEPPED if step._all_done else NOT_GONE_THROUGH)
@@ -298,8 +356,14 @@ class _Loop:
         self._refuse_end()
 
     def _refuse_end(self) -> NoReturn:
-        left = f"{self.sampler.batches_left} batches" if isinstance(self.sampler, ElasticSampler) else "samples"
-        raise RuntimeError(f"the loader has ended, and {left} of epoch {self.sampler.epoch} are left")
+        left = (
+            f"{self.sampler.batches_left} batches"
+            if isinstance(self.sampler, ElasticSampler)
+            else "samples"
+        )
+        raise RuntimeError(
+            f"the loader has ended, and {left} of epoch {self.sampler.epoch} are left"
+        )
 
     def backward(self, part: Part, loss: Tensor, count: Tensor | float | None) -> None:
         if isinstance(self.model, DistributedDataParallel) and not self.forwarded:
@@ -309,7 +373,9 @@ class _Loop:
         self.gradients.check(self._parameters())
         mean = loss.detach()
         if self.scaler is not None:
-            self.scale = self.scaler.scale(torch.ones_like(mean)) if self.scale is None else self.scale
+            self.scale = (
+                self.scaler.scale(torch.ones_like(mean)) if self.scale is None else self.scale
+            )
             mean = mean / self.scale
         weighted: Any
         if count is None and self.counted is None:
@@ -325,13 +391,19 @@ class _Loop:
             self.counted.correct(each.grad for each in self._parameters() if each.grad is not None)
         self.gradients.note(self._parameters())
 
-    def _counted_loss(self, part: Part, loss: Tensor, mean: Tensor, count: Tensor | float | None) -> Tensor:
+    def _counted_loss(
+        self, part: Part, loss: Tensor, mean: Tensor, count: Tensor | float | None
+    ) -> Tensor:
         if count is None or (self.counted is None and self.losses):
             raise RuntimeError("count is given for all parts of a step or for none")
         if self.counted is None:
             self.counted = CountedStep(part.parts, self.sampler.data_parallel)
         count = count if part.samples else 0
-        counts = torch.as_tensor(count, device=loss.device).detach().to(torch.promote_types(loss.dtype, torch.float32))
+        counts = (
+            torch.as_tensor(count, device=loss.device)
+            .detach()
+            .to(torch.promote_types(loss.dtype, torch.float32))
+        )
         loss, mean = (
             torch.where(counts > 0, each, torch.zeros_like(each)) for each in (loss, mean)
         )  # a mean over nothing is nan
@@ -346,7 +418,12 @@ class _Loop:
             self.timer.end_step()
 
     def _parameters(self) -> Iterator[Tensor]:
-        return (each for optimizer in self.optimizers for group in optimizer.param_groups for each in group["params"])
+        return (
+            each
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for each in group["params"]
+        )
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -368,7 +445,9 @@ class _Loop:
         if self.step is None or not self.step._all_done:
             raise RuntimeError(NOT_GONE_THROUGH)
         if self.step._skipped:
-            raise RuntimeError("this step is left out, as step.skip has said: go on to the next turn")
+            raise RuntimeError(
+                "this step is left out, as step.skip has said: go on to the next turn"
+            )
         if optimizer in self.stepped:
             raise RuntimeError(
                 "the optimizer has taken a step in this turn already, and each turn of `steps` is one: leave the second one out"
@@ -387,4 +466,8 @@ def _mean(losses: list[tuple[Any, Tensor]]) -> Any:
     """Returns the mean loss; None: this rank had no samples; nan: it had no tokens."""
     if len(losses) == 1 and isinstance(losses[0][0], int):
         return losses[0][1]  # saves three kernels on a GPU
-    return sum(count * loss for count, loss in losses) / sum(count for count, _ in losses) if losses else None
+    return (
+        sum(count * loss for count, loss in losses) / sum(count for count, _ in losses)
+        if losses
+        else None
+    )

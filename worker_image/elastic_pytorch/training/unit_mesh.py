@@ -14,41 +14,56 @@ REPLICATE = "replicate"
 IN_A_JOB = "ELASTIC_PYTORCH_JOB_UID"
 
 
-def unit_mesh(names: Sequence[str], sizes: Sequence[int] | None = None, *, device_type: str | None = None) -> DeviceMesh:
-    """Returns the mesh of the current group. Its first dimension is "replicate", over the units; the others are within a unit.
+def unit_mesh(
+    names: Sequence[str], sizes: Sequence[int] | None = None, *, device_type: str | None = None
+) -> DeviceMesh:
+    """Returns the mesh of the current group.
+
+    Its first dimension is "replicate", over the units; the others are within a unit.
 
         mesh = elastic.unit_mesh(("pp", "tp"), (2, 2))
         sampler = elastic.ElasticSampler(data, batch_size=512, mesh=mesh["replicate"])
 
-    In a job, `spec.unitReplicas` pods make a unit. Elsewhere, the sizes say how many processes do; without sizes, those of one node. To be
-    called by all ranks, in each group.
+    In a job, `spec.unitReplicas` pods make a unit. Elsewhere, the sizes say how many processes do;
+    without sizes, those of one node. To be called by all ranks, in each group.
 
     Args:
         names: the names of the dimensions within a unit, the outermost first.
-        sizes: the sizes of these dimensions. None: there is one, which has all processes of the unit.
-        device_type: the device type of the tensors. None: "cuda" if there is a GPU and the group's backend is not gloo, otherwise "cpu".
+        sizes: the sizes of these dimensions. None: there is one, which has all processes of the
+            unit.
+        device_type: the device type of the tensors. None: "cuda" if there is a GPU and the group's
+            backend is not gloo, otherwise "cpu".
 
     Raises:
         RuntimeError: there is no process group, or it does not consist of whole units.
-        ValueError: the names or sizes are invalid, or the sizes do not multiply to the processes of a unit.
+        ValueError: the names or sizes are invalid, or the sizes do not multiply to the processes of
+            a unit.
     """
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError("unit_mesh is of a group: call init_process_group first")
     if device_type is None:
-        device_type = "cuda" if torch.cuda.is_available() and dist.get_backend() != "gloo" else "cpu"
+        device_type = (
+            "cuda" if torch.cuda.is_available() and dist.get_backend() != "gloo" else "cpu"
+        )
     unit = unit_processes() if sizes is None or IN_A_JOB in os.environ else prod(sizes)
     shape = mesh_shape(dist.get_world_size(), unit, names, sizes)
     return init_device_mesh(device_type, shape, mesh_dim_names=(REPLICATE, *names))
 
 
-def mesh_shape(world_size: int, unit: int, names: Sequence[str], sizes: Sequence[int] | None) -> tuple[int, ...]:
+def mesh_shape(
+    world_size: int, unit: int, names: Sequence[str], sizes: Sequence[int] | None
+) -> tuple[int, ...]:
     """Returns how many units of that many processes there are, and the sizes within one; for the rest see `unit_mesh`."""
     if isinstance(names, str) or not names:
         raise ValueError(f'names are a sequence of one name at least, as in ("tp",), not {names!r}')
     if len({REPLICATE, *names}) <= len(names):
-        raise ValueError(f'names are {tuple(names)}: each is there once, and "{REPLICATE}" is the dimension over the units')
+        raise ValueError(
+            f'names are {tuple(names)}: each is there once, and "{REPLICATE}" is the dimension over the units'
+        )
     if sizes is None and len(names) > 1:
-        raise ValueError(f"give the sizes of {', '.join(names)}: only a single dimension has the size of the unit")
+        raise ValueError(
+            f"give the sizes of {', '.join(names)}: only a single dimension has the size of the unit"
+        )
     sizes = (unit,) if sizes is None else tuple(sizes)
     if len(sizes) != len(names) or min(sizes) < 1:
         raise ValueError(f"sizes are {sizes}: each of {', '.join(names)} has a size of at least 1")
@@ -58,5 +73,7 @@ def mesh_shape(world_size: int, unit: int, names: Sequence[str], sizes: Sequence
             f"sizes are {product} = {prod(sizes)}, and a unit has {unit} processes: spec.unitReplicas times the processes of a pod"
         )
     if world_size % unit:
-        raise RuntimeError(f"the group has {world_size} processes, which are no whole units of {unit}")
+        raise RuntimeError(
+            f"the group has {world_size} processes, which are no whole units of {unit}"
+        )
     return world_size // unit, *sizes

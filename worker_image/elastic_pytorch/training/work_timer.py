@@ -1,11 +1,14 @@
 """How long a rank works in a step, apart from its waits for the other ranks.
 
-In data-parallel training all ranks take equally long for a step: those that are done wait in the all-reduce of the gradients for the
-slowest. So only the time without this wait tells which rank is slow. The wait is between two callbacks of autograd's engine at the end of
-backward. The first is queued as backward begins, so it runs when all gradients are computed, before the callback in which
-DistributedDataParallel waits for the all-reduce. The second one is queued by the first, and runs after it.
+In data-parallel training all ranks take equally long for a step: those that are done wait in the
+all-reduce of the gradients for the slowest. So only the time without this wait tells which rank is
+slow. The wait is between two callbacks of autograd's engine at the end of backward. The first is
+queued as backward begins, so it runs when all gradients are computed, before the callback in which
+DistributedDataParallel waits for the all-reduce. The second one is queued by the first, and runs
+after it.
 
-The callbacks take a tenth of a millisecond. So only ten steps a second are measured, each from the wait of the step before to its own.
+The callbacks take a tenth of a millisecond. So only ten steps a second are measured, each from the
+wait of the step before to its own.
 """
 
 import contextlib
@@ -19,7 +22,8 @@ import torch
 
 from elastic_pytorch.progress.report import has_agent, report
 
-REPORT_SECONDS = 0.1  # between two reports, and between the beginnings of two steps that are measured
+# Between two reports, and between the beginnings of two steps that are measured.
+REPORT_SECONDS = 0.1
 MAX_UNREAD = 64  # steps whose times a GPU has not measured yet
 
 Mark = Any  # seconds, or an event on a GPU's stream
@@ -28,8 +32,9 @@ Mark = Any  # seconds, or an event on a GPU's stream
 class WorkTimer:
     """Measures how long this rank works in each step, and reports it, so that the operator finds ranks that are slow.
 
-    It is for models in DistributedDataParallel; `elastic_pytorch.steps` has one. Waits for other ranks anywhere but in `backward`
-    count as work. On a GPU the times are those of the stream, and no call waits for it. Without an agent it does nothing.
+    It is for models in DistributedDataParallel; `elastic_pytorch.steps` has one. Waits for other
+    ranks anywhere but in `backward` count as work. On a GPU the times are those of the stream, and
+    no call waits for it. Without an agent it does nothing.
 
     Args:
         clock: a function that returns seconds, from any zero.
@@ -38,18 +43,24 @@ class WorkTimer:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._active = has_agent()
-        self._device: torch.device | None = None  # whose stream does the work; None: this process itself
+        # Whose stream does the work; None: this process itself.
+        self._device: torch.device | None = None
         self._watched = 2  # steps to come: of the first, only the end
         self._measured_at = float("-inf")  # when the last measured step began
-        self._begun: Mark | None = None  # where the present stretch of work has begun; None: in a wait, or not known
+        # Where the present stretch of work has begun; None: in a wait, or not known.
+        self._begun: Mark | None = None
         self._stretches: list[tuple[Mark, Mark]] = []  # of work, in this step
-        self._unread: deque[list[tuple[Mark, Mark]]] = deque(maxlen=MAX_UNREAD)  # of measured steps that are over
+        # Of measured steps that are over.
+        self._unread: deque[list[tuple[Mark, Mark]]] = deque(maxlen=MAX_UNREAD)
         self._seconds: list[float] = []  # of work in measured steps since the last report
         self._steps = 0  # since the last report
         self._reported_at: float | None = None
 
     def watch(self, loss: torch.Tensor) -> None:
-        """Has the next `loss.backward()` measured. To be called before each, with the tensor on which backward is called."""
+        """Has the next `loss.backward()` measured.
+
+        To be called before each, with the tensor on which backward is called.
+        """
         if not self._active or not self._watched or not loss.requires_grad:
             return
         self._device = loss.device if loss.device.type == "cuda" else None
@@ -57,7 +68,10 @@ class WorkTimer:
             loss.register_hook(lambda _: self._queue(self._end_work))  # type: ignore[no-untyped-call]
 
     def end_step(self) -> None:
-        """Ends a step: reports what is measured, ten times a second at most. To be called after each step."""
+        """Ends a step: reports what is measured, ten times a second at most.
+
+        To be called after each step.
+        """
         if not self._active:
             return
         with self._safely():
@@ -93,7 +107,10 @@ class WorkTimer:
             return
         self._steps += 1
         if now - self._reported_at >= REPORT_SECONDS and self._seconds:
-            report(work_seconds=median(self._seconds), step_seconds=(now - self._reported_at) / self._steps)
+            report(
+                work_seconds=median(self._seconds),
+                step_seconds=(now - self._reported_at) / self._steps,
+            )
             self._reported_at, self._steps = now, 0
             self._seconds.clear()
 
@@ -123,7 +140,8 @@ class WorkTimer:
 
     @contextlib.contextmanager
     def _safely(self) -> Any:
-        # No training ends because it cannot be measured. With compiled autograd, for example, there is no queue.
+        # No training ends because it cannot be measured. With compiled autograd, for example, there
+        # is no queue.
         try:
             yield
         except Exception:

@@ -1,4 +1,7 @@
-"""The Trainer of Hugging Face transformers for a group whose size changes. Imported only when asked for: it imports transformers."""
+"""The Trainer of Hugging Face transformers for a group whose size changes.
+
+Imported only when asked for: it imports transformers.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,7 @@
-"""Which training arguments an elastic Trainer refuses, and what to do instead. Pure; no transformers."""
+"""Which training arguments an elastic Trainer refuses, and what to do instead.
+
+Pure; no transformers.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -80,7 +83,9 @@ RESUME = (
 
 
 def check_arguments(arguments: Any) -> None:
-    """Checks the TrainingArguments of an elastic Trainer. An argument that the release of transformers does not have is accepted.
+    """Checks the TrainingArguments of an elastic Trainer.
+
+    An argument that the release of transformers does not have is accepted.
 
     Raises:
         ValueError: some are refused; the message names each of them and what to do instead.
@@ -91,4 +96,6 @@ def check_arguments(arguments: Any) -> None:
         if hasattr(arguments, each.name) and not each.fits(getattr(arguments, each.name))
     ]
     if wrong:
-        raise ValueError(f"ElasticTrainer does not take these training arguments. {'. '.join(wrong)}")
+        raise ValueError(
+            f"ElasticTrainer does not take these training arguments. {'. '.join(wrong)}"
+        )

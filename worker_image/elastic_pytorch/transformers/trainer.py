@@ -29,28 +29,39 @@ else:
 
 OLDEST = "5.4"
 # Methods of Trainer that are not public, and that this module overrides or calls.
-HOOKS = ("_init_training_state", "_run_epoch", "_maybe_log_save_evaluate", "_get_num_items_in_batch", "_finalize_training")
+HOOKS = (
+    "_init_training_state",
+    "_run_epoch",
+    "_maybe_log_save_evaluate",
+    "_get_num_items_in_batch",
+    "_finalize_training",
+)
 IGNORED_LABEL = -100
 
 
 class ElasticTrainerMixin(AnyTrainer):
-    """Makes a Trainer elastic: `class MyTrainer(ElasticTrainerMixin, Seq2SeqTrainer)`. `ElasticTrainer` is the plain Trainer with it.
+    """Makes a Trainer elastic: `class MyTrainer(ElasticTrainerMixin, Seq2SeqTrainer)`.
 
-    The batch is that of all workers together. It is cut into micro-batches of `per_device_train_batch_size`, which the workers take in
-    turns. So a step is the same step in a group of any size. Each step is committed to a State, from which the next group continues.
+    `ElasticTrainer` is the plain Trainer with it.
+
+    The batch is that of all workers together. It is cut into micro-batches of
+    `per_device_train_batch_size`, which the workers take in turns. So a step is the same step in a
+    group of any size. Each step is committed to a State, from which the next group continues.
 
     Args:
         positional: the Trainer's positional arguments.
         batch_size: samples of a step, of all workers together.
-        folder: the folder of the State's checkpoints, best on a volume that all pods share. "": there are none. None: the folder
-            `elastic` in `output_dir`, and in it one that is named after the job (TORCHELASTIC_RUN_ID).
+        folder: the folder of the State's checkpoints, best on a volume that all pods share. "":
+            there are none. None: the folder `elastic` in `output_dir`, and in it one that is named
+            after the job (TORCHELASTIC_RUN_ID).
         every: steps from one commit to the next; None: as State chooses.
         named: the Trainer's keyword arguments.
 
     Raises:
-        ValueError: a training argument does not fit a group whose size changes; or a class has its own `compute_loss`, and does not say
-            in `loss_is_scaled_for_ga` what it returns.
-        RuntimeError: the release of transformers is not supported; or the Trainer is created in a function under `in_process`.
+        ValueError: a training argument does not fit a group whose size changes; or a class has its
+            own `compute_loss`, and does not say in `loss_is_scaled_for_ga` what it returns.
+        RuntimeError: the release of transformers is not supported; or the Trainer is created in a
+            function under `in_process`.
     """
 
     compute_loss: Any
@@ -69,7 +80,9 @@ class ElasticTrainerMixin(AnyTrainer):
     ) -> None:
         _check_release()
         if in_process.active():
-            raise RuntimeError("a Trainer reads rank and world size once: remove in_process, the script is started again")
+            raise RuntimeError(
+                "a Trainer reads rank and world size once: remove in_process, the script is started again"
+            )
         super().__init__(*positional, **named)
         check_arguments(self.args)
         _check_loss(self)
@@ -77,14 +90,16 @@ class ElasticTrainerMixin(AnyTrainer):
         self._elastic_folder = _folder(self.args.output_dir) if folder is None else folder or None
         self._elastic_trainings = 0
         self._elastic_part: Part | None = None
-        self._elastic_counted: list[int] | None = None  # samples of each micro-batch, while a step is fetched
+        # Samples of each micro-batch, while a step is fetched.
+        self._elastic_counted: list[int] | None = None
         self._elastic_losses: list[torch.Tensor] = []  # of the step, weighted
         self._elastic_weights = 0.0
         self._elastic_scheduler: Any = None
         self._elastic_epoch_ends = False
         self._elastic_unweighted_loss = self.compute_loss  # of whatever class defines it
         self.compute_loss = self._elastic_weighted_loss
-        self.callback_handler.callbacks.insert(0, _StepCallback(self))  # others see the epoch that it corrects
+        # Others see the epoch that it corrects.
+        self.callback_handler.callbacks.insert(0, _StepCallback(self))
 
     # --- the data ---
 
@@ -127,7 +142,9 @@ class ElasticTrainerMixin(AnyTrainer):
 
     # --- begin and end ---
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, trial: Any = None, **named: Any) -> Any:
+    def train(
+        self, resume_from_checkpoint: str | bool | None = None, trial: Any = None, **named: Any
+    ) -> Any:
         """Trains from where the group before has stopped, or from the beginning.
 
         Raises:
@@ -136,16 +153,28 @@ class ElasticTrainerMixin(AnyTrainer):
         if resume_from_checkpoint:
             raise ValueError(RESUME)
         if trial is not None:
-            raise ValueError("ElasticTrainer does not search hyperparameters: start a job for each trial")
+            raise ValueError(
+                "ElasticTrainer does not search hyperparameters: start a job for each trial"
+            )
         output = super().train(trial=trial, **named)
         self._elastic_state.flush()
         return output
 
     def _init_training_state(
-        self, max_steps: int, num_update_steps_per_epoch: int, num_train_epochs: int, resume_from_checkpoint: None, trial: Any
+        self,
+        max_steps: int,
+        num_update_steps_per_epoch: int,
+        num_train_epochs: int,
+        resume_from_checkpoint: None,
+        trial: Any,
     ) -> tuple[int, int]:
-        """Restores everything, before the model is wrapped in DistributedDataParallel. Returns the epoch to begin with."""
-        super()._init_training_state(max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial)
+        """Restores everything, before the model is wrapped in DistributedDataParallel.
+
+        Returns the epoch to begin with.
+        """
+        super()._init_training_state(
+            max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial
+        )
         self.control.should_training_stop = False
         state, progress = self._elastic_register(max_steps)
         step = state.restore()
@@ -156,15 +185,20 @@ class ElasticTrainerMixin(AnyTrainer):
 
     def _elastic_register(self, max_steps: int) -> tuple[State, TrainerProgress]:
         self.create_optimizer()
-        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # Accelerate's wrapper, after a first training
+        # Accelerate's wrapper, after a first training.
+        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
         if self.lr_scheduler is not None and self.lr_scheduler is self._elastic_scheduler:
             self.lr_scheduler = None
         own = self.lr_scheduler is None
         self.create_scheduler(max_steps, optimizer)
-        self._created_lr_scheduler = False  # the Trainer would create another one, after it is restored
+        # The Trainer would create another one, after it is restored.
+        self._created_lr_scheduler = False
         self._elastic_scheduler = self.lr_scheduler if own else None
         progress, self._elastic_window = TrainerProgress(self), LossWindow(self)
-        refuse_sharded({"model": self.model}, "write the loop with elastic.steps and elastic.State, which take sharded models")
+        refuse_sharded(
+            {"model": self.model},
+            "write the loop with elastic.steps and elastic.State, which take sharded models",
+        )
         registered = {
             "model": Trained(self.model) if _is_adapter(self.model) else self.model,
             "optimizer": optimizer,
@@ -184,7 +218,9 @@ class ElasticTrainerMixin(AnyTrainer):
         return self._elastic_state, progress
 
     def _finalize_training(self, trial: Any, num_train_samples: float, start_time: float) -> Any:
-        return super()._finalize_training(trial, num_train_samples, start_time - self._elastic_window.seconds_before)
+        return super()._finalize_training(
+            trial, num_train_samples, start_time - self._elastic_window.seconds_before
+        )
 
     # --- a step ---
 
@@ -196,7 +232,10 @@ class ElasticTrainerMixin(AnyTrainer):
                 f"epoch {sampler.epoch} is not done, and the Trainer begins epoch {named['epoch']}: ElasticTrainer ends no epoch early. "
                 "Remove the callback that sets should_epoch_stop"
             )
-        named |= {"steps_in_epoch": len(sampler), "num_update_steps_per_epoch": sampler.batches_left}
+        named |= {
+            "steps_in_epoch": len(sampler),
+            "num_update_steps_per_epoch": sampler.batches_left,
+        }
         super()._run_epoch(**named)
 
     def get_batch_samples(self, *positional: Any, **named: Any) -> Any:
@@ -212,7 +251,11 @@ class ElasticTrainerMixin(AnyTrainer):
         if (counts := self._elastic_counted) is None:  # an evaluation
             return super()._get_num_items_in_batch(batch_samples, device)
         return super()._get_num_items_in_batch(
-            [batch if count else _without_labels(batch) for batch, count in zip(batch_samples, counts, strict=False)], device
+            [
+                batch if count else _without_labels(batch)
+                for batch, count in zip(batch_samples, counts, strict=False)
+            ],
+            device,
         )
 
     def training_step(self, *positional: Any, **named: Any) -> Any:
@@ -230,7 +273,11 @@ class ElasticTrainerMixin(AnyTrainer):
         if (part := self._elastic_part) is None:
             return result
         weight = part.weight
-        factor = weight if self._elastic_loss_is_mean(named.get("num_items_in_batch")) else float(part.samples > 0)
+        factor = (
+            weight
+            if self._elastic_loss_is_mean(named.get("num_items_in_batch"))
+            else float(part.samples > 0)
+        )
         loss, *more = result if isinstance(result, tuple) else (result,)
         loss = loss * factor
         self._elastic_losses.append(loss.detach())
@@ -238,7 +285,10 @@ class ElasticTrainerMixin(AnyTrainer):
         return (loss, *more) if more else loss
 
     def prediction_step(self, *positional: Any, **named: Any) -> Any:
-        """Evaluates a batch, whose loss is its own mean. The Trainer would divide by the tokens of the other ranks' batches, too."""
+        """Evaluates a batch, whose loss is its own mean.
+
+        The Trainer would divide by the tokens of the other ranks' batches, too.
+        """
         self.args.average_tokens_across_devices = False
         try:
             return super().prediction_step(*positional, **named)
@@ -249,11 +299,15 @@ class ElasticTrainerMixin(AnyTrainer):
         """Whether the loss is the mean of its micro-batch, rather than its part of the mean over the whole batch."""
         scaled = getattr(self, "loss_is_scaled_for_ga", None)
         if scaled is None:
-            scaled = num_items_in_batch is not None and (self.model_accepts_loss_kwargs or self.compute_loss_func is not None)
+            scaled = num_items_in_batch is not None and (
+                self.model_accepts_loss_kwargs or self.compute_loss_func is not None
+            )
         return not scaled
 
     def _maybe_log_save_evaluate(self, *positional: Any, **named: Any) -> None:
-        """Logs, evaluates and saves as the Trainer does. Then commits the step: a group that stops here has done all of that.
+        """Logs, evaluates and saves as the Trainer does.
+
+        Then commits the step: a group that stops here has done all of that.
 
         The last step of an epoch is committed at the end of the epoch, after what is done there.
         """
@@ -262,8 +316,14 @@ class ElasticTrainerMixin(AnyTrainer):
             self._elastic_epoch_ends or self._elastic_sampler.batches_left > 1
         ):
             if not self._elastic_losses:
-                raise RuntimeError("training_step of a subclass does not call super().training_step: its loss has no weight")
-            loss = torch.stack(self._elastic_losses).sum() / self._elastic_weights if self._elastic_weights else None
+                raise RuntimeError(
+                    "training_step of a subclass does not call super().training_step: its loss has no weight"
+                )
+            loss = (
+                torch.stack(self._elastic_losses).sum() / self._elastic_weights
+                if self._elastic_weights
+                else None
+            )
             self._elastic_losses, self._elastic_weights = [], 0.0
             self._elastic_state.commit(loss=loss)
 
@@ -326,7 +386,10 @@ def _check_loss(trainer: Any) -> None:
 
 
 def _folder(output_dir: str) -> Path:
-    """Returns the folder of the checkpoints. A job that is deleted and created again has another one, and so trains again."""
+    """Returns the folder of the checkpoints.
+
+    A job that is deleted and created again has another one, and so trains again.
+    """
     return Path(output_dir) / "elastic" / os.environ.get("TORCHELASTIC_RUN_ID", "none")
 
 

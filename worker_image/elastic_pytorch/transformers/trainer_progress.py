@@ -4,7 +4,8 @@ import json
 import time
 from typing import Any
 
-# Fields of transformers.TrainerState that the training has changed. The others follow from the arguments, or differ between ranks.
+# Fields of transformers.TrainerState that the training has changed. The others follow from the
+# arguments, or differ between ranks.
 KEPT = (
     "epoch",
     "global_step",
@@ -19,7 +20,8 @@ KEPT = (
 class TrainerProgress:
     """Saves and loads the `state` of a Trainer, and the states of its callbacks.
 
-    All of it is text in JSON, as in the checkpoints of the Trainer. The log is encoded line by line, once each: it grows with the training.
+    All of it is text in JSON, as in the checkpoints of the Trainer. The log is encoded line by
+    line, once each: it grows with the training.
     """
 
     rank_0_counts = True
@@ -35,7 +37,9 @@ class TrainerProgress:
         return {
             "state": json.dumps({name: getattr(state, name) for name in KEPT}),
             "log": "\n".join(self._log),
-            "callbacks": json.dumps([[type(each).__name__, each.state()["attributes"]] for each in self._exportable()]),
+            "callbacks": json.dumps(
+                [[type(each).__name__, each.state()["attributes"]] for each in self._exportable()]
+            ),
             "stopped": bool(self._trainer.control.should_training_stop),
         }
 
@@ -57,14 +61,16 @@ class TrainerProgress:
 
     def _exportable(self) -> list[Any]:
         callbacks = self._trainer.callback_handler.callbacks
-        return [each for each in callbacks if hasattr(each, "state") and hasattr(each, "from_state")]
+        return [
+            each for each in callbacks if hasattr(each, "state") and hasattr(each, "from_state")
+        ]
 
 
 class LossWindow:
     """The losses that a Trainer has added up: since it last logged, of which each rank has its own part, and before.
 
-    The Trainer begins at zero in each process. With this, a logged loss is the mean of all steps since the last one, and `train_loss` and
-    the times at the end are those of the whole training.
+    The Trainer begins at zero in each process. With this, a logged loss is the mean of all steps
+    since the last one, and `train_loss` and the times at the end are those of the whole training.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -81,7 +87,10 @@ class LossWindow:
         """Has the Trainer continue from what is loaded, once it has set its own numbers."""
         trainer, loaded = self._trainer, self._loaded
         trainer._tr_loss += loaded["sum"]
-        trainer._total_loss_scalar, trainer._globalstep_last_logged = loaded["total"], loaded["logged"]
+        trainer._total_loss_scalar, trainer._globalstep_last_logged = (
+            loaded["total"],
+            loaded["logged"],
+        )
         trainer._initial_global_step = 0  # what the totals are divided by
         self._begun_at = time.time()
 

@@ -38,7 +38,9 @@ class Act(NamedTuple):
 
 def to_metrics(number: int) -> http.client.HTTPConnection:
     addresses = json.loads(ADDRESSES.read_text())
-    return http.client.HTTPConnection(addresses[number % len(addresses)], 8781, timeout=ANSWER_SECONDS)
+    return http.client.HTTPConnection(
+        addresses[number % len(addresses)], 8781, timeout=ANSWER_SECONDS
+    )
 
 
 def to_leader(_: int) -> http.client.HTTPConnection:
@@ -52,8 +54,14 @@ def part(value: object) -> str:
 
 
 def invented_token(turn: int) -> str:
-    """Looks like the cluster's own. Every fourth has the same name for its key; the names of the others are new."""
-    head = {"alg": "RS256" if turn % 2 else "ES256", "kid": f"made-up-{turn}" if turn % 4 else "made-up"}
+    """Looks like the cluster's own.
+
+    Every fourth has the same name for its key; the names of the others are new.
+    """
+    head = {
+        "alg": "RS256" if turn % 2 else "ES256",
+        "kid": f"made-up-{turn}" if turn % 4 else "made-up",
+    }
     now = int(time.time())
     pod = {"namespace": "default", "pod": {"name": "made-up", "uid": "made-up"}}
     body = {
@@ -70,7 +78,12 @@ ACTS = {
     "scrape": Act(6, 0.1, to_metrics, lambda _: ("GET", "/metrics", None, {}), False),
     "tokens": Act(
         *(4, 0.05, to_leader),
-        lambda turn: ("POST", "/v1/agent", None, {"Authorization": f"Bearer {invented_token(turn)}"}),
+        lambda turn: (
+            "POST",
+            "/v1/agent",
+            None,
+            {"Authorization": f"Bearer {invented_token(turn)}"},
+        ),
         True,
     ),
 }

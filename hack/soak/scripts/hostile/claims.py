@@ -11,7 +11,8 @@ LINE_BYTES = 64 * 1024 - 1  # with its end the longest that the operator takes
 PROCESSES, PLACES = 1024, 128  # of a pod, as many as the operator takes
 WORDS, METRICS = 8_000, 200
 HALF_BYTES = 60_000
-SLOW_SECONDS = 2.0  # the operator waits for the end of a line for a while, and for a number of bytes
+# The operator waits for the end of a line for a while, and for a number of bytes.
+SLOW_SECONDS = 2.0
 
 
 def claim(turn: int) -> bytes:
@@ -23,14 +24,28 @@ def claim(turn: int) -> bytes:
         "metrics": {f"metric-{turn}-{n}": float(n) for n in range(METRICS)},
         "saveError": "w" * WORDS,
     }
-    claimed = {"round": turn, "rank": turn % 7, "worldSize": PROCESSES * PROCESSES, "localWorldSize": PROCESSES}
+    claimed = {
+        "round": turn,
+        "rank": turn % 7,
+        "worldSize": PROCESSES * PROCESSES,
+        "localWorldSize": PROCESSES,
+    }
     places = {"byLocalRank": [place] * PLACES, "ageSeconds": 9.0}
     return padded(beat(**claimed, state="running", restarts=turn, progress=progress, places=places))
 
 
 def failure(turn: int) -> bytes:
-    words = {name: f"{name} {turn} " * (WORDS // 10) for name in ("exception", "message", "traceback", "signal")}
-    return padded(beat(state="failed", round=turn, failure={"exitCode": 1, "rank": 10**6, "localRank": 10**6, **words}))
+    words = {
+        name: f"{name} {turn} " * (WORDS // 10)
+        for name in ("exception", "message", "traceback", "signal")
+    }
+    return padded(
+        beat(
+            state="failed",
+            round=turn,
+            failure={"exitCode": 1, "rank": 10**6, "localRank": 10**6, **words},
+        )
+    )
 
 
 def padded(line: bytes) -> bytes:
@@ -50,7 +65,10 @@ async def keep_claiming(tally: Tally) -> None:
 async def keep_beginning(tally: Tally, pause_seconds: float) -> None:
     """Begins lines and goes on with them, in small parts, until the operator ends the stream."""
     half = b'{"state": "'.ljust(HALF_BYTES, b"w")
-    first, more = chunk(beat())[0] + b"%x\r\n%s\r\n" % (len(half), half), b"64\r\n%s\r\n" % (b"w" * 100)
+    first, more = (
+        chunk(beat())[0] + b"%x\r\n%s\r\n" % (len(half), half),
+        b"64\r\n%s\r\n" % (b"w" * 100),
+    )
     while True:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
             await send(first, more, 1, tally, pause_seconds)

@@ -32,7 +32,9 @@ def head() -> bytes:
 
 
 def beat(**more: object) -> bytes:
-    return json.dumps({"incarnation": "flood", "state": "ready", "round": 0} | more, separators=(",", ":")).encode()
+    return json.dumps(
+        {"incarnation": "flood", "state": "ready", "round": 0} | more, separators=(",", ":")
+    ).encode()
 
 
 def lines(stream: int, turn: int) -> bytes:
@@ -59,9 +61,14 @@ async def discard(reader: asyncio.StreamReader) -> None:
         pass
 
 
-async def send(first: bytes, body: bytes, number: int, tally: Tally, pause_seconds: float = 0.0) -> None:
+async def send(
+    first: bytes, body: bytes, number: int, tally: Tally, pause_seconds: float = 0.0
+) -> None:
     """Sends a chunk, and when the operator has answered another one again and again, until the stream ends."""
-    operator, context = urlsplit(os.environ["ELASTIC_PYTORCH_OPERATOR_URL"]), ssl.create_default_context()
+    operator, context = (
+        urlsplit(os.environ["ELASTIC_PYTORCH_OPERATOR_URL"]),
+        ssl.create_default_context(),
+    )
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     reader, writer = await asyncio.open_connection(operator.hostname, operator.port, ssl=context)
     told = None

@@ -1,4 +1,7 @@
-"""A server that reads requests and never answers. Its handshake is done: an API server gives up an unanswered one after 10 s."""
+"""A server that reads requests and never answers.
+
+Its handshake is done: an API server gives up an unanswered one after 10 s.
+"""
 
 import asyncio
 import ssl

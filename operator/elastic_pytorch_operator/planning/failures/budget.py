@@ -1,9 +1,10 @@
 """How failures count against `failurePolicy.maxFailures` and `failurePolicy.backoffLimit`: those of the job's own code.
 
-The former bounds failures since the last progress, the latter those since the job began. A rule of `failurePolicy.rules` may
-say that a failure counts or that it does not. A worker that was killed from outside is a cause, but it does not count and
-delays nothing. An end that repeats is a failure: if a pod of the same index ends in the same way again without progress in
-between, something in its spec ends it, such as the limit of its disk or a probe. A failure of the job's own code that a rule
+The former bounds failures since the last progress, the latter those since the job began. A rule of
+`failurePolicy.rules` may say that a failure counts or that it does not. A worker that was killed
+from outside is a cause, but it does not count and delays nothing. An end that repeats is a failure:
+if a pod of the same index ends in the same way again without progress in between, something in its
+spec ends it, such as the limit of its disk or a probe. A failure of the job's own code that a rule
 keeps from counting still delays the next try: it may come back at once.
 """
 
@@ -15,11 +16,18 @@ from elastic_pytorch_operator.spec.failure_rules import FailureAction
 
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
-PROGRESS_STEPS = 10  # since the last progress: a script that always fails may do a few after each start
-STEADY_SECONDS = 300.0  # a round that lasts this long is progress with one step, or of a script that reports none
+# Since the last progress: a script that always fails may do a few after each start.
+PROGRESS_STEPS = 10
+# A round that lasts this long is progress with one step, or of a script that reports none.
+STEADY_SECONDS = 300.0
 CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
 # The first of them decides where several failures become known together.
-GRAVITY = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP, FailureAction.COUNT, FailureAction.IGNORE)
+GRAVITY = (
+    FailureAction.FAIL_JOB,
+    FailureAction.RESTART_GROUP,
+    FailureAction.COUNT,
+    FailureAction.IGNORE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +58,29 @@ class Budget:
     def after_steady_round(self, seconds: float) -> "Budget":
         """The budget after a round of that many seconds, while no agent reports its steps: unused if that is long enough."""
         used = self.failures or self.in_a_row or self.ends
-        return replace(self, failures=0, in_a_row=0, ends=frozenset()) if used and seconds >= STEADY_SECONDS else self
+        return (
+            replace(self, failures=0, in_a_row=0, ends=frozenset())
+            if used and seconds >= STEADY_SECONDS
+            else self
+        )
 
-    def after_round(self, number: int, cause: FailureRecord, now: float, *, back_off: bool) -> "Budget":
+    def after_round(
+        self, number: int, cause: FailureRecord, now: float, *, back_off: bool
+    ) -> "Budget":
         """The budget once the cause of a round's failure is known. A round counts once."""
         if number <= self.counted_round:
             return self
         return replace(self, counted_round=number)._after(cause, now, back_off=back_off)
 
-    def after_pods(self, failed: Sequence[FailureRecord], there: Collection[str], now: float, *, back_off: bool) -> "Budget":
-        """The budget once pods are known to have failed. Those that become known together count as one.
+    def after_pods(
+        self, failed: Sequence[FailureRecord], there: Collection[str], now: float, *, back_off: bool
+    ) -> "Budget":
+        """The budget once pods are known to have failed.
 
-        So do those of one round, with the failure of that round: if a rule asks for nothing else, a round counts once.
+        Those that become known together count as one.
+
+        So do those of one round, with the failure of that round: if a rule asks for nothing else, a
+        round counts once.
 
         Args:
             failed: pods that have failed and are still there.
@@ -77,11 +96,18 @@ class Budget:
         budget = self if uids == self.counted_pods else replace(self, counted_pods=uids)
         if not new:
             return budget
-        counted_round = max((record.round for record in new if record.rule is None and action_on(record)), default=0)
+        counted_round = max(
+            (record.round for record in new if record.rule is None and action_on(record)), default=0
+        )
         ends = self.ends | {record.end for record in new if record.end}
         budget = replace(budget, counted_round=max(self.counted_round, counted_round), ends=ends)
         cause = min(
-            new, key=lambda record: (GRAVITY.index(action_on(record) or FailureAction.IGNORE), record.failed_at, record.worker)
+            new,
+            key=lambda record: (
+                GRAVITY.index(action_on(record) or FailureAction.IGNORE),
+                record.failed_at,
+                record.worker,
+            ),
         )
         return budget._after(cause, now, back_off=back_off or bool(cause.end))
 
@@ -94,7 +120,8 @@ class Budget:
         if action is None:
             return replace(self, last=cause)
         if action is FailureAction.IGNORE and cause.fault is not Fault.CODE:
-            return self if cause.pod_uid else replace(self, last=cause)  # without a rule it would neither count nor wait
+            # Without a rule it would neither count nor wait.
+            return self if cause.pod_uid else replace(self, last=cause)
         budget = replace(self, in_a_row=self.in_a_row + 1, last=cause)
         if action is FailureAction.COUNT:
             budget = replace(budget, failures=self.failures + 1, total=self.total + 1)
@@ -102,7 +129,9 @@ class Budget:
             back_off = True
         if action is FailureAction.RESTART_GROUP:
             budget = replace(budget, group_restarts=cause.group_restarts + 1)
-        return replace(budget, backoff_until=now + (backoff_seconds(budget.in_a_row) if back_off else 0.0))
+        return replace(
+            budget, backoff_until=now + (backoff_seconds(budget.in_a_row) if back_off else 0.0)
+        )
 
 
 def action_on(failure: FailureRecord) -> FailureAction | None:

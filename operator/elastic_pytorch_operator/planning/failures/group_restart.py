@@ -1,8 +1,10 @@
 """RestartGroup of `failurePolicy.rules`: all worker pods of a job are replaced, once for a failure.
 
-The cluster's objects hold all that is needed. `status.groupRestarts` counts how often it was asked for, and each pod carries the count of
-the time when it was made. A failure in a pod with the count N asks for N + 1: each operator that finds it, before or after a restart,
-asks for the same. Pods with a lower count than the stored one are deleted, so none is deleted before the new count is stored.
+The cluster's objects hold all that is needed. `status.groupRestarts` counts how often it was asked
+for, and each pod carries the count of the time when it was made. A failure in a pod with the count
+N asks for N + 1: each operator that finds it, before or after a restart, asks for the same. Pods
+with a lower count than the stored one are deleted, so none is deleted before the new count is
+stored.
 """
 
 from dataclasses import dataclass
@@ -32,7 +34,9 @@ def group_restarts(job: Job) -> int:
 def outdated_pods(job: Job, observed: Observed) -> frozenset[str]:
     """The worker pods that are to be replaced and have not ended yet."""
     stored = group_restarts(job)
-    return frozenset(pod.name for pod in observed.pods if pod.group_restarts < stored and not pod.ended)
+    return frozenset(
+        pod.name for pod in observed.pods if pod.group_restarts < stored and not pod.ended
+    )
 
 
 def find_group_restart(job: Job, observed: Observed, budget: Budget) -> GroupRestart:
@@ -40,6 +44,12 @@ def find_group_restart(job: Job, observed: Observed, budget: Budget) -> GroupRes
     if not asked and not outdated:
         return NO_RESTART
     last = budget.last
-    ruled = last is not None and last.rule is not None and last.rule.action is FailureAction.RESTART_GROUP
+    ruled = (
+        last is not None
+        and last.rule is not None
+        and last.rule.action is FailureAction.RESTART_GROUP
+    )
     stops = not outdated.isdisjoint(observed.ranks)
-    return GroupRestart(asked, under_way=True, stops=stops, cause=last if ruled else recorded_cause(job.status))
+    return GroupRestart(
+        asked, under_way=True, stops=stops, cause=last if ruled else recorded_cause(job.status)
+    )

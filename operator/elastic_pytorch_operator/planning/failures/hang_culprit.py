@@ -1,7 +1,8 @@
 """Whom the ranks of a group that hangs wait for: the ones that are outside of the collective in which the others are.
 
-Each pod says only where its own ranks stand. A rank in a collective waits for all others; so the ones that are in none are what it waits
-for. Ranks that are all in collectives, but not in the same one, wait for each other. Then those in another one than most are named.
+Each pod says only where its own ranks stand. A rank in a collective waits for all others; so the
+ones that are in none are what it waits for. Ranks that are all in collectives, but not in the same
+one, wait for each other. Then those in another one than most are named.
 """
 
 from collections import Counter
@@ -12,7 +13,9 @@ from elastic_pytorch_operator.model.observed import Place, PlaceKind
 
 MAX_NAMED = 4  # ranks of which a text says where each stands
 # Point to point: two ranks that wait for each other are in different ones.
-_ONE_TO_ONE = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"})
+_ONE_TO_ONE = frozenset(
+    {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
+)
 
 _WORDS = {
     PlaceKind.DATA_LOADER: "is in its data loader",
@@ -40,21 +43,33 @@ def find_culprits(places: Mapping[int, Place]) -> Culprits:
     """
     if all(place.kind is PlaceKind.SILENT for place in places.values()):
         return Culprits()
-    waiting = {rank: _operation(place) for rank, place in places.items() if place.kind is PlaceKind.COLLECTIVE}
+    waiting = {
+        rank: _operation(place)
+        for rank, place in places.items()
+        if place.kind is PlaceKind.COLLECTIVE
+    }
     outside = tuple(sorted(places.keys() - waiting.keys()))
-    outside = tuple(rank for rank in outside if places[rank].kind is not PlaceKind.SILENT) or outside
+    outside = (
+        tuple(rank for rank in outside if places[rank].kind is not PlaceKind.SILENT) or outside
+    )
     if not waiting:
         return _apart_from_most(places)
     if outside:
         if len(outside) > len(waiting):
-            return Culprits(text=f"most ranks are outside of the group's communication: {_name(outside, places)}")
+            return Culprits(
+                text=f"most ranks are outside of the group's communication: {_name(outside, places)}"
+            )
         operations = " or ".join(sorted(set(waiting.values())))
-        return Culprits(outside, f"{_name(outside, places)}, {_others(len(waiting))} in {operations}")
+        return Culprits(
+            outside, f"{_name(outside, places)}, {_others(len(waiting))} in {operations}"
+        )
     (most, count), *others = Counter(waiting.values()).most_common()
     if not others:
         return Culprits(text=f"all ranks wait in {most}: none stands out")
     if count * 2 <= len(waiting):
-        return Culprits(text=f"the ranks wait for each other in different collectives: {_name(sorted(waiting), places)}")
+        return Culprits(
+            text=f"the ranks wait for each other in different collectives: {_name(sorted(waiting), places)}"
+        )
     apart = tuple(rank for rank in sorted(waiting) if waiting[rank] != most)
     return Culprits(apart, f"{_name(apart, places)}, {_others(count)} in {most}")
 
@@ -76,11 +91,17 @@ def _operation(place: Place) -> str:
 
 def _name(ranks: Sequence[int], places: Mapping[int, Place]) -> str:
     named = [f"rank {rank} {_where(places[rank])}" for rank in ranks[:MAX_NAMED]]
-    return ", ".join([*named, f"{len(ranks) - MAX_NAMED} more"] if len(ranks) > MAX_NAMED else named)
+    return ", ".join(
+        [*named, f"{len(ranks) - MAX_NAMED} more"] if len(ranks) > MAX_NAMED else named
+    )
 
 
 def _where(place: Place) -> str:
-    words = f"waits in {_operation(place)}" if place.kind is PlaceKind.COLLECTIVE else _WORDS[place.kind]
+    words = (
+        f"waits in {_operation(place)}"
+        if place.kind is PlaceKind.COLLECTIVE
+        else _WORDS[place.kind]
+    )
     return f"{words} ({place.frame})" if place.frame else words
 
 

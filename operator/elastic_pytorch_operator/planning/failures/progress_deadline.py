@@ -1,8 +1,9 @@
 """`progressDeadlineSeconds`: a group that finishes no step within that time hangs, unless it only waits for its last checkpoint.
 
-First its agents are asked for the stacks of their workers, which go to the pods' logs, and where each rank stands. Then the group is
-restarted, and that counts as a failure of the job's own. It names the rank that the others wait for (hang_culprit.py), or if none stands
-out, the one that is furthest behind.
+First its agents are asked for the stacks of their workers, which go to the pods' logs, and where
+each rank stands. Then the group is restarted, and that counts as a failure of the job's own. It
+names the rank that the others wait for (hang_culprit.py), or if none stands out, the one that is
+furthest behind.
 """
 
 from collections import Counter
@@ -10,7 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.failure import FailureRecord
-from elastic_pytorch_operator.model.observed import MAX_PLACES, SILENT, AgentState, AgentView, Observed, Place
+from elastic_pytorch_operator.model.observed import (
+    MAX_PLACES,
+    SILENT,
+    AgentState,
+    AgentView,
+    Observed,
+    Place,
+)
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failures.hang_culprit import find_culprits
 from elastic_pytorch_operator.spec.job import Job
@@ -29,32 +37,59 @@ class Stall:
     cause: FailureRecord  # what is to be counted then
 
 
-def find_stall(job: Job, observed: Observed, known: Stall | None) -> tuple[Stall | None, float | None]:
+def find_stall(
+    job: Job, observed: Observed, known: Stall | None
+) -> tuple[Stall | None, float | None]:
     """Returns whether the current round hangs.
 
     Returns:
         The stall, None if the group steps; and when to look again.
     """
     round_ = observed.round
-    if job.progress_deadline_seconds is None or round_ is None or round_.size == 0 or observed.saving_since is not None:
+    if (
+        job.progress_deadline_seconds is None
+        or round_ is None
+        or round_.size == 0
+        or observed.saving_since is not None
+    ):
         return None, None
-    members = [agent for name in round_.ranks if (agent := observed.agents.get(name)) and agent.round == round_.number]
+    members = [
+        agent
+        for name in round_.ranks
+        if (agent := observed.agents.get(name)) and agent.round == round_.number
+    ]
     # In an orderly change the round before may train on to its next step boundary.
-    stepping = [agent for agent in observed.agents.values() if round_.orderly_since <= agent.round <= round_.number]
+    stepping = [
+        agent
+        for agent in observed.agents.values()
+        if round_.orderly_since <= agent.round <= round_.number
+    ]
     stepped_at = max([round_.declared_at, *(agent.progressed_at for agent in stepping)])
     hangs_at = stepped_at + job.progress_deadline_seconds
     if observed.now < hangs_at:
         return None, hangs_at
-    found_at = known.found_at if known is not None and known.round == round_.number else observed.now
-    answers = {agent.worker: agent.places for agent in members if agent.places and agent.placed_at >= found_at}
-    waits = bool(answers) and len(answers) < round_.size and observed.now < found_at + ANSWERS_SECONDS
+    found_at = (
+        known.found_at if known is not None and known.round == round_.number else observed.now
+    )
+    answers = {
+        agent.worker: agent.places
+        for agent in members
+        if agent.places and agent.placed_at >= found_at
+    }
+    waits = (
+        bool(answers) and len(answers) < round_.size and observed.now < found_at + ANSWERS_SECONDS
+    )
     restart_at = found_at + (ANSWERS_SECONDS if waits else STACKS_SECONDS)
     cause = _cause(job, found_at, round_, members, _places_of(round_, members, answers))
     return Stall(round_.number, found_at, restart_at, cause), restart_at
 
 
 def _cause(
-    job: Job, found_at: float, round_: Round, members: list[AgentView], places: Mapping[int, tuple[str, Place]]
+    job: Job,
+    found_at: float,
+    round_: Round,
+    members: list[AgentView],
+    places: Mapping[int, tuple[str, Place]],
 ) -> FailureRecord:
     training = [agent for agent in members if agent.state is not AgentState.SUCCEEDED]
     steps = {agent.worker: agent.progress.step for agent in training}
@@ -75,13 +110,18 @@ def _cause(
     rank, worker = (behind.rank, behind.worker) if behind else (None, round_.workers[0])
     if culprits.ranks:
         rank, worker = culprits.ranks[0], places[culprits.ranks[0]][0]
-    return FailureRecord(worker, rank, None, "", f"{text}; the pods' logs have the stacks", found_at)
+    return FailureRecord(
+        worker, rank, None, "", f"{text}; the pods' logs have the stacks", found_at
+    )
 
 
 def _places_of(
     round_: Round, members: list[AgentView], answers: Mapping[str, tuple[Place, ...]]
 ) -> dict[int, tuple[str, Place]]:
-    """The worker and the place of each rank. A pod that says more than it has processes says nothing of another pod's."""
+    """The worker and the place of each rank.
+
+    A pod that says more than it has processes says nothing of another pod's.
+    """
     if not members:
         return {}
     [(processes, _)] = Counter(agent.local_world_size for agent in members).most_common(1)

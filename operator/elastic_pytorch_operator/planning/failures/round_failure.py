@@ -1,12 +1,14 @@
 """Why a round has failed: the one failure that explains the others, found once every member of the round has reported or is lost.
 
 - A member that is lost explains whatever the others report: none of it is the job's own fault.
-- A member whose own torchrun has given up has reported all that it knows: it is there, whether or not its pod has ended since.
+- A member whose own torchrun has given up has reported all that it knows: it is there, whether or
+  not its pod has ended since.
 - With every member there, the earliest failure that is not an echo of another is the cause.
-- Echoes of a member that has not taken the round up, since it is on its way to a step boundary of the one before, count nothing.
-- With every member there and nothing but echoes, the first one is the cause, and it is the job's own fault: a network that
-  drops connections, a rank that has never come. A loss may become known a moment after its echoes, so this waits for a
-  heartbeat of every member that was sent later.
+- Echoes of a member that has not taken the round up, since it is on its way to a step boundary of
+  the one before, count nothing.
+- With every member there and nothing but echoes, the first one is the cause, and it is the job's
+  own fault: a network that drops connections, a rank that has never come. A loss may become known a
+  moment after its echoes, so this waits for a heartbeat of every member that was sent later.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,7 +32,9 @@ class RoundFailure:
     echoes_only: bool = False
 
 
-def judge_round(observed: Observed, candidates: Sequence[Candidate], again: Collection[str] = ()) -> RoundFailure:
+def judge_round(
+    observed: Observed, candidates: Sequence[Candidate], again: Collection[str] = ()
+) -> RoundFailure:
     """Returns why the current round has failed.
 
     Args:
@@ -41,7 +45,11 @@ def judge_round(observed: Observed, candidates: Sequence[Candidate], again: Coll
     round_ = observed.round
     if round_ is None or round_.size == 0:
         return RoundFailure()
-    present = [c for c in candidates if c.worker in round_.ranks and (c.liveness is Liveness.READY or _has_given_up(c))]
+    present = [
+        c
+        for c in candidates
+        if c.worker in round_.ranks and (c.liveness is Liveness.READY or _has_given_up(c))
+    ]
     failed_since = min((c.failed_since for c in present if c.failed), default=None)
     if failed_since is None:
         return RoundFailure()
@@ -68,7 +76,9 @@ def _has_given_up(candidate: Candidate) -> bool:
 
 def _records(observed: Observed, round_: Round, failed: Sequence[str]) -> list[FailureRecord]:
     agents = [observed.agents[name] for name in failed]
-    done = next((a for name in round_.ranks if _has_returned(a := observed.agents.get(name), round_)), None)
+    done = next(
+        (a for name in round_.ranks if _has_returned(a := observed.agents.get(name), round_)), None
+    )
     if done is None:
         return [record_of(agent) for agent in agents]
     early = f"{done.worker} (rank {done.rank}) had returned while others still trained"
@@ -82,4 +92,6 @@ def _records(observed: Observed, round_: Round, failed: Sequence[str]) -> list[F
 
 
 def _has_returned(agent: AgentView | None, round_: Round) -> bool:
-    return agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == round_.number
+    return (
+        agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == round_.number
+    )

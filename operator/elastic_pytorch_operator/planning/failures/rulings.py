@@ -1,9 +1,11 @@
 """What has failed, with the rule of `failurePolicy.rules` that decides on it: a round, and pods that have failed or are lost.
 
-A rule on exit codes sees the root cause of a round's failure, and how the training container of a pod has ended by itself: what a
-container exits with once its pod is being deleted says nothing. A rule on conditions sees a pod that has ended without success, and
-a member of the group that is lost: its pod is being deleted, though not by the operator, or its node is gone. A member's agent may
-report SIGTERM before the operator sees why its pod ends, so a pod is looked at until its end even if the group does without it.
+A rule on exit codes sees the root cause of a round's failure, and how the training container of a
+pod has ended by itself: what a container exits with once its pod is being deleted says nothing. A
+rule on conditions sees a pod that has ended without success, and a member of the group that is
+lost: its pod is being deleted, though not by the operator, or its node is gone. A member's agent
+may report SIGTERM before the operator sees why its pod ends, so a pod is looked at until its end
+even if the group does without it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -26,11 +28,14 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Obser
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, find_rule
 
-# Finding these again changes nothing, so it does not matter whether an operator before this one has found them.
+# Finding these again changes nothing, so it does not matter whether an operator before this one has
+# found them.
 REPEATABLE = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP)
 
 
-def rule_on_worker(cause: FailureRecord, observed: Observed, rules: Sequence[FailureRule]) -> FailureRecord:
+def rule_on_worker(
+    cause: FailureRecord, observed: Observed, rules: Sequence[FailureRule]
+) -> FailureRecord:
     pod = observed.pods_by_name.get(cause.worker)
     restarts = pod.group_restarts if pod else 0
     return replace(cause, rule=find_rule(rules, cause.exit_code), group_restarts=restarts)
@@ -41,20 +46,32 @@ def ended_pods(observed: Observed) -> list[FailureRecord]:
     records = []
     explained = any(pod.ended for pod in observed.pods) and _has_lost_member(observed)
     for pod in observed.pods:
-        fault = fault_of_pod(pod, spoken=has_spoken(pod, observed), succeeded=has_succeeded(pod.name, observed))
+        fault = fault_of_pod(
+            pod, spoken=has_spoken(pod, observed), succeeded=has_succeeded(pod.name, observed)
+        )
         if fault is None:
             continue
         agent = observed.agents.get(pod.name)
-        record = _last_words(agent, observed, explained=explained) if agent is not None and fault is Fault.CODE else None
+        record = (
+            _last_words(agent, observed, explained=explained)
+            if agent is not None and fault is Fault.CODE
+            else None
+        )
         if record is None:
             message = pod.exit_message.strip()
             if has_own_end(pod):
                 message = f"the pod {describe_end(pod)}"
-            elif pod.exit_reason == OOM_KILLED or fault is Fault.OUTSIDE or not message:  # its log does not report a kill
+            elif (
+                pod.exit_reason == OOM_KILLED or fault is Fault.OUTSIDE or not message
+            ):  # its log does not report a kill
                 message = f"the container {describe_end(pod)}\n{message}".strip()
             record = _record(pod, pod.exit_code, message, observed.now, fault)
         trained = agent is not None and agent.state in (AgentState.RUNNING, AgentState.FAILED)
-        records.append(replace(record, pod_uid=pod.uid, round=agent.round if agent is not None and trained else 0))
+        records.append(
+            replace(
+                record, pod_uid=pod.uid, round=agent.round if agent is not None and trained else 0
+            )
+        )
     return records
 
 
@@ -68,7 +85,11 @@ def _last_words(agent: AgentView, observed: Observed, *, explained: bool) -> Fai
         return None
     record, round_ = record_of(agent), observed.round
     over = round_ is None or round_.number != agent.round
-    return record if explained or over or record.fault is not Fault.ECHO else replace(record, fault=Fault.CODE)
+    return (
+        record
+        if explained or over or record.fault is not Fault.ECHO
+        else replace(record, fault=Fault.CODE)
+    )
 
 
 def _has_lost_member(observed: Observed) -> bool:
@@ -89,7 +110,8 @@ def judge_pods(
 ) -> list[FailureRecord]:
     """The pods that have failed by the job's own fault or were ended from outside, and those failed or lost that a rule matches.
 
-    Not those that had ended before this operator began to decide, unless what their rule asks for can be asked for twice.
+    Not those that had ended before this operator began to decide, unless what their rule asks for
+    can be asked for twice.
 
     Args:
         ours: workers that go because the operator wants them to.
@@ -101,7 +123,10 @@ def judge_pods(
         if not ended_pod.deleting or ended_pod.ended_before_deletion:
             rule = find_rule(rules, record.exit_code, ended_pod.conditions)
         repeatable = rule is not None and rule.action in REPEATABLE
-        own = record.fault in (Fault.CODE, Fault.OUTSIDE) and not failed_to_prepare(ended_pod, observed)  # see start_backoff
+        # See start_backoff.
+        own = record.fault in (Fault.CODE, Fault.OUTSIDE) and not failed_to_prepare(
+            ended_pod, observed
+        )
         if (rule is not None or own) and (repeatable or not ended_pod.ended_before_takeover):
             records.append(replace(record, rule=rule, group_restarts=ended_pod.group_restarts))
     begun_to_leave = {*observed.ranks, *leaving}
@@ -120,23 +145,40 @@ def judge_pods(
 
 
 def leaving_members(
-    observed: Observed, candidates: Iterable[Candidate], known: Collection[str], ours: Collection[str]
+    observed: Observed,
+    candidates: Iterable[Candidate],
+    known: Collection[str],
+    ours: Collection[str],
 ) -> frozenset[str]:
     """The workers that leave or have left the group since they were told to stop, as long as their pods are there."""
     begin = {
-        c.worker for c in candidates if c.liveness is Liveness.LEAVING and c.worker in observed.ranks and c.worker not in ours
+        c.worker
+        for c in candidates
+        if c.liveness is Liveness.LEAVING and c.worker in observed.ranks and c.worker not in ours
     }
     return frozenset(pod.name for pod in observed.pods if pod.name in begin or pod.name in known)
 
 
 def excused_members(
-    observed: Observed, known: frozenset[str], pods: Sequence[FailureRecord], leaving: Collection[str] = ()
+    observed: Observed,
+    known: frozenset[str],
+    pods: Sequence[FailureRecord],
+    leaving: Collection[str] = (),
 ) -> frozenset[str]:
-    """The lost members of the group on which a rule has decided. Their pods may be gone before the group does without them."""
-    return (known | {record.worker for record in pods if record.rule is not None}).intersection({*observed.ranks, *leaving})
+    """The lost members of the group on which a rule has decided.
+
+    Their pods may be gone before the group does without them.
+    """
+    return (known | {record.worker for record in pods if record.rule is not None}).intersection(
+        {*observed.ranks, *leaving}
+    )
 
 
-def _record(pod: PodView, exit_code: int | None, message: str, now: float, fault: Fault) -> FailureRecord:
+def _record(
+    pod: PodView, exit_code: int | None, message: str, now: float, fault: Fault
+) -> FailureRecord:
     oom_killed = pod.exit_reason == OOM_KILLED
     end = name_end(pod) if fault is Fault.OUTSIDE else ""
-    return FailureRecord(pod.name, None, exit_code, "", message, now, fault, pod.uid, oom_killed=oom_killed, end=end)
+    return FailureRecord(
+        pod.name, None, exit_code, "", message, now, fault, pod.uid, oom_killed=oom_killed, end=end
+    )

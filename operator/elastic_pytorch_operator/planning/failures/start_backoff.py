@@ -1,13 +1,15 @@
 """Pods that end before they join, or soon after by their own spec: the next pod of their index waits a while.
 
-The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for its own pod alone. If no pod can ever
-join, the job is given up.
+The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for
+its own pod alone. If no pod can ever join, the job is given up.
 
-The limit of its own disk may end the pods of one index again and again. The others of the group make progress in between,
-so that no bound on the job's failures is ever reached. The count is therefore the index's own, and only a pod that lasts ends it.
+The limit of its own disk may end the pods of one index again and again. The others of the group
+make progress in between, so that no bound on the job's failures is ever reached. The count is
+therefore the index's own, and only a pod that lasts ends it.
 
-As Kubernetes does with `backoffLimitPerIndex`, what has happened so far is written on the pod itself: each one carries the nodes on which
-those before it have failed in a row, so that a change of leader forgets nothing.
+As Kubernetes does with `backoffLimitPerIndex`, what has happened so far is written on the pod
+itself: each one carries the nodes on which those before it have failed in a row, so that a change
+of leader forgets nothing.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,8 @@ from elastic_pytorch_operator.model.failure import (
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
 
-LASTING_SECONDS = 600.0  # of a container, after which the kubelet forgets how often it has restarted those before
+# Of a container, after which the kubelet forgets how often it has restarted those before.
+LASTING_SECONDS = 600.0
 NO_NODE = "-"  # stands for the node of an end for which no node is to blame
 MAX_FAILED_STARTS = 8  # that a pod remembers; the pause has long reached its longest by then
 ATTEMPTS = 6  # of each index, before a job that has never begun is given up: some half a minute
@@ -51,38 +54,54 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
     """
     newest: dict[int, PodView] = {}
     for pod in observed.pods:
-        if pod.ended and not pod.deleting and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at):
+        if (
+            pod.ended
+            and not pod.deleting
+            and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at)
+        ):
             newest[pod.index] = pod
     nodes = {
-        index: before_and_now for index, pod in newest.items() if (before_and_now := _failed_on(pod, observed, stock=stock))
+        index: before_and_now
+        for index, pod in newest.items()
+        if (before_and_now := _failed_on(pod, observed, stock=stock))
     }
     failed = {index: newest[index] for index in nodes}
     return FailedStarts(
         nodes=nodes,
-        backoff_until={index: pod.ended_at + backoff_seconds(len(nodes[index])) for index, pod in failed.items()},
+        backoff_until={
+            index: pod.ended_at + backoff_seconds(len(nodes[index]))
+            for index, pod in failed.items()
+        },
         newest=failed,
-        unprepared=frozenset(index for index, pod in failed.items() if failed_to_prepare(pod, observed)),
+        unprepared=frozenset(
+            index for index, pod in failed.items() if failed_to_prepare(pod, observed)
+        ),
     )
 
 
 def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
     """Why a job that has never begun is given up; empty: it is not.
 
-    No container of it can be started, on any try, or the script of a worker fails in its set-up again and again. What a kubelet rejects
-    is tried for as long as the job lasts: another node, or the same one later, may take it.
+    No container of it can be started, on any try, or the script of a worker fails in its set-up
+    again and again. What a kubelet rejects is tried for as long as the job lasts: another node, or
+    the same one later, may take it.
     """
     for index in sorted(starts.unprepared):
         tries, pod = len(starts.nodes[index]), starts.newest[index]
         if index < wanted and tries > min(max_failures, MAX_FAILED_STARTS - 1):
-            return (
-                f"no group can form: {pod.name} {describe_failed_start(pod)}; so have {tries} pods of worker {index} in a row"
-            )
-    pods = [starts.newest[index] for index in range(wanted) if len(starts.nodes.get(index, ())) >= ATTEMPTS]
-    if not pods or len(pods) < wanted or any(pod.exit_code not in START_ERROR_CODES for pod in pods):
+            return f"no group can form: {pod.name} {describe_failed_start(pod)}; so have {tries} pods of worker {index} in a row"
+    pods = [
+        starts.newest[index]
+        for index in range(wanted)
+        if len(starts.nodes.get(index, ())) >= ATTEMPTS
+    ]
+    if (
+        not pods
+        or len(pods) < wanted
+        or any(pod.exit_code not in START_ERROR_CODES for pod in pods)
+    ):
         return ""
-    return (
-        f"no worker can start: {pods[0].name} {describe_failed_start(pods[0])}; correct `command` or the image in spec.template"
-    )
+    return f"no worker can start: {pods[0].name} {describe_failed_start(pods[0])}; correct `command` or the image in spec.template"
 
 
 def describe_failed_start(pod: PodView) -> str:
@@ -94,13 +113,16 @@ def describe_failed_start(pod: PodView) -> str:
 
 def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:
     if stock:
-        return pod.phase == "Failed" and (pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS)
+        return pod.phase == "Failed" and (
+            pod.exit_code is None or pod.exit_reason in RUNTIME_REASONS
+        )
     return not has_spoken(pod, observed) or failed_to_prepare(pod, observed)
 
 
 def _failed_on(pod: PodView, observed: Observed, *, stock: bool) -> tuple[str, ...]:
     """Where pods of an index have failed in a row, the last of which is this one; empty: it has not failed."""
-    # Of a pod that had ended before this operator began to decide, only what the pod itself carries is known.
+    # Of a pod that had ended before this operator began to decide, only what the pod itself carries
+    # is known.
     if pod.ended_before_takeover:
         return pod.failed_starts
     if _failed_to_start(pod, observed, stock=stock):

@@ -1,10 +1,12 @@
 """Workers on nodes whose end is announced: each gets a replacement first, and all leave in one round when those are ready.
 
-If they do not become ready in time, the workers leave before the node ends: the group stops them at a step boundary, which no
-end without an eviction would. An announcement that is withdrawn is forgotten: then the replacement is one worker too many.
+If they do not become ready in time, the workers leave before the node ends: the group stops them at
+a step boundary, which no end without an eviction would. An announcement that is withdrawn is
+forgotten: then the replacement is one worker too many.
 
-A node that reports a fault is left in the same way, but no earlier than the replacements are ready: those that train there
-still do. The same holds for a worker whose own device is unhealthy, as its kubelet says.
+A node that reports a fault is left in the same way, but no earlier than the replacements are ready:
+those that train there still do. The same holds for a worker whose own device is unhealthy, as its
+kubelet says.
 """
 
 import math
@@ -14,13 +16,19 @@ from dataclasses import dataclass, field
 from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.announced_ends import NOTICE_SECONDS
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.nodes.objections import ENDS, ENDS_LATER, Objections, nodes_of
+from elastic_pytorch_operator.planning.nodes.objections import (
+    ENDS,
+    ENDS_LATER,
+    Objections,
+    nodes_of,
+)
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import in_whole_units, largest_allowed
 
-TOGETHER_SECONDS = 30.0  # workers that would have to leave so soon after the first one leave with it, in one round
+# Workers that would have to leave so soon after the first one leave with it, in one round.
+TOGETHER_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,11 @@ NO_EVACUATION = Evacuation()
 
 
 def plan_evacuation(
-    job: Job, target: Target, observed: Observed, candidates: Collection[Candidate], objections: Objections
+    job: Job,
+    target: Target,
+    observed: Observed,
+    candidates: Collection[Candidate],
+    objections: Objections,
 ) -> Evacuation:
     ending = nodes_of(objections, ENDS)
     rechecks = [each.until for each in objections if each.cause is ENDS_LATER]
@@ -54,13 +66,19 @@ def plan_evacuation(
             why[pod.name] = f"leaves node {pod.node}, which {observed.nodes[pod.node].end}"
             leave_by[pod.name] = ending[pod.node].until
         elif pod.unhealthy:
-            why[pod.name] = f"leaves node {pod.node}, where a device of its own is unhealthy ({pod.unhealthy})"
+            why[pod.name] = (
+                f"leaves node {pod.node}, where a device of its own is unhealthy ({pod.unhealthy})"
+            )
             leave_by[pod.name] = math.inf
         elif candidate.liveness is Liveness.READY:
             stay.add(candidate.index)
     size = len(observed.ranks)
-    whole = largest_allowed(len(in_whole_units(stay, job.unit_replicas)), job.allowed) >= min(size, target.size)
-    members = sorted(why.keys() & observed.ranks.keys(), key=lambda worker: observed.pods_by_name[worker].index)
+    whole = largest_allowed(len(in_whole_units(stay, job.unit_replicas)), job.allowed) >= min(
+        size, target.size
+    )
+    members = sorted(
+        why.keys() & observed.ranks.keys(), key=lambda worker: observed.pods_by_name[worker].index
+    )
     # Those that are no longer wanted need no replacement.
     waiting = members[: max(0, len(members) - max(0, size - target.size))]
     first_leave_by = min((leave_by[worker] for worker in waiting), default=math.inf)
@@ -71,4 +89,9 @@ def plan_evacuation(
     staying = {} if whole else {worker: why.pop(worker) for worker in waiting}
     if staying and first_leave_by < math.inf:
         rechecks.append(first_leave_by - checkpoint_wait_seconds)
-    return Evacuation(staying, why, min((leave_by[worker] for worker in why), default=math.inf), earliest(*rechecks))
+    return Evacuation(
+        staying,
+        why,
+        min((leave_by[worker] for worker in why), default=math.inf),
+        earliest(*rechecks),
+    )

@@ -1,8 +1,11 @@
-"""What speaks against a node? One table: each cause, what it is counted from, when it is over, and what follows for pods.
+"""What speaks against a node?
 
-Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead node, as the fewest pods
-run there. An agent says once that a device has failed, and a process that starts again in the same container has the same
-device. A new leader does not know of it before the device fails another worker.
+One table: each cause, what it is counted from, when it is over, and what follows for pods.
+
+Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead
+node, as the fewest pods run there. An agent says once that a device has failed, and a process that
+starts again in the same container has the same device. A new leader does not know of it before the
+device fails another worker.
 """
 
 import math
@@ -25,7 +28,10 @@ PAST_SECONDS = 3600.0  # after a known time it is over, whatever the label says
 
 
 class Weight(IntEnum):
-    """How strongly something speaks against a node. Of workers that serve alike, those there always go first."""
+    """How strongly something speaks against a node.
+
+    Of workers that serve alike, those there always go first.
+    """
 
     ANY = 0  # new pods go there as to any other node
     LAST = 1  # they go there only if no other node takes them
@@ -51,7 +57,13 @@ SUSPECTED = Cause(
     90.0,  # by then the cluster has found out by itself
     Weight.DOUBTFUL,
 )
-STARTS_FAILED = Cause("two pods of the job have failed to start there", "the newer failure", "", 600.0, Weight.DOUBTFUL)
+STARTS_FAILED = Cause(
+    "two pods of the job have failed to start there",
+    "the newer failure",
+    "",
+    600.0,
+    Weight.DOUBTFUL,
+)
 DEVICE_FAILED = Cause(
     "a device there has failed a worker, by its own last words",
     "the failure",
@@ -70,7 +82,9 @@ DEVICE_UNHEALTHY = Cause(
 )
 WITHDRAWN = "that is withdrawn"
 MAY_END = Cause("it announces a soft end, or a soft fault", "", WITHDRAWN, math.inf, Weight.LAST)
-ENDS_LATER = Cause("it announces an end in more than ten minutes", "", "ten minutes are left", math.inf, Weight.ANY)
+ENDS_LATER = Cause(
+    "it announces an end in more than ten minutes", "", "ten minutes are left", math.inf, Weight.ANY
+)
 ENDS = Cause(
     "it announces a sure end, or a sure fault",
     "",
@@ -96,7 +110,11 @@ Objections = tuple[Objection, ...]
 
 
 def find_objections(
-    job: Job, observed: Observed, candidates: Iterable[Candidate], starts: FailedStarts, known: Objections
+    job: Job,
+    observed: Observed,
+    candidates: Iterable[Candidate],
+    starts: FailedStarts,
+    known: Objections,
 ) -> Objections:
     gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
     return (
@@ -117,14 +135,23 @@ def doubtful_nodes(objections: Objections) -> set[str]:
 
 
 def displaced_workers(objections: Objections, observed: Observed) -> set[str]:
-    """The workers that their devices have failed. A member is not among them: the failure of its round comes first."""
-    return {each.worker for each in objections if each.cause is DEVICE_FAILED} - observed.ranks.keys()
+    """The workers that their devices have failed.
+
+    A member is not among them: the failure of its round comes first.
+    """
+    return {
+        each.worker for each in objections if each.cause is DEVICE_FAILED
+    } - observed.ranks.keys()
 
 
 def failed_again(objections: Objections) -> set[str]:
     """The workers that a device has failed on a node where one had failed another worker before."""
     failed = [each for each in objections if each.cause is DEVICE_FAILED]
-    return {each.worker for each in failed if any(o.node == each.node and o.since < each.since for o in failed)}
+    return {
+        each.worker
+        for each in failed
+        if any(o.node == each.node and o.since < each.since for o in failed)
+    }
 
 
 def weigh_end(end: AnnouncedEnd | None, time: str) -> Weight:
@@ -145,27 +172,40 @@ def _read_end(end: AnnouncedEnd | None, time: str) -> tuple[Cause | None, float]
     return ENDS if seconds_between(end.at, time) <= PAST_SECONDS else None, left
 
 
-def _suspicions(observed: Observed, gone: Collection[str], known: Objections) -> Iterator[Objection]:
+def _suspicions(
+    observed: Observed, gone: Collection[str], known: Objections
+) -> Iterator[Objection]:
     suspected = nodes_of(known, SUSPECTED)
     claimed: dict[str, list[PodView]] = {}
     for pod in observed.pods:
-        if pod.node and not pod.ended and ((node := observed.nodes.get(pod.node)) is None or node.ready):
+        if (
+            pod.node
+            and not pod.ended
+            and ((node := observed.nodes.get(pod.node)) is None or node.ready)
+        ):
             claimed.setdefault(pod.node, []).append(pod)
     for name, pods in claimed.items():
         lost = any(pod.name in gone and pod.started for pod in pods)
         found = suspected.get(name) or (_begin(name, SUSPECTED, observed.now) if lost else None)
-        heard_at = max((agent.heard_at for pod in pods if (agent := observed.agents.get(pod.name))), default=0.0)
+        heard_at = max(
+            (agent.heard_at for pod in pods if (agent := observed.agents.get(pod.name))),
+            default=0.0,
+        )
         if found and observed.now <= found.until and heard_at <= found.since:
             yield found
 
 
 def _failed_starts(observed: Observed, starts: FailedStarts) -> Iterator[Objection]:
     at_least_at = observed.now - STARTS_FAILED.at_most_seconds
-    recent = {index: pod.ended_at for index, pod in starts.newest.items() if pod.ended_at > at_least_at}
+    recent = {
+        index: pod.ended_at for index, pod in starts.newest.items() if pod.ended_at > at_least_at
+    }
     often = Counter(node for index in recent for node in starts.nodes[index])
     for name, count in often.items():
         if name not in ("", NO_NODE) and count >= FAILED_STARTS_TO_AVOID:
-            newest_at = max(ended_at for index, ended_at in recent.items() if name in starts.nodes[index])
+            newest_at = max(
+                ended_at for index, ended_at in recent.items() if name in starts.nodes[index]
+            )
             yield _begin(name, STARTS_FAILED, newest_at)
 
 
@@ -175,7 +215,13 @@ def _devices(observed: Observed, known: Objections) -> Iterator[Objection]:
     yield from failed
     for agent in observed.agents.values():
         pod = observed.pods_by_name.get(agent.worker)
-        if pod and pod.node and pod.name not in reported and agent.state is AgentState.FAILED and has_device_fault(agent):
+        if (
+            pod
+            and pod.node
+            and pod.name not in reported
+            and agent.state is AgentState.FAILED
+            and has_device_fault(agent)
+        ):
             yield _begin(pod.node, DEVICE_FAILED, observed.now, pod.name)
     for pod in observed.pods:
         if pod.unhealthy and not pod.ended:

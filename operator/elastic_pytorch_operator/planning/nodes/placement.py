@@ -1,11 +1,12 @@
 """Which nodes new pods keep away from, and which nodes could take a pod.
 
-The latter looks at each node and the pod's spec alone; only the scheduler knows which other pods are there. Its rules are those
-of kube-scheduler's filters NodeAffinity, TaintToleration and NodeResourcesFit.
+The latter looks at each node and the pod's spec alone; only the scheduler knows which other pods
+are there. Its rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and
+NodeResourcesFit.
 
-However large the cluster is, a pod names few nodes. Its affinity and its annotations name each one, and the API server refuses
-a pod whose annotations are larger than 256 KiB. What does not fit is left to the scheduler, and to the evacuation of the pods
-that it places there.
+However large the cluster is, a pod names few nodes. Its affinity and its annotations name each one,
+and the API server refuses a pod whose annotations are larger than 256 KiB. What does not fit is
+left to the scheduler, and to the evacuation of the pods that it places there.
 """
 
 import re
@@ -17,7 +18,12 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
-from elastic_pytorch_operator.planning.nodes.objections import Objections, Weight, doubtful_nodes, weigh_end
+from elastic_pytorch_operator.planning.nodes.objections import (
+    Objections,
+    Weight,
+    doubtful_nodes,
+    weigh_end,
+)
 from elastic_pytorch_operator.spec.resources import Amounts, pod_requests
 
 MAX_AVOIDED = 200
@@ -33,21 +39,28 @@ class AvoidedNodes(NamedTuple):
 def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objections) -> AvoidedNodes:
     """Which nodes new pods keep away from.
 
-    A node that ends for certain is worse than none. A doubtful one is not, but worse than any other. One that may end is as
-    good as any while it is there: if a pod waited, an autoscaler might buy another node.
+    A node that ends for certain is worse than none. A doubtful one is not, but worse than any
+    other. One that may end is as good as any while it is there: if a pod waited, an autoscaler
+    might buy another node.
     """
     doubtful = doubtful_nodes(objections)
     marked = (node for node in observed.nodes.values() if node.end)
     ends = {node.name: node.end for node in nodes_for(marked, template["spec"]) if node.end}
     weights = {name: weigh_end(end, observed.time) for name, end in ends.items()}
     sure = {name for name, weight in weights.items() if weight is Weight.NEVER}
-    soft = {name for name, weight in weights.items() if weight is Weight.LAST and not _repels(ends[name], template)}
+    soft = {
+        name
+        for name, weight in weights.items()
+        if weight is Weight.LAST and not _repels(ends[name], template)
+    }
     never = sure
     if doubtful and _others_have_room({*sure, *doubtful}, observed, template):
         never = {*sure, *doubtful}
     own = {pod.node for pod in observed.pods}
     unwanted = {*doubtful, *soft} - never
-    return AvoidedNodes(_first(never, MAX_AVOIDED, doubtful, own), _first(unwanted, MAX_UNWANTED, doubtful, own))
+    return AvoidedNodes(
+        _first(never, MAX_AVOIDED, doubtful, own), _first(unwanted, MAX_UNWANTED, doubtful, own)
+    )
 
 
 def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
@@ -58,7 +71,9 @@ def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
         node = observed.nodes.get(name)
         if node is None or not node.ready or node.unschedulable:
             return False
-        weight = max(weigh_end(node.end, observed.time), Weight.DOUBTFUL if name in doubtful else Weight.ANY)
+        weight = max(
+            weigh_end(node.end, observed.time), Weight.DOUBTFUL if name in doubtful else Weight.ANY
+        )
         return weight is Weight.ANY or (pod.unschedulable and weight is not Weight.NEVER)
 
     waiting = (pod for pod in observed.pods if pod.avoids and not pod.node)
@@ -66,7 +81,10 @@ def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
 
 
 def _others_have_room(avoided: Collection[str], observed: Observed, template: Manifest) -> bool:
-    """Whether another node will probably take a new pod. If the scheduler has found none for one that avoids some, all are full."""
+    """Whether another node will probably take a new pod.
+
+    If the scheduler has found none for one that avoids some, all are full.
+    """
     if any(pod.unschedulable and pod.avoids for pod in observed.pods):
         return False
     others = (node for node in observed.nodes.values() if node.name not in avoided)
@@ -76,10 +94,16 @@ def _others_have_room(avoided: Collection[str], observed: Observed, template: Ma
 def _repels(end: AnnouncedEnd, template: Manifest) -> bool:
     """Whether the scheduler itself prefers other nodes for a pod: a taint announces it that the pod does not tolerate."""
     taint = end.taint
-    return taint is not None and taint.effect == "PreferNoSchedule" and not tolerates(template["spec"], taint)
+    return (
+        taint is not None
+        and taint.effect == "PreferNoSchedule"
+        and not tolerates(template["spec"], taint)
+    )
 
 
-def _first(nodes: Iterable[str], limit: int, known: Collection[str], own: Collection[str]) -> tuple[str, ...]:
+def _first(
+    nodes: Iterable[str], limit: int, known: Collection[str], own: Collection[str]
+) -> tuple[str, ...]:
     """As many nodes as a pod may name: those known to be bad come first, then those where the job has been."""
     ranked = sorted(nodes, key=lambda name: (name not in known, name not in own, name))
     return tuple(sorted(ranked[:limit]))
@@ -106,7 +130,9 @@ class Requirement:
                 return value is not None
             case "DoesNotExist":
                 return value is None
-            case "Gt" | "Lt" as operator if self._bound is not None and value is not None and _WHOLE.fullmatch(value):
+            case "Gt" | "Lt" as operator if (
+                self._bound is not None and value is not None and _WHOLE.fullmatch(value)
+            ):
                 return int(value) > self._bound if operator == "Gt" else int(value) < self._bound
         return False
 
@@ -120,7 +146,9 @@ class Term(NamedTuple):
     def matches(self, node: NodeView) -> bool:
         if not (self.expressions or self.fields):
             return False
-        return all(e.holds(node.labels.get(e.key)) for e in self.expressions) and all(f.holds(node.name) for f in self.fields)
+        return all(e.holds(node.labels.get(e.key)) for e in self.expressions) and all(
+            f.holds(node.name) for f in self.fields
+        )
 
 
 def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
@@ -133,7 +161,11 @@ def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
 
 
 def _could_take(
-    node: NodeView, spec: Manifest, terms: Sequence[Term] | None, requests: Amounts, tolerated: Callable[[Taint], bool]
+    node: NodeView,
+    spec: Manifest,
+    terms: Sequence[Term] | None,
+    requests: Amounts,
+    tolerated: Callable[[Taint], bool],
 ) -> bool:
     selector: Manifest = spec.get("nodeSelector") or {}
     return (
@@ -142,7 +174,10 @@ def _could_take(
         and all(node.labels.get(key) == value for key, value in selector.items())
         and (terms is None or any(term.matches(node) for term in terms))
         and all(map(tolerated, node.taints))
-        and all((parse_quantity(node.allocatable.get(name)) or 0.0) >= amount for name, amount in requests.items())
+        and all(
+            (parse_quantity(node.allocatable.get(name)) or 0.0) >= amount
+            for name, amount in requests.items()
+        )
     )
 
 
@@ -157,13 +192,22 @@ def _required_terms(spec: Manifest) -> list[Term] | None:
     if not required:
         return None
     return [
-        Term(*(tuple(map(Requirement, term.get(kind) or ())) for kind in ("matchExpressions", "matchFields")))
+        Term(
+            *(
+                tuple(map(Requirement, term.get(kind) or ()))
+                for kind in ("matchExpressions", "matchFields")
+            )
+        )
         for term in required.get("nodeSelectorTerms") or ()
     ]
 
 
 def _tolerates(toleration: Manifest, taint: Taint) -> bool:
-    key, effect, exists = toleration.get("key"), toleration.get("effect"), toleration.get("operator") == "Exists"
+    key, effect, exists = (
+        toleration.get("key"),
+        toleration.get("effect"),
+        toleration.get("operator") == "Exists",
+    )
     return (
         (not effect or effect == taint.effect)
         and (key == taint.key or (exists and not key))

@@ -1,6 +1,7 @@
 """How many workers of a job may run now: as many as its spec asks for, and as the admitted base and the admitted extras of its queue allow.
 
-None may while the job leaves its queue: what Kueue gives to others when the quota is back must not be in use.
+None may while the job leaves its queue: what Kueue gives to others when the quota is back must not
+be in use.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ class QuotaLack(Enum):
     NO_WORKLOAD = auto()  # that for the minimum is yet to be made
     OTHER_TEMPLATE = auto()  # it was made for another pod template
     OTHER_QUEUE = auto()  # it still waits, or has quota, in the queue in which the job was before
-    NO_QUEUE = auto()  # the label of the queue was removed, and the quota there is not given back yet
+    # The label of the queue was removed, and the quota there is not given back yet.
+    NO_QUEUE = auto()
     DEACTIVATED = auto()
     EVICTED = auto()
     NOT_ADMITTED = auto()
@@ -70,7 +72,8 @@ NO_LIMIT = Quota()
 def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     """Reads from the Workloads of a job what it may use, if this many workers are wanted, and its spares beyond them.
 
-    Extras for the spares come last. What is granted goes to workers first: an extra that has quota is for a worker while one waits.
+    Extras for the spares come last. What is granted goes to workers first: an extra that has quota
+    is for a worker while one waits.
     """
     if job.queue is None:
         return _find_quota_to_give_back(wanted, observed)
@@ -91,11 +94,15 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     usable = tuple(extra for extra in fitting if extra.granted and takes_flavors(extra, job, base))
     used = {extra.name for extra in usable}
     evicted = tuple(extra for extra in fitting if extra.active and extra.evicted and extra.reserves)
-    until = earliest(*(w.evicted_since + EVICTION_SETTLE_SECONDS for w in evicted if w.evicted_since is not None))
+    until = earliest(
+        *(w.evicted_since + EVICTION_SETTLE_SECONDS for w in evicted if w.evicted_since is not None)
+    )
     if until is not None and until <= observed.now:
         until = None
     staying = () if until is None else evicted
-    workers = base_size + sum(extra.granted for extra in usable) + sum(extra.count for extra in staying)
+    workers = (
+        base_size + sum(extra.granted for extra in usable) + sum(extra.count for extra in staying)
+    )
     size = min(largest_allowed(workers, job.allowed), wanted)
     return Quota(
         limited=True,
@@ -121,11 +128,15 @@ def _find_quota_to_give_back(wanted: int, observed: Observed) -> Quota:
 
     A finalizer may keep a deleted Workload. It holds the job up no longer once no pod runs by any.
     """
-    workloads = [w for w in observed.workloads or () if w.reserves and not w.is_true(kueue.FINISHED)]
+    workloads = [
+        w for w in observed.workloads or () if w.reserves and not w.is_true(kueue.FINISHED)
+    ]
     by_quota = any(pod.workload for pod in holding_pods(observed))
     if not any(by_quota or not workload.deleting for workload in workloads):
         return NO_LIMIT
-    return Quota(limited=True, queue=workloads[0].queue, lack=QuotaLack.NO_QUEUE if wanted else None)
+    return Quota(
+        limited=True, queue=workloads[0].queue, lack=QuotaLack.NO_QUEUE if wanted else None
+    )
 
 
 def _lack_of_base(job: Job, queue: str, base: WorkloadView | None) -> QuotaLack:
@@ -143,8 +154,8 @@ def _lack_of_base(job: Job, queue: str, base: WorkloadView | None) -> QuotaLack:
 def _base_to_be(job: Job, base_size: int) -> int:
     """From which size the extras count: a base that is larger than the minimum becomes smaller as extras take its place.
 
-    With allowed sizes, extras lead from one to the next: other steps would not fit those that there are. Extras of other flavors do not
-    take its place.
+    With allowed sizes, extras lead from one to the next: other steps would not fit those that there
+    are. Extras of other flavors do not take its place.
     """
     return base_size if job.allowed or job.extras_choose_flavors else min(base_size, job.minimum)
 
@@ -187,7 +198,8 @@ def workloads_of_unseen_pods(observed: Observed) -> list[str]:
     """The Workloads of the pods whose creation is on its way: their requests count before they are seen."""
     if not observed.being_created:  # as with nearly all plans
         return []
-    seen = {pod.index for pod in holding_pods(observed) if not pod.deleting}  # perhaps before their creation is confirmed
+    # Perhaps before their creation is confirmed.
+    seen = {pod.index for pod in holding_pods(observed) if not pod.deleting}
     return [workload for index, workload in observed.being_created.items() if index not in seen]
 
 
@@ -208,9 +220,14 @@ def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]
 def holding_pods(observed: Observed) -> tuple[PodView, ...]:
     """The worker pods whose requests count: those that may still run.
 
-    A pod that is being deleted counts until it is gone. On a node that is lost it may never go, and uses nothing that another could have.
+    A pod that is being deleted counts until it is gone. On a node that is lost it may never go, and
+    uses nothing that another could have.
     """
-    return tuple(pod for pod in observed.pods if (not pod.ended or pod.lingers) and not _stays_behind(pod, observed))
+    return tuple(
+        pod
+        for pod in observed.pods
+        if (not pod.ended or pod.lingers) and not _stays_behind(pod, observed)
+    )
 
 
 def _stays_behind(pod: PodView, observed: Observed) -> bool:

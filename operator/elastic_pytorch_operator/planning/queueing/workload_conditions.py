@@ -1,8 +1,12 @@
-"""Changes of a Workload's conditions. A merge patch has to carry the whole list, so that none that Kueue has set is lost.
+"""Changes of a Workload's conditions.
 
-Kueue evicts a Workload that is not ready for too long (`waitForPodsReady`). Workers are counted, not matched with Workloads: with a worker
-lost, the last extra is not ready. If the loss lasts, Kueue evicts that extra, and the job goes on with the others. An extra whose pods are
-matched with it, as it has flavors of its own or Kueue chooses their nodes, is ready by these instead: its eviction takes just them away.
+A merge patch has to carry the whole list, so that none that Kueue has set is lost.
+
+Kueue evicts a Workload that is not ready for too long (`waitForPodsReady`). Workers are counted,
+not matched with Workloads: with a worker lost, the last extra is not ready. If the loss lasts,
+Kueue evicts that extra, and the job goes on with the others. An extra whose pods are matched with
+it, as it has flavors of its own or Kueue chooses their nodes, is ready by these instead: its
+eviction takes just them away.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,14 +18,16 @@ from elastic_pytorch_operator.model.actions import PatchWorkload
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
 
 MAX_MESSAGE = 32768  # of a condition, as the API server stores it
-REQUEUED_AT_ONCE = (kueue.PREEMPTED, kueue.NODE_FAILURES)  # the reasons of an eviction after which Kueue itself requeues
+# The reasons of an eviction after which Kueue itself requeues.
+REQUEUED_AT_ONCE = (kueue.PREEMPTED, kueue.NODE_FAILURES)
 
 
 def release(workload: WorkloadView, time: str) -> PatchWorkload:
     """Gives the quota of an evicted Workload back, and has Kueue queue it again.
 
-    As Kueue's own jobs do when their pods are gone (pkg/controller/jobframework/reconciler.go, step 6). `Evicted` stays: Kueue clears it
-    when it reserves quota again. `PodsReady` begins again, or else a wait for recovery from before would be timed from its old date.
+    As Kueue's own jobs do when their pods are gone (pkg/controller/jobframework/reconciler.go, step
+    6). `Evicted` stays: Kueue clears it when it reserves quota again. `PodsReady` begins again, or
+    else a wait for recovery from before would be timed from its old date.
     """
     why = workload.message(kueue.EVICTED)
     reason = workload.reason(kueue.EVICTED)
@@ -32,16 +38,22 @@ def release(workload: WorkloadView, time: str) -> PatchWorkload:
         (kueue.REQUEUED, reason in REQUEUED_AT_ONCE, reason, why),
     ]
     return PatchWorkload(
-        workload.name, workload.version, status={"admission": None, "conditions": _merged(workload, changes, time)}
+        workload.name,
+        workload.version,
+        status={"admission": None, "conditions": _merged(workload, changes, time)},
     )
 
 
-def set_condition(workload: WorkloadView, type_: str, true: bool, reason: str, message: str, time: str) -> PatchWorkload:
+def set_condition(
+    workload: WorkloadView, type_: str, true: bool, reason: str, message: str, time: str
+) -> PatchWorkload:
     conditions = _merged(workload, [(type_, true, reason, message)], time)
     return PatchWorkload(workload.name, workload.version, status={"conditions": conditions})
 
 
-def _merged(workload: WorkloadView, changes: list[tuple[str, bool, str, str]], time: str) -> list[Mapping[str, Any]]:
+def _merged(
+    workload: WorkloadView, changes: list[tuple[str, bool, str, str]], time: str
+) -> list[Mapping[str, Any]]:
     merged = dict(workload.conditions)
     for type_, true, reason, message in changes:
         before, status = merged.get(type_, {}), "True" if true else "False"
@@ -77,8 +89,14 @@ def report_readiness(
             continue
         if is_ready:
             recovered = before.get("reason") in (kueue.WAIT_FOR_RECOVERY, kueue.RECOVERED)
-            reason, message = kueue.RECOVERED if recovered else kueue.STARTED, "its workers are ready"
+            reason, message = (
+                kueue.RECOVERED if recovered else kueue.STARTED,
+                "its workers are ready",
+            )
         else:
-            reason, message = kueue.WAIT_FOR_RECOVERY if was_ready else kueue.WAIT_FOR_START, "not all its workers are ready"
+            reason, message = (
+                kueue.WAIT_FOR_RECOVERY if was_ready else kueue.WAIT_FOR_START,
+                "not all its workers are ready",
+            )
         patches.append(set_condition(workload, kueue.PODS_READY, is_ready, reason, message, time))
     return patches

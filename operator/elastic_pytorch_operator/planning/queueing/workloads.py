@@ -2,7 +2,8 @@
 
 All of that is decided from what there is, never from what has happened.
 
-Quota is given back when the pods that use it are gone, not before: Kueue may grant it to another job at once.
+Quota is given back when the pods that use it are gone, not before: Kueue may grant it to another
+job at once.
 """
 
 from collections import Counter
@@ -31,10 +32,15 @@ from elastic_pytorch_operator.planning.queueing.quota import (
     takes_flavors,
     workloads_of_unseen_pods,
 )
-from elastic_pytorch_operator.planning.queueing.workload_conditions import release, report_readiness, set_condition
+from elastic_pytorch_operator.planning.queueing.workload_conditions import (
+    release,
+    report_readiness,
+    set_condition,
+)
 from elastic_pytorch_operator.spec.job import Job
 
-# Extras of a job that wait at the same time: Kueue tries each of them after every change of its queue.
+# Extras of a job that wait at the same time: Kueue tries each of them after every change of its
+# queue.
 MAX_PENDING_EXTRAS = 4
 ENDED = "the job has ended"
 
@@ -43,25 +49,47 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     if observed.workloads is None:
         return []
     if not quota.limited:
-        return [DeleteWorkload(w.name, w.uid, "the job is in no queue") for w in observed.workloads if not w.deleting]
+        return [
+            DeleteWorkload(w.name, w.uid, "the job is in no queue")
+            for w in observed.workloads
+            if not w.deleting
+        ]
     holding = holding_pods(observed)
-    kept = {BASE} if quota.base is not None and job.wanted and _asks_well(quota.base, job) else set()
+    kept = (
+        {BASE} if quota.base is not None and job.wanted and _asks_well(quota.base, job) else set()
+    )
     if quota.base is not None and kept and quota.base_size:
         kept |= {extra.number for extra in quota.fitting if _serves(extra)}
-    surplus = [workload for workload in observed.workloads if workload.number not in kept and not workload.deleting]
+    surplus = [
+        workload
+        for workload in observed.workloads
+        if workload.number not in kept and not workload.deleting
+    ]
     unseen = workloads_of_unseen_pods(observed)
     actions = _give_back(job, surplus, holding, unseen, quota, observed.time)
     if quota.base is None:
-        return [*actions, *([CreateWorkload(BASE, job.minimum)] if job.queue and job.wanted and not holding else [])]
+        return [
+            *actions,
+            *(
+                [CreateWorkload(BASE, job.minimum)]
+                if job.queue and job.wanted and not holding
+                else []
+            ),
+        ]
     if kept:
         actions += _reconcile_base(job, quota, quota.base, len(holding), observed.time)
     if quota.usable:
         actions += _ask_for_extras(job, observed.workloads, quota, quota.base)
-        if not any(isinstance(action, ResizeWorkload) for action in actions):  # else workers count for another Workload soon
+        # Else workers count for another Workload soon.
+        if not any(isinstance(action, ResizeWorkload) for action in actions):
             ready = int(job.status.get("readyReplicas", 0)) + int(job.status.get("readySpares", 0))
             running = None
             if job.extras_choose_flavors or any(is_matched(pod, job) for pod in observed.pods):
-                running = Counter(pod.workload for pod in observed.pods if pod.started and not (pod.ended or pod.deleting))
+                running = Counter(
+                    pod.workload
+                    for pod in observed.pods
+                    if pod.started and not (pod.ended or pod.deleting)
+                )
             actions += report_readiness(quota.usable, ready, observed.time, running)
     return actions
 
@@ -69,20 +97,26 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
 def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> list[Action]:
     """Gives each pod that is to be created a place in a Workload that has room: the base is filled first.
 
-    A pod whose creation is on its way keeps its place, and is not asked for again. One that is being deleted keeps it until it is gone.
+    A pod whose creation is on its way keeps its place, and is not asked for again. One that is
+    being deleted keeps it until it is gone.
     """
     if not quota.limited:
         return list(actions)
-    used = Counter((*(pod.workload for pod in holding_pods(observed)), *workloads_of_unseen_pods(observed)))
+    used = Counter(
+        (*(pod.workload for pod in holding_pods(observed)), *workloads_of_unseen_pods(observed))
+    )
     places = [
         Grant(workload.name, workload.queue, workload.admission, extra=workload.number != BASE)
         for workload in quota.usable
         if workload.admission is not None
         for _ in range(max(0, workload.granted - used[workload.name]))
     ]
-    # Of pods whose Workload was given back, as workers only count: each takes any place, the last first.
+    # Of pods whose Workload was given back, as workers only count: each takes any place, the last
+    # first.
     reserved = {workload.name for workload in observed.workloads or () if workload.reserves}
-    del places[max(0, len(places) - sum(pods for name, pods in used.items() if name not in reserved)) :]
+    del places[
+        max(0, len(places) - sum(pods for name, pods in used.items() if name not in reserved)) :
+    ]
     granted: list[Action] = []
     for action in actions:
         if not isinstance(action, CreatePod):
@@ -104,7 +138,9 @@ def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:
             actions.append(DeleteWorkload(workload.name, workload.uid, ENDED))
         else:
             reason = kueue.SUCCEEDED if is_true(job.status, COMPLETE) else kueue.FAILED
-            actions.append(set_condition(workload, kueue.FINISHED, True, reason, ENDED, observed.time))
+            actions.append(
+                set_condition(workload, kueue.FINISHED, True, reason, ENDED, observed.time)
+            )
     return actions
 
 
@@ -114,27 +150,40 @@ def _asks_well(base: WorkloadView, job: Job) -> bool:
 
 
 def _serves(extra: WorkloadView) -> bool:
-    """Whether an extra stays as it is. A deactivated one does, as it asks for nothing. An evicted one does once it is released."""
+    """Whether an extra stays as it is.
+
+    A deactivated one does, as it asks for nothing. An evicted one does once it is released.
+    """
     leaves = extra.active and extra.evicted and extra.reserves
     return not extra.is_true(kueue.FINISHED) and not leaves
 
 
 def _give_back(
-    job: Job, surplus: Iterable[WorkloadView], holding: Sequence[PodView], unseen: Sequence[str], quota: Quota, time: str
+    job: Job,
+    surplus: Iterable[WorkloadView],
+    holding: Sequence[PodView],
+    unseen: Sequence[str],
+    quota: Quota,
+    time: str,
 ) -> list[WorkloadAction]:
     """Deletes what is no longer wanted: at once what holds no quota, and the rest as its pods go, the base last.
 
-    A preempted extra is made again, behind those of other jobs. One that is evicted for another reason is released: Kueue's own pause
-    before the next try would be lost with it.
+    A preempted extra is made again, behind those of other jobs. One that is evicted for another
+    reason is released: Kueue's own pause before the next try would be lost with it.
     """
     holders = sorted((w for w in surplus if w.reserves), key=lambda w: -w.number)
-    actions: list[WorkloadAction] = [DeleteWorkload(w.name, w.uid, "it is no longer wanted") for w in surplus if not w.reserves]
+    actions: list[WorkloadAction] = [
+        DeleteWorkload(w.name, w.uid, "it is no longer wanted") for w in surplus if not w.reserves
+    ]
     needed = max(0, len(holding) + len(unseen) - quota.covered)
     left = sum(workload.count for workload in holders)
     # Also those of another spec: what their pods hold is no quota of the others.
     chosen = {workload.name for workload in holders if not is_for(workload, job)}
     fitting = {workload.name for workload in quota.fitting}
-    placed = {*unseen, *(pod.workload for pod in holding if is_matched(pod, job) or pod.workload in chosen)}
+    placed = {
+        *unseen,
+        *(pod.workload for pod in holding if is_matched(pod, job) or pod.workload in chosen),
+    }
     for workload in holders:
         if left - workload.count >= needed and workload.name not in placed:
             left -= workload.count
@@ -146,7 +195,9 @@ def _give_back(
     return actions
 
 
-def _reconcile_base(job: Job, quota: Quota, base: WorkloadView, holding: int, time: str) -> list[WorkloadAction]:
+def _reconcile_base(
+    job: Job, quota: Quota, base: WorkloadView, holding: int, time: str
+) -> list[WorkloadAction]:
     """Releases an evicted base, and keeps its count at the minimum: while it is admitted, only if extras have its flavors.
 
     Args:
@@ -162,15 +213,29 @@ def _reconcile_base(job: Job, quota: Quota, base: WorkloadView, holding: int, ti
             and base.is_false(kueue.REQUEUED)
             and base.reason(kueue.REQUEUED).startswith(f"{kueue.DEACTIVATED}DueTo")
         ):
-            return [DeleteWorkload(base.name, base.uid, "it is active again, and Kueue leaves it out of its queue")]
-        return [ResizeWorkload(base.name, base.version, job.minimum)] if base.count != job.minimum else []
+            return [
+                DeleteWorkload(
+                    base.name, base.uid, "it is active again, and Kueue leaves it out of its queue"
+                )
+            ]
+        return (
+            [ResizeWorkload(base.name, base.version, job.minimum)]
+            if base.count != job.minimum
+            else []
+        )
     if job.extras_choose_flavors:
         return []  # an extra of another flavor does not take the place of a worker of the base
     needed = max(job.minimum, holding - (quota.covered - quota.base_size))
-    return [ResizeWorkload(base.name, base.version, needed)] if quota.base_size and needed < base.count else []
+    return (
+        [ResizeWorkload(base.name, base.version, needed)]
+        if quota.base_size and needed < base.count
+        else []
+    )
 
 
-def _ask_for_extras(job: Job, workloads: Sequence[WorkloadView], quota: Quota, base: WorkloadView) -> list[WorkloadAction]:
+def _ask_for_extras(
+    job: Job, workloads: Sequence[WorkloadView], quota: Quota, base: WorkloadView
+) -> list[WorkloadAction]:
     """Creates the lowest extras that are missing, and turns those off to which Kueue has assigned other flavors than they may have."""
     extras = [workload for workload in workloads if workload.number != BASE]
     actions: list[WorkloadAction] = [
@@ -181,5 +246,10 @@ def _ask_for_extras(job: Job, workloads: Sequence[WorkloadView], quota: Quota, b
     flavors = base.admission.flavors if base.admission and not job.extras_choose_flavors else ()
     there = {extra.number for extra in extras}
     missing = [number for number in range(1, len(quota.counts) + 1) if number not in there]
-    room = MAX_PENDING_EXTRAS - sum(extra.active and not extra.granted and not extra.evicted for extra in extras)
-    return actions + [CreateWorkload(number, quota.counts[number - 1], flavors) for number in missing[: max(0, room)]]
+    room = MAX_PENDING_EXTRAS - sum(
+        extra.active and not extra.granted and not extra.evicted for extra in extras
+    )
+    return actions + [
+        CreateWorkload(number, quota.counts[number - 1], flavors)
+        for number in missing[: max(0, room)]
+    ]

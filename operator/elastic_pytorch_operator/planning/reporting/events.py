@@ -14,9 +14,20 @@ from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.nodes.objections import ENDS, Objections, nodes_of
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.failing_saves import explain_slow_saves
-from elastic_pytorch_operator.planning.reporting.interruption import Interruption, set_up_seconds, slowest_phase
-from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA, explain_lack, reason_of
-from elastic_pytorch_operator.planning.reporting.waits import explain_schedule_wait, explain_wait_end
+from elastic_pytorch_operator.planning.reporting.interruption import (
+    Interruption,
+    set_up_seconds,
+    slowest_phase,
+)
+from elastic_pytorch_operator.planning.reporting.quota_conditions import (
+    WITHOUT_QUOTA,
+    explain_lack,
+    reason_of,
+)
+from elastic_pytorch_operator.planning.reporting.waits import (
+    explain_schedule_wait,
+    explain_wait_end,
+)
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
@@ -58,7 +69,11 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     if job.suspend and not suspended:
         slow = explain_slow_saves(job, observed.agents.values())
         note = "The workers save and stop; spec.suspend: false resumes the job"
-        events.append(_with_status(names.JOB_SUSPENDED, f"{note}. But {slow}" if slow else note, warning=bool(slow)))
+        events.append(
+            _with_status(
+                names.JOB_SUSPENDED, f"{note}. But {slow}" if slow else note, warning=bool(slow)
+            )
+        )
     elif suspended and not job.suspend:
         events.append(_with_status(names.JOB_RESUMED, f"{target.wanted} workers are started again"))
     events += _events_of_quota(job, target)
@@ -66,16 +81,29 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     allowed = largest_allowed(job.requested, job.allowed)
     if new_spec and not job.suspend and job.requested != allowed:
         events.append(
-            _with_status(names.SCALE_REFUSED, f"{job.requested} workers are not {_allowed(job)}: {allowed} are wanted")
+            _with_status(
+                names.SCALE_REFUSED,
+                f"{job.requested} workers are not {_allowed(job)}: {allowed} are wanted",
+            )
         )
     events += record_refusals(news.refusals)
     if news.waited is not None:
         events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, explain_wait_end(job, news.waited)))
-    if failed is not None and failed.rule is not None and failed.rule.action is FailureAction.IGNORE:
-        events.append(RecordEvent(names.FAILURE_IGNORED, f"{failed.rule} ignores a failure: {failed}"))
+    if (
+        failed is not None
+        and failed.rule is not None
+        and failed.rule.action is FailureAction.IGNORE
+    ):
+        events.append(
+            RecordEvent(names.FAILURE_IGNORED, f"{failed.rule} ignores a failure: {failed}")
+        )
     if declared is not None and declared.reason != names.JOB_SUSPENDED:
         before = observed.round.size if observed.round else 0
-        change = f"{before} -> {declared.size} workers" if before != declared.size else f"{declared.size} workers"
+        change = (
+            f"{before} -> {declared.size} workers"
+            if before != declared.size
+            else f"{declared.size} workers"
+        )
         note = f"Round {declared.number}, {change}: {declared.cause}"
         if (set_up := set_up_seconds(declared, observed)) is not None:
             note += f"; the last set-up (spec.prepare) took {set_up:.1f} s"
@@ -84,11 +112,15 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
             names.ANNOTATION_WORKERS: str(declared.size),
             names.ANNOTATION_CAUSE: declared.cause[:MAX_CAUSE_CHARACTERS],
         }
-        events.append(RecordEvent(declared.reason, note, declared.reason in BAD_NEWS, annotations=facts))
+        events.append(
+            RecordEvent(declared.reason, note, declared.reason in BAD_NEWS, annotations=facts)
+        )
     if resumed is not None:
         lost = ""
         if resumed.steps_lost:
-            lost = f"; {resumed.steps_lost} {'step' if resumed.steps_lost == 1 else 'steps'} repeated"
+            lost = (
+                f"; {resumed.steps_lost} {'step' if resumed.steps_lost == 1 else 'steps'} repeated"
+            )
         note = f"Training resumed with {resumed.size} workers {resumed.seconds:.1f} s after {resumed.reason}{lost}"
         if slowest := slowest_phase(resumed.phases):
             note += f"; the slowest phase was {slowest} ({resumed.phases[slowest]:.1f} s)"
@@ -105,7 +137,9 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     return events
 
 
-def record_announcements(observed: Observed, before: Objections, after: Objections) -> list[RecordEvent]:
+def record_announcements(
+    observed: Observed, before: Objections, after: Objections
+) -> list[RecordEvent]:
     """Returns one event for each node that has just announced its end, or reported a fault."""
     events = []
     for name in sorted(nodes_of(after, ENDS).keys() - nodes_of(before, ENDS).keys()):
@@ -119,7 +153,11 @@ def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
     """Returns the event of a job that gives its places back; its status does not say so yet."""
     if wait.timeouts <= read_operator_state(job.status).schedule_timeouts:
         return []
-    return [_with_status(names.SCHEDULE_TIMEOUT, _sentence(explain_schedule_wait(job, wait)), warning=True)]
+    return [
+        _with_status(
+            names.SCHEDULE_TIMEOUT, _sentence(explain_schedule_wait(job, wait)), warning=True
+        )
+    ]
 
 
 def _allowed(job: Job) -> str:
@@ -133,15 +171,30 @@ def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:
     quota = target.quota
     if target.held:
         reason = reason_of(quota)
-        news = known != reason and reason in (names.WAITING_FOR_QUOTA, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
+        news = known != reason and reason in (
+            names.WAITING_FOR_QUOTA,
+            names.KUEUE_DISABLED,
+            names.LEAVING_QUEUE,
+        )
         return (
-            [_with_status(reason, _sentence(f"the job {explain_lack(quota)}"), warning=reason == names.KUEUE_DISABLED)]
+            [
+                _with_status(
+                    reason,
+                    _sentence(f"the job {explain_lack(quota)}"),
+                    warning=reason == names.KUEUE_DISABLED,
+                )
+            ]
             if news
             else []
         )
     if known in WITHOUT_QUOTA and quota.limited and quota.size:
         where = f" in queue {job.queue.name}" if job.queue else ""
-        return [_with_status(names.QUOTA_GRANTED, f"The job has quota for {quota.size} of {target.wanted} workers{where}")]
+        return [
+            _with_status(
+                names.QUOTA_GRANTED,
+                f"The job has quota for {quota.size} of {target.wanted} workers{where}",
+            )
+        ]
     return []
 
 
@@ -149,7 +202,9 @@ def record_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
     return [RecordEvent(names.REFUSED, _sentence(words), warning=True) for words in refusals]
 
 
-def record_unreadable(now: Sequence[UnreadableObject], before: Collection[UnreadableObject]) -> list[RecordEvent]:
+def record_unreadable(
+    now: Sequence[UnreadableObject], before: Collection[UnreadableObject]
+) -> list[RecordEvent]:
     """Returns one event for all objects of the job that can no longer be read."""
     known = frozenset(before)
     named = [f"{each.kind} {each.name} ({each.fault})" for each in now if each not in known]

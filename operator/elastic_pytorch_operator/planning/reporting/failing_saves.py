@@ -16,7 +16,11 @@ REPORTED_FROM = (3, 10, 30, 100, 300, 1000)
 
 def explain_failing_saves(agents: Iterable[AgentView]) -> str:
     """Returns which worker of a group cannot save checkpoints, how often, and why; empty: none reports that."""
-    failing = [each for each in agents if each.state is AgentState.RUNNING and each.progress.failed_saves >= REPORTED_FROM[0]]
+    failing = [
+        each
+        for each in agents
+        if each.state is AgentState.RUNNING and each.progress.failed_saves >= REPORTED_FROM[0]
+    ]
     if not failing:
         return ""
     worst = max(failing, key=lambda each: (each.progress.failed_saves, each.worker))
@@ -27,9 +31,13 @@ def explain_failing_saves(agents: Iterable[AgentView]) -> str:
 def explain_slow_saves(job: Job, agents: Iterable[AgentView]) -> str:
     """Returns that a checkpoint takes longer than pods have to stop; empty: it does not, as far as it was measured.
 
-    The time itself is left out, as a text that changed with each checkpoint would be a write of the status each time.
+    The time itself is left out, as a text that changed with each checkpoint would be a write of the
+    status each time.
     """
-    if max((each.progress.checkpoint_seconds or 0.0 for each in agents), default=0.0) <= job.grace_seconds:
+    if (
+        max((each.progress.checkpoint_seconds or 0.0 for each in agents), default=0.0)
+        <= job.grace_seconds
+    ):
         return ""
     return (
         f"writing a checkpoint takes longer than terminationGracePeriodSeconds ({job.grace_seconds}): when all workers stop, as for "
@@ -47,9 +55,18 @@ def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
     return f"the last checkpoint is of step {saved}, and steps {saved + 1} to {step} are done again"
 
 
-def with_failing_saves(degraded: Condition, job: Job, observed: Observed, round_: Round | None) -> Condition:
-    """Returns the condition Degraded with what is wrong with the saves. One that is true already keeps its reason."""
-    members = [observed.agents[name] for name in round_.ranks if name in observed.agents] if round_ else []
+def with_failing_saves(
+    degraded: Condition, job: Job, observed: Observed, round_: Round | None
+) -> Condition:
+    """Returns the condition Degraded with what is wrong with the saves.
+
+    One that is true already keeps its reason.
+    """
+    members = (
+        [observed.agents[name] for name in round_.ranks if name in observed.agents]
+        if round_
+        else []
+    )
     reason, message = names.CHECKPOINTS_FAILING, explain_failing_saves(members)
     if not message:
         reason, message = names.CHECKPOINTS_SLOW, explain_slow_saves(job, members)

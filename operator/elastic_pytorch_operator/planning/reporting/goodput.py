@@ -1,8 +1,12 @@
-"""What a job's time was spent on: `status.goodput`. Pure: an account that each plan carries on to its moment.
+"""What a job's time was spent on: `status.goodput`.
 
-Goodput is the share of a job's time that it spent on steps that were kept, as Google's ml-goodput-measurement defines it; the time of all
-other activities is badput there. Each second belongs to one activity. A plan only knows what goes on at its moment, and since when. If that
-has begun before the plan before, the time in between was booked under another activity, and is booked over.
+Pure: an account that each plan carries on to its moment.
+
+Goodput is the share of a job's time that it spent on steps that were kept, as Google's
+ml-goodput-measurement defines it; the time of all other activities is badput there. Each second
+belongs to one activity. A plan only knows what goes on at its moment, and since when. If that has
+begun before the plan before, the time in between was booked under another activity, and is booked
+over.
 """
 
 import math
@@ -17,7 +21,12 @@ from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.status_changes import GOODPUT
-from elastic_pytorch_operator.planning.reporting.interruption import ACTIVE, NO_INTERRUPTIONS, Interruption, Interruptions
+from elastic_pytorch_operator.planning.reporting.interruption import (
+    ACTIVE,
+    NO_INTERRUPTIONS,
+    Interruption,
+    Interruptions,
+)
 from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT_QUOTA
 from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
 from elastic_pytorch_operator.spec.job import Job
@@ -72,8 +81,14 @@ class Account:
         if self.activity is not None:
             found["activity"] = self.activity.value
         whole = _whole_seconds(self.spent)
-        found["seconds"] = {name.value: whole[name] for name in Activity if name in whole and name is not Activity.SPARE}
-        found["processSeconds"] = {name.value: int(self.spent[name].process_seconds) for name in Activity if name in whole}
+        found["seconds"] = {
+            name.value: whole[name]
+            for name in Activity
+            if name in whole and name is not Activity.SPARE
+        }
+        found["processSeconds"] = {
+            name.value: int(self.spent[name].process_seconds) for name in Activity if name in whole
+        }
         return found
 
 
@@ -92,35 +107,53 @@ def advance_account(account: Account, moment: float, now: Now) -> Account:
         spent.pop(Activity.STEPS_UNREPORTED, None)
     step_seconds = now.step_seconds or account.step_seconds
     since = account.since if same else begun
-    return replace(account, until=moment, activity=now.activity, since=since, spent=spent, step_seconds=step_seconds)
+    return replace(
+        account,
+        until=moment,
+        activity=now.activity,
+        since=since,
+        spent=spent,
+        step_seconds=step_seconds,
+    )
 
 
 def book_interruption(account: Account, over: Interruption) -> Account:
     """Returns an account with an interruption that is over: the first run of the steps that are done again was of no use."""
     spent = dict(account.spent)
-    _move(spent, Activity.TRAINING, Activity.REPEATING, (over.steps_lost or 0) * account.step_seconds)
+    _move(
+        spent, Activity.TRAINING, Activity.REPEATING, (over.steps_lost or 0) * account.step_seconds
+    )
     return replace(account, spent=spent)
 
 
 def _whole_seconds(spent: Mapping[Activity, Spent]) -> dict[Activity, int]:
     """The seconds of each activity as integers, whose sum is that of all, rounded down: the next leader goes on with them.
 
-    The largest fractions are rounded up (method of largest remainders): each one rounded down would lose up to a second.
+    The largest fractions are rounded up (method of largest remainders): each one rounded down would
+    lose up to a second.
     """
     whole = {activity: int(each.seconds) for activity, each in spent.items()}
     short = int(sum(each.seconds for each in spent.values()) + TINY) - sum(whole.values())
-    for activity in sorted(spent, key=lambda activity: whole[activity] - spent[activity].seconds)[:short]:
+    for activity in sorted(spent, key=lambda activity: whole[activity] - spent[activity].seconds)[
+        :short
+    ]:
         whole[activity] += 1
     return whole
 
 
-def _book(spent: dict[Activity, Spent], activity: Activity | None, seconds: float, processes: int) -> None:
+def _book(
+    spent: dict[Activity, Spent], activity: Activity | None, seconds: float, processes: int
+) -> None:
     if activity is not None:
         known = spent.get(activity, Spent())
-        spent[activity] = Spent(known.seconds + seconds, known.process_seconds + seconds * processes)
+        spent[activity] = Spent(
+            known.seconds + seconds, known.process_seconds + seconds * processes
+        )
 
 
-def _move(spent: dict[Activity, Spent], source: Activity | None, target: Activity | None, seconds: float) -> None:
+def _move(
+    spent: dict[Activity, Spent], source: Activity | None, target: Activity | None, seconds: float
+) -> None:
     there = spent.get(source, Spent()) if source is not None else Spent()
     moved = min(seconds, there.seconds)
     if source is None or moved <= 0:
@@ -135,7 +168,8 @@ def _move(spent: dict[Activity, Spent], source: Activity | None, target: Activit
 def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account | None:
     """The account that another leader has left in a job's status; the time since then counts as what went on. None: there is none."""
     found = status.get(GOODPUT)
-    if not isinstance(found, Mapping) or "time" not in found:  # an older resource definition drops fields
+    # An older resource definition drops fields.
+    if not isinstance(found, Mapping) or "time" not in found:
         return None
     known = {activity.value: activity for activity in Activity}
     seconds, process_seconds = (found.get(unit) or {} for unit in ("seconds", "processSeconds"))
@@ -147,7 +181,9 @@ def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account
     activity = known.get(found.get("activity", ""))
     gap = seconds_between(found["time"], time)
     account = Account(moment - gap, activity, moment - gap, spent)
-    account = advance_account(account, moment, Now(activity, processes=int(status.get("worldSize", 0))))
+    account = advance_account(
+        account, moment, Now(activity, processes=int(status.get("worldSize", 0)))
+    )
     return replace(account, since=moment)
 
 
@@ -165,17 +201,25 @@ def keep_account(
     Args:
         account: of the plan before; None: this is the first one of this operator.
     """
-    agents = [agent for name in (round_.ranks if round_ else ()) if (agent := observed.agents.get(name))]
+    agents = [
+        agent for name in (round_.ranks if round_ else ()) if (agent := observed.agents.get(name))
+    ]
     now = find_activity(status, observed, round_, interruptions, processes_of_a_worker(agents, job))
     account = (
-        account or read_account(job.status, observed.now, observed.time) or Account(observed.now, now.activity, observed.now)
+        account
+        or read_account(job.status, observed.now, observed.time)
+        or Account(observed.now, now.activity, observed.now)
     )
     account = advance_account(account, observed.now, now)
     return account if resumed is None else book_interruption(account, resumed)
 
 
 def find_activity(
-    status: Mapping[str, Any], observed: Observed, round_: Round | None, interruptions: Interruptions, processes: int
+    status: Mapping[str, Any],
+    observed: Observed,
+    round_: Round | None,
+    interruptions: Interruptions,
+    processes: int,
 ) -> Now:
     """What goes on in a job.
 
@@ -184,7 +228,9 @@ def find_activity(
     """
     if has_ended(status):
         return Now(None)
-    speeds = [agent.steps_per_second for agent in observed.agents.values() if agent.steps_per_second]
+    speeds = [
+        agent.steps_per_second for agent in observed.agents.values() if agent.steps_per_second
+    ]
     now = Now(
         Activity.TRAINING,
         processes=processes * int(status.get("replicas", 0)),
@@ -194,15 +240,23 @@ def find_activity(
     current, last = interruptions.current, interruptions.last
     running = find_condition(status, names.RUNNING)
     if running.get("status") == "False":
-        return replace(now, activity=_waits_for(running["reason"], observed, interrupted=current is not None))
+        return replace(
+            now, activity=_waits_for(running["reason"], observed, interrupted=current is not None)
+        )
     if running.get("status") != "True" or round_ is None:
         return now  # a new leader has not heard the group: it probably trains
     if current is not None:
         orderly = current.reason in ORDERLY
-        return replace(now, activity=Activity.RESIZING if orderly else Activity.RECOVERING, since=current.since)
+        return replace(
+            now, activity=Activity.RESIZING if orderly else Activity.RECOVERING, since=current.since
+        )
     if last is not None and last.round == round_.number and last.step_before is not None:
         return replace(now, since=last.since + (last.seconds or 0.0))
-    agents = [agent for name in round_.ranks if (agent := observed.agents.get(name)) and agent.round == round_.number]
+    agents = [
+        agent
+        for name in round_.ranks
+        if (agent := observed.agents.get(name)) and agent.round == round_.number
+    ]
     stepped = [agent.progressed_at for agent in agents if agent.progress.first_step is not None]
     if stepped:
         return replace(now, since=min(stepped))
@@ -219,7 +273,9 @@ def _waits_for(reason: str, observed: Observed, *, interrupted: bool) -> Activit
         return Activity.WAITING_FOR_QUOTA
     if reason in (names.BACKING_OFF, names.GROUP_RESTARTED):
         return Activity.RECOVERING
-    if reason == names.SCHEDULE_TIMEOUT or any(not (pod.ended or pod.deleting or pod.node) for pod in observed.pods):
+    if reason == names.SCHEDULE_TIMEOUT or any(
+        not (pod.ended or pod.deleting or pod.node) for pod in observed.pods
+    ):
         return Activity.WAITING_FOR_NODES
     if interrupted:
         return Activity.RECOVERING

@@ -1,16 +1,20 @@
 """What has happened to a job's group since the job's start: `status.history`, at most 4 KiB of JSON. Pure.
 
-It is one list, oldest first. An entry with a `cause` is a change of the group, with the time that it took the training and the steps
-that it cost. An entry without one is a sample of loss and speed between two changes.
+It is one list, oldest first. An entry with a `cause` is a change of the group, with the time that
+it took the training and the steps that it cost. An entry without one is a sample of loss and speed
+between two changes.
 
 A sample is only added with a write that is due anyway. What no longer fits is thinned:
 
 - Of more than 24 samples, the one whose neighbours are closest to each other goes.
-- The first change and the newest four stay whole. Of the others, the phases go first, those of the oldest before the others'.
-- Then the oldest two changes of one cause become one, which replaces the later one, with the sums of both. If no two have
-  the same cause, a sample goes; without samples, the oldest two changes become one.
+- The first change and the newest four stay whole. Of the others, the phases go first, those of the
+  oldest before the others'.
+- Then the oldest two changes of one cause become one, which replaces the later one, with the sums
+  of both. If no two have the same cause, a sample goes; without samples, the oldest two changes
+  become one.
 
-So what all entries say about interruptions, their seconds and the steps lost adds up, whatever is thinned.
+So what all entries say about interruptions, their seconds and the steps lost adds up, whatever is
+thinned.
 """
 
 import json
@@ -35,7 +39,11 @@ def count_interruptions(history: Sequence[Entry]) -> int:
 
 
 def add_changes(
-    history: Sequence[Entry], interruptions: Interruptions, round_: Round | None, progress: Entry, time: str
+    history: Sequence[Entry],
+    interruptions: Interruptions,
+    round_: Round | None,
+    progress: Entry,
+    time: str,
 ) -> list[Entry]:
     """Returns a history with the last changes of the group that are over and not in it yet.
 
@@ -45,9 +53,13 @@ def add_changes(
     """
     ends = [] if interruptions.last is None else [interruptions.last.as_status()]
     if interruptions.current is None and round_ is not None and round_.reason:
-        ends.append({"time": time, "round": round_.number, "replicas": round_.size, "cause": round_.reason})
+        ends.append(
+            {"time": time, "round": round_.number, "replicas": round_.size, "cause": round_.reason}
+        )
     for entry in ends:
-        if entry["round"] > max((known.get("round", 0) for known in changes_of(history)), default=0):
+        if entry["round"] > max(
+            (known.get("round", 0) for known in changes_of(history)), default=0
+        ):
             entry["cause"] = entry["cause"][:MAX_CAUSE_CHARACTERS]
             history = _thin([*history, {**entry, **_measured(progress)}])
     return list(history)
@@ -63,7 +75,9 @@ def add_sample(history: Sequence[Entry], progress: Entry, time: str) -> list[Ent
     if not history or not measured:
         return list(history)
     known = [entry for entry in history if any(name in entry for name in MEASURED)]
-    if known and _seconds(known[-1], {"time": time}) * MAX_SAMPLES < _seconds(history[0], {"time": time}):
+    if known and _seconds(known[-1], {"time": time}) * MAX_SAMPLES < _seconds(
+        history[0], {"time": time}
+    ):
         return list(history)
     return _thin([*history, {"time": time, **measured}])
 
@@ -79,7 +93,9 @@ def _seconds(earlier: Entry, later: Entry) -> float:
 def _thin(history: list[Entry]) -> list[Entry]:
     while len(_samples(history)) > MAX_SAMPLES:
         history = _without_a_sample(history)
-    while len(json.dumps(history, separators=(",", ":"))) > MAX_BYTES and (less := _shorten(history)):
+    while len(json.dumps(history, separators=(",", ":"))) > MAX_BYTES and (
+        less := _shorten(history)
+    ):
         history = less
     return history
 
@@ -112,7 +128,10 @@ def _alike(history: Sequence[Entry], places: Sequence[int]) -> tuple[int, int] |
 
 
 def _merge(earlier: Entry, later: Entry) -> dict[str, Any]:
-    """Two changes as one: the later one, with the sums of both. A change that interrupted nothing has none."""
+    """Two changes as one: the later one, with the sums of both.
+
+    A change that interrupted nothing has none.
+    """
     interruptions = [entry for entry in (earlier, later) if "seconds" in entry]
     merged = dict(later)
     if interruptions:
@@ -138,5 +157,8 @@ def _samples(history: Sequence[Entry]) -> list[int]:
 def _without_a_sample(history: Sequence[Entry]) -> list[Entry]:
     """The history without the sample whose neighbours are closest to each other; the newest one goes last."""
     samples, last = _samples(history), len(history) - 1
-    gone = min(samples[:-1] or samples, key=lambda place: _seconds(history[max(0, place - 1)], history[min(place + 1, last)]))
+    gone = min(
+        samples[:-1] or samples,
+        key=lambda place: _seconds(history[max(0, place - 1)], history[min(place + 1, last)]),
+    )
     return [*history[:gone], *history[gone + 1 :]]

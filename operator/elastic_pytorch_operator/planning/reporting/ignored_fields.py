@@ -1,4 +1,7 @@
-"""What a valid spec asks for and the operator ignores. Each row of a table judges one kind of it."""
+"""What a valid spec asks for and the operator ignores.
+
+Each row of a table judges one kind of it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

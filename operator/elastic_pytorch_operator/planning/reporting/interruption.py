@@ -1,6 +1,9 @@
-"""How long a change of the group has interrupted the training, and what it cost. Pure: moments in, seconds out.
+"""How long a change of the group has interrupted the training, and what it cost.
 
-docs/internals/rounds.md describes the phases. They follow each other, so together they are the interruption.
+Pure: moments in, seconds out.
+
+docs/internals/rounds.md describes the phases. They follow each other, so together they are the
+interruption.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -47,10 +50,17 @@ class Interruption:
         return found if self.step_before is None else found | {"step": self.step_before}
 
     def as_status(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"time": self.time, "round": self.round, "replicas": self.size, "cause": self.reason}
+        found: dict[str, Any] = {
+            "time": self.time,
+            "round": self.round,
+            "replicas": self.size,
+            "cause": self.reason,
+        }
         found["seconds"] = f"{self.seconds or 0.0:.2f}"
         if self.phases:
-            found["phaseSeconds"] = {phase: f"{seconds:.2f}" for phase, seconds in self.phases.items()}
+            found["phaseSeconds"] = {
+                phase: f"{seconds:.2f}" for phase, seconds in self.phases.items()
+            }
         return found if self.steps_lost is None else found | {"stepsLost": self.steps_lost}
 
 
@@ -69,10 +79,17 @@ NO_INTERRUPTIONS = Interruptions()
 def recall_interruption(state: Mapping[str, Any], now: float, time: str) -> Interruption | None:
     """The interruption that another leader has seen begin and not end; None: there was none, or it cannot be read."""
     round_, cause, began, step = (state.get(name) for name in ("round", "cause", "began", "step"))
-    if type(round_) is not int or not isinstance(began, str) or not isinstance(cause, str) or not cause.isalpha():
+    if (
+        type(round_) is not int
+        or not isinstance(began, str)
+        or not isinstance(cause, str)
+        or not cause.isalpha()
+    ):
         return None
     since = now - seconds_between(began, time)
-    return Interruption(round_, cause, since, step if type(step) is int else None, emptied=True, began=began)
+    return Interruption(
+        round_, cause, since, step if type(step) is int else None, emptied=True, began=began
+    )
 
 
 def begin_interruption(
@@ -88,8 +105,8 @@ def begin_interruption(
 
     Args:
         before: None: this operator knows of none.
-        status_step: the last step in the job's status, which holds if no agent of the group is known
-            any more; None: there is none.
+        status_step: the last step in the job's status, which holds if no agent of the group is
+            known any more; None: there is none.
     """
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
@@ -97,14 +114,21 @@ def begin_interruption(
         return replace(current, round=after.number, emptied=current.emptied or not after.size)
     if before is None and unled_step is not None:
         return Interruption(
-            after.number, names.WORKER_LOST, after.declared_at, unled_step, declared_at=after.declared_at, began=observed.time
+            after.number,
+            names.WORKER_LOST,
+            after.declared_at,
+            unled_step,
+            declared_at=after.declared_at,
+            began=observed.time,
         )
     if before is None or before.size == 0:
         return None
     agents = [agent for name in before.ranks if (agent := observed.agents.get(name))]
     signs = [moment for agent in agents for moment in _signs(agent, before)]
     if after.reason in LOSSES:
-        signs += _silences([agent for agent in agents if agent.worker not in after.ranks], agents, observed)
+        signs += _silences(
+            [agent for agent in agents if agent.worker not in after.ranks], agents, observed
+        )
     steps = [a.progress.step for a in agents if a.progress.step is not None]
     return Interruption(
         round=after.number,
@@ -131,10 +155,16 @@ def set_up_seconds(declared: Round | None, observed: Observed) -> float | None:
     return last[1] - last[0] if last else None
 
 
-def _last_set_up(round_: Round, agents: Iterable[AgentView], after: float) -> tuple[float, float] | None:
+def _last_set_up(
+    round_: Round, agents: Iterable[AgentView], after: float
+) -> tuple[float, float] | None:
     """When the set-up of the member that was ready last has begun and ended, if that was after a moment, monotonic seconds."""
     found = [(a.set_up_since, a.set_up_until) for a in agents if a.worker in round_.ranks]
-    known = [(since, until) for since, until in found if since is not None and until is not None and until > after]
+    known = [
+        (since, until)
+        for since, until in found
+        if since is not None and until is not None and until > after
+    ]
     return max(known, key=lambda moments: moments[1], default=None)
 
 
@@ -148,11 +178,17 @@ def _signs(agent: AgentView, group: Round) -> list[float]:
     return signs
 
 
-def _silences(lost: Sequence[AgentView], group: Sequence[AgentView], observed: Observed) -> list[float]:
+def _silences(
+    lost: Sequence[AgentView], group: Sequence[AgentView], observed: Observed
+) -> list[float]:
     """Since when each lost agent has been silent, monotonic seconds; not before the last step of its group, which needs all members."""
     stepped_at = max((agent.progressed_at for agent in group), default=0.0)
     longest = PEER_FAILED.at_most_seconds * observed.heartbeat_seconds
-    return [max(agent.heard_at, stepped_at) for agent in lost if observed.now - agent.heard_at >= longest]
+    return [
+        max(agent.heard_at, stepped_at)
+        for agent in lost
+        if observed.now - agent.heard_at >= longest
+    ]
 
 
 def advance_interruption(
@@ -171,7 +207,10 @@ def advance_interruption(
         return interruption
     agents = list(agents)
     there = [agent for agent in agents if agent.worker not in gone]
-    if interruption.stopped_at is None and (stopped_at := _stopped_at(interruption, round_, there)) is not None:
+    if (
+        interruption.stopped_at is None
+        and (stopped_at := _stopped_at(interruption, round_, there)) is not None
+    ):
         interruption = replace(interruption, stopped_at=stopped_at)
     if round_.size == 0:
         return interruption
@@ -191,10 +230,14 @@ def advance_interruption(
     else:
         return interruption
     seconds = max(0.0, ended_at - interruption.since)
-    return replace(interruption, seconds=seconds, steps_lost=lost, phases=phases, size=round_.size, time=time)
+    return replace(
+        interruption, seconds=seconds, steps_lost=lost, phases=phases, size=round_.size, time=time
+    )
 
 
-def _stopped_at(interruption: Interruption, round_: Round, agents: Sequence[AgentView]) -> float | None:
+def _stopped_at(
+    interruption: Interruption, round_: Round, agents: Sequence[AgentView]
+) -> float | None:
     """When the members of the group before that go on had stopped its processes, monotonic seconds; None: one of them has not."""
     group, begun_at = interruption.group, interruption.declared_at
     if group is None or begun_at is None:
@@ -203,10 +246,15 @@ def _stopped_at(interruption: Interruption, round_: Round, agents: Sequence[Agen
         agent
         for agent in agents
         if agent.worker in group.ranks
-        and (agent.worker in round_.ranks or (not round_.size and agent.state is not AgentState.LEAVING))
+        and (
+            agent.worker in round_.ranks
+            or (not round_.size and agent.state is not AgentState.LEAVING)
+        )
     ]
     # What a failed worker's agent reports does not tell when its other processes have been stopped.
-    stopped = [a for a in going_on if a.state in WAITING or (a.round > group.number and a.state in ACTIVE)]
+    stopped = [
+        a for a in going_on if a.state in WAITING or (a.round > group.number and a.state in ACTIVE)
+    ]
     if len(stopped) < len(going_on):
         return None
     return max([begun_at, *(agent.state_since for agent in stopped)])
@@ -223,11 +271,20 @@ def _phases(
     """Without reports of steps, the last phase ends when all processes run."""
     if interruption.declared_at is None:
         return {}
-    # The slowest of those that have reported it: one pod's word that the group has formed holds for all.
-    started = running_at or max((a.started_at for a in active if a.started_at is not None), default=None)
-    formed = None if running_at else max((a.formed_at for a in active if a.formed_at is not None), default=None)
+    # The slowest of those that have reported it: one pod's word that the group has formed holds for
+    # all.
+    started = running_at or max(
+        (a.started_at for a in active if a.started_at is not None), default=None
+    )
+    formed = (
+        None
+        if running_at
+        else max((a.formed_at for a in active if a.formed_at is not None), default=None)
+    )
     regrouped = max(round_.declared_at, interruption.stopped_at or 0.0)
-    set_up = _last_set_up(round_, active, interruption.declared_at) if interruption.emptied else None
+    set_up = (
+        _last_set_up(round_, active, interruption.declared_at) if interruption.emptied else None
+    )
     ends = {
         DETECTION: interruption.declared_at,
         STOP: interruption.stopped_at,

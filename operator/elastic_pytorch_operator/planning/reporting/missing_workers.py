@@ -7,10 +7,15 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import Condition
 from elastic_pytorch_operator.model.observed import PodView
-from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts, describe_failed_start
+from elastic_pytorch_operator.planning.failures.start_backoff import (
+    NONE_FAILED,
+    FailedStarts,
+    describe_failed_start,
+)
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 
-# States of a group that trained: one that a new leader has not heard probably still does, and the status stays.
+# States of a group that trained: one that a new leader has not heard probably still does, and the
+# status stays.
 TRAINED = (names.RUNNING, names.RESIZING)
 MAX_REASONS = 8  # that a message names: each pod may have one of its own
 
@@ -52,7 +57,9 @@ def explain_shortage(
     there = {pod.index for pod in pods if not (pod.ended or pod.deleting)}
     for index, pod in starts.newest.items():
         if index not in there:
-            groups[f"{describe_failed_start(pod)} on node {pod.node}; the operator will retry after a delay"] += 1
+            groups[
+                f"{describe_failed_start(pod)} on node {pod.node}; the operator will retry after a delay"
+            ] += 1
     counted = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     clauses = [f"{_pods(count)}: {reason}" for reason, count in counted[:MAX_REASONS]]
     if others := sum(count for _, count in counted[MAX_REASONS:]):
@@ -68,7 +75,11 @@ def _pods(count: int) -> str:
 
 def may_train(old: Mapping[str, Any], candidates: Sequence[Candidate], size: int) -> bool:
     """Whether a group that trained may do so still, although no round of it is known."""
-    return not size and old.get("state") in TRAINED and any(candidate.unheard for candidate in candidates)
+    return (
+        not size
+        and old.get("state") in TRAINED
+        and any(candidate.unheard for candidate in candidates)
+    )
 
 
 def unheard_group(candidates: Sequence[Candidate]) -> list[Condition]:

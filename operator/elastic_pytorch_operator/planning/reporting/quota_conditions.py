@@ -1,4 +1,6 @@
-"""What a job says of its quota, in words and in conditions. Kueue's own message says what is missing.
+"""What a job says of its quota, in words and in conditions.
+
+Kueue's own message says what is missing.
 
 The group of a job that has no quota trains on until it has saved, and its pods take time to stop.
 """
@@ -15,7 +17,13 @@ UNSUPPORTED = (
 )
 UNANSWERED = "Kueue has not processed it yet"
 # The reasons of a job that has no quota.
-WITHOUT_QUOTA = (names.QUOTA_REQUESTED, names.WAITING_FOR_QUOTA, names.EVICTED, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
+WITHOUT_QUOTA = (
+    names.QUOTA_REQUESTED,
+    names.WAITING_FOR_QUOTA,
+    names.EVICTED,
+    names.KUEUE_DISABLED,
+    names.LEAVING_QUEUE,
+)
 
 
 def reason_of(quota: Quota) -> str:
@@ -42,9 +50,7 @@ def explain_lack(quota: Quota) -> str:
         case QuotaLack.OTHER_QUEUE if base:
             return f"leaves queue {base.queue} for queue {queue}: it returns its quota when its pods are gone"
         case QuotaLack.OTHER_TEMPLATE:
-            return (
-                f"returns the quota of its former template to queue {queue} when its pods are gone, and then asks for its own"
-            )
+            return f"returns the quota of its former template to queue {queue} when its pods are gone, and then asks for its own"
         case QuotaLack.DEACTIVATED if base:
             said = base.message(kueue.EVICTED) or "by its spec.active"
             return f"has no quota in queue {queue}: Workload {base.name} is deactivated ({said}); set its spec.active to true"
@@ -53,7 +59,9 @@ def explain_lack(quota: Quota) -> str:
         case QuotaLack.NOT_ADMITTED if base:
             return f"{waits}: {_message(base)}"
         case QuotaLack.EXTRAS:
-            said = next((_message(extra) for extra in quota.waiting if not extra.reserves), UNANSWERED)
+            said = next(
+                (_message(extra) for extra in quota.waiting if not extra.reserves), UNANSWERED
+            )
             return f"{waits} for {quota.missing} more {'worker' if quota.missing == 1 else 'workers'}: {said}"
     return ""
 
@@ -70,7 +78,9 @@ def _message(workload: WorkloadView) -> str:
     return workload.message(kueue.QUOTA_RESERVED) or UNANSWERED
 
 
-def held(reason: str, why: str, observed: Observed, size: int, waiting: str, refusal: str) -> list[Condition]:
+def held(
+    reason: str, why: str, observed: Observed, size: int, waiting: str, refusal: str
+) -> list[Condition]:
     """Returns Running, Resizing and Degraded of a job that is not suspended and may not run.
 
     Args:
@@ -82,5 +92,14 @@ def held(reason: str, why: str, observed: Observed, size: int, waiting: str, ref
     rests = "the job may not run; see condition Running"
     running = Condition(names.RUNNING, False, reason, text)
     if size:
-        running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} workers train until they have saved; {text}")
-    return [running, Condition(names.RESIZING, False, reason, rests), Condition(names.DEGRADED, False, reason, rests)]
+        running = Condition(
+            names.RUNNING,
+            True,
+            names.ROUND_RUNNING,
+            f"{size} workers train until they have saved; {text}",
+        )
+    return [
+        running,
+        Condition(names.RESIZING, False, reason, rests),
+        Condition(names.DEGRADED, False, reason, rests),
+    ]

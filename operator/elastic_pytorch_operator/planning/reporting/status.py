@@ -1,4 +1,7 @@
-"""What a job's status should say. Pure: compares nothing, writes nothing; the executor writes only what has changed."""
+"""What a job's status should say.
+
+Pure: compares nothing, writes nothing; the executor writes only what has changed.
+"""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +17,13 @@ from elastic_pytorch_operator.api.conditions import (
     merge_conditions,
     not_ended,
 )
-from elastic_pytorch_operator.model.observed import MAX_METRICS, AgentState, AgentView, Observed, Progress
+from elastic_pytorch_operator.model.observed import (
+    MAX_METRICS,
+    AgentState,
+    AgentView,
+    Observed,
+    Progress,
+)
 from elastic_pytorch_operator.model.operator_state import OperatorState, read_operator_state
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.status_changes import HISTORY
@@ -25,12 +34,23 @@ from elastic_pytorch_operator.planning.failures.group_restart import NO_RESTART,
 from elastic_pytorch_operator.planning.failures.start_backoff import NONE_FAILED, FailedStarts
 from elastic_pytorch_operator.planning.nodes.evacuation import NO_EVACUATION, Evacuation
 from elastic_pytorch_operator.planning.queueing.quota import Target
-from elastic_pytorch_operator.planning.reporting.failing_saves import explain_unsaved_steps, with_failing_saves
+from elastic_pytorch_operator.planning.reporting.failing_saves import (
+    explain_unsaved_steps,
+    with_failing_saves,
+)
 from elastic_pytorch_operator.planning.reporting.history import add_changes, count_interruptions
 from elastic_pytorch_operator.planning.reporting.ignored_fields import with_ignored_fields
 from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, Interruptions
-from elastic_pytorch_operator.planning.reporting.missing_workers import explain_shortage, may_train, unheard_group
-from elastic_pytorch_operator.planning.reporting.quota_conditions import explain_lack, held, reason_of
+from elastic_pytorch_operator.planning.reporting.missing_workers import (
+    explain_shortage,
+    may_train,
+    unheard_group,
+)
+from elastic_pytorch_operator.planning.reporting.quota_conditions import (
+    explain_lack,
+    held,
+    reason_of,
+)
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.reporting.waits import (
     explain_deferral,
@@ -73,7 +93,11 @@ class Findings:
 
 
 def describe_job(
-    job: Job, observed: Observed, candidates: Sequence[Candidate], round_: Round | None, findings: Findings
+    job: Job,
+    observed: Observed,
+    candidates: Sequence[Candidate],
+    round_: Round | None,
+    findings: Findings,
 ) -> Status:
     """The whole status of a job that has not ended before."""
     budget, current, ending = findings.budget, findings.interruptions.current, findings.ending
@@ -83,11 +107,15 @@ def describe_job(
     ready_spares = count_spares(job, findings.target, len(ready))
     members = round_.ranks if round_ else {}
     agents = [observed.agents[name] for name in members if name in observed.agents]
-    paused = findings.restarting.asked or (observed.now < budget.backoff_until and any(candidate.failed for candidate in live))
+    paused = findings.restarting.asked or (
+        observed.now < budget.backoff_until and any(candidate.failed for candidate in live)
+    )
     size = 0 if paused or round_ is None else round_.size
     unheard = may_train(old, live, size) and not findings.target.stopped
     trains = (bool(members) and ending is None and not paused) or unheard
-    workers, newest_pod_time = describe_workers(candidates, job, observed, round_, findings.target.size, findings.torn)
+    workers, newest_pod_time = describe_workers(
+        candidates, job, observed, round_, findings.target.size, findings.torn
+    )
     grown_time = observed.time if findings.grown else read_operator_state(old).last_growth_time
     open_ = current.as_state() if current is not None and ending is None else {}
     state = OperatorState(findings.schedule.timeouts, grown_time, newest_pod_time, open_)
@@ -97,7 +125,11 @@ def describe_job(
         "readyReplicas": len(ready) - ready_spares,
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
-        "worldSize": int(old.get("worldSize", 0)) if unheard else 0 if paused else world_size(round_, agents, job),
+        "worldSize": int(old.get("worldSize", 0))
+        if unheard
+        else 0
+        if paused
+        else world_size(round_, agents, job),
         "failures": budget.failures,
         "totalFailures": budget.total,
         **workers,
@@ -114,15 +146,22 @@ def describe_job(
     if budget.group_restarts:
         status["groupRestarts"] = budget.group_restarts
     if findings.refusals:
-        status["refusals"] = [words[:MAX_REFUSAL_CHARACTERS] for words in findings.refusals[:MAX_REPORTED]]
+        status["refusals"] = [
+            words[:MAX_REFUSAL_CHARACTERS] for words in findings.refusals[:MAX_REPORTED]
+        ]
     if findings.stragglers.slow:
         status["stragglers"] = findings.stragglers.as_status()
     # Those that leave report the last checkpoint, which they write in their grace period.
     reporting = agents or [agent for agent in observed.agents.values() if findings.target.stopped]
     if progress := describe_progress(reporting, old.get("progress") or {}):
         status["progress"] = progress
-    history = add_changes(old.get(HISTORY) or (), findings.interruptions, round_, progress, observed.time)
-    status |= {"interruptions": count_interruptions(history), **({HISTORY: history} if history else {})}
+    history = add_changes(
+        old.get(HISTORY) or (), findings.interruptions, round_, progress, observed.time
+    )
+    status |= {
+        "interruptions": count_interruptions(history),
+        **({HISTORY: history} if history else {}),
+    }
     cause = (ending.cause if ending else None) or budget.last
     if cause is not None:
         status["rootCause"] = cause.as_status()
@@ -134,9 +173,14 @@ def describe_job(
         status |= {"completionTime": observed.time, "worldSize": 0}
     else:
         told = with_ignored_fields(
-            _conditions(job, observed, live, round_, size, findings, unheard=unheard, unsaved=unsaved), job
+            _conditions(
+                job, observed, live, round_, size, findings, unheard=unheard, unsaved=unsaved
+            ),
+            job,
         )
-    status["conditions"] = merge_conditions(old, told, generation=job.generation, time=observed.time)
+    status["conditions"] = merge_conditions(
+        old, told, generation=job.generation, time=observed.time
+    )
     status["state"] = _state(job, status, trains)
     return status
 
@@ -170,20 +214,33 @@ def _conditions(
     unsaved: str,
 ) -> list[Condition]:
     target, refusal = findings.target, explain_refusals(findings.refusals)
-    waiting, cooling = explain_deferral(job, findings.deferral), explain_growth_wait(job, findings.cooling)
+    waiting, cooling = (
+        explain_deferral(job, findings.deferral),
+        explain_growth_wait(job, findings.cooling),
+    )
     if job.suspend:
         return [*_suspended(job, observed, size, waiting, refusal, unsaved), *not_ended()]
     if target.held:
         why = "; ".join(filter(None, (explain_lack(target.quota), job.problem)))
-        return [*held(reason_of(target.quota), why, observed, size, waiting, refusal), _not_suspended(job), *not_ended()]
+        return [
+            *held(reason_of(target.quota), why, observed, size, waiting, refusal),
+            _not_suspended(job),
+            *not_ended(),
+        ]
     if job.problem and target.stopped:
         why = f"waits for a valid spec: {job.problem}"
-        return [*held(names.INVALID_SPEC, why, observed, size, waiting, refusal), _as_before(job), *not_ended()]
+        return [
+            *held(names.INVALID_SPEC, why, observed, size, waiting, refusal),
+            _as_before(job),
+            *not_ended(),
+        ]
     if unheard:
         return [*unheard_group(live), _not_suspended(job), *not_ended()]
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
-    preparing = {name for name, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
+    preparing = {
+        name for name, agent in observed.agents.items() if agent.state is AgentState.PREPARING
+    }
     pods = (*observed.pods, *observed.stores)
     missing = explain_shortage(pods, speaking, refusal, findings.starts, preparing, findings.torn)
     shortage = "; ".join(filter(None, (apart, missing, explain_lack(target.quota))))
@@ -191,11 +248,20 @@ def _conditions(
     whole = f"all {target.wanted} wanted workers train" if size == target.wanted else ""
     if whole and job.requested != target.wanted:
         whole += f"; {job.requested} were requested, which {job.rounded_by} rounds down"
-    calm = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole) if size else _nothing_trains(names.RESIZING)
+    calm = (
+        Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole)
+        if size
+        else _nothing_trains(names.RESIZING)
+    )
     resizing, degraded = calm, replace(calm, type=names.DEGRADED)
     if size and size != target.wanted:
         word = "growing" if size < target.wanted else "shrinking"
-        resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, f"{word} from {size} to {target.wanted} workers")
+        resizing = Condition(
+            names.RESIZING,
+            True,
+            names.SIZE_CHANGING,
+            f"{word} from {size} to {target.wanted} workers",
+        )
     if findings.evacuation.staying and size:
         leaving = explain_evacuation(findings.evacuation)
         text = f"{resizing.message}; {leaving}" if resizing.true else leaving
@@ -204,11 +270,19 @@ def _conditions(
         text = f"{resizing.message}: {waiting}" if resizing.true else waiting
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
     if findings.cooling:
-        resizing = Condition(names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}")
+        resizing = Condition(
+            names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}"
+        )
     if size and size < target.wanted:
         text = f"trains with {size} of {target.wanted} workers"
-        reason = reason_of(target.quota) if target.quota.lack and size == target.quota.size else names.WORKERS_MISSING
-        degraded = Condition(names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling))))
+        reason = (
+            reason_of(target.quota)
+            if target.quota.lack and size == target.quota.size
+            else names.WORKERS_MISSING
+        )
+        degraded = Condition(
+            names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling)))
+        )
     degraded = with_failing_saves(degraded, job, observed, round_ if size else None)
     if job.problem:
         text = f"{job.problem}; the job goes on by its last valid spec"
@@ -218,16 +292,29 @@ def _conditions(
 
 
 def _running(
-    job: Job, observed: Observed, live: Sequence[Candidate], size: int, findings: Findings, shortage: str
+    job: Job,
+    observed: Observed,
+    live: Sequence[Candidate],
+    size: int,
+    findings: Findings,
+    shortage: str,
 ) -> Condition:
     if size:
         text, reason = f"{size} of {findings.target.wanted} workers train", names.ROUND_RUNNING
         if observed.saving_since is not None:
-            text, reason = "the training is done, and its last checkpoint is being written", names.SAVING
+            text, reason = (
+                "the training is done, and its last checkpoint is being written",
+                names.SAVING,
+            )
         refusal = explain_refusals(findings.refusals)
         return Condition(names.RUNNING, True, reason, f"{text}; {refusal}" if refusal else text)
     if findings.schedule.retry_time is not None:
-        return Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, explain_schedule_wait(job, findings.schedule))
+        return Condition(
+            names.RUNNING,
+            False,
+            names.SCHEDULE_TIMEOUT,
+            explain_schedule_wait(job, findings.schedule),
+        )
     if observed.now < findings.budget.backoff_until and findings.budget.last is not None:
         return Condition(
             names.RUNNING,
@@ -236,11 +323,15 @@ def _running(
             f"restarting after {_which_failure(job, findings.budget)}; {findings.budget.last}",
         )
     if findings.restarting.under_way:
-        return Condition(names.RUNNING, False, names.GROUP_RESTARTED, explain_restart(findings.restarting))
+        return Condition(
+            names.RUNNING, False, names.GROUP_RESTARTED, explain_restart(findings.restarting)
+        )
     ready = sum(c.liveness is Liveness.READY and c.worker not in findings.torn for c in live)
     ready -= count_spares(job, findings.target, ready)
     text = f"{ready} of {findings.target.wanted} workers are ready; training needs {job.minimum}"
-    return Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text)
+    return Condition(
+        names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text
+    )
 
 
 def _which_failure(job: Job, budget: Budget) -> str:
@@ -250,7 +341,9 @@ def _which_failure(job: Job, budget: Budget) -> str:
     return f"failure {budget.failures} of {job.max_failures} allowed"
 
 
-def _suspended(job: Job, observed: Observed, size: int, waiting: str, refusal: str, unsaved: str) -> list[Condition]:
+def _suspended(
+    job: Job, observed: Observed, size: int, waiting: str, refusal: str, unsaved: str
+) -> list[Condition]:
     """The conditions of a suspended job: its group trains on while it waits for a checkpoint, and its pods take time to stop.
 
     Only without quota is it suspended: until then, fields from which pods are made may not change.
@@ -263,13 +356,21 @@ def _suspended(job: Job, observed: Observed, size: int, waiting: str, refusal: s
         reason, refusal = names.SUSPENDING if stays else names.INVALID_SPEC, job.problem
     pods = f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else "nothing runs"
     does = waiting or ("its quota is not returned yet" if reserves and not left else pods)
-    text = "; ".join(filter(None, (f"spec.suspend is true: {does}", refusal, "" if left else unsaved)))
+    text = "; ".join(
+        filter(None, (f"spec.suspend is true: {does}", refusal, "" if left else unsaved))
+    )
     rests = names.SUSPENDING if stays else names.JOB_SUSPENDED
     running, resizing, degraded = (
-        Condition(type_, False, rests, "the job is suspended") for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)
+        Condition(type_, False, rests, "the job is suspended")
+        for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)
     )
     if size:
-        running = Condition(names.RUNNING, True, names.ROUND_RUNNING, f"{size} workers train until the job is suspended")
+        running = Condition(
+            names.RUNNING,
+            True,
+            names.ROUND_RUNNING,
+            f"{size} workers train until the job is suspended",
+        )
     return [running, resizing, degraded, Condition(names.SUSPENDED, not stays, reason, text)]
 
 
@@ -288,7 +389,9 @@ def _as_before(job: Job) -> Condition:
 
 
 def _nothing_trains(type_: str) -> Condition:
-    return Condition(type_, False, names.WAITING_FOR_WORKERS, "no group is training yet; see condition Running")
+    return Condition(
+        type_, False, names.WAITING_FOR_WORKERS, "no group is training yet; see condition Running"
+    )
 
 
 def _state(job: Job, status: Status, trains: bool) -> str:
@@ -312,8 +415,13 @@ def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> di
         return dict(old)
     newest_first = sorted(reports, key=lambda progress: -(progress.step or 0))
     newest = newest_first[0]
-    speed = max((agent.steps_per_second for agent in agents if agent.steps_per_second is not None), default=None)
-    checkpoints = [a.progress.checkpoint_step for a in agents if a.progress.checkpoint_step is not None]
+    speed = max(
+        (agent.steps_per_second for agent in agents if agent.steps_per_second is not None),
+        default=None,
+    )
+    checkpoints = [
+        a.progress.checkpoint_step for a in agents if a.progress.checkpoint_step is not None
+    ]
     found: dict[str, Any] = {"summary": f"{newest.step}", "step": newest.step}
     if newest.total is not None:
         found |= {"summary": f"{newest.step}/{newest.total}", "total": newest.total}
@@ -329,7 +437,10 @@ def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> di
 
 
 def _metrics(newest_first: Sequence[Progress], old: Mapping[str, str]) -> dict[str, str]:
-    """The newest value of each metric, by name. Those of the group come before those that only the status tells."""
+    """The newest value of each metric, by name.
+
+    Those of the group come before those that only the status tells.
+    """
     known: dict[str, str] = {}
     for progress in newest_first:
         for name, value in progress.metrics:

@@ -7,15 +7,23 @@ from zlib import crc32
 from elastic_pytorch_operator.model.actions import PatchStatus
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.operator_state import FIELD
-from elastic_pytorch_operator.model.status_changes import FOLLOWING, HISTORY, SLOW_FIELDS, differ, says_more
+from elastic_pytorch_operator.model.status_changes import (
+    FOLLOWING,
+    HISTORY,
+    SLOW_FIELDS,
+    differ,
+    says_more,
+)
 from elastic_pytorch_operator.planning.reporting.history import add_sample
 from elastic_pytorch_operator.spec.job import Job
 
-# Changes of these, and of what conditions say in words, are written once a second at most: a thousand pods change them a thousand times.
+# Changes of these, and of what conditions say in words, are written once a second at most: a
+# thousand pods change them a thousand times.
 DETAILS = ("replicas", "readyReplicas", "readySpares", "workers", "unlistedWorkers", FIELD)
 DETAILS_WRITE_SECONDS = 1.0
 PROGRESS_WRITE_SECONDS = 5.0
-PROGRESS_WRITES_PER_SECOND = 10  # of all jobs together: the API server has other clients, and keeps each version for minutes
+# Of all jobs together: the API server has other clients, and keeps each version for minutes.
+PROGRESS_WRITES_PER_SECOND = 10
 SAME_WRITE_SECONDS = 30.0
 
 
@@ -24,7 +32,10 @@ def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool
     if differ(old, new, (*SLOW_FIELDS, *FOLLOWING, *DETAILS, "conditions")):
         return False
     before, after = (
-        {(c.get("type"), c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in status.get("conditions") or ()}
+        {
+            (c.get("type"), c.get("status"), c.get("reason"), c.get("observedGeneration"))
+            for c in status.get("conditions") or ()
+        }
         for status in (old, new)
     )
     return before == after
@@ -38,7 +49,8 @@ def progress_write_seconds(reporting_jobs: int) -> float:
 def next_progress_write(job_uid: str, after: float, reporting_jobs: int) -> float:
     """The first moment after another one at which a job's progress is written, monotonic seconds.
 
-    Each job has its own moments, which follow from its UID. So the writes of all jobs are spread evenly, even after a takeover.
+    Each job has its own moments, which follow from its UID. So the writes of all jobs are spread
+    evenly, even after a takeover.
     """
     seconds = progress_write_seconds(reporting_jobs)
     offset = crc32(job_uid.encode()) / 2**32 * seconds
@@ -89,7 +101,9 @@ def status_write(
     if due is None or due > observed.now:
         return [], due
     progress = status.get("progress") or {}
-    if status.get("worldSize") and progress.get("step") != (job.status.get("progress") or {}).get("step"):
+    if status.get("worldSize") and progress.get("step") != (job.status.get("progress") or {}).get(
+        "step"
+    ):
         history = add_sample(status.get(HISTORY) or (), progress, observed.time)
         status = status | ({HISTORY: history} if history else {})
     return [PatchStatus(status)], None

@@ -1,9 +1,13 @@
-"""Which ranks are slow: `status.stragglers`. Pure: what the agents have measured in, what users should know out.
+"""Which ranks are slow: `status.stragglers`.
 
-In data-parallel training every step of every rank takes as long as the slowest rank needs, so a rank is judged by its work: its time in a
-step without its waits for the others. Agents report the median of each window of a few seconds. A rank is slow in a window if it works
-for longer than the group's median by a factor, and if that costs a part of the step that matters. It becomes a straggler when it was slow
-in several windows in a row, and remains one until it was clearly not slow in as many.
+Pure: what the agents have measured in, what users should know out.
+
+In data-parallel training every step of every rank takes as long as the slowest rank needs, so a
+rank is judged by its work: its time in a step without its waits for the others. Agents report the
+median of each window of a few seconds. A rank is slow in a window if it works for longer than the
+group's median by a factor, and if that costs a part of the step that matters. It becomes a
+straggler when it was slow in several windows in a row, and remains one until it was clearly not
+slow in as many.
 """
 
 from collections import defaultdict
@@ -21,7 +25,8 @@ SLOW = 1.3  # times the median of the group
 CALM = 1.15  # not slow any more
 SHARE_OF_STEP = 0.05  # that a rank costs the others, to be slow
 WINDOWS = 3  # in a row, to become or to cease to be a straggler
-WARM_UP_WINDOWS = 1  # of each round: compilers, caches and loaders make the first steps unlike those that follow
+# Of each round: compilers, caches and loaders make the first steps unlike those that follow.
+WARM_UP_WINDOWS = 1
 MIN_RANKS = 3  # of two, one cannot say which is as it should be
 MAX_LISTED = 16
 MAX_EVENTS = 4  # at once
@@ -53,7 +58,11 @@ class Straggler:
         found = {"rank": self.rank, "worker": self.worker, "localRank": self.local_rank}
         if self.node:
             found |= {"node": self.node}
-        return {**found, "slowdown": f"{self.slowdown:.1f}", "medianSeconds": f"{self.median_seconds:.2g}"}
+        return {
+            **found,
+            "slowdown": f"{self.slowdown:.1f}",
+            "medianSeconds": f"{self.median_seconds:.2g}",
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,8 @@ def read_stragglers(status: Mapping[str, Any]) -> Stragglers:
 def advance_stragglers(known: Stragglers, round_: Round | None, observed: Observed) -> Stragglers:
     """Looks at the next window of a group, once all ranks have reported it.
 
-    Those that are known stay over a change of the group, as long as their workers are in it and it is large enough to measure.
+    Those that are known stay over a change of the group, as long as their workers are in it and it
+    is large enough to measure.
     """
     members = round_.ranks if round_ is not None else {}
     agents = [agent for name in members if (agent := observed.agents.get(name))]
@@ -103,8 +113,14 @@ def advance_stragglers(known: Stragglers, round_: Round | None, observed: Observ
         return NO_STRAGGLERS
     if known.round != round_.number:
         there = (straggler for straggler in known.slow if straggler.worker in members)
-        known = Stragglers(tuple(_in_round(each, round_, observed) for each in there), round_.number)
-    reported = [a for a in agents if a.round == round_.number and a.state is AgentState.RUNNING and a.progress.work_windows]
+        known = Stragglers(
+            tuple(_in_round(each, round_, observed) for each in there), round_.number
+        )
+    reported = [
+        a
+        for a in agents
+        if a.round == round_.number and a.state is AgentState.RUNNING and a.progress.work_windows
+    ]
     windows = min((agent.progress.work_windows or 0 for agent in reported), default=0)
     if windows <= max(known.windows, WARM_UP_WINDOWS):
         return known
@@ -124,7 +140,9 @@ def _work_of_ranks(agents: Iterable[AgentView]) -> dict[Place, Work]:
     }
 
 
-def _judge(known: Stragglers, work: Mapping[Place, Work], round_: Round, observed: Observed) -> Stragglers:
+def _judge(
+    known: Stragglers, work: Mapping[Place, Work], round_: Round, observed: Observed
+) -> Stragglers:
     typical = median(each.seconds for each in work.values())
     before = {straggler.place: straggler for straggler in known.slow}
     turning, slow = {}, [straggler for place, straggler in before.items() if place not in work]
@@ -137,7 +155,11 @@ def _judge(known: Stragglers, work: Mapping[Place, Work], round_: Round, observe
             del turning[place]
         if listed:
             slowdown = each.seconds / typical if typical else SLOW
-            slow.append(Straggler(*place, *_where(place, "", round_, observed), slowdown, each.seconds, typical))
+            slow.append(
+                Straggler(
+                    *place, *_where(place, "", round_, observed), slowdown, each.seconds, typical
+                )
+            )
     slow.sort(key=lambda straggler: (-straggler.slowdown, straggler.rank))
     return replace(known, slow=tuple(slow), turning=turning)
 
@@ -158,7 +180,9 @@ def _in_round(straggler: Straggler, round_: Round, observed: Observed) -> Stragg
 def _where(place: Place, node: str, round_: Round, observed: Observed) -> tuple[int, str]:
     worker, local_rank = place
     agent, pod = observed.agents.get(worker), observed.pods_by_name.get(worker)
-    return round_.ranks[worker] * (agent.local_world_size if agent else 1) + local_rank, pod.node if pod else node
+    return round_.ranks[worker] * (
+        agent.local_world_size if agent else 1
+    ) + local_rank, pod.node if pod else node
 
 
 def record_stragglers(before: Stragglers, after: Stragglers) -> list[RecordEvent]:
@@ -166,10 +190,18 @@ def record_stragglers(before: Stragglers, after: Stragglers) -> list[RecordEvent
     known, found = ({straggler.place for straggler in each.slow} for each in (before, after))
     begun = _by_worker(straggler for straggler in after.slow if straggler.place not in known)
     same = before.round == after.round  # with another round, those that have left are not better
-    over = _by_worker(straggler for straggler in before.slow if same and straggler.place not in found)
+    over = _by_worker(
+        straggler for straggler in before.slow if same and straggler.place not in found
+    )
     return [
-        *(RecordEvent(names.STRAGGLER, note, warning=True) for note in _limit([_begun(group) for group in begun])),
-        *(RecordEvent(names.STRAGGLER_RECOVERED, note) for note in _limit([_over(group) for group in over])),
+        *(
+            RecordEvent(names.STRAGGLER, note, warning=True)
+            for note in _limit([_begun(group) for group in begun])
+        ),
+        *(
+            RecordEvent(names.STRAGGLER_RECOVERED, note)
+            for note in _limit([_over(group) for group in over])
+        ),
     ]
 
 
@@ -184,7 +216,10 @@ def _limit(notes: Sequence[str]) -> list[str]:
     left = len(notes) - MAX_EVENTS
     if left <= 0:
         return list(notes)
-    return [*notes[: MAX_EVENTS - 1], f"{notes[MAX_EVENTS - 1]}. The same applies to {left} other workers"]
+    return [
+        *notes[: MAX_EVENTS - 1],
+        f"{notes[MAX_EVENTS - 1]}. The same applies to {left} other workers",
+    ]
 
 
 def _begun(group: Sequence[Straggler]) -> str:
@@ -201,7 +236,9 @@ def _over(group: Sequence[Straggler]) -> str:
 
 
 def _who(group: Sequence[Straggler]) -> str:
-    ranks = [str(straggler.rank) for straggler in sorted(group, key=lambda straggler: straggler.rank)]
+    ranks = [
+        str(straggler.rank) for straggler in sorted(group, key=lambda straggler: straggler.rank)
+    ]
     listed = ranks[0] if len(ranks) == 1 else f"{', '.join(ranks[:-1])} and {ranks[-1]}"
     where = f"{group[0].worker} on {group[0].node}" if group[0].node else group[0].worker
     return f"{'Rank' if len(ranks) == 1 else 'Ranks'} {listed} ({where})"

@@ -6,7 +6,11 @@ from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.operator_state import read_operator_state
 from elastic_pytorch_operator.planning.failures.group_restart import GroupRestart
 from elastic_pytorch_operator.planning.nodes.evacuation import Evacuation
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, WaitEnd, WaitEndReason
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import (
+    Deferral,
+    WaitEnd,
+    WaitEndReason,
+)
 from elastic_pytorch_operator.planning.rounds.next_round import describe_ready
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.job import Job
@@ -47,7 +51,10 @@ def explain_growth_wait(job: Job, newcomers: Sequence[str]) -> str:
 
 def explain_evacuation(evacuation: Evacuation) -> str:
     """Which workers wait for a replacement, and why; empty: none does."""
-    return "; ".join(f"{worker} {why}, as soon as its replacement is ready" for worker, why in evacuation.staying.items())
+    return "; ".join(
+        f"{worker} {why}, as soon as its replacement is ready"
+        for worker, why in evacuation.staying.items()
+    )
 
 
 def explain_restart(restart: GroupRestart) -> str:

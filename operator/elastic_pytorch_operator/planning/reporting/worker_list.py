@@ -1,7 +1,7 @@
 """The workers in a job's status: a list of bounded length, and for a large job the indexes of the others by state.
 
-Each entry has about a hundred bytes, and the list is written as a whole whenever one of them changes. A list of 4,000 workers
-would be a third of the largest object that etcd takes.
+Each entry has about a hundred bytes, and the list is written as a whole whenever one of them
+changes. A list of 4,000 workers would be a third of the largest object that etcd takes.
 """
 
 from collections import defaultdict
@@ -33,9 +33,10 @@ def describe_workers(
 ) -> tuple[dict[str, Any], str]:
     """The fields `workers` and, if that does not list all, `unlistedWorkers`; then the `newest_pod_time` of the operator's state.
 
-    Listed are first the workers that do not train, then those that do, then pods which have a successor, each by index. A new leader
-    needs to know of all workers whose agents have reported. So `unlistedWorkers` has the index of each worker that is not listed, once:
-    of several pods of an index the newest counts. The time tells those pods from replacements (`model.known_workers`).
+    Listed are first the workers that do not train, then those that do, then pods which have a
+    successor, each by index. A new leader needs to know of all workers whose agents have reported.
+    So `unlistedWorkers` has the index of each worker that is not listed, once: of several pods of
+    an index the newest counts. The time tells those pods from replacements (`model.known_workers`).
 
     Args:
         job: says since when workers have been preparing.
@@ -45,9 +46,16 @@ def describe_workers(
     left_out = "Spare" if job.spares and whole else "Ready"
     processes = processes_each(round_.ranks if round_ else (), candidates)
     there = sorted((c for c in candidates if c.index >= 0), key=lambda c: (c.index, c.worker))
-    states = {c.worker: _state(c, observed, round_, "Ready" if c.worker in torn else left_out) for c in there}
+    states = {
+        c.worker: _state(c, observed, round_, "Ready" if c.worker in torn else left_out)
+        for c in there
+    }
     if len(there) <= MAX_LISTED:
-        return {"workers": [_worker(c, states[c.worker], job, observed, round_, processes) for c in there]}, ""
+        return {
+            "workers": [
+                _worker(c, states[c.worker], job, observed, round_, processes) for c in there
+            ]
+        }, ""
     newest = _newest_by_index(there, observed)
     replaced = [c for c in there if newest[c.index] is not c]
     restless = [c for c in newest.values() if states[c.worker] not in CALM_STATES]
@@ -55,11 +63,19 @@ def describe_workers(
     listed = {c.worker for c in [*restless, *calm, *replaced][:MAX_LISTED]}
     others = [c for c in newest.values() if c.worker not in listed]
     found: dict[str, Any] = {
-        "workers": [_worker(c, states[c.worker], job, observed, round_, processes) for c in there if c.worker in listed]
+        "workers": [
+            _worker(c, states[c.worker], job, observed, round_, processes)
+            for c in there
+            if c.worker in listed
+        ]
     }
     if others:
         found["unlistedWorkers"] = _indexes_by_state(others, states)
-    heard = (observed.pods_by_name[c.worker].creation_time for c in others if states[c.worker] in HEARD_STATES)
+    heard = (
+        observed.pods_by_name[c.worker].creation_time
+        for c in others
+        if states[c.worker] in HEARD_STATES
+    )
     return found, max(heard, default="")
 
 
@@ -81,7 +97,12 @@ def _indexes_by_state(workers: Sequence[Candidate], states: Mapping[str, str]) -
 
 
 def _worker(
-    candidate: Candidate, state: str, job: Job, observed: Observed, round_: Round | None, processes: int
+    candidate: Candidate,
+    state: str,
+    job: Job,
+    observed: Observed,
+    round_: Round | None,
+    processes: int,
 ) -> dict[str, Any]:
     pod = observed.pods_by_name[candidate.worker]
     rank = round_.ranks.get(candidate.worker) if round_ else None
@@ -102,14 +123,21 @@ def _worker(
 
 def _since(worker: str, state: str, begun_at: float | None, job: Job, observed: Observed) -> str:
     """When a worker's state has begun, RFC 3339: as it was first written, since a leader after that one has not seen it."""
-    listed = (old for old in job.status.get("workers") or () if (old.get("name"), old.get("state")) == (worker, state))
+    listed = (
+        old
+        for old in job.status.get("workers") or ()
+        if (old.get("name"), old.get("state")) == (worker, state)
+    )
     known = (old.get("stateSince") for old in listed)
-    return next(known, None) or earlier(observed.time, observed.now - begun_at if begun_at is not None else 0.0)
+    return next(known, None) or earlier(
+        observed.time, observed.now - begun_at if begun_at is not None else 0.0
+    )
 
 
 def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_out: str) -> str:
     if candidate.liveness is Liveness.READY:
-        # A failed or stopping agent is about to run again: a state that lasts milliseconds is not worth a write.
+        # A failed or stopping agent is about to run again: a state that lasts milliseconds is not
+        # worth a write.
         agent = observed.agents.get(candidate.worker)
         if agent is not None and agent.state is AgentState.SUCCEEDED:
             return "Succeeded"
@@ -121,6 +149,12 @@ def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_
     if candidate.unheard:
         return "Silent"
     agent = observed.agents.get(candidate.worker)
-    if candidate.liveness is Liveness.STARTING and agent is not None and agent.state is AgentState.PREPARING:
+    if (
+        candidate.liveness is Liveness.STARTING
+        and agent is not None
+        and agent.state is AgentState.PREPARING
+    ):
         return PREPARING
-    return {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}.get(candidate.liveness, "Lost")
+    return {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}.get(
+        candidate.liveness, "Lost"
+    )

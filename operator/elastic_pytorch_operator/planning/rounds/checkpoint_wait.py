@@ -1,7 +1,7 @@
 """`resizePolicy.checkpointWaitSeconds`: a change of the group that can wait does so until the script has just written a checkpoint.
 
-A script that knows nothing of this project loses, at each change, what it has trained since its last checkpoint. Losses and failures do
-not wait: their group has stopped already.
+A script that knows nothing of this project loses, at each change, what it has trained since its
+last checkpoint. Losses and failures do not wait: their group has stopped already.
 """
 
 import math
@@ -15,7 +15,8 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.spec.job import Job
 
 CANNOT_WAIT = (names.WORKER_FAILED, names.WORKER_LOST)
-LEAVE_SECONDS = 2.0  # how long a leaving worker trains on after any wait, until the round without it is declared
+# How long a leaving worker trains on after any wait, until the round without it is declared.
+LEAVE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,11 @@ NO_DEFERRAL = Deferral()
 
 
 def defer_for_checkpoint(
-    job: Job, observed: Observed, wanted: Round | None, known: CheckpointWait | None, leave_by: float = math.inf
+    job: Job,
+    observed: Observed,
+    wanted: Round | None,
+    known: CheckpointWait | None,
+    leave_by: float = math.inf,
 ) -> Deferral:
     """Decides whether a change of the group is to wait for a checkpoint.
 
@@ -71,7 +76,11 @@ def defer_for_checkpoint(
         known = None
 
     def end(reason: WaitEndReason, detail: str = "") -> Deferral:
-        return Deferral(over=WaitEnd(reason, observed.now - known.since, detail)) if known else NO_DEFERRAL
+        return (
+            Deferral(over=WaitEnd(reason, observed.now - known.since, detail))
+            if known
+            else NO_DEFERRAL
+        )
 
     if wanted is None or current is None:
         failed = _failed_member(observed)
@@ -102,7 +111,11 @@ def defer_for_checkpoint(
 
 def can_wait(current: Round, wanted: Round) -> bool:
     """Whether the members of a round can train on although the next one is known: there are some, and none is lost or has failed."""
-    return current.size > 0 and wanted.orderly_since <= current.number and wanted.reason not in CANNOT_WAIT
+    return (
+        current.size > 0
+        and wanted.orderly_since <= current.number
+        and wanted.reason not in CANNOT_WAIT
+    )
 
 
 def leaving_wait_seconds(job: Job) -> float:
@@ -117,11 +130,17 @@ def leave_seconds(job: Job) -> float:
 
 def _any_leaves(current: Round, observed: Observed) -> bool:
     going = {pod.name for pod in observed.pods if pod.deleting}
-    going |= {agent.worker for agent in observed.agents.values() if agent.state is AgentState.LEAVING}
+    going |= {
+        agent.worker for agent in observed.agents.values() if agent.state is AgentState.LEAVING
+    }
     return not going.isdisjoint(current.ranks)
 
 
 def _failed_member(observed: Observed) -> str | None:
     number = observed.round.number if observed.round else 0
-    failed = (a.worker for a in observed.agents.values() if a.round == number and a.state is AgentState.FAILED)
+    failed = (
+        a.worker
+        for a in observed.agents.values()
+        if a.round == number and a.state is AgentState.FAILED
+    )
     return next(failed, None)

@@ -1,10 +1,12 @@
 """Who is in a group, and with which rank: whole units only, those that stay first, near their neighbours in the network.
 
-A unit is `spec.unitReplicas` workers of consecutive indices, which hold one replica of the model. A unit that lacks a worker is of no use
-to the group: its others wait until it is whole again. Most jobs have units of one worker.
+A unit is `spec.unitReplicas` workers of consecutive indices, which hold one replica of the model. A
+unit that lacks a worker is of no use to the group: its others wait until it is whole again. Most
+jobs have units of one worker.
 
-A member keeps the rank of the round before where that is possible. With `scheduling.rankTopologyKey`, the units whose nodes have
-the same value of that label are a *domain*, and have consecutive ranks. Without it, all units are in one domain.
+A member keeps the rank of the round before where that is possible. With
+`scheduling.rankTopologyKey`, the units whose nodes have the same value of that label are a
+*domain*, and have consecutive ranks. Without it, all units are in one domain.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +19,11 @@ from elastic_pytorch_operator.spec.sizes import in_whole_units, largest_allowed
 
 
 def choose_group(
-    stay: Sequence[Candidate], joiners: Sequence[Candidate], wanted: int, allowed: Sequence[int], unit: int = 1
+    stay: Sequence[Candidate],
+    joiners: Sequence[Candidate],
+    wanted: int,
+    allowed: Sequence[int],
+    unit: int = 1,
 ) -> list[Candidate]:
     """Returns the workers of the next group: units of which all have been in the group first, those with newcomers only last.
 
@@ -64,7 +70,11 @@ def domains_of(job: Job, observed: Observed) -> Mapping[str, str]:
     """By worker, the value of the label `scheduling.rankTopologyKey` on its node; without those whose node has none, or is unknown."""
     if not (key := job.scheduling.rank_topology_key):
         return NO_DOMAINS
-    labels = {pod.name: node.labels for pod in observed.pods if (node := observed.nodes.get(pod.node)) is not None}
+    labels = {
+        pod.name: node.labels
+        for pod in observed.pods
+        if (node := observed.nodes.get(pod.node)) is not None
+    }
     return {worker: labels_[key] for worker, labels_ in labels.items() if key in labels_}
 
 
@@ -77,12 +87,14 @@ def assign_ranks(
 ) -> list[Candidate]:
     """Puts a group in rank order: domain by domain, within each unit by unit, and within each unit by index.
 
-    A domain comes before those that had higher ranks in the round before, and before those that had none. These follow by index, and the
-    units without a domain come last. A unit keeps its place if its domain still has it; the others of the domain fill the gaps by index.
-    So the loss of a unit moves at most one other unit of each domain.
+    A domain comes before those that had higher ranks in the round before, and before those that had
+    none. These follow by index, and the units without a domain come last. A unit keeps its place if
+    its domain still has it; the others of the domain fill the gaps by index. So the loss of a unit
+    moves at most one other unit of each domain.
 
-    The first unit changes its place with the second if the agent of rank 0 has not told its next port yet: new processes of the others
-    might reach the store that is about to end. If it is the only one of its domain, that domain changes its place with the second.
+    The first unit changes its place with the second if the agent of rank 0 has not told its next
+    port yet: new processes of the others might reach the store that is about to end. If it is the
+    only one of its domain, that domain changes its place with the second.
 
     Args:
         group: whole units in any order.
@@ -109,7 +121,12 @@ def _blocks_of(
         blocks.setdefault(domains.get(members[0].worker), []).append(members)
 
     def order(domain: str | None) -> tuple[bool, int]:
-        known = [rank for members in blocks[domain] for worker in members if (rank := before.get(worker.worker)) is not None]
+        known = [
+            rank
+            for members in blocks[domain]
+            for worker in members
+            if (rank := before.get(worker.worker)) is not None
+        ]
         return domain is None, min(known, default=len(before))
 
     return [blocks[domain] for domain in sorted(blocks, key=order)]

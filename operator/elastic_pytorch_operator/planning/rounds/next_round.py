@@ -2,18 +2,23 @@
 
 The rules (docs/internals/rounds.md describes them in full):
 
-- **first**: when the minimum is ready, and all wanted ones are or no further one has come for a settle time;
-- **loss**: at once, without the members that are gone or leaving. If a worker failed, only when every other member has reported since or is
-  known to be gone, so that one round is enough;
-- **set-up**: with `spec.prepare`, a member whose process has failed is left out while it sets up another, if the others keep theirs;
-- **newcomers**: when they are ready and connected, several in one round, without disturbing a worker before, and not too soon after the
-  last growth (`resizePolicy.minSecondsBetweenGrowths`), unless a round forms for another reason;
+- **first**: when the minimum is ready, and all wanted ones are or no further one has come for a
+  settle time;
+- **loss**: at once, without the members that are gone or leaving. If a worker failed, only when
+  every other member has reported since or is known to be gone, so that one round is enough;
+- **set-up**: with `spec.prepare`, a member whose process has failed is left out while it sets up
+  another, if the others keep theirs;
+- **newcomers**: when they are ready and connected, several in one round, without disturbing a
+  worker before, and not too soon after the last growth (`resizePolicy.minSecondsBetweenGrowths`),
+  unless a round forms for another reason;
 - **unequal**: a worker that runs another number of processes than the others is in no round;
-- **unheard**: while a new leader has not heard workers that may train in the group, it stands, unless another member fails or goes;
+- **unheard**: while a new leader has not heard workers that may train in the group, it stands,
+  unless another member fails or goes;
 - **units**: with `spec.unitReplicas`, only whole units are in a round (membership.py);
 - **too few**: an empty round, which stops all workers, until the minimum is ready again.
 
-Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the order of their indices (membership.py).
+Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the
+order of their indices (membership.py).
 """
 
 from collections.abc import Sequence
@@ -26,7 +31,11 @@ from elastic_pytorch_operator.model.failure import has_succeeded
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.model.round import Member, Round
 from elastic_pytorch_operator.planning.queueing.quota import Target
-from elastic_pytorch_operator.planning.rounds.membership import assign_ranks, choose_group, domains_of
+from elastic_pytorch_operator.planning.rounds.membership import (
+    assign_ranks,
+    choose_group,
+    domains_of,
+)
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
@@ -65,11 +74,13 @@ def next_round(
 ) -> Decision:
     """Decides on the next round.
 
-    Its number is above all numbers in the status and in heartbeats. A leader before this one may have declared a round of that
-    number, if the API server took no status of it and every agent that received it counts as lost. The two do not mix: the pods of
-    those agents are deleted, so that they are members of no round whatever they report later, and only the history stores anything by
-    a round's number, of rounds that a status has. An agent that is heard again before its pod ends is not asked to stop, as the newest
-    round is not newer than its own: its kubelet stops it.
+    Its number is above all numbers in the status and in heartbeats. A leader before this one may
+    have declared a round of that number, if the API server took no status of it and every agent
+    that received it counts as lost. The two do not mix: the pods of those agents are deleted, so
+    that they are members of no round whatever they report later, and only the history stores
+    anything by a round's number, of rounds that a status has. An agent that is heard again before
+    its pod ends is not asked to stop, as the newest round is not newer than its own: its kubelet
+    stops it.
 
     Args:
         candidates: all workers of the job; at most one READY one of each index is chosen.
@@ -86,23 +97,38 @@ def next_round(
     finishing = any(has_succeeded(name, observed) for name in members)
     by_name = {candidate.worker: candidate for candidate in candidates}
     processes = processes_each(members, candidates)
-    present = [by_name[w] for w in members if w in by_name and by_name[w].liveness is Liveness.READY]
-    stay = [candidate for candidate in present if not (candidate.gives_up or differs(candidate, processes))]
+    present = [
+        by_name[w] for w in members if w in by_name and by_name[w].liveness is Liveness.READY
+    ]
+    stay = [
+        candidate
+        for candidate in present
+        if not (candidate.gives_up or differs(candidate, processes))
+    ]
     taken = {candidate.index for candidate in stay}
     joiners = []
     for candidate in sorted(candidates, key=lambda c: (c.index, c.ready_since, c.worker)):
-        ready = candidate.liveness is Liveness.READY and not (candidate.gives_up or differs(candidate, processes))
-        reached = ready and not candidate.disconnected  # a spare may have been on the node of a member that is lost
+        ready = candidate.liveness is Liveness.READY and not (
+            candidate.gives_up or differs(candidate, processes)
+        )
+        # A spare may have been on the node of a member that is lost.
+        reached = ready and not candidate.disconnected
         if candidate.worker not in members and reached and candidate.index not in taken:
             joiners.append(candidate)
             taken.add(candidate.index)
     chosen = choose_group(stay, joiners, wanted, job.allowed, job.unit_replicas)
-    last_number = max(int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0)
+    last_number = max(
+        int(job.status.get("round", 0)), *(agent.newest for agent in observed.agents.values()), 0
+    )
     number = max(current.number if current else 0, last_number) + 1
 
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
         ranked = assign_ranks(
-            members, group, current.store_port if current else 0, job.unit_replicas, domains_of(job, observed)
+            members,
+            group,
+            current.store_port if current else 0,
+            job.unit_replicas,
+            domains_of(job, observed),
         )
         port = (ranked[0].port if ranked else 0) or job.store_port
         order = order_of(current, candidates, number, now=now, stuck=stall is not None or finishing)
@@ -116,7 +142,9 @@ def next_round(
                 now,
                 orderly_since=order.since,
                 unformed=order.unformed,
-                keeps_all_since=keeps_all_since(current, (candidate.worker for candidate in ranked), number),
+                keeps_all_since=keeps_all_since(
+                    current, (candidate.worker for candidate in ranked), number
+                ),
             )
         )
 
@@ -133,7 +161,9 @@ def next_round(
         wait_until = settled_at(chosen, candidates, wanted, job.settle_seconds, now)
         if now < wait_until:
             return Decision(recheck_at=earliest(wait_until, recheck))
-        return declare(names.FIRST_ROUND, f"{len(chosen)} of {wanted} wanted workers are ready", chosen)
+        return declare(
+            names.FIRST_ROUND, f"{len(chosen)} of {wanted} wanted workers are ready", chosen
+        )
 
     failed = [candidate for candidate in present if candidate.failed]
     if len(present) < current.size or failed:
@@ -151,12 +181,11 @@ def next_round(
         return declare(reason, cause, chosen)
     if stall is not None:
         return declare(*stall, chosen if len(chosen) >= job.minimum else ())
-    if finishing or observed.saving_since is not None:  # the last checkpoint is in the members' memory
+    # The last checkpoint is in the members' memory.
+    if finishing or observed.saving_since is not None:
         return Decision(recheck_at=recheck)
     if apart := [candidate for candidate in present if differs(candidate, processes)]:
-        cause = (
-            f"{_list(apart)} {'runs' if len(apart) == 1 else 'run'} another number of processes than the {len(chosen)} others"
-        )
+        cause = f"{_list(apart)} {'runs' if len(apart) == 1 else 'run'} another number of processes than the {len(chosen)} others"
         if len(chosen) < job.minimum:
             return declare(names.BELOW_MINIMUM, cause)
         return declare(names.PROCESSES_DIFFER, cause, chosen)
@@ -173,30 +202,42 @@ def next_round(
     return declare(names.WORKER_JOINED, describe_ready(arrived), chosen)
 
 
-def _without_set_up(stay: Sequence[Candidate], joiners: Sequence[Candidate], job: Job, wanted: int) -> list[Candidate]:
+def _without_set_up(
+    stay: Sequence[Candidate], joiners: Sequence[Candidate], job: Job, wanted: int
+) -> list[Candidate]:
     """The group that waits for no new process to set itself up; empty: there is none, or not of enough workers.
 
-    Where another member needs new processes as well, the group waits for them anyway. Where no member goes on, all have failed alike.
+    Where another member needs new processes as well, the group waits for them anyway. Where no
+    member goes on, all have failed alike.
     """
     going_on = [candidate for candidate in stay if not candidate.at_fault]
-    if not (job.prepare_seconds and going_on) or not all(candidate.keeps_processes for candidate in going_on):
+    if not (job.prepare_seconds and going_on) or not all(
+        candidate.keeps_processes for candidate in going_on
+    ):
         return []
     group = choose_group(going_on, joiners, wanted, job.allowed, job.unit_replicas)
     return group if len(group) >= job.minimum else []
 
 
 def _may_train_unheard(
-    current: Round | None, candidates: Sequence[Candidate], last_number: int, present: Sequence[Candidate]
+    current: Round | None,
+    candidates: Sequence[Candidate],
+    last_number: int,
+    present: Sequence[Candidate],
 ) -> bool:
     """Whether all that is missing of a group are workers that a new leader has not heard, while nothing says that the group has broken."""
     unheard = sum(candidate.unheard for candidate in candidates)
     if current is None:
         return bool(last_number and unheard)
     missing = current.size - len(present)
-    return 0 < missing == current.size - len(current.members) <= unheard and not any(c.failed for c in present)
+    return 0 < missing == current.size - len(current.members) <= unheard and not any(
+        c.failed for c in present
+    )
 
 
-def _explain_loss(current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]) -> tuple[str, str]:
+def _explain_loss(
+    current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]
+) -> tuple[str, str]:
     """The reason and the cause of a round that follows a loss: a lost worker explains its peers' failures."""
     gone, leaving = [], []
     retired = True

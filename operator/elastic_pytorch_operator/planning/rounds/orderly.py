@@ -1,7 +1,10 @@
-"""Since when has no member been lost? From this, an agent that is rounds behind knows whether the group in which it trains is still whole.
+"""Since when has no member been lost?
 
-Only a whole group reaches its next step boundary: a collective needs all members. So workers may train on towards it when all members of
-their round were alive as each later round was declared. They must be stopped at once when they were not.
+From this, an agent that is rounds behind knows whether the group in which it trains is still whole.
+
+Only a whole group reaches its next step boundary: a collective needs all members. So workers may
+train on towards it when all members of their round were alive as each later round was declared.
+They must be stopped at once when they were not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +27,9 @@ class Order:
     unformed: tuple[int, ...] = ()
 
 
-def order_of(before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool) -> Order:
+def order_of(
+    before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool
+) -> Order:
     """Returns since when no member has been lost.
 
     Args:
@@ -40,7 +45,9 @@ def order_of(before: Round | None, candidates: Sequence[Candidate], number: int,
         return Order(number)
     if not lost:
         return Order(before.orderly_since, before.unformed)
-    if never_formed(before.number, members) and all(_began_with(before.number, member) for member in lost):
+    if never_formed(before.number, members) and all(
+        _began_with(before.number, member) for member in lost
+    ):
         return Order(before.orderly_since, (*before.unformed, before.number))
     return Order(number)
 
@@ -61,5 +68,6 @@ def _is_at_work(member: Candidate, now: float) -> bool:
     if member.failed:
         return False
     if member.liveness is Liveness.LEAVING:
-        return now - member.heard_at <= SILENCE_SECONDS  # it may have left, or died, before this was decided
+        # It may have left, or died, before this was decided.
+        return now - member.heard_at <= SILENCE_SECONDS
     return member.liveness is Liveness.READY

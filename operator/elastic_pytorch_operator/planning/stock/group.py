@@ -1,7 +1,7 @@
 """The group of a job whose rendezvous is stock torchrun's, as far as the operator can see it: the worker pods that run.
 
-Each change of it is reported as a round, as if the operator had declared it, so that the status and events of all jobs are alike. Only
-torchrun knows the ranks, and when a new group really trains.
+Each change of it is reported as a round, as if the operator had declared it, so that the status and
+events of all jobs are alike. Only torchrun knows the ranks, and when a new group really trains.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,9 +28,15 @@ def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
     """The group that an operator finds when it starts: as the status has it, so that a worker lost meanwhile is missed."""
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
     addresses = {pod.name: pod.address for pod in running}
-    trained = [worker for worker in known_workers(job.status, running) if size and worker.state == RUNNING]
+    trained = [
+        worker for worker in known_workers(job.status, running) if size and worker.state == RUNNING
+    ]
     members = tuple(Member(w.name, w.index, addresses.get(w.name, "")) for w in trained)
-    round_ = Round(number, members, job.store_port, "", "taken over from the status", now) if number else None
+    round_ = (
+        Round(number, members, job.store_port, "", "taken over from the status", now)
+        if number
+        else None
+    )
     return StockGroup(round_, frozenset(pod.name for pod in running), now)
 
 
@@ -72,7 +78,10 @@ def next_group(
     elif gone and all(worker in victims for worker in gone):
         reason, cause = names.SCALED_DOWN, f"{', '.join(gone)} left"
     elif gone:
-        reason, cause = names.WORKER_LOST, "; ".join(f"{w} {reasons.get(w) or 'is gone'}" for w in gone)
+        reason, cause = (
+            names.WORKER_LOST,
+            "; ".join(f"{w} {reasons.get(w) or 'is gone'}" for w in gone),
+        )
     else:
         reason, cause = names.WORKER_JOINED, f"{', '.join(joined)} joined"
     number = max(group.round.number if group.round else 0, int(job.status.get("round", 0))) + 1

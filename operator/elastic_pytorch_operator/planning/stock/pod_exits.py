@@ -1,27 +1,36 @@
 """How the pod of a stock worker has ended, read from its exit code and its last words.
 
-Stock torchrun exits with 1 in all cases: on SIGTERM, with lost peers, without a store, with a script that raises. Only the traceback at
-the end of its log tells them apart; the kubelet hands it over as the termination message.
+Stock torchrun exits with 1 in all cases: on SIGTERM, with lost peers, without a store, with a
+script that raises. Only the traceback at the end of its log tells them apart; the kubelet hands it
+over as the termination message.
 """
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elastic_pytorch_operator.model.failure import KILLED_CODES, OOM_KILLED, RUNTIME_REASONS, FailureRecord, describe_end
+from elastic_pytorch_operator.model.failure import (
+    KILLED_CODES,
+    OOM_KILLED,
+    RUNTIME_REASONS,
+    FailureRecord,
+    describe_end,
+)
 from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.peer_errors import is_peer_error
 from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
-SIGNAL_EXIT_CODES = 126  # from here on: not started, or ended by a signal, without notice to its peers
+# From here on: not started, or ended by a signal, without notice to its peers.
+SIGNAL_EXIT_CODES = 126
 
 TOLD_TO_STOP = re.compile(r"SignalException: .*got signal")
 # The second is torch's error for a surplus worker whose peers are done.
 TOO_LATE = re.compile(r"RendezvousClosedError|RendezvousGracefulExitError|no attribute 'is_failed'")
 NO_RENDEZVOUS = re.compile(r"Rendezvous(Connection|Timeout|State)Error|Dist(Store|Network)Error")
 GAVE_UP = "ChildFailedError"
-PEER_GONE = "caused by a remote worker crashing"  # gloo's advice, which may be all of its error that is left
+# gloo's advice, which may be all of its error that is left
+PEER_GONE = "caused by a remote worker crashing"
 EXCEPTION = re.compile(r"^(\[rank\d+\]: )?[\w.]*(Error|Exception|Interrupt|Exit)\b", re.MULTILINE)
 
 # What torchrun prints when it gives up, after the script's own output.
@@ -39,8 +48,10 @@ class Manner(StrEnum):
     LOST = "lost"  # stopped from outside: deleted, drained, killed
     RENDEZVOUS_CLOSED = "rendezvous closed"  # its rendezvous had been closed
     STORE_UNREACHABLE = "store unreachable"  # it could not reach the store
-    PEER_LOST = "peer lost"  # its workers failed because of a peer's loss, more often than torchrun restarts them
-    BROKEN = "broken"  # its own fault, and the rendezvous stands: it never joined, or died without notice
+    # Its workers failed because of a peer's loss, more often than torchrun restarts them.
+    PEER_LOST = "peer lost"
+    # Its own fault, and the rendezvous stands: it never joined, or died without notice.
+    BROKEN = "broken"
     FAILED = "failed"  # its own fault, and it has closed the rendezvous
 
 
@@ -81,7 +92,10 @@ def read_end(pod: PodView, now: float) -> End:
 
 
 def last_words(message: str) -> str:
-    """The end of the script's own output. Torchrun's traceback, which is always the same, is left out."""
+    """The end of the script's own output.
+
+    Torchrun's traceback, which is always the same, is left out.
+    """
     recorded = _RECORDED.search(message)
     if recorded:
         return recorded[1].strip()

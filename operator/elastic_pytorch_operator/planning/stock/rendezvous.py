@@ -1,7 +1,8 @@
 """What has become of a stock rendezvous: whether workers may still join it, it is about to finish, or it is over.
 
-Stock torchrun closes its rendezvous for all when one of its agents ends, with success or without, and what has been closed stays
-closed. A later worker can only join a new one. No agent reports it: it is read from how the pods have ended.
+Stock torchrun closes its rendezvous for all when one of its agents ends, with success or without,
+and what has been closed stays closed. A later worker can only join a new one. No agent reports it:
+it is read from how the pods have ended.
 """
 
 from collections.abc import Collection, Sequence
@@ -37,7 +38,9 @@ def current_number(job: Job, observed: Observed) -> int:
     return known or int(job.status.get("round", 0)) + 1
 
 
-def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number: int, *, disturbed: bool) -> Rendezvous:
+def judge_rendezvous(
+    job: Job, observed: Observed, lost: Collection[str], number: int, *, disturbed: bool
+) -> Rendezvous:
     """Returns what has become of a rendezvous.
 
     Args:
@@ -51,7 +54,10 @@ def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number
     closing = [end for end in ends if end.manner in CLOSING]
     succeeded = [end for end in ends if end.manner is Manner.SUCCEEDED]
     disturbed = disturbed or any(end.manner is Manner.LOST for end in ends)
-    guilty = sorted((end for end in closing if end.manner is Manner.FAILED), key=lambda end: (not end.gave_up, not end.telling))
+    guilty = sorted(
+        (end for end in closing if end.manner is Manner.FAILED),
+        key=lambda end: (not end.gave_up, not end.telling),
+    )
     peer_lost = [end for end in closing if end.manner is Manner.PEER_LOST]
     if guilty:
         return Rendezvous(number, Phase.OVER, str(guilty[0].record), guilty[0], counts=True)
@@ -59,9 +65,16 @@ def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number
         return Rendezvous(number, Phase.FINISHING)
     if succeeded and peer_lost:
         done = succeeded[0].pod.name
-        return Rendezvous(number, Phase.OVER, f"{done} had returned while others still trained", peer_lost[0], counts=True)
+        return Rendezvous(
+            number,
+            Phase.OVER,
+            f"{done} had returned while others still trained",
+            peer_lost[0],
+            counts=True,
+        )
     if succeeded:
-        # Workers that were shut out or lost no longer belonged to the group: its members wait for each other before they exit.
+        # Workers that were shut out or lost no longer belonged to the group: its members wait for
+        # each other before they exit.
         return Rendezvous(number, Phase.DONE)
     if peer_lost and not disturbed:
         return Rendezvous(number, Phase.OVER, str(peer_lost[0].record), peer_lost[0], counts=True)
@@ -74,7 +87,10 @@ def judge_rendezvous(job: Job, observed: Observed, lost: Collection[str], number
 
 
 def _live(stores: Sequence[PodView], lost: Collection[str], number: int) -> bool:
-    return any(s.rendezvous == number and not s.ended and not s.deleting and s.name not in lost for s in stores)
+    return any(
+        s.rendezvous == number and not s.ended and not s.deleting and s.name not in lost
+        for s in stores
+    )
 
 
 def _blameless(end: End, disturbed: bool) -> str:

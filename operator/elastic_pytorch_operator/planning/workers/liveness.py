@@ -1,8 +1,9 @@
 """Is a worker in, arriving, leaving or gone? One answer, from everything the operator sees of it.
 
-No single witness decides. A silent agent may sit on a busy machine, a closed connection may be a blip, a NotReady node may only have
-lost its kubelet. So silence counts only while the group makes no progress, and a closed connection only together with a failed peer.
-A node's verdict counts only if the agent on it is silent, too.
+No single witness decides. A silent agent may sit on a busy machine, a closed connection may be a
+blip, a NotReady node may only have lost its kubelet. So silence counts only while the group makes
+no progress, and a closed connection only together with a failed peer. A node's verdict counts only
+if the agent on it is silent, too.
 """
 
 import math
@@ -22,9 +23,15 @@ from elastic_pytorch_operator.model.failure import (
 )
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Nodes, Observed, PodView
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.workers.silence import FIRST_REPORT, LOST_NODE, NOT_STARTED, Silences
+from elastic_pytorch_operator.planning.workers.silence import (
+    FIRST_REPORT,
+    LOST_NODE,
+    NOT_STARTED,
+    Silences,
+)
 
-STOP_MARGIN_SECONDS = 30.0  # beyond the pod's grace period, in which an agent has stopped its workers, or has ended
+# Beyond the pod's grace period, in which an agent has stopped its workers, or has ended.
+STOP_MARGIN_SECONDS = 30.0
 UNHEALTHY_THRESHOLD = 0.55  # kube-controller-manager's --unhealthy-zone-threshold
 FEW_NODES = 2
 
@@ -73,7 +80,10 @@ class Candidate:
 
 
 def assess_workers(
-    observed: Observed, suspected_since: Mapping[str, float] = MappingProxyType({}), *, stock: bool = False
+    observed: Observed,
+    suspected_since: Mapping[str, float] = MappingProxyType({}),
+    *,
+    stock: bool = False,
 ) -> tuple[Candidate, ...]:
     """Assesses all worker pods of a job, and the members of its round whose pods no longer exist.
 
@@ -98,7 +108,12 @@ def assess_workers(
             outage=outage,
             stock=stock,
         )
-        failed = name in members and agent is not None and agent.state is AgentState.FAILED and agent.round == number
+        failed = (
+            name in members
+            and agent is not None
+            and agent.state is AgentState.FAILED
+            and agent.round == number
+        )
         candidates.append(
             Candidate(
                 worker=name,
@@ -114,7 +129,9 @@ def assess_workers(
                 round=agent.round if agent else 0,
                 restarts=agent.restarts if agent else 0,
                 failed=failed,
-                at_fault=failed and agent is not None and fault_of_worker(agent.failure) is not Fault.ECHO,
+                at_fault=failed
+                and agent is not None
+                and fault_of_worker(agent.failure) is not Fault.ECHO,
                 keeps_processes=agent.keeps_processes if agent else False,
                 failure=_last_line(agent) if failed and agent else "",
                 failed_since=agent.state_since if failed and agent else 0.0,
@@ -123,7 +140,8 @@ def assess_workers(
                 recheck_at=assessment.recheck_at,
                 silent_at=assessment.silent_at,
                 unheard=assessment.unheard,
-                gives_up=agent is not None and (agent.gives_up or (failed and has_device_fault(agent))),
+                gives_up=agent is not None
+                and (agent.gives_up or (failed and has_device_fault(agent))),
                 succeeded=has_succeeded(name, observed),
             )
         )
@@ -144,11 +162,19 @@ def without_victims(
         why = evacuated.get(worker.worker, "")
         said, retired = why or "is no longer wanted", not why
         return replace(
-            worker, liveness=Liveness.LEAVING, why=said, retired=retired, recheck_at=None, silent_at=None, unheard=False
+            worker,
+            liveness=Liveness.LEAVING,
+            why=said,
+            retired=retired,
+            recheck_at=None,
+            silent_at=None,
+            unheard=False,
         )
 
     going = (Liveness.GONE, Liveness.LEAVING)
-    return tuple(c if c.worker not in victims or c.liveness in going else leaving(c) for c in candidates)
+    return tuple(
+        c if c.worker not in victims or c.liveness in going else leaving(c) for c in candidates
+    )
 
 
 def _last_line(agent: AgentView) -> str:
@@ -181,19 +207,29 @@ def _assess(
     if pod is None:
         return _Assessment(Liveness.GONE, "was deleted")
     if pod.ended:
-        return _Assessment(Liveness.GONE, describe_end(pod, succeeded=has_succeeded(pod.name, observed)))
+        return _Assessment(
+            Liveness.GONE, describe_end(pod, succeeded=has_succeeded(pod.name, observed))
+        )
     node, node_until = observed.nodes.get(pod.node), math.inf
-    if node is not None and (node.removed or not (node.ready or outage or (stock and not pod.deleting))):
+    if node is not None and (
+        node.removed or not (node.ready or outage or (stock and not pod.deleting))
+    ):
         node_until = silences.since(LOST_NODE, agent.heard_at).until if agent else now
         if now >= node_until:
-            why = "was on node {}, which has been removed" if node.removed else "is on node {}, which is not ready"
+            why = (
+                "was on node {}, which has been removed"
+                if node.removed
+                else "is on node {}, which is not ready"
+            )
             return _Assessment(Liveness.GONE, why.format(pod.node))
     if pod.deleting:
         return _Assessment(Liveness.LEAVING, "is being deleted")
     if agent is not None and agent.state is AgentState.LEAVING:
         return _Assessment(Liveness.LEAVING, "has received SIGTERM")
     if pod.disrupted:
-        return _Assessment(Liveness.LEAVING, "is about to be deleted by the cluster (DisruptionTarget)")
+        return _Assessment(
+            Liveness.LEAVING, "is about to be deleted by the cluster (DisruptionTarget)"
+        )
     if agent is None and pod.started and pod.name in observed.heard_before:
         # It may still train in a group of its own, which no round declared from now on would reach.
         silence = silences.unheard(pod.name)
@@ -222,7 +258,9 @@ def _assess(
     liveness = Liveness.STARTING if starting else Liveness.READY
     silent_at = silence.until if silences.is_put_off(agent, silence) else None
     until = min(stop_until, node_until, silence.until if silent_at is None else math.inf)
-    return _Assessment(liveness, recheck_at=until if until < math.inf else None, silent_at=silent_at)
+    return _Assessment(
+        liveness, recheck_at=until if until < math.inf else None, silent_at=silent_at
+    )
 
 
 def _hears_of(round_: Round, agent: AgentView) -> bool:
@@ -239,7 +277,11 @@ def never_formed(number: int, members: Iterable[Candidate]) -> bool:
 
 
 def settled_at(
-    newcomers: Sequence[Candidate], candidates: Sequence[Candidate], room: int, settle_seconds: float, now: float
+    newcomers: Sequence[Candidate],
+    candidates: Sequence[Candidate],
+    room: int,
+    settle_seconds: float,
+    now: float,
 ) -> float:
     """Returns when the newcomers need not wait for more, monotonic seconds: at once if there is no room for more.
 
@@ -259,8 +301,9 @@ def settled_at(
 def is_outage(nodes: Nodes) -> bool:
     """Whether most nodes are NotReady: the control plane is probably cut off, and their conditions say nothing about their pods.
 
-    The rule is that of Kubernetes' node lifecycle controller. It stops evicting pods from a zone in full disruption (no node is ready). It
-    slows down in partial disruption (more than two nodes, and at least 55 % of them, are not).
+    The rule is that of Kubernetes' node lifecycle controller. It stops evicting pods from a zone in
+    full disruption (no node is ready). It slows down in partial disruption (more than two nodes,
+    and at least 55 % of them, are not).
     """
     if nodes.not_ready == nodes.there:
         return nodes.not_ready > 0

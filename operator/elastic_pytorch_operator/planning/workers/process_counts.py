@@ -1,7 +1,8 @@
 """How many processes the workers of a group run: equally many each, since ranks and WORLD_SIZE are counted from that.
 
-A number in spec.nprocPerNode makes it so, and so does leaving it out. What a word comes to (auto, cpu, gpu, xpu) depends on the pod's node.
-A worker that runs another number than most are ready to run is left out, and a condition says so.
+A number in spec.nprocPerNode makes it so, and so does leaving it out. What a word comes to (auto,
+cpu, gpu, xpu) depends on the pod's node. A worker that runs another number than most are ready to
+run is left out, and a condition says so.
 """
 
 from collections import Counter
@@ -21,8 +22,12 @@ def processes_each(members: Container[str], candidates: Sequence[Candidate]) -> 
     ready = [c for c in candidates if c.liveness is Liveness.READY and c.processes]
     votes = Counter(candidate.processes for candidate in ready)
     inside = Counter(candidate.processes for candidate in ready if candidate.worker in members)
-    lowest = {candidate.processes: candidate.index for candidate in sorted(ready, key=lambda c: -c.index)}
-    return max(votes, key=lambda number: (votes[number], inside[number], -lowest[number]), default=0)
+    lowest = {
+        candidate.processes: candidate.index for candidate in sorted(ready, key=lambda c: -c.index)
+    }
+    return max(
+        votes, key=lambda number: (votes[number], inside[number], -lowest[number]), default=0
+    )
 
 
 def differs(candidate: Candidate, processes: int) -> bool:
@@ -30,14 +35,19 @@ def differs(candidate: Candidate, processes: int) -> bool:
     return candidate.liveness is Liveness.READY and candidate.processes not in (0, processes)
 
 
-def explain_difference(members: Container[str], candidates: Sequence[Candidate], pods: Mapping[str, PodView]) -> str:
+def explain_difference(
+    members: Container[str], candidates: Sequence[Candidate], pods: Mapping[str, PodView]
+) -> str:
     """Names the workers that are left out for the number of their processes, and what to do, for people; empty if there are none."""
     processes = processes_each(members, candidates)
     apart = [c for c in candidates if differs(c, processes)]
     if not apart:
         return ""
     nodes = [pod.node if (pod := pods.get(c.worker)) else "" for c in apart[:3]]
-    each = ", ".join(f"{c.worker} on node {node} runs {c.processes}" for c, node in zip(apart, nodes, strict=False))
+    each = ", ".join(
+        f"{c.worker} on node {node} runs {c.processes}"
+        for c, node in zip(apart, nodes, strict=False)
+    )
     more = f" and {len(apart) - 3} more pods run another number" if len(apart) > 3 else ""
     return (
         f"left out for the number of processes: {each}{more}, the others run {processes} each; create the job with a number in "

@@ -1,7 +1,8 @@
 """`scheduling.scheduleTimeoutSeconds`: a job that holds places for fewer workers than its minimum gives them back, and tries again later.
 
-Without that, two jobs that each hold half of what both need wait for each other. The pause differs from job to job and from try to try, so
-that one of them comes back before the other, and finds room for all. It grows from try to try: a full cluster is not asked all the time.
+Without that, two jobs that each hold half of what both need wait for each other. The pause differs
+from job to job and from try to try, so that one of them comes back before the other, and finds room
+for all. It grows from try to try: a full cluster is not asked all the time.
 """
 
 import hashlib
@@ -15,8 +16,9 @@ from elastic_pytorch_operator.planning.workers.liveness import Candidate, Livene
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job
 
-# The longest first pause; each further one is twice as long. Half of it is longer than the 10 s for which the scheduler leaves a pod
-# alone that had no node: pods of another job that wait already are placed before those of the next try.
+# The longest first pause; each further one is twice as long. Half of it is longer than the 10 s for
+# which the scheduler leaves a pod alone that had no node: pods of another job that wait already are
+# placed before those of the next try.
 FIRST_PAUSE_SECONDS = 30.0
 MAX_PAUSE_SECONDS = 300.0
 
@@ -37,14 +39,23 @@ NO_WAIT = ScheduleWait()
 
 
 def judge_schedule(
-    job: Job, target: Target, observed: Observed, candidates: Sequence[Candidate], known: ScheduleWait
+    job: Job,
+    target: Target,
+    observed: Observed,
+    candidates: Sequence[Candidate],
+    known: ScheduleWait,
 ) -> ScheduleWait:
     """Decides whether a job gives its places back, or asks for pods again.
 
-    A job that holds no place keeps its pods: they take nothing from others, and autoscalers see them.
+    A job that holds no place keeps its pods: they take nothing from others, and autoscalers see
+    them.
     """
     timeout_seconds, now = job.scheduling.timeout_seconds, observed.now
-    if timeout_seconds is None or target.stopped or (observed.round is not None and observed.round.size > 0):
+    if (
+        timeout_seconds is None
+        or target.stopped
+        or (observed.round is not None and observed.round.size > 0)
+    ):
         return NO_WAIT
     if now < known.retry_at and known.generation == job.generation:
         return known if known.retry_time else _wait(job, observed, known.timeouts, known.retry_at)
@@ -78,9 +89,19 @@ def give_back(replicas: Replicas, wait: ScheduleWait, observed: Observed) -> Rep
 
 def _wait(job: Job, observed: Observed, timeouts: int, retry_at: float) -> ScheduleWait:
     retry_time = earlier(observed.time, observed.now - retry_at)
-    return ScheduleWait(timeouts, retry_at=retry_at, generation=job.generation, recheck_at=retry_at, retry_time=retry_time)
+    return ScheduleWait(
+        timeouts,
+        retry_at=retry_at,
+        generation=job.generation,
+        recheck_at=retry_at,
+        retry_time=retry_time,
+    )
 
 
 def _places_held(observed: Observed, candidates: Sequence[Candidate]) -> int:
-    alive = {candidate.worker for candidate in candidates if candidate.liveness in (Liveness.READY, Liveness.STARTING)}
+    alive = {
+        candidate.worker
+        for candidate in candidates
+        if candidate.liveness in (Liveness.READY, Liveness.STARTING)
+    }
     return sum(bool(pod.node) and pod.name in alive for pod in observed.pods)

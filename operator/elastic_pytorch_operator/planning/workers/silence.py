@@ -1,9 +1,13 @@
-"""Until when may a worker that is not heard be alive? One table: what is known of the rest of its group, and how long it is waited for.
+"""Until when may a worker that is not heard be alive?
 
-A synchronous training makes no step without all its workers, and a lost worker soon fails its peers. So the part of a group that is heard
-tells most of the part that is not. A new leader has heard none yet. Thousands of agents that connect at once are served one after another,
-and each node learns the leader's address by itself. After an outage of the API server, kube-proxy asks again at growing intervals:
-client-go's reflector waits up to 30 s, by chance twice as long, and a request that it made during the outage may hang before that.
+One table: what is known of the rest of its group, and how long it is waited for.
+
+A synchronous training makes no step without all its workers, and a lost worker soon fails its
+peers. So the part of a group that is heard tells most of the part that is not. A new leader has
+heard none yet. Thousands of agents that connect at once are served one after another, and each node
+learns the leader's address by itself. After an outage of the API server, kube-proxy asks again at
+growing intervals: client-go's reflector waits up to 30 s, by chance twice as long, and a request
+that it made during the outage may hang before that.
 """
 
 import math
@@ -14,7 +18,8 @@ from elastic_pytorch_operator.model.failure import failed_members, is_unprepared
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 
 STALLED_SECONDS = 10.0  # without a step, in a group of which a new leader hears only a part
-TOGETHER_HEARTBEATS = 1.5  # between the last heartbeats of members that fell silent at the same moment
+# Between the last heartbeats of members that fell silent at the same moment.
+TOGETHER_HEARTBEATS = 1.5
 NEW_LEADER, FAILURE, CLOSURE = "the change of leader", "the first failure", "the disconnection"
 HEARTBEAT, ALIVE = "its last heartbeat", "its last heartbeat, or a later step of its group"
 BREAKS = "a member fails, stops or is lost"
@@ -43,13 +48,26 @@ class Wait(NamedTuple):
 
 DIED_WITH_LEADER = "is on node {node}, which probably failed together with the previous leader"
 DOES_NOT_START = "does not start on node {node}, which has probably failed"
-SILENT, CLOSED = "has been silent for {seconds:.1f} s", "has closed its connection while its peers failed"
-# Not heard by a new leader. Agents open another connection every quarter of a second, and wait at most 2 s before they try again.
-# An attempt to reach a dead leader times out after 5 s. Every node has the address after a minute, and a margin for what hangs.
-LOST_WITH_LEADER = Wait(
-    "its node has probably failed together with the previous leader", NEW_LEADER, 1.0, 1.0, "", DIED_WITH_LEADER, 0.5, 0.5
+SILENT, CLOSED = (
+    "has been silent for {seconds:.1f} s",
+    "has closed its connection while its peers failed",
 )
-NO_GROUP = Wait("its group has broken, is complete without it, or never existed", NEW_LEADER, 5.0, 15.0)
+# Not heard by a new leader. Agents open another connection every quarter of a second, and wait at
+# most 2 s before they try again. An attempt to reach a dead leader times out after 5 s. Every node
+# has the address after a minute, and a margin for what hangs.
+LOST_WITH_LEADER = Wait(
+    "its node has probably failed together with the previous leader",
+    NEW_LEADER,
+    1.0,
+    1.0,
+    "",
+    DIED_WITH_LEADER,
+    0.5,
+    0.5,
+)
+NO_GROUP = Wait(
+    "its group has broken, is complete without it, or never existed", NEW_LEADER, 5.0, 15.0
+)
 UNHEARD = Wait("no agent of its group has reported", NEW_LEADER, 10.0, 120.0, BREAKS)
 RUNS = Wait(
     "every agent of its group that has reported is training",
@@ -60,28 +78,66 @@ RUNS = Wait(
     arrival_seconds=10.0,
     crowded_seconds=10.0,
 )
-# Not heard by any leader: others that are ready wait before they begin without it, or another pod takes its place.
-FIRST_REPORT = Wait("its container runs, and its agent has never reported", "another's readiness", 15.0, math.inf, "it reports")
+# Not heard by any leader: others that are ready wait before they begin without it, or another pod
+# takes its place.
+FIRST_REPORT = Wait(
+    "its container runs, and its agent has never reported",
+    "another's readiness",
+    15.0,
+    math.inf,
+    "it reports",
+)
 NOT_STARTED = Wait(
-    "its container has not started, on a node that has lost a worker", "its creation, or the loss", 5.0, 5.0, "", DOES_NOT_START
+    "its container has not started, on a node that has lost a worker",
+    "its creation, or the loss",
+    5.0,
+    5.0,
+    "",
+    DOES_NOT_START,
 )
 # Not heard any more. After a failure, the operator asks all agents of the group to report.
-LOST_NODE = Wait("its node is not ready or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True)
-DISCONNECTED = Wait("a member has failed, and this worker has disconnected", CLOSURE, 0.25, 0.25, "", CLOSED)
-PEER_FAILED = Wait(
-    "a member has failed, and this worker has not reported since", FAILURE, 1.2, 1.2, "", f"{SILENT} while its peers failed"
+LOST_NODE = Wait(
+    "its node is not ready or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True
 )
-GROUP_HEARD = Wait("others of its group report, or it belongs to no group", ALIVE, 3.0, 3.0, "", SILENT, per_heartbeat=True)
-GROUP_SILENT = Wait("no agent of its group reports, but agents of other jobs do", ALIVE, 30.0, 30.0, "", SILENT)
-# Its heartbeats may starve: the set-up uses all the CPU time that the pod has, and to begin again costs minutes.
-PREPARES = Wait("its script runs its set-up before its group exists", HEARTBEAT, 60.0, 60.0, "", SILENT)
-DEAF = Wait("no agent of any job reports", "each plan", 10.0, math.inf, "an agent of any job reports")
+DISCONNECTED = Wait(
+    "a member has failed, and this worker has disconnected", CLOSURE, 0.25, 0.25, "", CLOSED
+)
+PEER_FAILED = Wait(
+    "a member has failed, and this worker has not reported since",
+    FAILURE,
+    1.2,
+    1.2,
+    "",
+    f"{SILENT} while its peers failed",
+)
+GROUP_HEARD = Wait(
+    "others of its group report, or it belongs to no group",
+    ALIVE,
+    3.0,
+    3.0,
+    "",
+    SILENT,
+    per_heartbeat=True,
+)
+GROUP_SILENT = Wait(
+    "no agent of its group reports, but agents of other jobs do", ALIVE, 30.0, 30.0, "", SILENT
+)
+# Its heartbeats may starve: the set-up uses all the CPU time that the pod has, and to begin again
+# costs minutes.
+PREPARES = Wait(
+    "its script runs its set-up before its group exists", HEARTBEAT, 60.0, 60.0, "", SILENT
+)
+DEAF = Wait(
+    "no agent of any job reports", "each plan", 10.0, math.inf, "an agent of any job reports"
+)
 TABLE = (
     *(LOST_WITH_LEADER, NO_GROUP, UNHEARD, RUNS, FIRST_REPORT, NOT_STARTED),
     *(LOST_NODE, DISCONNECTED, PEER_FAILED, GROUP_HEARD, GROUP_SILENT, PREPARES, DEAF),
 )
-SILENCE_SECONDS = GROUP_HEARD.at_most_seconds  # also of all agents of all jobs, before this operator is considered deaf
-# An attempt to reach the operator that began while no agent could times out after 5 s. Silences count from then on.
+# Also of all agents of all jobs, before this operator is considered deaf.
+SILENCE_SECONDS = GROUP_HEARD.at_most_seconds
+# An attempt to reach the operator that began while no agent could times out after 5 s. Silences
+# count from then on.
 RECONNECT_SECONDS = 5.0
 
 
@@ -95,12 +151,16 @@ class Delay(NamedTuple):
 
 # Each agent connects once; 10,000 take one to two minutes.
 ARRIVALS = Delay("agents of the job's earlier groups are still connecting", 300.0, 300.0)
-CROWD = Delay("agents wait for the operator to accept their connections", 30.0, 60.0)  # they may be strangers
+# They may be strangers.
+CROWD = Delay("agents wait for the operator to accept their connections", 30.0, 60.0)
 LATE = Delay("the operator's event loop is late", 0.0, 30.0)
 
 
 class Silence(NamedTuple):
-    """The row that applies to a worker, and until when it may be alive, monotonic seconds. What is later than now is looked at then."""
+    """The row that applies to a worker, and until when it may be alive, monotonic seconds.
+
+    What is later than now is looked at then.
+    """
 
     wait: Wait
     until: float
@@ -109,13 +169,18 @@ class Silence(NamedTuple):
 def lost_with_leader(observed: Observed) -> frozenset[str]:
     """The workers that were probably lost with the node of the operator that led before this one.
 
-    Three witnesses have to agree: that leader let its lease run out, the agent of a worker beside it is not heard, and the worker's group
-    has broken. One of them alone (an operator out of memory, a slow agent, an exception) loses no worker.
+    Three witnesses have to agree: that leader let its lease run out, the agent of a worker beside
+    it is not heard, and the worker's group has broken. One of them alone (an operator out of
+    memory, a slow agent, an exception) loses no worker.
     """
     if not observed.lost_leader_node or not failed_members(observed):
         return frozenset()
     silent = observed.heard_before - observed.agents.keys()
-    return frozenset(p.name for p in observed.pods if p.node == observed.lost_leader_node and p.started and p.name in silent)
+    return frozenset(
+        p.name
+        for p in observed.pods
+        if p.node == observed.lost_leader_node and p.started and p.name in silent
+    )
 
 
 def rest_of_group(observed: Observed) -> Wait:
@@ -124,7 +189,11 @@ def rest_of_group(observed: Observed) -> Wait:
     complete = observed.round is not None and observed.round.size == len(observed.round.members)
     if members and (complete or any(agent.state is not AgentState.RUNNING for agent in members)):
         return NO_GROUP
-    heard = [pod.name in observed.agents for pod in observed.pods if pod.name in observed.heard_before and _runs(pod)]
+    heard = [
+        pod.name in observed.agents
+        for pod in observed.pods
+        if pod.name in observed.heard_before and _runs(pod)
+    ]
     if not all(heard) and not (members and any(heard)):
         return UNHEARD
     return RUNS if members else NO_GROUP
@@ -139,7 +208,11 @@ def takeover_grace_until(observed: Observed) -> float | None:
     wait = LOST_WITH_LEADER if lost_with_leader(observed) >= unheard else rest_of_group(observed)
     seconds = wait.crowded_seconds if let_in_at > since else wait.arrival_seconds
     all_in = min(observed.arrived_at + seconds, since + ARRIVALS.undecided_seconds)
-    until = max(since + wait.at_least_seconds, all_in, min(let_in_at + seconds, since + CROWD.undecided_seconds))
+    until = max(
+        since + wait.at_least_seconds,
+        all_in,
+        min(let_in_at + seconds, since + CROWD.undecided_seconds),
+    )
     return until if observed.now < until else None
 
 
@@ -149,7 +222,9 @@ class Silences:
     def __init__(self, observed: Observed) -> None:
         self._observed, now = observed, observed.now
         members = [agent for name in observed.ranks if (agent := observed.agents.get(name))]
-        self._failed_at = min((agent.state_since for agent in failed_members(observed)), default=math.inf)
+        self._failed_at = min(
+            (agent.state_since for agent in failed_members(observed)), default=math.inf
+        )
         self._stepped_at = max((agent.progressed_at for agent in members), default=0.0)
         self._lost = lost_with_leader(observed)
         self._deaf = now >= observed.last_heard_at + SILENCE_SECONDS
@@ -161,7 +236,9 @@ class Silences:
     def unheard(self, worker: str) -> Silence:
         """The silence of a worker that a leader before this one has heard, and this one has not."""
         if worker in self._lost:
-            return Silence(LOST_WITH_LEADER, self._observed.listening_since + LOST_WITH_LEADER.at_most_seconds)
+            return Silence(
+                LOST_WITH_LEADER, self._observed.listening_since + LOST_WITH_LEADER.at_most_seconds
+            )
         return self._unheard
 
     def heard(self, agent: AgentView) -> Silence:
@@ -169,10 +246,16 @@ class Silences:
         unprepared = is_unprepared(agent)
         if unprepared or agent.worker not in self._observed.ranks:
             deaf = self._deaf and self._observed.now >= agent.heard_at + self._silence_seconds
-            return self.since(DEAF if deaf else PREPARES if unprepared else GROUP_HEARD, agent.heard_at)
+            return self.since(
+                DEAF if deaf else PREPARES if unprepared else GROUP_HEARD, agent.heard_at
+            )
         if agent.heard_at <= self._failed_at < math.inf:
             silent, closed_at = self.since(PEER_FAILED, self._failed_at), agent.disconnected_since
-            return silent if closed_at is None else min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)
+            return (
+                silent
+                if closed_at is None
+                else min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)
+            )
         return self.since(self._row_of(agent), max(agent.heard_at, self._stepped_at))
 
     def is_put_off(self, agent: AgentView, silence: Silence) -> bool:
@@ -183,14 +266,19 @@ class Silences:
     def _row_of(self, agent: AgentView) -> Wait:
         """The row of a member: those whose heartbeats end together do so within one heartbeat, and none is the first."""
         silent = self._observed.now >= agent.heard_at + self._silence_seconds
-        together = self._latest < agent.heard_at + TOGETHER_HEARTBEATS * self._observed.heartbeat_seconds
+        together = (
+            self._latest < agent.heard_at + TOGETHER_HEARTBEATS * self._observed.heartbeat_seconds
+        )
         return GROUP_SILENT if self._group is GROUP_HEARD and silent and together else self._group
 
     def since(self, wait: Wait, since: float) -> Silence:
         """The silence of a worker to which a row applies, by the moment that its seconds count from."""
-        if wait is DEAF:  # the fault is on this side; when other jobs are heard again, nothing tells this one
+        # The fault is on this side; when other jobs are heard again, nothing tells this one.
+        if wait is DEAF:
             return Silence(DEAF, self._observed.now + DEAF.at_least_seconds)
-        seconds = wait.at_most_seconds * (self._observed.heartbeat_seconds if wait.per_heartbeat else 1.0)
+        seconds = wait.at_most_seconds * (
+            self._observed.heartbeat_seconds if wait.per_heartbeat else 1.0
+        )
         since = max(since, self._observed.heard_again_at + RECONNECT_SECONDS)
         return Silence(wait, _later(since, self._observed.on_time_since, LATE) + seconds)
 
@@ -200,10 +288,18 @@ class Silences:
         if self._deaf:
             return self.since(DEAF, since)
         wait = rest_of_group(observed)
-        steps = (a.progressed_at for a in observed.agents.values() if a.round > 0 and a.progress.step is not None)
+        steps = (
+            a.progressed_at
+            for a in observed.agents.values()
+            if a.round > 0 and a.progress.step is not None
+        )
         until = min(since + wait.at_most_seconds, max(steps, default=math.inf) + STALLED_SECONDS)
-        all_in = max(_later(since, observed.arrived_at, ARRIVALS), _later(since, observed.lets_in_since, CROWD))
-        return Silence(wait, max(until, all_in + NO_GROUP.at_most_seconds))  # no row waits for less after the last arrival
+        all_in = max(
+            _later(since, observed.arrived_at, ARRIVALS),
+            _later(since, observed.lets_in_since, CROWD),
+        )
+        # No row waits for less after the last arrival.
+        return Silence(wait, max(until, all_in + NO_GROUP.at_most_seconds))
 
 
 def _later(since: float, sign: float, delay: Delay) -> float:

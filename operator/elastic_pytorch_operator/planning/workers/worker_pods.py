@@ -1,10 +1,13 @@
 """Which worker pods should exist: as many as are wanted, and the spares, each with its own index; and which go when there are too many.
 
-Pods of one unit come and go together: a unit that lacks a worker does not train (planning/rounds/membership.py).
+Pods of one unit come and go together: a unit that lacks a worker does not train
+(planning/rounds/membership.py).
 
-A job with a gang has a PodGroup: it is there before the pods are, and gone while the job is suspended and once it has ended.
+A job with a gang has a PodGroup: it is there before the pods are, and gone while the job is
+suspended and once it has ended.
 
-A spare is a pod beyond the wanted ones that is in no round, whichever that is. So it becomes a member without a write.
+A spare is a pod beyond the wanted ones that is in no round, whichever that is. So it becomes a
+member without a write.
 """
 
 import itertools
@@ -58,19 +61,31 @@ NONE_GOES = Going()
 
 
 def plan_replicas(
-    job: Job, target: Target, observed: Observed, candidates: Collection[Candidate], going: Going = NONE_GOES
+    job: Job,
+    target: Target,
+    observed: Observed,
+    candidates: Collection[Candidate],
+    going: Going = NONE_GOES,
 ) -> Replicas:
     """Compares the pods there are with the number wanted, and that of the spares beyond it.
 
-    A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does a member that has succeeded,
-    as long as its round stands. A pod that has ended is kept for its log until the next one of its index has ended, too, unless
-    it lingers: then it holds devices and a part of the quota, which its replacement needs. None is kept while none is wanted, so
-    that a job that is suspended leaves nothing that its template was used for.
+    A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does
+    a member that has succeeded, as long as its round stands. A pod that has ended is kept for its
+    log until the next one of its index has ended, too, unless it lingers: then it holds devices and
+    a part of the quota, which its replacement needs. None is kept while none is wanted, so that a
+    job that is suspended leaves nothing that its template was used for.
     """
-    pods, nodes, wanted, spares = observed.pods, observed.nodes, target.size, target.pods - target.size
+    pods, nodes, wanted, spares = (
+        observed.pods,
+        observed.nodes,
+        target.size,
+        target.pods - target.size,
+    )
     liveness_of = {candidate.worker: candidate.liveness for candidate in candidates}
     abandon = tuple(
-        pod for pod in pods if not pod.ended and _node_lost(pod, nodes) and liveness_of.get(pod.name) is Liveness.GONE
+        pod
+        for pod in pods
+        if not pod.ended and _node_lost(pod, nodes) and liveness_of.get(pod.name) is Liveness.GONE
     )
     lost = {pod.name for pod in abandon}
     serving = [
@@ -85,16 +100,27 @@ def plan_replicas(
     removed = replaced | {pod.name for pod in serving if pod.name in going.displaced}
     misled = tuple(pod for pod in serving if pod.name in going.misled and pod.name not in removed)
     live = [pod for pod in serving if pod.name not in removed and pod.name not in going.misled]
-    victims = _choose_victims(live, going.doubted, liveness_of, observed.ranks, wanted, spares, job.unit_replicas)
+    victims = _choose_victims(
+        live, going.doubted, liveness_of, observed.ranks, wanted, spares, job.unit_replicas
+    )
     succeeded = {candidate.worker for candidate in candidates if candidate.succeeded}
-    done = {pod.name for pod in pods if pod.succeeded and pod.name in observed.ranks and pod.name in succeeded}
-    kept = [pod for pod in pods if pod.name in done] + [pod for pod in live if pod.name not in victims]
+    done = {
+        pod.name
+        for pod in pods
+        if pod.succeeded and pod.name in observed.ranks and pod.name in succeeded
+    }
+    kept = [pod for pod in pods if pod.name in done] + [
+        pod for pod in live if pod.name not in victims
+    ]
     taken = {pod.index for pod in kept}
     create = () if replaced else free_indices(taken, wanted + spares - len(kept), job.unit_replicas)
     silent = tuple(
         pod
         for pod in pods
-        if not pod.ended and not pod.deleting and liveness_of.get(pod.name) is Liveness.GONE and pod.name not in lost
+        if not pod.ended
+        and not pod.deleting
+        and liveness_of.get(pod.name) is Liveness.GONE
+        and pod.name not in lost
     )
     return Replicas(
         create=create,
@@ -108,7 +134,12 @@ def plan_replicas(
 def free_indices(taken: Collection[int], count: int, unit: int = 1) -> tuple[int, ...]:
     """Returns as many indices for new pods: first those that make whole the units of the pods there are, then the lowest."""
     begun = {index - index % unit for index in taken}
-    lacking = (index for first in sorted(begun) for index in unit_indices(first, unit) if index not in taken)
+    lacking = (
+        index
+        for first in sorted(begun)
+        for index in unit_indices(first, unit)
+        if index not in taken
+    )
     fresh = (index for index in itertools.count() if index - index % unit not in begun)
     return tuple(itertools.islice(itertools.chain(lacking, fresh), max(0, count)))
 
@@ -124,9 +155,9 @@ def _choose_victims(
 ) -> set[str]:
     """The pods to remove: duplicates of an index, units beyond the spares, and units of members beyond the wanted ones.
 
-    A member that is no longer wanted becomes a spare where one is missing.
-    Units outside of the round go first, then those that serve least or have a node against which something speaks, then those of
-    the highest indices.
+    A member that is no longer wanted becomes a spare where one is missing. Units outside of the
+    round go first, then those that serve least or have a node against which something speaks, then
+    those of the highest indices.
     """
 
     def worth(pod: PodView) -> tuple[bool, bool, bool, bool]:
@@ -134,14 +165,23 @@ def _choose_victims(
         return pod.name not in members, not pod.node, not ready, pod.node in doubted
 
     def unit_worth(pods: Sequence[PodView]) -> tuple[int, ...]:
-        return *(sum(flags) + unit - len(pods) for flags in zip(*map(worth, pods), strict=True)), pods[0].index // unit
+        return *(
+            sum(flags) + unit - len(pods) for flags in zip(*map(worth, pods), strict=True)
+        ), pods[0].index // unit
 
     victims: set[str] = set()
     units: dict[int, dict[int, PodView]] = {}
     for pod in sorted(live, key=lambda p: (worth(p), p.created_at, p.name)):
         if units.setdefault(pod.index // unit, {}).setdefault(pod.index, pod) is not pod:
             victims.add(pod.name)
-    kept, outside = 0, sum(unit for by_index in units.values() if not any(pod.name in members for pod in by_index.values()))
+    kept, outside = (
+        0,
+        sum(
+            unit
+            for by_index in units.values()
+            if not any(pod.name in members for pod in by_index.values())
+        ),
+    )
     for pods in sorted((list(by_index.values()) for by_index in units.values()), key=unit_worth):
         is_member = any(pod.name in members for pod in pods)
         room = wanted + (max(0, spares - outside) if is_member else spares)
@@ -152,7 +192,9 @@ def _choose_victims(
     return victims
 
 
-def _spent(pods: Sequence[PodView], done: Collection[str], *, keep_last: bool) -> tuple[PodView, ...]:
+def _spent(
+    pods: Sequence[PodView], done: Collection[str], *, keep_last: bool
+) -> tuple[PodView, ...]:
     """Ended pods that are not the newest ended one of their index, or linger; not those that are done while others train.
 
     Args:
@@ -161,9 +203,15 @@ def _spent(pods: Sequence[PodView], done: Collection[str], *, keep_last: bool) -
     """
     newest: dict[int, PodView] = {}
     for pod in pods:
-        if pod.ended and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at):
+        if pod.ended and (
+            pod.index not in newest or pod.created_at >= newest[pod.index].created_at
+        ):
             newest[pod.index] = pod
-    spent = (pod for pod in pods if pod.ended and (pod.lingers or not keep_last or newest[pod.index] is not pod))
+    spent = (
+        pod
+        for pod in pods
+        if pod.ended and (pod.lingers or not keep_last or newest[pod.index] is not pod)
+    )
     return tuple(pod for pod in spent if not pod.deleting and pod.name not in done)
 
 
@@ -178,10 +226,13 @@ class PodGroupPlan:
     holds_pods: bool = False  # no pod may be made, because the PodGroup cannot be
 
 
-def plan_pod_group(job: Job, target: Target | None, observed: Observed, failed: FailedWrites) -> PodGroupPlan:
+def plan_pod_group(
+    job: Job, target: Target | None, observed: Observed, failed: FailedWrites
+) -> PodGroupPlan:
     """Decides what to do about a job's PodGroup.
 
-    Pods wait only for the first write. While a group trains the PodGroup was there when it formed, and a lost worker is replaced at once.
+    Pods wait only for the first write. While a group trains the PodGroup was there when it formed,
+    and a lost worker is replaced at once.
 
     Args:
         target: None: the job has ended.
@@ -193,6 +244,8 @@ def plan_pod_group(job: Job, target: Target | None, observed: Observed, failed: 
         return PodGroupPlan((DeletePodGroup(),) if over and observed.pod_group_minimum != 0 else ())
     if observed.pod_group_minimum == job.minimum:
         return PodGroupPlan()
-    there = bool(observed.pod_group_minimum) or (observed.round is not None and observed.round.size > 0)
+    there = bool(observed.pod_group_minimum) or (
+        observed.round is not None and observed.round.size > 0
+    )
     put = PutPodGroup(before_pods=not there, without_pods=not (observed.pods or observed.stores))
     return PodGroupPlan((put,), holds_pods=not there and POD_GROUP in failed)

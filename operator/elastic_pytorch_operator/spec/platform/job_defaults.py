@@ -1,6 +1,7 @@
 """What the cluster's team has set for all jobs: it holds where a job says nothing itself. Pure.
 
-It is applied when a job is read, and is stored in no job. So a new default counts for the jobs that are there, and for their next pods.
+It is applied when a job is read, and is stored in no job. So a new default counts for the jobs that
+are there, and for their next pods.
 """
 
 import json
@@ -10,7 +11,8 @@ from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 
-CLEAN_POD_POLICIES = ("Running", "None", "All")  # the first one is Kubernetes' way, and the API's default
+# The first one is Kubernetes' way, and the API's default.
+CLEAN_POD_POLICIES = ("Running", "None", "All")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ def parse_tolerations(text: str) -> tuple[Manifest, ...]:
         ValueError: it is something else.
     """
     found: Any = json.loads(text)
-    if not isinstance(found, list) or not all(isinstance(toleration, Mapping) for toleration in found):
+    if not isinstance(found, list) or not all(
+        isinstance(toleration, Mapping) for toleration in found
+    ):
         raise ValueError(f"tolerations must be a JSON list of objects, not {text}")
     return tuple(found)

@@ -1,7 +1,8 @@
 """`spec.templateRef`: the template that a job's own spec is merged over. Pure.
 
-A job that is new or resumed has the template of that name as it is then. Its status keeps the template's name and UID, and a
-ControllerRevision the spec, which any leader reads again. What becomes of the template later concerns the job no more.
+A job that is new or resumed has the template of that name as it is then. Its status keeps the
+template's name and UID, and a ControllerRevision the spec, which any leader reads again. What
+becomes of the template later concerns the job no more.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,7 +58,11 @@ def read_template_name(spec: Manifest) -> str | None:
     found = spec.get("templateRef")
     if found is None:
         return None
-    if not isinstance(found, Mapping) or not isinstance(found.get("name"), str) or not found["name"]:
+    if (
+        not isinstance(found, Mapping)
+        or not isinstance(found.get("name"), str)
+        or not found["name"]
+    ):
         raise InvalidJob(PATH, "must be an object with the name of a template")
     return found["name"]  # type: ignore[no-any-return]
 
@@ -109,10 +114,15 @@ def template_uid(manifest: Manifest) -> str | None:
 def resumes(manifest: Manifest) -> bool:
     """Whether a job without pods is to run again, and its template has not been read for that.
 
-    It is no longer to be suspended, and its condition says that it still is, for another reason than that it resumes.
+    It is no longer to be suspended, and its condition says that it still is, for another reason
+    than that it resumes.
     """
     status = manifest.get("status") or {}
-    if manifest["spec"].get("suspend") is True or not is_true(status, names.SUSPENDED) or has_ended(status):
+    if (
+        manifest["spec"].get("suspend") is True
+        or not is_true(status, names.SUSPENDED)
+        or has_ended(status)
+    ):
         return False
     return find_condition(status, names.SUSPENDED).get("reason") != names.JOB_RESUMED
 

@@ -1,10 +1,10 @@
 """Merges a job's own spec over that of a template, as `kubectl` merges a strategic patch. Pure.
 
-Objects are merged field by field, and the job's value wins. Lists of a pod's spec that Kubernetes keys are merged item by item:
-the template's items keep their places, and new ones follow. Tolerations, which have no key, are appended. Any other list is
-replaced as a whole.
-A null in the job's spec removes what the template has there, as in any patch. The API server lets nulls through only in the pod's spec.
-Source: the `x-kubernetes-patch-merge-key` of Kubernetes' OpenAPI (v1.30).
+Objects are merged field by field, and the job's value wins. Lists of a pod's spec that Kubernetes
+keys are merged item by item: the template's items keep their places, and new ones follow.
+Tolerations, which have no key, are appended. Any other list is replaced as a whole. A null in the
+job's spec removes what the template has there, as in any patch. The API server lets nulls through
+only in the pod's spec. Source: the `x-kubernetes-patch-merge-key` of Kubernetes' OpenAPI (v1.30).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,8 @@ from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 
-# By the path below the job's spec, `[]` for the items of a list: the fields that tell two items apart.
+# By the path below the job's spec, `[]` for the items of a list: the fields that tell two items
+# apart.
 _CONTAINER: Mapping[str, tuple[str, ...]] = {
     "env": ("name",),
     "volumeMounts": ("mountPath",),
@@ -32,11 +33,16 @@ _POD: Mapping[str, tuple[str, ...]] = {
 _SPEC = "template.spec"
 KEYS: Mapping[str, tuple[str, ...]] = {
     **{f"{_SPEC}.{name}": keys for name, keys in _POD.items()},
-    **{f"{_SPEC}.{kind}[].{name}": keys for kind in ("containers", "initContainers") for name, keys in _CONTAINER.items()},
+    **{
+        f"{_SPEC}.{kind}[].{name}": keys
+        for kind in ("containers", "initContainers")
+        for name, keys in _CONTAINER.items()
+    },
 }
 APPENDED = (f"{_SPEC}.tolerations", "scheduling.extraWorkers.tolerations")
 KEY_DEFAULTS = {"protocol": "TCP"}
-# One of these at a time: a job's other choice replaces the template's instead of standing beside it.
+# One of these at a time: a job's other choice replaces the template's instead of standing beside
+# it.
 UNIONS = (f"{_SPEC}.volumes[]", f"{_SPEC}.containers[].env[]", f"{_SPEC}.initContainers[].env[]")
 
 
@@ -72,7 +78,11 @@ def _merge_values(below: Any, above: Any, path: str) -> Any:
 def _merge_lists(below: Sequence[Any], above: Sequence[Any], path: str) -> list[Any]:
     """Lists of objects by their keys; an item that has none stays as it is, and validation of the whole names it."""
     keys, merged = KEYS[path], list(below)
-    places = {found: place for place, item in enumerate(below) if (found := _identity(item, keys)) is not None}
+    places = {
+        found: place
+        for place, item in enumerate(below)
+        if (found := _identity(item, keys)) is not None
+    }
     for item in above:
         found = _identity(item, keys)
         place = places.get(found) if found is not None else None

@@ -203,16 +203,24 @@ TWINS: Mapping[str, Twin] = {
     "size(self.metadata.name) <= 45": _long_name,
     "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')": _odd_name,
     "has(self.template) || has(self.templateRef)": _no_template,
-    ("has(self.templateRef) || !has(self.template) || has(self.template.spec.containers)"): _no_containers,
+    (
+        "has(self.templateRef) || !has(self.template) || has(self.template.spec.containers)"
+    ): _no_containers,
     (
         "!has(self.templateRef) || !has(self.template) || !has(self.template.spec.containers) || "
         "self.template.spec.containers.exists(container, container.name == 'pytorch')"
     ): _unnamed_beside_a_template,
     "has(self.replicas)": _no_replicas,
     "!has(self.maxReplicas) || has(self.minReplicas)": _needs_minimum("maxReplicas"),
-    ("!has(self.maxReplicas) || !has(self.minReplicas) || self.minReplicas <= self.maxReplicas"): _minimum_above("maxReplicas"),
-    ("!has(self.replicas) || !has(self.minReplicas) || self.minReplicas <= self.replicas"): _minimum_above("replicas"),
-    ("!has(self.replicas) || !has(self.maxReplicas) || self.replicas <= self.maxReplicas"): _above_maximum,
+    (
+        "!has(self.maxReplicas) || !has(self.minReplicas) || self.minReplicas <= self.maxReplicas"
+    ): _minimum_above("maxReplicas"),
+    (
+        "!has(self.replicas) || !has(self.minReplicas) || self.minReplicas <= self.replicas"
+    ): _minimum_above("replicas"),
+    (
+        "!has(self.replicas) || !has(self.maxReplicas) || self.replicas <= self.maxReplicas"
+    ): _above_maximum,
     (
         "!has(self.unitReplicas) || (!has(self.minReplicas) ? !has(self.replicas) || "
         "self.replicas % self.unitReplicas == 0 : self.minReplicas % self.unitReplicas == 0) && "
@@ -221,8 +229,12 @@ TWINS: Mapping[str, Twin] = {
         "(!has(self.resizePolicy.allowedReplicas) || self.resizePolicy.allowedReplicas.all(size, "
         "size % self.unitReplicas == 0))"
     ): _torn_unit,
-    ("!has(self.scheduling.unitTopology) || has(self.unitReplicas) && self.unitReplicas > 1"): _unit_of_one,
-    ("!has(self.scheduling.extraWorkers) || has(self.minReplicas)"): _needs_minimum("scheduling.extraWorkers"),
+    (
+        "!has(self.scheduling.unitTopology) || has(self.unitReplicas) && self.unitReplicas > 1"
+    ): _unit_of_one,
+    ("!has(self.scheduling.extraWorkers) || has(self.minReplicas)"): _needs_minimum(
+        "scheduling.extraWorkers"
+    ),
     (
         "!has(self.resizePolicy.allowedReplicas) || size(self.resizePolicy.allowedReplicas) == 0 || has(self.minReplicas)"
     ): _needs_minimum("resizePolicy.allowedReplicas"),
@@ -252,13 +264,23 @@ TWINS: Mapping[str, Twin] = {
         "type(self) == int ? self >= 1 && self <= 1024 : self in ['auto', 'cpu', 'gpu', 'xpu'] || "
         "self.matches('^([1-9][0-9]{0,2}|10[01][0-9]|102[0-4])$')"
     ): _no_process_count,
-    ("type(self) == int ? self >= 0 : isQuantity(self) && !quantity(self).isLessThan(quantity('0'))"): _no_size,
-    ("self.all(one, self.exists_one(other, other.metadata.name == one.metadata.name))"): _same_claims,
+    (
+        "type(self) == int ? self >= 0 : isQuantity(self) && !quantity(self).isLessThan(quantity('0'))"
+    ): _no_size,
+    (
+        "self.all(one, self.exists_one(other, other.metadata.name == one.metadata.name))"
+    ): _same_claims,
     "has(self.onExitCodes) != has(self.onPodConditions)": _not_one_requirement,
-    ("!has(self.checkpointWaitSeconds) || self.checkpointWaitSeconds == 0 || has(self.checkpointPath)"): _wait_without_path,
+    (
+        "!has(self.checkpointWaitSeconds) || self.checkpointWaitSeconds == 0 || has(self.checkpointPath)"
+    ): _wait_without_path,
     "self.matches('^/[^/]')": _no_absolute_path,
-    ("!has(self.backend) || self.backend != 'etcd-v2' || has(self.endpoint)"): _etcd_without_endpoint,
-    ("!has(self.endpoint) || (has(self.backend) && self.backend == 'etcd-v2')"): _endpoint_without_etcd,
+    (
+        "!has(self.backend) || self.backend != 'etcd-v2' || has(self.endpoint)"
+    ): _etcd_without_endpoint,
+    (
+        "!has(self.endpoint) || (has(self.backend) && self.backend == 'etcd-v2')"
+    ): _endpoint_without_etcd,
     "self.all(key, !key.startsWith('elasticpytorch.dev/'))": _own_key,
     "!has(self.activeDeadlineSeconds)": _deadline_of_pods,
     "self.size() <= 1 || self.exists(container, container.name == 'pytorch')": _none_trains,

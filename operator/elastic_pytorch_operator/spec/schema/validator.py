@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from elastic_pytorch_operator.spec.fields import MAX_SHOWN, InvalidJob, below, check_names, must_be, shown, suggest
+from elastic_pytorch_operator.spec.fields import (
+    MAX_SHOWN,
+    InvalidJob,
+    below,
+    check_names,
+    must_be,
+    shown,
+    suggest,
+)
 from elastic_pytorch_operator.spec.schema.rules import TWINS
 
 Schema = Mapping[str, Any]
@@ -42,7 +50,10 @@ BOUNDS: Mapping[str, tuple[Callable[[Any, Any], object], str]] = {
     "minimum": (lambda value, bound: value >= bound, "must be greater than or equal to {}, not {}"),
     "maximum": (lambda value, bound: value <= bound, "must be less than or equal to {}, not {}"),
     "minLength": (lambda value, bound: len(value) >= bound, "must not be empty"),
-    "maxLength": (lambda value, bound: not isinstance(value, str) or len(value) <= bound, "must have at most {} characters"),
+    "maxLength": (
+        lambda value, bound: not isinstance(value, str) or len(value) <= bound,
+        "must have at most {} characters",
+    ),
     "minItems": (lambda value, bound: len(value) >= bound, "must not be empty"),
     "maxItems": (lambda value, bound: len(value) <= bound, "must have at most {} entries"),
     "maxProperties": (lambda value, bound: len(value) <= bound, "must have at most {} entries"),
@@ -133,7 +144,8 @@ def _enum(words: list[str]) -> Check:
     def check(value: Any, path: Path, strict: bool) -> None:
         if value not in words:
             raise InvalidJob(
-                text_of(path), f"must be one of {', '.join(words)}, not {shown(value)}{suggest(str(value)[:99], words)}"
+                text_of(path),
+                f"must be one of {', '.join(words)}, not {shown(value)}{suggest(str(value)[:99], words)}",
             )
 
     return check
@@ -166,8 +178,14 @@ def _different(keys: Sequence[str]) -> Check:
         for number, item in enumerate(value):
             found = tuple(item[key] for key in keys) if keys else item
             if found in seen:
-                what = f"the {' and '.join(keys)} {', '.join(map(str, found))}" if keys else shown(item)
-                raise InvalidJob(text_of((path, number)), f"{what} is there twice: remove one, or change it")
+                what = (
+                    f"the {' and '.join(keys)} {', '.join(map(str, found))}"
+                    if keys
+                    else shown(item)
+                )
+                raise InvalidJob(
+                    text_of((path, number)), f"{what} is there twice: remove one, or change it"
+                )
             seen.add(found)
 
     return check
@@ -183,7 +201,11 @@ def _object(schema: Schema) -> Check:
         if type(value) is not dict:
             raise InvalidJob(text_of(path), must_be("an object", value))
         if strict:
-            check_names((name for name in value if not (free and isinstance(name, str))), fields, text_of(path))
+            check_names(
+                (name for name in value if not (free and isinstance(name, str))),
+                fields,
+                text_of(path),
+            )
         for name in required:
             if value.get(name) is None:
                 raise InvalidJob(text_of((path, name)), "is missing")

@@ -37,7 +37,9 @@ PASSED = (
 )
 
 
-def migrate_job(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+def migrate_job(
+    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
+) -> list[Mapping[str, Any]]:
     """The ElasticPyTorchJob that means the same as a Job that trains; any other Job as it is.
 
     Raises:
@@ -60,7 +62,11 @@ def migrate_job(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Seque
         sizes,
         processes_of(pods, remarks),
         suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
-        {field: spec[field] for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds") if spec.get(field) is not None},
+        {
+            field: spec[field]
+            for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds")
+            if spec.get(field) is not None
+        },
         policy_of("spec", spec, spec.get("backoffLimit"), pods, remarks),
     )
     return [job]
@@ -88,7 +94,9 @@ def pods_of(path: str, spec: Mapping[str, Any]) -> int:
     return max(1, completions)  # parallelism 0 is a pause
 
 
-def read_pods(path: str, spec: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]) -> TrainingPods:
+def read_pods(
+    path: str, spec: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]
+) -> TrainingPods:
     """A Job's pods that train, with remarks for the fields of the Job that have no place.
 
     Raises:
@@ -96,7 +104,9 @@ def read_pods(path: str, spec: Mapping[str, Any], remarks: Remarks, entrypoint: 
     """
     template = spec.get("template") or {}
     metadata = template.get("metadata") or {}
-    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key not in OLD_LABELS}
+    labels = {
+        key: value for key, value in (metadata.get("labels") or {}).items() if key not in OLD_LABELS
+    }
     template = {**template, "metadata": {**metadata, "labels": labels}}
     pods = read_training_pods(f"{path}.template", template, INDEX_VARIABLES, remarks, entrypoint)
     for field, text in DROPPED.items():
@@ -105,7 +115,13 @@ def read_pods(path: str, spec: Mapping[str, Any], remarks: Remarks, entrypoint: 
     return pods
 
 
-def policy_of(path: str, spec: Mapping[str, Any], backoff_limit: int | None, pods: TrainingPods, remarks: Remarks) -> Manifest:
+def policy_of(
+    path: str,
+    spec: Mapping[str, Any],
+    backoff_limit: int | None,
+    pods: TrainingPods,
+    remarks: Remarks,
+) -> Manifest:
     """A job's `failurePolicy`, empty if its defaults mean the same."""
     if backoff_limit == 0:
         text = "0 fails the Job with the first pod that is lost, too. Here that does not count, unless failurePolicy.onPodLoss is FailJob"
@@ -128,12 +144,21 @@ def policy_of(path: str, spec: Mapping[str, Any], backoff_limit: int | None, pod
     return {"failurePolicy": policy} if policy else {}
 
 
-def say_alone(path: str, count: int, spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> None:
+def say_alone(
+    path: str, count: int, spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks
+) -> None:
     """Says that pods join now, if nothing joined them before."""
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
-    told = any(variable.get("name") in OF_A_GROUP for container in containers for variable in container.get("env") or ())
+    told = any(
+        variable.get("name") in OF_A_GROUP
+        for container in containers
+        for variable in container.get("env") or ()
+    )
     if count > 1 and pods.launch.by == "python" and not told:
-        remarks.add(path, f"nothing tells the {count} pods of each other, unless the script does. Now they form one group")
+        remarks.add(
+            path,
+            f"nothing tells the {count} pods of each other, unless the script does. Now they form one group",
+        )
 
 
 def subdomain_of(manifest: Mapping[str, Any]) -> str:

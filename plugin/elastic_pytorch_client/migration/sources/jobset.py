@@ -7,7 +7,13 @@ from typing import Any
 from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
 from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.sources.job import job_trains, pods_of, policy_of, read_pods, say_alone
+from elastic_pytorch_client.migration.sources.job import (
+    job_trains,
+    pods_of,
+    policy_of,
+    read_pods,
+    say_alone,
+)
 from elastic_pytorch_client.migration.sources.training_pods import (
     claims_of_policies,
     make_job,
@@ -26,7 +32,9 @@ JOB_BACKOFF_LIMIT = 6  # Kubernetes' default
 MAX_BACKOFF_LIMIT = 2**31 - 1
 
 
-def migrate_jobset(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+def migrate_jobset(
+    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
+) -> list[Mapping[str, Any]]:
     """The ElasticPyTorchJob that means the same as a JobSet that trains; any other JobSet as it is.
 
     Raises:
@@ -43,7 +51,10 @@ def migrate_jobset(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Se
         return [manifest]
     if len(training) > 1:
         names = ", ".join(str(job.get("name")) for job in training)
-        raise CannotMigrate(REPLICATED, f"{names} train, and a job has pods of one kind: write a JobSet for each of them")
+        raise CannotMigrate(
+            REPLICATED,
+            f"{names} train, and a job has pods of one kind: write a JobSet for each of them",
+        )
     [job] = training
     path = f"{REPLICATED}[{job.get('name')}].template.spec"
     job_spec = _job_spec(job)
@@ -64,8 +75,16 @@ def migrate_jobset(manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Se
         sizes,
         processes_of(pods, remarks),
         suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
-        {field: spec[field] for field in ("ttlSecondsAfterFinished",) if spec.get(field) is not None},
-        {field: job_spec[field] for field in ("activeDeadlineSeconds",) if job_spec.get(field) is not None},
+        {
+            field: spec[field]
+            for field in ("ttlSecondsAfterFinished",)
+            if spec.get(field) is not None
+        },
+        {
+            field: job_spec[field]
+            for field in ("activeDeadlineSeconds",)
+            if job_spec.get(field) is not None
+        },
         policy_of(path, job_spec, _backoff_limit(spec, job_spec), pods, remarks),
         shared_claims(claims_of_policies("spec", spec), pods, remarks),
     )
@@ -78,33 +97,50 @@ def _job_spec(job: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _backoff_limit(spec: Mapping[str, Any], job_spec: Mapping[str, Any]) -> int | None:
     """How many failures the JobSet survives: those of a Job, in its first attempt and in each restart of all Jobs."""
-    restarts, limit = (spec.get("failurePolicy") or {}).get("maxRestarts"), job_spec.get("backoffLimit")
+    restarts, limit = (
+        (spec.get("failurePolicy") or {}).get("maxRestarts"),
+        job_spec.get("backoffLimit"),
+    )
     if restarts is None:
         return limit
-    return min((int(restarts) + 1) * (int(JOB_BACKOFF_LIMIT if limit is None else limit) + 1) - 1, MAX_BACKOFF_LIMIT)
+    return min(
+        (int(restarts) + 1) * (int(JOB_BACKOFF_LIMIT if limit is None else limit) + 1) - 1,
+        MAX_BACKOFF_LIMIT,
+    )
 
 
 def _drop_placement(metadata: Manifest, remarks: Remarks) -> None:
     annotations = metadata.get("annotations") or {}
     for key in [key for key in annotations if key.startswith(PLACEMENT)]:
         del annotations[key]
-        remarks.add(f"metadata.annotations[{key}]", "is dropped: use an affinity or topologySpreadConstraints in spec.template")
+        remarks.add(
+            f"metadata.annotations[{key}]",
+            "is dropped: use an affinity or topologySpreadConstraints in spec.template",
+        )
     if not annotations:
         metadata.pop("annotations", None)
 
 
-def _say_what_is_dropped(spec: Mapping[str, Any], training: Mapping[str, Any], remarks: Remarks) -> None:
+def _say_what_is_dropped(
+    spec: Mapping[str, Any], training: Mapping[str, Any], remarks: Remarks
+) -> None:
     for job in spec.get("replicatedJobs") or ():
         if job is not training:
             text = "is dropped, for it does not train. Run it as a Job of its own, before the training or beside it"
             remarks.add(f"{REPLICATED}[{job.get('name')}]", text)
     if training.get("dependsOn"):
         remarks.add(
-            f"{REPLICATED}[{training.get('name')}].dependsOn", "is dropped: create the job once what it depends on is done"
+            f"{REPLICATED}[{training.get('name')}].dependsOn",
+            "is dropped: create the job once what it depends on is done",
         )
     _say_rules(spec, _job_spec(training), remarks)
-    if (spec.get("successPolicy") or {}).get("operator") == "Any" and int(training.get("replicas") or 1) > 1:
-        remarks.add("spec.successPolicy", "is dropped: the job is complete when all its workers have succeeded")
+    if (spec.get("successPolicy") or {}).get("operator") == "Any" and int(
+        training.get("replicas") or 1
+    ) > 1:
+        remarks.add(
+            "spec.successPolicy",
+            "is dropped: the job is complete when all its workers have succeeded",
+        )
     for field, text in (
         ("startupPolicy", "is dropped: all workers start at once"),
         ("coordinator", "is dropped: in the training processes, MASTER_ADDR is rank 0's address"),
@@ -118,7 +154,10 @@ def _say_rules(spec: Mapping[str, Any], job_spec: Mapping[str, Any], remarks: Re
     policy = spec.get("failurePolicy") or {}
     rules = policy.get("rules") or ()
     own = [
-        rule for rule in rules if (rule.get("action"), rule.get("onJobFailureReasons")) == ("FailJobSet", ["PodFailurePolicy"])
+        rule
+        for rule in rules
+        if (rule.get("action"), rule.get("onJobFailureReasons"))
+        == ("FailJobSet", ["PodFailurePolicy"])
     ]
     if len(own) < len(rules):
         text = "are dropped: failurePolicy.rules of the job match exit codes and conditions of pods, not reasons of Jobs"

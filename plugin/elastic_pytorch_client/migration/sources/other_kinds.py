@@ -8,12 +8,8 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.remarks import Remark
 from elastic_pytorch_client.migration.sources import pytorchjob, trainjob
 
-_OWN_GROUP = (
-    "{0} has its own way to form a group. Write an ElasticPyTorchJob with the script in `args`, if it uses torch.distributed"
-)
-_RAY = (
-    "Ray's controller starts the processes, and not torchrun. Write an ElasticPyTorchJob if the script trains without Ray Train"
-)
+_OWN_GROUP = "{0} has its own way to form a group. Write an ElasticPyTorchJob with the script in `args`, if it uses torch.distributed"
+_RAY = "Ray's controller starts the processes, and not torchrun. Write an ElasticPyTorchJob if the script trains without Ray Train"
 _WORKFLOW = "a job inside of a workflow is not migrated. Take it out into a file, migrate that, and put the result in its place"
 _SET = "is not migrated, and can hold anything. If its pods call torchrun, write an ElasticPyTorchJob with the script in `args`"
 TRAINING = {
@@ -34,7 +30,11 @@ TRAINING = {
     "PipelineRun": _WORKFLOW,
     "Experiment": "Katib's template of a trial is not migrated. Take it out into a file, migrate that, and put the result in its place",
 }
-GROUPS = {pytorchjob.KIND: pytorchjob.API_GROUP, trainjob.KIND: trainjob.API_GROUP, names.KIND: names.GROUP}
+GROUPS = {
+    pytorchjob.KIND: pytorchjob.API_GROUP,
+    trainjob.KIND: trainjob.API_GROUP,
+    names.KIND: names.GROUP,
+}
 LEAST_LIKENESS = 0.85  # PyTorchJobs is 0.95 like PyTorchJob, MPIJob half
 
 
@@ -46,10 +46,16 @@ def refusal(manifest: Mapping[str, Any]) -> Remark | None:
     if kind in GROUPS:
         if version.partition("/")[0] == GROUPS[kind]:
             return None
-        return Remark("apiVersion", f"{version or 'none'} has no {kind}: the group is {GROUPS[kind]}")
+        return Remark(
+            "apiVersion", f"{version or 'none'} has no {kind}: the group is {GROUPS[kind]}"
+        )
     known = {name.lower(): name for name in GROUPS}
     found = difflib.get_close_matches(kind.lower(), known, n=1, cutoff=LEAST_LIKENESS)
-    return Remark("kind", f"{kind} is not known: write {known[found[0]]}, if it is one") if found else None
+    return (
+        Remark("kind", f"{kind} is not known: write {known[found[0]]}, if it is one")
+        if found
+        else None
+    )
 
 
 def passed_on(manifest: Mapping[str, Any]) -> list[Remark]:

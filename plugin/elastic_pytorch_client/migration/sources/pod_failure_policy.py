@@ -12,7 +12,9 @@ SAME_ACTIONS = ("FailJob", "Ignore", "Count")
 MOST_RULES = 20
 
 
-def failure_rules(path: str, rules: Sequence[Mapping[str, Any]], container: object, remarks: Remarks) -> list[Manifest]:
+def failure_rules(
+    path: str, rules: Sequence[Mapping[str, Any]], container: object, remarks: Remarks
+) -> list[Manifest]:
     """The rules that a failurePolicy can have, in their order."""
     kept: list[Manifest] = []
     for place, rule in enumerate(rules):
@@ -22,17 +24,25 @@ def failure_rules(path: str, rules: Sequence[Mapping[str, Any]], container: obje
     return kept
 
 
-def _rule(path: str, rule: Mapping[str, Any], container: object, remarks: Remarks) -> Manifest | None:
+def _rule(
+    path: str, rule: Mapping[str, Any], container: object, remarks: Remarks
+) -> Manifest | None:
     action = rule.get("action")
     if action == "FailIndex":
-        remarks.add(f"{path}.action", "FailIndex becomes FailJob: the group cannot be complete without one of its workers")
+        remarks.add(
+            f"{path}.action",
+            "FailIndex becomes FailJob: the group cannot be complete without one of its workers",
+        )
         action = "FailJob"
     elif action not in SAME_ACTIONS:
         remarks.add(f"{path}.action", f"{action} is not known here: the rule is dropped")
         return None
     codes = rule.get("onExitCodes")
     if codes is None:
-        return {"action": action, "onPodConditions": copy.deepcopy(list(rule.get("onPodConditions") or ()))}
+        return {
+            "action": action,
+            "onPodConditions": copy.deepcopy(list(rule.get("onPodConditions") or ())),
+        }
     if codes.get("containerName") not in (None, container):
         text = f"is dropped: exit codes are those of the training process, not of {codes['containerName']}"
         remarks.add(path, text)
@@ -41,7 +51,8 @@ def _rule(path: str, rule: Mapping[str, Any], container: object, remarks: Remark
     allowed = [value for value in values if 1 <= value <= 255]
     if len(allowed) < len(values):
         remarks.add(
-            f"{path}.onExitCodes.values", "only those from 1 to 255 are kept: no process ends with another, and 0 is no failure"
+            f"{path}.onExitCodes.values",
+            "only those from 1 to 255 are kept: no process ends with another, and 0 is no failure",
         )
     if not allowed and codes.get("operator") == "NotIn":
         return {"action": action, "onExitCodes": {"operator": "In", "values": [*range(1, 256)]}}

@@ -25,7 +25,9 @@ DIFFERENT = "differs from the Worker's. Workers are alike, and the Worker's is t
 DROPPED = "only the Master has it, and it is dropped: workers are alike"
 
 
-def merge_templates(master_path: str, master: Manifest, worker: Manifest, remarks: Remarks) -> Manifest:
+def merge_templates(
+    master_path: str, master: Manifest, worker: Manifest, remarks: Remarks
+) -> Manifest:
     """The Worker's template, with the volumes and the account that only the Master has; every other difference gets a remark."""
     merged = copy.deepcopy(worker)
     pod, other = merged["spec"], copy.deepcopy(master["spec"])
@@ -52,7 +54,9 @@ def _add_account(path: str, into: Manifest, source: Manifest, remarks: Remarks) 
     remarks.add(f"{path}.{next(field for field in ACCOUNT if source.get(field))}", IDENTITY)
 
 
-def _add_named(path: str, into: Manifest, source: Manifest, field: str, key: str, remarks: Remarks) -> None:
+def _add_named(
+    path: str, into: Manifest, source: Manifest, field: str, key: str, remarks: Remarks
+) -> None:
     known = {item.get(key) for item in into.get(field) or ()}
     for item in source.get(field) or ():
         if item.get(key) not in known:
@@ -85,4 +89,6 @@ def _by_name(items: Any) -> Manifest | None:
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         return None
     keys = [item.get("mountPath") or item.get("name") for item in items]
-    return dict(zip(keys, items, strict=True)) if all(keys) and len(set(keys)) == len(keys) else None
+    return (
+        dict(zip(keys, items, strict=True)) if all(keys) and len(set(keys)) == len(keys) else None
+    )

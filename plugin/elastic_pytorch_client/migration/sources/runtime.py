@@ -24,7 +24,9 @@ TORCH_DISTRIBUTED: Manifest = {
                         "name": TRAINER_JOB,
                         "template": {
                             "metadata": {"labels": {ANCESTOR: "trainer"}},
-                            "spec": {"template": {"spec": {"containers": [{"name": TRAINER_CONTAINER}]}}},
+                            "spec": {
+                                "template": {"spec": {"containers": [{"name": TRAINER_CONTAINER}]}}
+                            },
                         },
                     }
                 ]
@@ -42,10 +44,13 @@ class Runtime:
     template: Manifest
     backoff_limit: int | None
     gang: str  # the scheduler that places its pods together; empty: none
-    claims: Sequence[tuple[str, str, Mapping[str, Any]]]  # path, name and spec of those that its JobSet makes
+    # path, name and spec of those that its JobSet makes
+    claims: Sequence[tuple[str, str, Mapping[str, Any]]]
 
 
-def find_runtime(reference: Mapping[str, Any], runtimes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def find_runtime(
+    reference: Mapping[str, Any], runtimes: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
     """The runtime that a TrainJob refers to.
 
     Raises:
@@ -75,12 +80,16 @@ def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
     if "torch" not in policy:
         others = ", ".join(sorted(set(policy) - {"numNodes"})) or "none"
         raise CannotMigrate(
-            "spec.runtimeRef", f"the runtime has no mlPolicy.torch (it has {others}): only torch can be migrated"
+            "spec.runtimeRef",
+            f"the runtime has no mlPolicy.torch (it has {others}): only torch can be migrated",
         )
     jobs = ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or []
     trainer = next((job for job in jobs if _ancestor(job) == "trainer"), None)
     if trainer is None:
-        raise CannotMigrate("spec.runtimeRef", f"the runtime has no replicated job with the label {ANCESTOR}: trainer")
+        raise CannotMigrate(
+            "spec.runtimeRef",
+            f"the runtime has no replicated job with the label {ANCESTOR}: trainer",
+        )
     for job in jobs:
         if job is not trainer:
             text = f"the runtime's job {job.get('name')} is dropped. Run it before, as a Job that fills the volume"
@@ -94,7 +103,9 @@ def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
         template=copy.deepcopy(dict(job_spec.get("template") or {})),
         backoff_limit=job_spec.get("backoffLimit"),
         gang="Coscheduling" if "coscheduling" in together else "Kubernetes" if together else "",
-        claims=claims_of_policies("spec.runtimeRef", (spec.get("template") or {}).get("spec") or {}),
+        claims=claims_of_policies(
+            "spec.runtimeRef", (spec.get("template") or {}).get("spec") or {}
+        ),
     )
 
 
@@ -117,7 +128,9 @@ def apply_patches(spec: Mapping[str, Any], job: str, template: Manifest, remarks
                 pod[field] = copy.deepcopy(value)
 
 
-def _patches(spec: Mapping[str, Any], job: str, remarks: Remarks) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _patches(
+    spec: Mapping[str, Any], job: str, remarks: Remarks
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for place, patch in enumerate(spec.get("runtimePatches") or ()):  # Trainer 2.2 and newer
         runtime = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
         for replicated in runtime.get("replicatedJobs") or ():
@@ -125,28 +138,46 @@ def _patches(spec: Mapping[str, Any], job: str, remarks: Remarks) -> Iterator[tu
             of_job = replicated.get("template") or {}
             inner = (of_job.get("spec") or {}).get("template") or {}
             if of_job.get("metadata"):
-                remarks.add(path, "metadata of the Job is dropped: there is none. The pods' metadata go into spec.template")
+                remarks.add(
+                    path,
+                    "metadata of the Job is dropped: there is none. The pods' metadata go into spec.template",
+                )
             if replicated.get("name") == job:
                 yield path, inner
             else:
-                remarks.add(path, f"the patch of {replicated.get('name')} is dropped, as that job is")
+                remarks.add(
+                    path, f"the patch of {replicated.get('name')} is dropped, as that job is"
+                )
     for field in ("podTemplateOverrides", "podSpecOverrides"):  # 2.1, 2.0
         for place, override in enumerate(spec.get(field) or ()):
             targets = [target.get("name") for target in override.get("targetJobs") or ()]
             if job not in targets:
-                remarks.add(f"spec.{field}[{place}]", f"is dropped, as {', '.join(map(str, targets))} is")
+                remarks.add(
+                    f"spec.{field}[{place}]", f"is dropped, as {', '.join(map(str, targets))} is"
+                )
             elif field == "podTemplateOverrides":
                 yield f"spec.{field}[{place}]", override
             else:
-                yield f"spec.{field}[{place}]", {"spec": {key: value for key, value in override.items() if key != "targetJobs"}}
+                yield (
+                    f"spec.{field}[{place}]",
+                    {
+                        "spec": {
+                            key: value for key, value in override.items() if key != "targetJobs"
+                        }
+                    },
+                )
 
 
-def _patch_containers(path: str, pod: Manifest, field: str, patches: Sequence[Mapping[str, Any]], remarks: Remarks) -> None:
+def _patch_containers(
+    path: str, pod: Manifest, field: str, patches: Sequence[Mapping[str, Any]], remarks: Remarks
+) -> None:
     known = {container.get("name"): container for container in pod.get(field) or ()}
     for patch in patches:
         container = known.get(patch.get("name"))
         if container is None:
-            remarks.add(path, f"{patch.get('name')} is dropped: the runtime has no container of that name")
+            remarks.add(
+                path, f"{patch.get('name')} is dropped: the runtime has no container of that name"
+            )
             continue
         for key, value in patch.items():
             if key == "env":
@@ -157,12 +188,16 @@ def _patch_containers(path: str, pod: Manifest, field: str, patches: Sequence[Ma
                 container[key] = copy.deepcopy(value)
 
 
-def merge_variables(own: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]) -> list[Manifest]:
+def merge_variables(
+    own: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]
+) -> list[Manifest]:
     """Environment variables with others put over those of the same name."""
     return _by_key(own, more, "name")
 
 
-def _by_key(own: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]], key: str) -> list[Manifest]:
+def _by_key(
+    own: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]], key: str
+) -> list[Manifest]:
     merged = {item.get(key): dict(item) for item in own}
     for item in more:
         merged[item.get(key)] = copy.deepcopy(dict(item))

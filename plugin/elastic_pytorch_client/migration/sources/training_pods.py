@@ -12,13 +12,20 @@ from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.job_size import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.launch import Launch, read_launch, resolve
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.template import accelerators, clean_template, set_launch, take_variables
+from elastic_pytorch_client.migration.template import (
+    accelerators,
+    clean_template,
+    set_launch,
+    take_variables,
+)
 
 Manifest = dict[str, Any]
 
 OF_A_GROUP = {"MASTER_ADDR", "WORLD_SIZE", "PET_NNODES", "PET_RDZV_ENDPOINT"}
 TRAINING_NAME = re.compile(r"train|tune|\bsft\b|\bdpo\b", re.IGNORECASE)
-PYTHON_LAUNCHERS = re.compile(r"(?:^|[;&|]|\bexec)\s*(?:[\w./-]*/)?(?:accelerate\s+launch|deepspeed)\s", re.MULTILINE)
+PYTHON_LAUNCHERS = re.compile(
+    r"(?:^|[;&|]|\bexec)\s*(?:[\w./-]*/)?(?:accelerate\s+launch|deepspeed)\s", re.MULTILINE
+)
 TORCHRUN_VARIABLES = {
     "PET_NNODES": "nnodes",
     "PET_NPROC_PER_NODE": "nproc-per-node",
@@ -44,11 +51,16 @@ class TrainingPods:
 
 
 def trains(container: Mapping[str, Any], entrypoint: Sequence[str] = ()) -> bool:
-    words = [str(word) for word in (*(container.get("command") or entrypoint), *(container.get("args") or ()))]
+    words = [
+        str(word)
+        for word in (*(container.get("command") or entrypoint), *(container.get("args") or ()))
+    ]
     if any(variable.get("name") in OF_A_GROUP for variable in container.get("env") or ()):
         return True
     text = " ".join(words)
-    if shell_text.TORCHRUN.search(text) or any(PYTHON_LAUNCHERS.search(line) for line in (text, *words)):
+    if shell_text.TORCHRUN.search(text) or any(
+        PYTHON_LAUNCHERS.search(line) for line in (text, *words)
+    ):
         return True
     return shell_text.calls_python(text) and any(TRAINING_NAME.search(word) for word in words)
 
@@ -69,12 +81,18 @@ def read_training_pods(
     containers = cleaned["spec"].get("containers") or []
     found = [container for container in containers if trains(container, entrypoint)] or containers
     if len(found) != 1:
-        raise CannotMigrate(f"{path}.spec.containers", "must have one that trains: which one does is not known")
+        raise CannotMigrate(
+            f"{path}.spec.containers", "must have one that trains: which one does is not known"
+        )
     [container] = found
     path = f"{path}.spec.containers[{container.get('name')}]"
     _drop_index(path, container, index_variables, remarks)
     values = _values(container)
-    variables = {option: resolve(values[name], values) for name, option in TORCHRUN_VARIABLES.items() if name in values}
+    variables = {
+        option: resolve(values[name], values)
+        for name, option in TORCHRUN_VARIABLES.items()
+        if name in values
+    }
     pods = read_container(path, cleaned, container, remarks, entrypoint)
     _check_index(path, pods.launch, index_variables, remarks)
     return replace(pods, options=variables | pods.options)
@@ -90,13 +108,21 @@ def read_container(
     """
     name, values = str(container.get("name")), _values(container)
     variables = take_variables(path, container, remarks)
-    launch = read_launch(path, container.get("command") or (), container.get("args") or (), entrypoint, values)
+    launch = read_launch(
+        path, container.get("command") or (), container.get("args") or (), entrypoint, values
+    )
     set_launch(path, container, launch, remarks)
-    return TrainingPods(path, name, template, launch, variables | launch.options, accelerators(container))
+    return TrainingPods(
+        path, name, template, launch, variables | launch.options, accelerators(container)
+    )
 
 
 def _values(container: Mapping[str, Any]) -> dict[str, str]:
-    return {str(one.get("name")): str(one["value"]) for one in container.get("env") or () if "value" in one}
+    return {
+        str(one.get("name")): str(one["value"])
+        for one in container.get("env") or ()
+        if "value" in one
+    }
 
 
 def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
@@ -108,9 +134,15 @@ def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
     if pods.launch.by == "python":
         given = "auto"  # each pod runs one process, as it did
     count = process_count(
-        f"{pods.path}, --nproc-per-node", given, started_by=pods.launch.by, accelerators=pods.accelerators, remarks=remarks
+        f"{pods.path}, --nproc-per-node",
+        given,
+        started_by=pods.launch.by,
+        accelerators=pods.accelerators,
+        remarks=remarks,
     )
-    return {} if count is None or (count == 1 and pods.accelerators <= 1) else {"nprocPerNode": count}
+    return (
+        {} if count is None or (count == 1 and pods.accelerators <= 1) else {"nprocPerNode": count}
+    )
 
 
 def make_job(metadata: Manifest, pods: TrainingPods, *fields: Manifest) -> Manifest:
@@ -124,7 +156,9 @@ def make_job(metadata: Manifest, pods: TrainingPods, *fields: Manifest) -> Manif
     }
 
 
-def claims_of_policies(path: str, spec: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+def claims_of_policies(
+    path: str, spec: Mapping[str, Any]
+) -> list[tuple[str, str, Mapping[str, Any]]]:
     """Path, name and spec of each claim that a JobSet's `volumeClaimPolicies` make."""
     policies = spec.get("volumeClaimPolicies") or ()
     templates = [template for policy in policies for template in policy.get("templates") or ()]
@@ -135,11 +169,17 @@ def claims_of_policies(path: str, spec: Mapping[str, Any]) -> list[tuple[str, st
     ]
 
 
-def shared_claims(claims: Iterable[tuple[str, str, Mapping[str, Any]]], pods: TrainingPods, remarks: Remarks) -> Manifest:
+def shared_claims(
+    claims: Iterable[tuple[str, str, Mapping[str, Any]]], pods: TrainingPods, remarks: Remarks
+) -> Manifest:
     """`sharedVolumeClaims` of those claims, by path, name and spec, that the pods mount; empty without any."""
     pod = pods.template["spec"]
     containers = (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
-    mounted = {mount.get("name") for container in containers for mount in container.get("volumeMounts") or ()}
+    mounted = {
+        mount.get("name")
+        for container in containers
+        for mount in container.get("volumeMounts") or ()
+    }
     shared = []
     for path, name, spec in claims:
         if name in mounted:
@@ -156,7 +196,9 @@ def say_hosts(path: str, name: object, hosts: str, pods: TrainingPods, remarks: 
         remarks.add(path, text)
 
 
-def _drop_index(path: str, container: Manifest, index_variables: Sequence[str], remarks: Remarks) -> None:
+def _drop_index(
+    path: str, container: Manifest, index_variables: Sequence[str], remarks: Remarks
+) -> None:
     kept = []
     for variable in container.get("env") or ():
         if variable.get("name") in index_variables:
@@ -169,13 +211,23 @@ def _drop_index(path: str, container: Manifest, index_variables: Sequence[str], 
         container["env"] = kept
 
 
-def _check_index(path: str, launch: Launch, index_variables: Sequence[str], remarks: Remarks) -> None:
+def _check_index(
+    path: str, launch: Launch, index_variables: Sequence[str], remarks: Remarks
+) -> None:
     text = " ".join((*launch.command, *launch.args))
     for name in index_variables:
         if not re.search(rf"\$[({{]?{name}\b", text):
             continue
-        if not launch.command and PurePosixPath(launch.args[1] if len(launch.args) > 1 else "").name not in shell_text.SHELLS:
+        if (
+            not launch.command
+            and PurePosixPath(launch.args[1] if len(launch.args) > 1 else "").name
+            not in shell_text.SHELLS
+        ):
             raise CannotMigrate(
-                f"{path}.args", f'use {name}, which pods do not have here. Read it in the script: os.environ["GROUP_RANK"]'
+                f"{path}.args",
+                f'use {name}, which pods do not have here. Read it in the script: os.environ["GROUP_RANK"]',
             )
-        remarks.add(f"{path}.command", f"it uses {name}, which is not set here. In the training processes, read GROUP_RANK")
+        remarks.add(
+            f"{path}.command",
+            f"it uses {name}, which is not set here. In the training processes, read GROUP_RANK",
+        )

@@ -4,7 +4,12 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, drop_manager, migrate_metadata, suspension
+from elastic_pytorch_client.migration.job_metadata import (
+    QUEUE_LABEL,
+    drop_manager,
+    migrate_metadata,
+    suspension,
+)
 from elastic_pytorch_client.migration.job_size import COUNTED_BY_COMMAND, process_count
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.sources.runtime import (
@@ -15,7 +20,12 @@ from elastic_pytorch_client.migration.sources.runtime import (
     merge_variables,
     read_runtime,
 )
-from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, read_container, shared_claims
+from elastic_pytorch_client.migration.sources.training_pods import (
+    TrainingPods,
+    make_job,
+    read_container,
+    shared_claims,
+)
 from elastic_pytorch_client.migration.template import clean_template, find_training_container
 
 Manifest = dict[str, Any]
@@ -46,7 +56,9 @@ def migrate_trainjob(
     _apply_trainer(trainer, container)
     if not container.get("image"):
         name = (spec.get("runtimeRef") or {}).get("name")
-        known = "differs with Trainer's release" if found is TORCH_DISTRIBUTED else "is missing there"
+        known = (
+            "differs with Trainer's release" if found is TORCH_DISTRIBUTED else "is missing there"
+        )
         raise CannotMigrate(
             f"{PATH}.image",
             f"is missing, and the image of the runtime {name} {known}: write it into the TrainJob, or pass the runtime with --runtime",
@@ -55,7 +67,9 @@ def migrate_trainjob(
     replicas = int(trainer.get("numNodes") or runtime.nodes)
     metadata = migrate_metadata(_with_labels(manifest, spec), remarks)
     processes = _processes(trainer, runtime.processes, container, pods, remarks)
-    policy: Manifest = {} if runtime.backoff_limit is None else {"backoffLimit": runtime.backoff_limit}
+    policy: Manifest = (
+        {} if runtime.backoff_limit is None else {"backoffLimit": runtime.backoff_limit}
+    )
     if pods.max_restarts is not None:
         policy["maxFailures"] = pods.max_restarts
     job = make_job(
@@ -96,7 +110,10 @@ def _apply_trainer(trainer: Mapping[str, Any], container: Manifest) -> None:
 def _with_labels(manifest: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
     """The TrainJob with the labels and annotations of the JobSet among its own: of `spec` in Trainer 2.0 and 2.1, or of patches."""
     metadata = dict(manifest.get("metadata") or {})
-    patches = [((patch.get("trainingRuntimeSpec") or {}).get("template") or {}) for patch in spec.get("runtimePatches") or ()]
+    patches = [
+        ((patch.get("trainingRuntimeSpec") or {}).get("template") or {})
+        for patch in spec.get("runtimePatches") or ()
+    ]
     for of_jobset in (*(patch.get("metadata") or {} for patch in patches), spec):
         for field in ("labels", "annotations"):
             if of_jobset.get(field):
@@ -105,7 +122,11 @@ def _with_labels(manifest: Mapping[str, Any], spec: Mapping[str, Any]) -> Manife
 
 
 def _processes(
-    trainer: Mapping[str, Any], of_runtime: str, container: Mapping[str, Any], pods: TrainingPods, remarks: Remarks
+    trainer: Mapping[str, Any],
+    of_runtime: str,
+    container: Mapping[str, Any],
+    pods: TrainingPods,
+    remarks: Remarks,
 ) -> int | str | None:
     """As Trainer's torch plugin: `auto` is the GPUs, or without them the CPUs that the container asks for."""
     path, started_by = f"{PATH}.numProcPerNode", pods.launch.by
@@ -129,13 +150,21 @@ def _processes(
 def _other_gpus(container: Mapping[str, Any]) -> bool:
     """Whether it asks for GPUs under a name that the operator does not count."""
     resources = container.get("resources") or {}
-    return any("gpu" in name.lower() for kind in ("limits", "requests") for name in resources.get(kind) or {})
+    return any(
+        "gpu" in name.lower()
+        for kind in ("limits", "requests")
+        for name in resources.get(kind) or {}
+    )
 
 
 def _cores(container: Mapping[str, Any]) -> int:
     """The CPUs that a container asks for, rounded up, as Kubernetes' Quantity.Value does: requests, else limits."""
     resources = container.get("resources") or {}
-    asked = (resources.get("requests") or {}).get("cpu") or (resources.get("limits") or {}).get("cpu") or "0"
+    asked = (
+        (resources.get("requests") or {}).get("cpu")
+        or (resources.get("limits") or {}).get("cpu")
+        or "0"
+    )
     text = str(asked)
     try:
         return -(-int(text[:-1]) // 1000) if text.endswith("m") else -int(-float(text) // 1)

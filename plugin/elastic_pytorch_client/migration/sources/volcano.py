@@ -31,14 +31,10 @@ GANG = (
     "spec.scheduling.gangScheduler has Kubernetes' own scheduler place the workers together, from 1.37 on: "
     "name Kubernetes in gangSchedulers of the operator's chart. Set Coscheduling if the cluster has that, or remove it"
 )
-QUEUE = (
-    f"becomes the label {QUEUE_LABEL}: Kueue admits the workers together. Create a LocalQueue of this name, or remove the label"
-)
+QUEUE = f"becomes the label {QUEUE_LABEL}: Kueue admits the workers together. Create a LocalQueue of this name, or remove the label"
 # What Volcano's plugins do, and who does it now; other plugins get a remark.
 PLUGINS = ("pytorch", "svc", "env", "ssh")
-PASSED = (
-    "is passed on as it is: there is no plugin pytorch, and no task starts torchrun, has MASTER_ADDR, or runs a training script"
-)
+PASSED = "is passed on as it is: there is no plugin pytorch, and no task starts torchrun, has MASTER_ADDR, or runs a training script"
 POLICIES = (
     "are dropped: a lost pod is replaced and a failed process restarted, and the job is complete when all its workers have succeeded. See "
     "spec.failurePolicy"
@@ -57,17 +53,30 @@ def migrate_volcano_job(
     tasks = spec.get("tasks") or ()
     plugins = spec.get("plugins") or {}
     roles = _roles(plugins)
-    training = [task for task in tasks if _trains(task, "pytorch" in plugins and task.get("name") in roles, entrypoint)]
+    training = [
+        task
+        for task in tasks
+        if _trains(task, "pytorch" in plugins and task.get("name") in roles, entrypoint)
+    ]
     if not training:
         remarks.add("spec.tasks", PASSED)
         return [manifest]
-    if len(training) > 2 or (len(training) == 2 and roles[0] not in [task.get("name") for task in training]):
+    if len(training) > 2 or (
+        len(training) == 2 and roles[0] not in [task.get("name") for task in training]
+    ):
         names = ", ".join(str(task.get("name")) for task in training)
-        raise CannotMigrate("spec.tasks", f"{names} train, and a job has pods of one kind: write a Job for each of them")
+        raise CannotMigrate(
+            "spec.tasks",
+            f"{names} train, and a job has pods of one kind: write a Job for each of them",
+        )
     for task in tasks:
         if task not in training:
-            remarks.add(f"spec.tasks[{task.get('name')}]", "is dropped, for it does not train. Run it as a Job of its own")
-    training.sort(key=lambda task: task.get("name") == roles[0])  # what workers have is taken, where a master's differs
+            remarks.add(
+                f"spec.tasks[{task.get('name')}]",
+                "is dropped, for it does not train. Run it as a Job of its own",
+            )
+    # What workers have is taken, where a master's differs.
+    training.sort(key=lambda task: task.get("name") == roles[0])
     pods = _pods(training, spec, remarks, entrypoint)
     count = sum(_replicas(task) for task in training)
     sizes = group_size("spec.tasks", count, pods.options, remarks)
@@ -82,7 +91,11 @@ def migrate_volcano_job(
         pods,
         sizes,
         processes_of(pods, remarks),
-        {field: spec[field] for field in ("ttlSecondsAfterFinished",) if spec.get(field) is not None},
+        {
+            field: spec[field]
+            for field in ("ttlSecondsAfterFinished",)
+            if spec.get(field) is not None
+        },
         _failure_policy(spec, training, pods, remarks),
         shared_claims(_claims(spec), pods, remarks),
         gang,
@@ -110,7 +123,12 @@ def _replicas(task: Mapping[str, Any]) -> int:
     return 1 if replicas is None else int(replicas)
 
 
-def _pods(training: Sequence[Manifest], spec: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]) -> TrainingPods:
+def _pods(
+    training: Sequence[Manifest],
+    spec: Mapping[str, Any],
+    remarks: Remarks,
+    entrypoint: Sequence[str],
+) -> TrainingPods:
     """The pods of the workers, with what else the master has that all of them can have."""
     own = Remarks()
     first, *rest = (
@@ -125,7 +143,12 @@ def _pods(training: Sequence[Manifest], spec: Mapping[str, Any], remarks: Remark
     )
     remarks.add_unsaid(own)
     for master in rest:
-        merged = merge_templates(f"spec.tasks[{training[1].get('name')}].template", master.template, first.template, remarks)
+        merged = merge_templates(
+            f"spec.tasks[{training[1].get('name')}].template",
+            master.template,
+            first.template,
+            remarks,
+        )
         first.template.update(merged)
     return first
 
@@ -148,7 +171,11 @@ def _with_volumes(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mappi
 
 def _claims(spec: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
     return [
-        (f"spec.volumes[{volume.get('mountPath')}].volumeClaim", f"{VOLUME}-{place}", volume["volumeClaim"])
+        (
+            f"spec.volumes[{volume.get('mountPath')}].volumeClaim",
+            f"{VOLUME}-{place}",
+            volume["volumeClaim"],
+        )
         for place, volume in enumerate(spec.get("volumes") or ())
         if volume.get("volumeClaim")
     ]
@@ -163,7 +190,9 @@ def _tell_of_least(spec: Mapping[str, Any], sizes: Manifest, remarks: Remarks) -
     remarks.add("spec.minAvailable", f"{text}. If the script may train with fewer, set minReplicas")
 
 
-def _failure_policy(spec: Mapping[str, Any], training: Sequence[Manifest], pods: TrainingPods, remarks: Remarks) -> Manifest:
+def _failure_policy(
+    spec: Mapping[str, Any], training: Sequence[Manifest], pods: TrainingPods, remarks: Remarks
+) -> Manifest:
     retries = spec.get("maxRetry")
     policy = failure_policy(
         "spec.tasks",
@@ -174,7 +203,10 @@ def _failure_policy(spec: Mapping[str, Any], training: Sequence[Manifest], pods:
         launch=pods.launch,
         remarks=remarks,
     )
-    for path, holder in (("spec", spec), *((f"spec.tasks[{task.get('name')}]", task) for task in training)):
+    for path, holder in (
+        ("spec", spec),
+        *((f"spec.tasks[{task.get('name')}]", task) for task in training),
+    ):
         if holder.get("policies"):
             remarks.add(f"{path}.policies", POLICIES)
     return {"failurePolicy": policy} if policy else {}
@@ -202,7 +234,10 @@ def _schedule(spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks) -> 
         if plugin not in PLUGINS:
             remarks.add(f"spec.plugins.{plugin}", "is dropped: the operator has no such plugin")
         elif plugin == "ssh":
-            remarks.add("spec.plugins.ssh", "is dropped: workers need no SSH, for the agent starts the processes in each pod")
+            remarks.add(
+                "spec.plugins.ssh",
+                "is dropped: workers need no SSH, for the agent starts the processes in each pod",
+            )
     for field in ("minSuccess", "networkTopology", "runningEstimate"):
         if spec.get(field) is not None:
             remarks.add(f"spec.{field}", "is dropped: it has no counterpart")

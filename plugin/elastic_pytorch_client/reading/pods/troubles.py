@@ -13,7 +13,8 @@ SLOW_START_SECONDS = 60.0
 KUEUE = "kueue.x-k8s.io/"
 KUEUE_ADMISSION = f"{KUEUE}admission"  # on a pod that Kueue treats as a job of its own
 
-# What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted (volumebinding, volumerestrictions).
+# What kube-scheduler says of a pod whose claim is not bound, is not there, or is being deleted
+# (volumebinding, volumerestrictions).
 _CLAIM = re.compile(
     r"unbound immediate PersistentVolumeClaims|find available persistent volumes to bind|persistentvolumeclaim \"|binding volumes",
     re.ASCII,
@@ -41,8 +42,14 @@ class PodTrouble:
     requests: Mapping[str, float] = field(default_factory=dict)  # what it asks of a node
 
 
-def pod_troubles(pods: Iterable[Mapping[str, Any]], warnings: Mapping[str, str], now: datetime) -> list[PodTrouble]:
-    return [trouble for pod in pods if (trouble := _trouble(pod, warnings.get(str(pod["metadata"]["name"]), ""), now))]
+def pod_troubles(
+    pods: Iterable[Mapping[str, Any]], warnings: Mapping[str, str], now: datetime
+) -> list[PodTrouble]:
+    return [
+        trouble
+        for pod in pods
+        if (trouble := _trouble(pod, warnings.get(str(pod["metadata"]["name"]), ""), now))
+    ]
 
 
 def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble | None:
@@ -51,32 +58,55 @@ def _trouble(pod: Mapping[str, Any], warning: str, now: datetime) -> PodTrouble 
     if status.get("phase") in ("Succeeded", "Failed"):
         return None
     if metadata.get("deletionTimestamp"):
-        return PodTrouble(name, "leaving", "it is being deleted, and its node has not confirmed that it has stopped")
+        return PodTrouble(
+            name,
+            "leaving",
+            "it is being deleted, and its node has not confirmed that it has stopped",
+        )
     describe = f"See its events:\n  kubectl describe pod -n {namespace} {name}"
     if gates := [str(gate.get("name")) for gate in pod["spec"].get("schedulingGates") or ()]:
         return _gated(name, namespace, gates)
     if not pod["spec"].get("nodeName"):
-        scheduled: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {})
+        scheduled: Mapping[str, Any] = next(
+            (c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {}
+        )
         said = str(scheduled.get("message") or "it waits for the scheduler")
         if _CLAIM.search(said):
             do = f"See which claim is not bound, and why:\n  kubectl describe persistentvolumeclaim -n {namespace} {_claims_of(pod)}"
             return PodTrouble(name, "claim", f"waiting for a volume claim: {first_line(said)}", do)
         return PodTrouble(name, "unscheduled", first_line(said), describe, requests_of(pod))
-    for state in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+    for state in [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]:
         waiting = (state.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason", ""))
         if reason and reason not in ("ContainerCreating", "PodInitializing"):
             message = str(waiting.get("message") or "").strip()
-            said = f"container {state.get('name')} cannot start, {reason}" + (f": {message}" if message else "")
+            said = f"container {state.get('name')} cannot start, {reason}" + (
+                f": {message}" if message else ""
+            )
             if reason == "CrashLoopBackOff":
                 logs = f"\n  kubectl logs -n {namespace} {name} -c {state.get('name')} --previous --tail=30"
                 return PodTrouble(name, "waiting", said, _WAITING[reason] + logs)
-            return PodTrouble(name, "waiting", said, _create_missing(message, namespace) or _WAITING.get(reason, describe))
+            return PodTrouble(
+                name,
+                "waiting",
+                said,
+                _create_missing(message, namespace) or _WAITING.get(reason, describe),
+            )
     if warning and not _started(status):
-        return PodTrouble(name, "starting", f"does not start: {warning}", _create_missing(warning, namespace) or describe)
+        return PodTrouble(
+            name,
+            "starting",
+            f"does not start: {warning}",
+            _create_missing(warning, namespace) or describe,
+        )
     age = seconds_since(parse_time(metadata.get("creationTimestamp")), now)
     if not _started(status) and age > SLOW_START_SECONDS:
-        return PodTrouble(name, "starting", "its image and volumes have taken more than a minute so far", describe)
+        return PodTrouble(
+            name, "starting", "its image and volumes have taken more than a minute so far", describe
+        )
     return None
 
 
@@ -85,9 +115,7 @@ def _create_missing(message: str, namespace: str) -> str:
     if (found := _MISSING.search(message)) is None:
         return ""
     kind = "configmap" if found[1] == "configmap" else "secret generic"
-    return (
-        f"Create it, or correct its name in spec.template:\n  kubectl create {kind} {found[2]} --from-file=PATH -n {namespace}"
-    )
+    return f"Create it, or correct its name in spec.template:\n  kubectl create {kind} {found[2]} --from-file=PATH -n {namespace}"
 
 
 def _gated(name: str, namespace: str, gates: Sequence[str]) -> PodTrouble:
@@ -97,27 +125,37 @@ def _gated(name: str, namespace: str, gates: Sequence[str]) -> PodTrouble:
     if any(gate.startswith(KUEUE) for gate in gates):
         do = f"Kueue removes the gate when the queue has quota for the pod:\n  kubectl get workloads.kueue.x-k8s.io -n {namespace}"
     if KUEUE_ADMISSION in gates:
-        said += (
-            ", as Kueue queues this pod by itself: the namespace has a LocalQueue named `default`, or Kueue manages all pods"
-        )
+        said += ", as Kueue queues this pod by itself: the namespace has a LocalQueue named `default`, or Kueue manages all pods"
         do += "\nTo queue the job as a whole, configure Kueue as docs/use/kueue.md says, or give the LocalQueue another name."
     return PodTrouble(name, "gated", said, do)
 
 
 def _claims_of(pod: Mapping[str, Any]) -> str:
-    claims = [(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in pod["spec"].get("volumes") or ()]
+    claims = [
+        (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        for volume in pod["spec"].get("volumes") or ()
+    ]
     return " ".join(str(claim) for claim in claims if claim)
 
 
-def silent_pods(pods: Iterable[Mapping[str, Any]], spoken: Iterable[str], now: datetime) -> list[str]:
+def silent_pods(
+    pods: Iterable[Mapping[str, Any]], spoken: Iterable[str], now: datetime
+) -> list[str]:
     """Pods that have run for a while, and whose agent the operator has not heard."""
     known = set(spoken)
     silent = []
     for pod in pods:
         status = pod.get("status") or {}
-        since = [(s.get("state") or {}).get("running", {}).get("startedAt") for s in status.get("containerStatuses") or ()]
+        since = [
+            (s.get("state") or {}).get("running", {}).get("startedAt")
+            for s in status.get("containerStatuses") or ()
+        ]
         started = next((time for text in since if (time := parse_time(text))), None)
-        if started and seconds_since(started, now) > SLOW_START_SECONDS and pod["metadata"]["name"] not in known:
+        if (
+            started
+            and seconds_since(started, now) > SLOW_START_SECONDS
+            and pod["metadata"]["name"] not in known
+        ):
             silent.append(str(pod["metadata"]["name"]))
     return silent
 

@@ -8,11 +8,15 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import JobView, Worker
 
 Pod = Mapping[str, Any]
-ENDED = {"Succeeded": "Succeeded", "Failed": "Lost"}  # the state of a worker by the phase of its pod
+# The state of a worker by the phase of its pod.
+ENDED = {"Succeeded": "Succeeded", "Failed": "Lost"}
 
 
 def add_pods(job: JobView, pods: Iterable[Pod]) -> JobView:
-    """A job with the workers that its status does not list. What is known only of their indexes is given to their pods."""
+    """A job with the workers that its status does not list.
+
+    What is known only of their indexes is given to their pods.
+    """
     if not job.unlisted:
         return job
     listed = {worker.name for worker in job.workers}
@@ -28,15 +32,28 @@ def add_pods(job: JobView, pods: Iterable[Pod]) -> JobView:
 
 def _worker(pod: Pod, state: str) -> Worker:
     phase = str((pod.get("status") or {}).get("phase", "Pending"))
-    told = ENDED.get(phase) or ("Leaving" if pod["metadata"].get("deletionTimestamp") else "Starting")
-    state = told if not state or phase in ENDED or pod["metadata"].get("deletionTimestamp") else state
-    return Worker(str(pod["metadata"]["name"]), _index(pod), None, str(pod["spec"].get("nodeName") or ""), state, listed=False)
+    told = ENDED.get(phase) or (
+        "Leaving" if pod["metadata"].get("deletionTimestamp") else "Starting"
+    )
+    state = (
+        told if not state or phase in ENDED or pod["metadata"].get("deletionTimestamp") else state
+    )
+    return Worker(
+        str(pod["metadata"]["name"]),
+        _index(pod),
+        None,
+        str(pod["spec"].get("nodeName") or ""),
+        state,
+        listed=False,
+    )
 
 
 def _is_worker(pod: Pod, job: JobView) -> bool:
     labels = pod["metadata"].get("labels") or {}
     owners = pod["metadata"].get("ownerReferences") or ()
-    return labels.get(names.LABEL_ROLE) == names.ROLE_WORKER and any(owner.get("uid") == job.uid for owner in owners)
+    return labels.get(names.LABEL_ROLE) == names.ROLE_WORKER and any(
+        owner.get("uid") == job.uid for owner in owners
+    )
 
 
 def _index(pod: Pod) -> int:
@@ -50,4 +67,8 @@ def _created(pod: Pod) -> str:
 
 def _age(pod: Pod) -> tuple[str, bool, str]:
     """Sorts the oldest first, and of two that were created at once the ended one."""
-    return _created(pod), (pod.get("status") or {}).get("phase") not in ENDED, str(pod["metadata"]["name"])
+    return (
+        _created(pod),
+        (pod.get("status") or {}).get("phase") not in ENDED,
+        str(pod["metadata"]["name"]),
+    )

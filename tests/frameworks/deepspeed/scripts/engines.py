@@ -1,4 +1,7 @@
-"""Gives engines of DeepSpeed to DeepSpeedState, and tells what it says to them. For four ranks, of which two compute a sample together."""
+"""Gives engines of DeepSpeed to DeepSpeedState, and tells what it says to them.
+
+For four ranks, of which two compute a sample together.
+"""
 
 import os
 import sys
@@ -43,9 +46,13 @@ class Parallelism:
 
 
 def tell(kind: str, model: nn.Module, sampler: elastic.ElasticSampler, **options: Any) -> None:
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=CONFIG, **options)
+    engine, *_ = deepspeed.initialize(
+        model=model, model_parameters=list(model.parameters()), config=CONFIG, **options
+    )
     try:
-        DeepSpeedState(sys.argv[1], engine, DeepSpeedState.Options(name=kind, every=1), sampler=sampler)
+        DeepSpeedState(
+            sys.argv[1], engine, DeepSpeedState.Options(name=kind, every=1), sampler=sampler
+        )
         said = "taken"
     except ValueError as error:
         said = str(error)
@@ -55,6 +62,17 @@ def tell(kind: str, model: nn.Module, sampler: elastic.ElasticSampler, **options
 
 everywhere = elastic.ElasticSampler(12, 4)
 tell("tensors", nn.Linear(2, 2), everywhere, mpu=Parallelism())
-tell("mesh", nn.Linear(2, 2), elastic.ElasticSampler(12, 4, mesh=mesh["replicate"]), mpu=Parallelism())
-tell("pipeline", PipelineModule([nn.Linear(2, 2), nn.Linear(2, 2)], num_stages=2, loss_fn=nn.functional.mse_loss), everywhere)
+tell(
+    "mesh",
+    nn.Linear(2, 2),
+    elastic.ElasticSampler(12, 4, mesh=mesh["replicate"]),
+    mpu=Parallelism(),
+)
+tell(
+    "pipeline",
+    PipelineModule(
+        [nn.Linear(2, 2), nn.Linear(2, 2)], num_stages=2, loss_fn=nn.functional.mse_loss
+    ),
+    everywhere,
+)
 dist.destroy_process_group()

@@ -27,21 +27,32 @@ config = {
     "train_micro_batch_size_per_gpu": 1,
     "gradient_accumulation_steps": 1,
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "torch_adam": True}},
-    "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": 1e-2, "warmup_num_steps": 30}},
+    "scheduler": {
+        "type": "WarmupLR",
+        "params": {"warmup_min_lr": 0, "warmup_max_lr": 1e-2, "warmup_num_steps": 30},
+    },
     "zero_optimization": {"stage": options.stage},
     "checkpoint": {"load_universal": True},
 }
 torch.manual_seed(5)
 numbers = torch.arange(options.samples, dtype=torch.float32)
-data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
+data = TensorDataset(
+    torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1),
+    torch.cos(numbers / 3),
+    numbers,
+)
 model = nn.Sequential(nn.Linear(8, 33), nn.Tanh(), nn.Linear(33, 1))
 deepspeed.init_distributed("gloo")
 sampler = elastic.ElasticSampler(data, options.batch_size, micro_batch_size=4, seed=3)
-engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+engine, _, _, _ = deepspeed.initialize(
+    model=model, model_parameters=model.parameters(), config=config
+)
 state = DeepSpeedState(
     options.folder,
     engine,
-    DeepSpeedState.Options(every=options.every, total_steps=options.epochs * sampler.batches_per_epoch),
+    DeepSpeedState.Options(
+        every=options.every, total_steps=options.epochs * sampler.batches_per_epoch
+    ),
     sampler=sampler,
     best=9.0,
 )

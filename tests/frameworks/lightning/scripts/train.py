@@ -18,8 +18,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--stock", action="store_true", help="without the library: ModelCheckpoint, and ckpt_path")
-parser.add_argument("--num-nodes", type=int, help="written into the script; without it, from the environment")
+parser.add_argument(
+    "--stock", action="store_true", help="without the library: ModelCheckpoint, and ckpt_path"
+)
+parser.add_argument(
+    "--num-nodes", type=int, help="written into the script; without it, from the environment"
+)
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--samples", type=int, default=400)
 parser.add_argument("--batch-size", type=int, default=10)
@@ -34,7 +38,11 @@ options = parser.parse_args()
 
 L.seed_everything(5)
 numbers = torch.arange(options.samples, dtype=torch.float32)
-data = TensorDataset(torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1), torch.cos(numbers / 3), numbers)
+data = TensorDataset(
+    torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1),
+    torch.cos(numbers / 3),
+    numbers,
+)
 
 
 class Model(L.LightningModule):
@@ -61,7 +69,8 @@ class Model(L.LightningModule):
         self.taken += which.int().tolist()[:samples]
         self.shares.append((samples, loss.item()))
         if options.stock or self._completes_step(batch_idx):
-            # Before the gradients are exchanged: a rank that is killed after that has done its share.
+            # Before the gradients are exchanged: a rank that is killed after that has done its
+            # share.
             event(
                 "step",
                 step=self.done + 1,
@@ -70,7 +79,9 @@ class Model(L.LightningModule):
                 samples=self.taken,
                 loss=sum(n * value for n, value in self.shares),
                 rate=self.trainer.optimizers[0].param_groups[0]["lr"],
-                generation=self.generation if options.stock else elastic_callback._state._version.generation,
+                generation=self.generation
+                if options.stock
+                else elastic_callback._state._version.generation,
             )
             self.taken, self.shares = [], []
         if options.manual:
@@ -93,21 +104,41 @@ class Model(L.LightningModule):
 
     def validation_step(self, batch: list[torch.Tensor], batch_idx: int) -> None:
         inputs, targets, _ = batch
-        self.log("val_loss", nn.functional.mse_loss(self.last(self.first(inputs)).squeeze(1), targets), sync_dist=True)
+        self.log(
+            "val_loss",
+            nn.functional.mse_loss(self.last(self.first(inputs)).squeeze(1), targets),
+            sync_dist=True,
+        )
 
     def on_validation_epoch_end(self) -> None:
-        event("validated", epoch=self.current_epoch, step=self.done, sanity=self.trainer.sanity_checking)
+        event(
+            "validated",
+            epoch=self.current_epoch,
+            step=self.done,
+            sanity=self.trainer.sanity_checking,
+        )
 
     def on_train_batch_end(self, *_: Any) -> None:
         time.sleep(options.step_seconds)
 
     def configure_optimizers(self) -> Any:
         if options.manual:
-            optimizers = [torch.optim.SGD(part.parameters(), lr=0.05, momentum=0.9) for part in (self.first, self.last)]
-            return optimizers, [torch.optim.lr_scheduler.ExponentialLR(each, 0.995) for each in optimizers]
+            optimizers = [
+                torch.optim.SGD(part.parameters(), lr=0.05, momentum=0.9)
+                for part in (self.first, self.last)
+            ]
+            return optimizers, [
+                torch.optim.lr_scheduler.ExponentialLR(each, 0.995) for each in optimizers
+            ]
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
-        each_step = {"scheduler": torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.995), "interval": "step"}
-        each_epoch = {"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5), "interval": "epoch"}
+        each_step = {
+            "scheduler": torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.995),
+            "interval": "step",
+        }
+        each_epoch = {
+            "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5),
+            "interval": "epoch",
+        }
         return [optimizer], [each_step, each_epoch]
 
 
@@ -115,7 +146,11 @@ class Steps(ModelCheckpoint):
     """A ModelCheckpoint that tells what it has seen."""
 
     def on_train_end(self, *arguments: Any) -> None:
-        event("best", path=self.best_model_path and Path(self.best_model_path).name, score=float(self.best_model_score or 0))
+        event(
+            "best",
+            path=self.best_model_path and Path(self.best_model_path).name,
+            score=float(self.best_model_score or 0),
+        )
         super().on_train_end(*arguments)
 
 
@@ -128,13 +163,24 @@ common: dict[str, Any] = {
     "enable_progress_bar": False,
     "enable_model_summary": False,
 }
-checkpoints = Steps(options.folder / "lightning", monitor="val_loss", save_top_k=2, filename="{epoch}-{step}")
+checkpoints = Steps(
+    options.folder / "lightning", monitor="val_loss", save_top_k=2, filename="{epoch}-{step}"
+)
 if options.stock:
-    checkpoints = ModelCheckpoint(options.folder / "lightning", every_n_train_steps=5, save_last=True)
+    checkpoints = ModelCheckpoint(
+        options.folder / "lightning", every_n_train_steps=5, save_last=True
+    )
     nodes = options.num_nodes or int(os.environ["GROUP_WORLD_SIZE"])
     world = int(os.environ["WORLD_SIZE"])
-    trainer = L.Trainer(devices=int(os.environ["LOCAL_WORLD_SIZE"]), num_nodes=nodes, callbacks=[checkpoints], **common)
-    loader = DataLoader(data, batch_size=round(options.batch_size / world), shuffle=True, drop_last=True)
+    trainer = L.Trainer(
+        devices=int(os.environ["LOCAL_WORLD_SIZE"]),
+        num_nodes=nodes,
+        callbacks=[checkpoints],
+        **common,
+    )
+    loader = DataLoader(
+        data, batch_size=round(options.batch_size / world), shuffle=True, drop_last=True
+    )
 else:
     own = elastic.ElasticSampler(data, options.batch_size, seed=5) if options.sampler else None
     if options.batch_size and own is None:
@@ -143,10 +189,17 @@ else:
     else:
         batch, loader = {}, DataLoader(data, batch_sampler=own)
     trainer = L.Trainer(
-        **elastic.lightning.options(options.folder / "elastic", **batch, every=1, callbacks=checkpoints), **common
+        **elastic.lightning.options(
+            options.folder / "elastic", **batch, every=1, callbacks=checkpoints
+        ),
+        **common,
     )
 event("starts", world=trainer.world_size)
 model = Model()
 validation = DataLoader(TensorDataset(*data[:36]), batch_size=6)  # even shares, for any size
 trainer.fit(model, loader, validation, ckpt_path="last" if options.stock else None)
-event("done", parameters=[x for p in model.parameters() for x in p.flatten().tolist()], step=trainer.global_step)
+event(
+    "done",
+    parameters=[x for p in model.parameters() for x in p.flatten().tolist()],
+    step=trainer.global_step,
+)

@@ -111,7 +111,11 @@ config = ToldTrainer.Config(
     metrics=Told.Config(log_freq=1),
     dataloader=ElasticDataLoader.Config(samples=Numbers, seed=3),
     checkpoint=ElasticCheckpointManager.Config(
-        enable=True, interval=options.every, commit_every=options.commit_every, keep_latest_k=2, last_save_model_only=False
+        enable=True,
+        interval=options.every,
+        commit_every=options.commit_every,
+        keep_latest_k=2,
+        last_save_model_only=False,
     ),
 )
 torch.manual_seed(5)

@@ -35,18 +35,34 @@ def test_pod_counts_once_for_as_long_as_it_is_there() -> None:
 
 
 def test_pods_that_fail_together_count_as_one() -> None:
-    assert Budget().after_pods([DEAD_POD, replace(DEAD_POD, pod_uid="2")], ["1", "2"], NOW, back_off=True).failures == 1
+    assert (
+        Budget()
+        .after_pods([DEAD_POD, replace(DEAD_POD, pod_uid="2")], ["1", "2"], NOW, back_off=True)
+        .failures
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
     ("pods", "failures", "last"),
     [
-        ([replace(DEAD_POD, round=3), replace(DEAD_POD, pod_uid="2", worker="w1", round=3)], 1, "w0"),
-        ([replace(DEAD_POD, round=3), replace(DEAD_POD, pod_uid="2", worker="w1", round=4)], 2, "w1"),
-        ([DEAD_POD, replace(DEAD_POD, pod_uid="2", worker="w1")], 2, "w1"),  # in no round: each failed to join
+        (
+            [replace(DEAD_POD, round=3), replace(DEAD_POD, pod_uid="2", worker="w1", round=3)],
+            1,
+            "w0",
+        ),
+        (
+            [replace(DEAD_POD, round=3), replace(DEAD_POD, pod_uid="2", worker="w1", round=4)],
+            2,
+            "w1",
+        ),
+        # In no round: each failed to join.
+        ([DEAD_POD, replace(DEAD_POD, pod_uid="2", worker="w1")], 2, "w1"),
     ],
 )
-def test_pods_of_one_round_count_once_whenever_they_end(pods: list[FailureRecord], failures: int, last: str) -> None:
+def test_pods_of_one_round_count_once_whenever_they_end(
+    pods: list[FailureRecord], failures: int, last: str
+) -> None:
     budget = Budget()
     for number, _ in enumerate(pods, start=1):
         budget = budget.after_pods(pods[:number], ["1", "2"], NOW, back_off=False)
@@ -58,7 +74,9 @@ def test_pod_and_the_round_that_it_failed_in_count_once() -> None:
     assert failed(Budget(), 3).after_pods([pod], ["1"], NOW, back_off=True).failures == 1
     assert failed(Budget().after_pods([pod], ["1"], NOW, back_off=True), 3).failures == 1
     fatal = replace(pod, rule=parse_rules([on_codes("FailJob", 1)])[0])
-    assert failed(Budget(), 3).after_pods([fatal], ["1"], NOW, back_off=True).fatal == fatal, "but its rule holds"
+    assert failed(Budget(), 3).after_pods([fatal], ["1"], NOW, back_off=True).fatal == fatal, (
+        "but its rule holds"
+    )
 
 
 def test_pod_that_died_earlier_does_not_hide_a_new_failure() -> None:
@@ -97,7 +115,13 @@ def test_backoff_doubles_up_to_a_minute() -> None:
 
 
 RULES = parse_rules(
-    [on_codes("Count", 1), on_codes("Ignore", 2), on_codes("FailJob", 3), on_codes("RestartGroup", 4), on_condition("Ignore")]
+    [
+        on_codes("Count", 1),
+        on_codes("Ignore", 2),
+        on_codes("FailJob", 3),
+        on_codes("RestartGroup", 4),
+        on_condition("Ignore"),
+    ]
 )
 COUNT, IGNORE, FAIL_JOB, RESTART, IGNORE_LOST = RULES
 
@@ -120,7 +144,12 @@ def test_cost_of_a_failure_in_a_crash_loop(
     cause: FailureRecord, failures: int, total: int, in_a_row: int, pause: float
 ) -> None:
     budget = Budget(failures=2, total=5, in_a_row=3).after_round(1, cause, NOW, back_off=True)
-    assert (budget.failures, budget.total, budget.in_a_row, budget.last) == (failures, total, in_a_row, cause)
+    assert (budget.failures, budget.total, budget.in_a_row, budget.last) == (
+        failures,
+        total,
+        in_a_row,
+        cause,
+    )
     assert max(0.0, budget.backoff_until - NOW) == pause
     assert budget.fatal == (cause if cause.rule is FAIL_JOB else None)
 
@@ -129,10 +158,14 @@ def test_cost_of_a_failure_in_a_crash_loop(
 def test_failures_that_do_not_count_wait_even_if_their_rounds_last(rule: FailureRule) -> None:
     budget = Budget()
     for number in (1, 2, 3):
-        budget = budget.after_round(number, replace(BOOM, rule=rule, group_restarts=number), NOW, back_off=False)
+        budget = budget.after_round(
+            number, replace(BOOM, rule=rule, group_restarts=number), NOW, back_off=False
+        )
     assert (budget.failures, budget.backoff_until) == (0, NOW + 2)
     assert (
-        budget.after_progress(10, 60).after_round(4, replace(BOOM, rule=rule, group_restarts=4), NOW, back_off=False).in_a_row
+        budget.after_progress(10, 60)
+        .after_round(4, replace(BOOM, rule=rule, group_restarts=4), NOW, back_off=False)
+        .in_a_row
         == 1
     )
 
@@ -150,12 +183,19 @@ def test_gravest_of_the_pods_that_fail_together_decides() -> None:
     assert Budget().after_pods([ignored, counted], there, NOW, back_off=True).failures == 1
     both = Budget().after_pods([ignored, restarts, counted], there, NOW, back_off=True)
     assert (both.failures, both.group_restarts) == (0, 1)
-    assert Budget().after_pods([ignored, restarts, counted, fatal], there, NOW, back_off=True).fatal == fatal
+    assert (
+        Budget().after_pods([ignored, restarts, counted, fatal], there, NOW, back_off=True).fatal
+        == fatal
+    )
 
 
 def test_pod_that_was_lost_and_then_ends_counts_once() -> None:
     lost = replace(DEAD_POD, rule=COUNT, exit_code=None, fault=Fault.PLACE)
-    budget = Budget().after_pods([lost], ["1"], NOW, back_off=False).after_pods([], ["1"], NOW, back_off=False)
+    budget = (
+        Budget()
+        .after_pods([lost], ["1"], NOW, back_off=False)
+        .after_pods([], ["1"], NOW, back_off=False)
+    )
     assert budget.after_pods([DEAD_POD], ["1"], NOW, back_off=False).failures == 1
 
 
@@ -167,7 +207,9 @@ def test_group_is_restarted_once_for_all_failures_of_its_pods() -> None:
     assert replace(later, counted_pods=frozenset()) == budget, "of pods that are being replaced"
     again = later.after_round(3, replace(BOOM, rule=RESTART, group_restarts=1), NOW, back_off=True)
     assert again.group_restarts == 2
-    assert again.after_round(4, replace(BOOM, rule=FAIL_JOB), NOW, back_off=True).fatal is not None, "whenever it is found"
+    assert (
+        again.after_round(4, replace(BOOM, rule=FAIL_JOB), NOW, back_off=True).fatal is not None
+    ), "whenever it is found"
 
 
 def test_total_is_not_forgiven_by_progress() -> None:
@@ -199,7 +241,9 @@ def ended(budget: Budget, *records: FailureRecord) -> Budget:
         "for its node": ([replace(KILLED, fault=Fault.PLACE, end="")] * 3, 0, 0),
     },
 )
-def test_end_that_repeats_is_a_failure(ends: list[FailureRecord], failures: int, in_a_row: int) -> None:
+def test_end_that_repeats_is_a_failure(
+    ends: list[FailureRecord], failures: int, in_a_row: int
+) -> None:
     budget = ended(Budget(), *ends)
     assert (budget.failures, budget.total, budget.in_a_row) == (failures, failures, in_a_row)
     assert budget.backoff_until == (NOW + backoff_seconds(in_a_row) if in_a_row else 0.0)

@@ -2,7 +2,10 @@ from typing import Any
 
 from elastic_pytorch_operator.model.failure import FailureRecord
 from elastic_pytorch_operator.planning.failures.budget import Budget
-from elastic_pytorch_operator.planning.failures.group_restart import find_group_restart, outdated_pods
+from elastic_pytorch_operator.planning.failures.group_restart import (
+    find_group_restart,
+    outdated_pods,
+)
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
 from tests.operator.builders import NOW, a_dead_pod, a_job, a_pod, a_round, observed
@@ -23,10 +26,18 @@ OLD, NEW, MEMBERS = a_pod(0), a_pod(0, group_restarts=1), a_round(0)
         "stored: the round stops, the pods go": ({"groupRestarts": 1}, 1, [OLD], False, True),
         "done": ({"groupRestarts": 1}, 1, [NEW], False, False),
         "continued by the next operator": ({"groupRestarts": 1}, 0, [OLD], False, True),
-        "a pod that has ended is kept for its log": ({"groupRestarts": 1}, 1, [a_dead_pod(0)], False, False),
+        "a pod that has ended is kept for its log": (
+            {"groupRestarts": 1},
+            1,
+            [a_dead_pod(0)],
+            False,
+            False,
+        ),
     },
 )
-def test_where_it_stands(status: dict[str, Any], counted: int, pods: list[Any], asked: bool, stops: bool) -> None:
+def test_where_it_stands(
+    status: dict[str, Any], counted: int, pods: list[Any], asked: bool, stops: bool
+) -> None:
     job, seen = a_job(status=status), observed(pods, round=MEMBERS)
     found = find_group_restart(job, seen, Budget(group_restarts=counted, last=FAILED))
     assert (found.asked, found.stops, found.under_way) == (asked, stops, asked or stops)
@@ -41,7 +52,10 @@ def test_pod_outside_the_round_stops_nothing() -> None:
 
 @situations(
     "status, cause",
-    {"root cause": ({"rootCause": CAUSE}, "rank 1 (w1) failed, exit code 42: ValueError: boom"), "no root cause": ({}, "None")},
+    {
+        "root cause": ({"rootCause": CAUSE}, "rank 1 (w1) failed, exit code 42: ValueError: boom"),
+        "no root cause": ({}, "None"),
+    },
 )
 def test_next_operator_reads_the_cause_in_the_status(status: dict[str, Any], cause: str) -> None:
     job = a_job(status={"groupRestarts": 1, **status})

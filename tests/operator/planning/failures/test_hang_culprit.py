@@ -17,8 +17,16 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
     [
         ((REDUCE, REDUCE, REDUCE), (), "all ranks wait in all_reduce: none stands out"),
         ((SEND, RECEIVE, SEND), (), "all ranks wait in send or recv: none stands out"),
-        ((REDUCE, REDUCE, LOADS), (2,), "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce"),
-        ((LOADS, BACKWARD), (0,), "rank 0 is in its data loader (train.py:41 load), the other waits in backward"),
+        (
+            (REDUCE, REDUCE, LOADS),
+            (2,),
+            "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce",
+        ),
+        (
+            (LOADS, BACKWARD),
+            (0,),
+            "rank 0 is in its data loader (train.py:41 load), the other waits in backward",
+        ),
         (
             (REDUCE, LOADS, REDUCE, READS),
             (1, 3),
@@ -30,16 +38,32 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
             (2,),
             "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce or barrier",
         ),
-        ((REDUCE, REDUCE, BARRIER), (2,), "rank 2 waits in barrier (train.py:70 save), the others wait in all_reduce"),
+        (
+            (REDUCE, REDUCE, BARRIER),
+            (2,),
+            "rank 2 waits in barrier (train.py:70 save), the others wait in all_reduce",
+        ),
         (
             (REDUCE, BARRIER),
             (),
             "the ranks wait for each other in different collectives: rank 0 waits in all_reduce (train.py:60 step), "
             "rank 1 waits in barrier (train.py:70 save)",
         ),
-        ((REDUCE, REDUCE, SILENT), (2,), "rank 2 has not said where it is, the others wait in all_reduce"),
-        ((REDUCE, REDUCE, STOPPED), (2,), "rank 2 is stopped by a signal, the others wait in all_reduce"),
-        ((REDUCE, SILENT, LOADS), (2,), "rank 2 is in its data loader (train.py:41 load), the other waits in all_reduce"),
+        (
+            (REDUCE, REDUCE, SILENT),
+            (2,),
+            "rank 2 has not said where it is, the others wait in all_reduce",
+        ),
+        (
+            (REDUCE, REDUCE, STOPPED),
+            (2,),
+            "rank 2 is stopped by a signal, the others wait in all_reduce",
+        ),
+        (
+            (REDUCE, SILENT, LOADS),
+            (2,),
+            "rank 2 is in its data loader (train.py:41 load), the other waits in all_reduce",
+        ),
         ((REDUCE, REDUCE, ENDED), (2,), "rank 2 has exited with 0, the others wait in all_reduce"),
         (
             (REDUCE, LOADS, LOADS),

@@ -3,7 +3,11 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import Observed, Place, PlaceKind, Progress
-from elastic_pytorch_operator.planning.failures.progress_deadline import ANSWERS_SECONDS, STACKS_SECONDS, find_stall
+from elastic_pytorch_operator.planning.failures.progress_deadline import (
+    ANSWERS_SECONDS,
+    STACKS_SECONDS,
+    find_stall,
+)
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, an_agent, observed
 from tests.operator.simulation import Simulation
@@ -13,12 +17,21 @@ JOB = a_job(progressDeadlineSeconds=60)
 
 
 def group(*steps: int | None, stepped_at: float = NOW - 90, **fields: Any) -> Observed:
-    agents = [an_agent(f"w{i}", rank=i, progress=Progress(step=step), progressed_at=stepped_at) for i, step in enumerate(steps)]
-    return observed([a_pod(i) for i in range(len(steps))], agents, round=fields.pop("round_", a_round(*range(len(steps)))))
+    agents = [
+        an_agent(f"w{i}", rank=i, progress=Progress(step=step), progressed_at=stepped_at)
+        for i, step in enumerate(steps)
+    ]
+    return observed(
+        [a_pod(i) for i in range(len(steps))],
+        agents,
+        round=fields.pop("round_", a_round(*range(len(steps)))),
+    )
 
 
 def saving(seen: Observed) -> Observed:
-    return replace(seen, agents={**seen.agents, "w0": replace(seen.agents["w0"], saving_since=NOW - 80)})
+    return replace(
+        seen, agents={**seen.agents, "w0": replace(seen.agents["w0"], saving_since=NOW - 80)}
+    )
 
 
 @situations(
@@ -45,16 +58,23 @@ def test_stalls(seen: Observed, stalls: bool) -> None:
         ((None, None), "w0", "elastic_pytorch.report"),
     ],
 )
-def test_the_worker_that_is_furthest_behind_is_named(steps: tuple[int | None, ...], worker: str, words: str) -> None:
+def test_the_worker_that_is_furthest_behind_is_named(
+    steps: tuple[int | None, ...], worker: str, words: str
+) -> None:
     stall, recheck = find_stall(JOB, group(*steps), None)
     assert stall is not None
     assert recheck == stall.restart_at == NOW + STACKS_SECONDS
     assert stall.cause.worker == worker
     assert words in stall.cause.message
-    assert str(stall.cause).startswith(f"rank {stall.cause.rank} ({worker}) hangs: no step was finished within")
+    assert str(stall.cause).startswith(
+        f"rank {stall.cause.rank} ({worker}) hangs: no step was finished within"
+    )
 
 
-REDUCE, LOADS = Place(PlaceKind.COLLECTIVE, "all_reduce"), Place(PlaceKind.DATA_LOADER, frame="train.py:41 load")
+REDUCE, LOADS = (
+    Place(PlaceKind.COLLECTIVE, "all_reduce"),
+    Place(PlaceKind.DATA_LOADER, frame="train.py:41 load"),
+)
 
 
 def answering(seen: Observed, *places: tuple[Place, ...], placed_at: float = NOW) -> Observed:
@@ -62,17 +82,22 @@ def answering(seen: Observed, *places: tuple[Place, ...], placed_at: float = NOW
     agents = dict(seen.agents)
     for index, own in enumerate(places):
         count = max(1, len(own))
-        agents[f"w{index}"] = replace(agents[f"w{index}"], places=own, placed_at=placed_at, local_world_size=count)
+        agents[f"w{index}"] = replace(
+            agents[f"w{index}"], places=own, placed_at=placed_at, local_world_size=count
+        )
     return replace(seen, agents=agents)
 
 
 def test_the_rank_that_the_others_wait_for_is_named() -> None:
-    stall, recheck = find_stall(JOB, answering(group(7, 7, 7), (REDUCE, REDUCE), (REDUCE, LOADS), (REDUCE, REDUCE)), None)
+    stall, recheck = find_stall(
+        JOB, answering(group(7, 7, 7), (REDUCE, REDUCE), (REDUCE, LOADS), (REDUCE, REDUCE)), None
+    )
     assert stall is not None
     assert recheck == stall.restart_at == NOW + STACKS_SECONDS
     assert (stall.cause.worker, stall.cause.rank) == ("w1", 3)
     assert (
-        "(60); rank 3 is in its data loader (train.py:41 load), the others wait in all_reduce; the pods'" in stall.cause.message
+        "(60); rank 3 is in its data loader (train.py:41 load), the others wait in all_reduce; the pods'"
+        in stall.cause.message
     )
 
 
@@ -84,7 +109,9 @@ def test_script_that_reports_no_steps_is_told_so_beside_the_rank() -> None:
 
 
 def test_pod_says_nothing_of_the_ranks_of_others() -> None:
-    stall, _ = find_stall(JOB, answering(group(7, 7, 7), (REDUCE, LOADS, LOADS), (REDUCE,), (REDUCE,)), None)
+    stall, _ = find_stall(
+        JOB, answering(group(7, 7, 7), (REDUCE, LOADS, LOADS), (REDUCE,), (REDUCE,)), None
+    )
     assert stall is not None
     assert "all ranks wait in all_reduce" in stall.cause.message
 
@@ -116,7 +143,9 @@ def test_looks_again_when_the_deadline_ends() -> None:
 
 
 def test_stacks_first_then_a_restart_that_counts_then_the_end() -> None:
-    simulation = Simulation(a_job(replicas=2, progressDeadlineSeconds=20, failurePolicy={"maxFailures": 1}))
+    simulation = Simulation(
+        a_job(replicas=2, progressDeadlineSeconds=20, failurePolicy={"maxFailures": 1})
+    )
     simulation.settle(10)
     asked = []
     for _ in range(160):
@@ -135,16 +164,27 @@ def test_worker_that_the_group_hangs_for_is_named_and_keeps_its_place() -> None:
     members = sorted(simulation.members)
     for worker in members:
         agent = simulation.agents[worker]
-        simulation.agents[worker] = replace(agent, progress=Progress(step=5), progressed_at=simulation.now)
+        simulation.agents[worker] = replace(
+            agent, progress=Progress(step=5), progressed_at=simulation.now
+        )
     while len(simulation.declared) == 1:
         simulation.settle(0.25)
         if simulation.last.dump_stacks:
             for rank, worker in enumerate(members):
                 places = (LOADS if rank == 2 else REDUCE,)
-                simulation.agents[worker] = replace(simulation.agents[worker], places=places, placed_at=simulation.now)
+                simulation.agents[worker] = replace(
+                    simulation.agents[worker], places=places, placed_at=simulation.now
+                )
     again = simulation.declared[-1]
-    assert (again.reason, sorted(simulation.members), simulation.made) == ("ProgressStalled", members, 3)
-    assert "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce" in again.cause
+    assert (again.reason, sorted(simulation.members), simulation.made) == (
+        "ProgressStalled",
+        members,
+        3,
+    )
+    assert (
+        "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce"
+        in again.cause
+    )
     cause, node = simulation.status["rootCause"], simulation.pods[members[2]].node
     assert (cause["worker"], cause["rank"], cause["node"]) == (members[2], 2, node)
 
@@ -152,6 +192,11 @@ def test_worker_that_the_group_hangs_for_is_named_and_keeps_its_place() -> None:
 def test_group_that_trains_on_to_its_boundary_before_an_orderly_change_does_not_hang() -> None:
     agents = [an_agent(worker, round_=1, progressed_at=NOW - 20) for worker in ("w0", "w1")]
     changed = replace(a_round(0, 1, 2), number=2, declared_at=NOW - 61, orderly_since=1)
-    assert find_stall(JOB, observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=changed), None) == (None, NOW + 40)
+    assert find_stall(
+        JOB, observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=changed), None
+    ) == (None, NOW + 40)
     lost = replace(changed, orderly_since=2)
-    assert find_stall(JOB, observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=lost), None)[0] is not None
+    assert (
+        find_stall(JOB, observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=lost), None)[0]
+        is not None
+    )

@@ -14,15 +14,23 @@ ECHO = a_failure("RuntimeError: gloo: Connection closed by peer", failed_at=NOW 
 LATER_ECHO = a_failure("torch.distributed.DistBackendError: NCCL error", failed_at=NOW - 4)
 BOOM = a_failure(failed_at=NOW - 3)
 KILLED = a_failure("killed by SIGKILL", signal="SIGKILL", exit_code=137, failed_at=NOW - 3)
-ABORTED = a_failure("killed by SIGABRT", signal="SIGABRT", exit_code=134, traceback="ncclRemoteError: A call failed")
+ABORTED = a_failure(
+    "killed by SIGABRT", signal="SIGABRT", exit_code=134, traceback="ncclRemoteError: A call failed"
+)
 
 
 def failed(worker: str, failure: Failure | None, **fields: float) -> AgentView:
     return an_agent(worker, "failed", failure=failure, **{"state_since": NOW - 2.5, **fields})
 
 
-def judge(agents: Sequence[AgentView], pods: Sequence[PodView] | None = None, size: int = 3) -> RoundFailure:
-    seen = observed(pods if pods is not None else [a_pod(i) for i in range(3)], agents, round=a_round(0, 1, 2, size=size))
+def judge(
+    agents: Sequence[AgentView], pods: Sequence[PodView] | None = None, size: int = 3
+) -> RoundFailure:
+    seen = observed(
+        pods if pods is not None else [a_pod(i) for i in range(3)],
+        agents,
+        round=a_round(0, 1, 2, size=size),
+    )
     return judge_round(seen, assess_workers(seen))
 
 
@@ -38,16 +46,33 @@ ALL_ECHO = [failed("w0", ECHO), failed("w1", LATER_ECHO), failed("w2", LATER_ECH
             "w1",
             Fault.CODE,
         ),
-        "one raises, the others wait in C++": ([an_agent("w0"), failed("w1", BOOM), an_agent("w2")], "w1", Fault.CODE),
-        "one was killed from outside": ([failed("w0", ECHO), failed("w1", KILLED), failed("w2", ECHO)], "w1", Fault.OUTSIDE),
+        "one raises, the others wait in C++": (
+            [an_agent("w0"), failed("w1", BOOM), an_agent("w2")],
+            "w1",
+            Fault.CODE,
+        ),
+        "one was killed from outside": (
+            [failed("w0", ECHO), failed("w1", KILLED), failed("w2", ECHO)],
+            "w1",
+            Fault.OUTSIDE,
+        ),
         "nothing but echoes": (ALL_ECHO, "w0", Fault.CODE),
-        "torchrun of the user's tells nothing": ([an_agent("w0"), failed("w1", None), an_agent("w2")], "w1", Fault.CODE),
+        "torchrun of the user's tells nothing": (
+            [an_agent("w0"), failed("w1", None), an_agent("w2")],
+            "w1",
+            Fault.CODE,
+        ),
     },
 )
-def test_with_every_member_there(agents: list[AgentView], worker: str | None, fault: Fault | None) -> None:
+def test_with_every_member_there(
+    agents: list[AgentView], worker: str | None, fault: Fault | None
+) -> None:
     found = judge(agents)
     assert not found.open
-    assert (found.cause and found.cause.worker, found.cause and found.cause.fault) == (worker, fault)
+    assert (found.cause and found.cause.worker, found.cause and found.cause.fault) == (
+        worker,
+        fault,
+    )
 
 
 ENDED = [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=1), a_dead_pod(2, exit_code=0)]
@@ -66,7 +91,11 @@ def gave_up(worker: str, failure: Failure) -> AgentView:
             [a_pod(0), ENDED[1], a_pod(2)],
             "w1",
         ),
-        "all, and each saw but echoes": ([gave_up("w0", ECHO), gave_up("w1", ECHO), gave_up("w2", LATER_ECHO)], ENDED, "w0"),
+        "all, and each saw but echoes": (
+            [gave_up("w0", ECHO), gave_up("w1", ECHO), gave_up("w2", LATER_ECHO)],
+            ENDED,
+            "w0",
+        ),
         "one, as another was killed": (
             [gave_up("w0", ECHO), an_agent("w1"), an_agent("w2")],
             [ENDED[0], ENDED[1], a_pod(2)],
@@ -86,7 +115,9 @@ def test_peer_that_has_returned_is_the_cause_of_echoes() -> None:
     cause = judge([an_agent("w0", "succeeded"), failed("w1", ECHO), failed("w2", ECHO)]).cause
     assert cause is not None
     assert cause.fault is Fault.CODE
-    assert cause.message.startswith("w0 (rank 0) had returned while others still trained: RuntimeError: gloo")
+    assert cause.message.startswith(
+        "w0 (rank 0) had returned while others still trained: RuntimeError: gloo"
+    )
 
 
 @pytest.mark.parametrize("echo", [ECHO, ABORTED, BOOM])
@@ -103,7 +134,9 @@ def test_peer_that_has_returned_is_the_cause_of_echoes() -> None:
         ),
     },
 )
-def test_lost_member_explains_what_the_others_report(echo: Failure, pods: list[PodView], third: AgentView | None) -> None:
+def test_lost_member_explains_what_the_others_report(
+    echo: Failure, pods: list[PodView], third: AgentView | None
+) -> None:
     agents = [failed("w0", echo), failed("w1", echo), *([third] if third else [])]
     assert judge(agents, pods) == RoundFailure()
 
@@ -121,7 +154,11 @@ def test_members_that_a_new_leader_has_not_heard_are_lost() -> None:
 
 
 def test_is_open_until_every_member_has_spoken() -> None:
-    fresh = [failed("w0", BOOM, state_since=NOW - 0.1), an_agent("w1", heard_at=NOW - 0.5), an_agent("w2")]
+    fresh = [
+        failed("w0", BOOM, state_since=NOW - 0.1),
+        an_agent("w1", heard_at=NOW - 0.5),
+        an_agent("w2"),
+    ]
     assert judge(fresh) == RoundFailure(open=True)
 
 

@@ -3,8 +3,19 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Failure, Observed, PodView
-from elastic_pytorch_operator.planning.failures.rulings import ended_pods, excused_members, judge_pods, rule_on_worker
+from elastic_pytorch_operator.model.observed import (
+    AgentState,
+    AgentView,
+    Failure,
+    Observed,
+    PodView,
+)
+from elastic_pytorch_operator.planning.failures.rulings import (
+    ended_pods,
+    excused_members,
+    judge_pods,
+    rule_on_worker,
+)
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers, without_victims
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, parse_rules
 
@@ -19,7 +30,9 @@ def judge(
     seen: Observed, rules: tuple[FailureRule, ...] = (), ours: frozenset[str] = frozenset()
 ) -> list[tuple[str, int | None]]:
     """Each pod that matters, and the rule that decides on it."""
-    found = judge_pods(seen, without_victims(assess_workers(seen), ours, {}), rules, ended_pods(seen), ours)
+    found = judge_pods(
+        seen, without_victims(assess_workers(seen), ours, {}), rules, ended_pods(seen), ours
+    )
     return [(record.worker, record.rule.index if record.rule else None) for record in found]
 
 
@@ -37,7 +50,9 @@ def test_only_pods_that_failed_or_were_ended_from_outside_under_this_operator_ar
     assert judge(seen) == [("w0", None), ("w1", None), ("w5", None)]
 
 
-def test_failure_before_a_worker_has_a_group_is_no_failure_of_the_job_unless_a_rule_decides_on_it() -> None:
+def test_failure_before_a_worker_has_a_group_is_no_failure_of_the_job_unless_a_rule_decides_on_it() -> (
+    None
+):
     pods = [a_dead_pod(0), a_dead_pod(1, exit_code=42), a_dead_pod(2)]
     agents = [an_agent("w0", "failed", 0), an_agent("w1", "failed", 0), an_agent("w2", "failed")]
     seen = observed(pods, agents, round=a_round(3))
@@ -64,15 +79,23 @@ def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent()
         ),
         "it ended with success": (
             observed(
-                [a_dead_pod(0, exit_code=0, conditions=frozenset({DISRUPTED}))], [an_agent("w0", "succeeded")], round=a_round(0)
+                [a_dead_pod(0, exit_code=0, conditions=frozenset({DISRUPTED}))],
+                [an_agent("w0", "succeeded")],
+                round=a_round(0),
             ),
             [],
         ),
         "the kubelet has evicted it, and a shell has hidden torchrun's exit code": (
-            observed([a_dead_pod(0, exit_code=0, disrupted=True, conditions=frozenset({DISRUPTED}))], [an_agent("w0")]),
+            observed(
+                [a_dead_pod(0, exit_code=0, disrupted=True, conditions=frozenset({DISRUPTED}))],
+                [an_agent("w0")],
+            ),
             [("w0", 0)],
         ),
-        "it ended since it was deleted": (observed([a_dead_pod(0, exit_code=42, deleting=True)]), []),
+        "it ended since it was deleted": (
+            observed([a_dead_pod(0, exit_code=42, deleting=True)]),
+            [],
+        ),
         "it was deleted since it had ended": (
             observed([a_dead_pod(0, exit_code=42, deleting=True, ended_before_deletion=True)]),
             [("w0", 1)],
@@ -85,10 +108,18 @@ def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent()
             observed([a_dead_pod(0, exit_code=42, ended_before_takeover=True)]),
             [("w0", 1)],
         ),
-        "a member is evicted": (observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0)), [("w0", 0)]),
-        "a member is deleted": (observed([a_pod(0, deleting=True)], [an_agent("w0")], round=a_round(0)), []),
+        "a member is evicted": (
+            observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0)),
+            [("w0", 0)],
+        ),
+        "a member is deleted": (
+            observed([a_pod(0, deleting=True)], [an_agent("w0")], round=a_round(0)),
+            [],
+        ),
         "a member will be evicted": (
-            observed([a_pod(0, conditions=frozenset({DISRUPTED}))], [an_agent("w0")], round=a_round(0)),
+            observed(
+                [a_pod(0, conditions=frozenset({DISRUPTED}))], [an_agent("w0")], round=a_round(0)
+            ),
             [],
         ),
         "a member that is done is evicted": (
@@ -110,20 +141,30 @@ def test_what_the_operator_deletes_is_not_lost() -> None:
 
 def test_lost_pod_in_words() -> None:
     seen = observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0))
-    [record] = judge_pods(seen, assess_workers(seen), parse_rules([on_condition("FailJob")]), ended_pods(seen))
+    [record] = judge_pods(
+        seen, assess_workers(seen), parse_rules([on_condition("FailJob")]), ended_pods(seen)
+    )
     assert str(record) == "w0 is being deleted (DisruptionTarget=True)"
-    assert record.as_status() == {"worker": "w0", "message": "is being deleted (DisruptionTarget=True)"}
+    assert record.as_status() == {
+        "worker": "w0",
+        "message": "is being deleted (DisruptionTarget=True)",
+    }
 
 
 @pytest.mark.parametrize(("exit_code", "index"), [(42, 0), (139, 1), (1, None), (None, None)])
 def test_rule_that_decides_on_a_process(exit_code: int | None, index: int | None) -> None:
     rules = parse_rules([on_codes("FailJob", 42), on_codes("Ignore", 139), on_condition("Ignore")])
     cause = FailureRecord("w0", 0, exit_code, "", "boom", NOW, Fault.CODE)
-    found = rule_on_worker(cause, observed([a_pod(0, group_restarts=3, conditions=frozenset({DISRUPTED}))]), rules)
+    found = rule_on_worker(
+        cause, observed([a_pod(0, group_restarts=3, conditions=frozenset({DISRUPTED}))]), rules
+    )
     assert (found.rule.index if found.rule else None, found.group_restarts) == (index, 3)
 
 
-BOOM, ECHO = a_failure(traceback="in step 10"), a_failure("RuntimeError: gloo: Connection closed by peer")
+BOOM, ECHO = (
+    a_failure(traceback="in step 10"),
+    a_failure("RuntimeError: gloo: Connection closed by peer"),
+)
 ENDED = a_dead_pod(0, exit_code=0)
 
 
@@ -134,26 +175,78 @@ def gave_up(worker: str, failure: Failure | None, **fields: Any) -> AgentView:
 @situations(
     "agents, others, fault, words, round_",
     {
-        "the shell hides the code of a torchrun that gave up": ([gave_up("w0", BOOM)], [a_pod(1)], "code", "in step 10", 1),
-        "torchrun was killed alone": ([an_agent("w0")], [a_pod(1)], "code", "has not reported success", 1),
-        "the agent has failed, but its torchrun would go on": ([an_agent("w0", "failed", failure=BOOM)], [], "code", "hide", 1),
-        "it was not in a round": ([an_agent("w0", "ready")], [a_pod(1)], "code", "has not reported success", 0),
+        "the shell hides the code of a torchrun that gave up": (
+            [gave_up("w0", BOOM)],
+            [a_pod(1)],
+            "code",
+            "in step 10",
+            1,
+        ),
+        "torchrun was killed alone": (
+            [an_agent("w0")],
+            [a_pod(1)],
+            "code",
+            "has not reported success",
+            1,
+        ),
+        "the agent has failed, but its torchrun would go on": (
+            [an_agent("w0", "failed", failure=BOOM)],
+            [],
+            "code",
+            "hide",
+            1,
+        ),
+        "it was not in a round": (
+            [an_agent("w0", "ready")],
+            [a_pod(1)],
+            "code",
+            "has not reported success",
+            0,
+        ),
         "its agent has never spoken": ([], [a_pod(1)], "code", "has not reported success", 0),
-        "it gave up as a peer was lost": ([gave_up("w0", ECHO)], [a_dead_pod(1, exit_code=137)], "echo", "closed by peer", 1),
+        "it gave up as a peer was lost": (
+            [gave_up("w0", ECHO)],
+            [a_dead_pod(1, exit_code=137)],
+            "echo",
+            "closed by peer",
+            1,
+        ),
         "it gave up as a peer has gone": ([gave_up("w0", ECHO)], [], "echo", "closed by peer", 1),
-        "a peer that is there is no excuse": ([gave_up("w0", ECHO)], [a_pod(1)], "code", "closed by peer", 1),
-        "its peer gave up, too": ([gave_up("w0", ECHO), gave_up("w1", ECHO)], [a_dead_pod(1)], "code", "closed by peer", 1),
-        "the group is another by now": ([gave_up("w0", ECHO, round_=0)], [a_pod(1)], "echo", "closed by peer", 0),
+        "a peer that is there is no excuse": (
+            [gave_up("w0", ECHO)],
+            [a_pod(1)],
+            "code",
+            "closed by peer",
+            1,
+        ),
+        "its peer gave up, too": (
+            [gave_up("w0", ECHO), gave_up("w1", ECHO)],
+            [a_dead_pod(1)],
+            "code",
+            "closed by peer",
+            1,
+        ),
+        "the group is another by now": (
+            [gave_up("w0", ECHO, round_=0)],
+            [a_pod(1)],
+            "echo",
+            "closed by peer",
+            0,
+        ),
     },
 )
-def test_end_with_exit_code_0(agents: list[AgentView], others: list[PodView], fault: str, words: str, round_: int) -> None:
+def test_end_with_exit_code_0(
+    agents: list[AgentView], others: list[PodView], fault: str, words: str, round_: int
+) -> None:
     found = ended_pods(observed([ENDED, *others], agents, round=a_round(0, 1)))[0]
     assert (found.pod_uid, found.fault, found.round) == ("uid-w0", fault, round_)
     assert words in found.message
 
 
 def test_container_that_ran_out_of_memory_is_told_before_the_end_of_its_log() -> None:
-    killed = a_dead_pod(0, exit_code=137, exit_reason="OOMKilled", exit_message="STEP 11 loss=2.3\n")
+    killed = a_dead_pod(
+        0, exit_code=137, exit_reason="OOMKilled", exit_message="STEP 11 loss=2.3\n"
+    )
     [record] = ended_pods(observed([killed], [an_agent("w0")], round=a_round(0)))
     assert record.kind == "OutOfMemory"
     first, last = record.message.splitlines()

@@ -1,6 +1,9 @@
 import pytest
 from elastic_pytorch_operator.model.observed import Observed, PodView
-from elastic_pytorch_operator.planning.failures.start_backoff import find_failed_starts, why_given_up
+from elastic_pytorch_operator.planning.failures.start_backoff import (
+    find_failed_starts,
+    why_given_up,
+)
 
 from tests.operator.builders import NOW, a_dead_pod, a_pod, an_agent, observed
 from tests.situations import situations
@@ -25,13 +28,31 @@ START_ERROR = {"exit_code": 128, "exit_reason": "StartError"}
     {
         "rejected by its kubelet": (observed([failed()]), ("node-0",)),
         "its container could not be started": (observed([failed(**START_ERROR)]), ("node-0",)),
-        "ended before its agent spoke": (observed([failed(exit_code=1, exit_reason="Error")]), ("node-0",)),
-        "not the first in a row": (observed([failed(failed_starts=("node-2", "node-1"))]), ("node-2", "node-1", "node-0")),
+        "ended before its agent spoke": (
+            observed([failed(exit_code=1, exit_reason="Error")]),
+            ("node-0",),
+        ),
+        "not the first in a row": (
+            observed([failed(failed_starts=("node-2", "node-1"))]),
+            ("node-2", "node-1", "node-0"),
+        ),
         "its agent has spoken": (observed([failed(exit_code=1)], [an_agent("w0", "failed")]), None),
-        "its set-up has failed": (observed([failed(exit_code=1)], [an_agent("w0", "failed", 0)]), ("node-0",)),
-        "it was killed in its set-up": (observed([failed(exit_code=137)], [an_agent("w0", "preparing", 0)]), ("node-0",)),
-        "its torchrun has given up": (observed([failed(exit_code=1)], [an_agent("w0", "failed", 0, gives_up=True)]), None),
-        "an earlier leader has heard it": (observed([failed(exit_code=1)], heard_before=frozenset({"w0"})), None),
+        "its set-up has failed": (
+            observed([failed(exit_code=1)], [an_agent("w0", "failed", 0)]),
+            ("node-0",),
+        ),
+        "it was killed in its set-up": (
+            observed([failed(exit_code=137)], [an_agent("w0", "preparing", 0)]),
+            ("node-0",),
+        ),
+        "its torchrun has given up": (
+            observed([failed(exit_code=1)], [an_agent("w0", "failed", 0, gives_up=True)]),
+            None,
+        ),
+        "an earlier leader has heard it": (
+            observed([failed(exit_code=1)], heard_before=frozenset({"w0"})),
+            None,
+        ),
         "ended by its own disk, soon": (spoken(exit_reason="Evicted"), ("-",)),
         "killed, soon": (spoken(), None),
         "ended by its own disk, for the third time": (
@@ -46,23 +67,35 @@ START_ERROR = {"exit_code": 128, "exit_reason": "StartError"}
         "being deleted": (observed([failed(deleting=True)]), None),
         "runs": (observed([a_pod(0)]), None),
         "a newer one of its index was well": (
-            observed([failed(name="old"), failed(name="new", created_at=2.0)], [an_agent("new", "failed")]),
+            observed(
+                [failed(name="old"), failed(name="new", created_at=2.0)],
+                [an_agent("new", "failed")],
+            ),
             None,
         ),
-        "dead before this leader, the first": (observed([failed(ended_before_takeover=True)]), None),
+        "dead before this leader, the first": (
+            observed([failed(ended_before_takeover=True)]),
+            None,
+        ),
         "dead before this leader, in a row": (
             observed([failed(ended_before_takeover=True, failed_starts=("a", "b"))]),
             ("a", "b"),
         ),
     },
 )
-def test_failed_starts_are_read_from_the_newest_pod_of_an_index(seen: Observed, nodes: tuple[str, ...] | None) -> None:
+def test_failed_starts_are_read_from_the_newest_pod_of_an_index(
+    seen: Observed, nodes: tuple[str, ...] | None
+) -> None:
     assert find_failed_starts(seen).nodes.get(0) == nodes
 
 
-@pytest.mark.parametrize(("before", "pause_seconds"), [(0, 0), (1, 1), (2, 2), (4, 8), (7, 60), (20, 60)])
+@pytest.mark.parametrize(
+    ("before", "pause_seconds"), [(0, 0), (1, 1), (2, 2), (4, 8), (7, 60), (20, 60)]
+)
 def test_pause_grows(before: int, pause_seconds: float) -> None:
-    found = find_failed_starts(observed([failed(failed_starts=("node-1",) * before, ended_at=NOW - 5)]))
+    found = find_failed_starts(
+        observed([failed(failed_starts=("node-1",) * before, ended_at=NOW - 5)])
+    )
     assert found.backoff_until[0] == NOW - 5 + pause_seconds
     assert len(found.nodes[0]) <= 8
 
@@ -78,29 +111,55 @@ SIX = ("node-0",) * 5  # and this one
 @situations(
     "pods, given_up",
     {
-        "no command of any index can be started": ([failed(i, **START_ERROR, failed_starts=SIX) for i in range(2)], True),
-        "one index has a try left": ([failed(0, **START_ERROR, failed_starts=SIX), failed(1, **START_ERROR)], False),
+        "no command of any index can be started": (
+            [failed(i, **START_ERROR, failed_starts=SIX) for i in range(2)],
+            True,
+        ),
+        "one index has a try left": (
+            [failed(0, **START_ERROR, failed_starts=SIX), failed(1, **START_ERROR)],
+            False,
+        ),
         "one index runs": ([failed(0, **START_ERROR, failed_starts=SIX), a_pod(1)], False),
         "kubelets reject them": ([failed(i, failed_starts=SIX) for i in range(2)], False),
     },
 )
-def test_job_is_given_up_only_if_no_container_of_it_can_be_started(pods: list[PodView], given_up: bool) -> None:
+def test_job_is_given_up_only_if_no_container_of_it_can_be_started(
+    pods: list[PodView], given_up: bool
+) -> None:
     why = why_given_up(find_failed_starts(observed(pods)), 2, 3)
     assert bool(why) == given_up
 
 
 def test_giving_up_says_why() -> None:
-    pods = [failed(0, **START_ERROR, failed_starts=SIX, exit_message='exec: "pyton": executable file not found in $PATH')]
+    pods = [
+        failed(
+            0,
+            **START_ERROR,
+            failed_starts=SIX,
+            exit_message='exec: "pyton": executable file not found in $PATH',
+        )
+    ]
     why = why_given_up(find_failed_starts(observed(pods)), 1, 3)
     assert "pyton" in why
     assert "`command`" in why
 
 
 @pytest.mark.parametrize(
-    ("before", "max_failures", "given_up"), [(3, 3, True), (2, 3, False), (0, 0, True), (7, 100, True), (6, 100, False)]
+    ("before", "max_failures", "given_up"),
+    [(3, 3, True), (2, 3, False), (0, 0, True), (7, 100, True), (6, 100, False)],
 )
-def test_job_whose_script_cannot_be_set_up_is_given_up(before: int, max_failures: int, given_up: bool) -> None:
-    pod = failed(exit_code=1, failed_starts=("node-0",) * before, exit_message="ValueError: no data")
-    why = why_given_up(find_failed_starts(observed([pod, a_pod(1)], [an_agent("w0", "failed", 0)])), 2, max_failures)
+def test_job_whose_script_cannot_be_set_up_is_given_up(
+    before: int, max_failures: int, given_up: bool
+) -> None:
+    pod = failed(
+        exit_code=1, failed_starts=("node-0",) * before, exit_message="ValueError: no data"
+    )
+    why = why_given_up(
+        find_failed_starts(observed([pod, a_pod(1)], [an_agent("w0", "failed", 0)])),
+        2,
+        max_failures,
+    )
     assert bool(why) == given_up
-    assert not given_up or (f"so have {before + 1} pods of worker 0 in a row" in why and "ValueError: no data" in why)
+    assert not given_up or (
+        f"so have {before + 1} pods of worker 0 in a row" in why and "ValueError: no data" in why
+    )

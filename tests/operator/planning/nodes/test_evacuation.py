@@ -24,7 +24,13 @@ def evacuate(seen: Observed, leave_by: Mapping[str, float], **fields: Any) -> Ev
     """Decides with what the plan before has known of nodes that end."""
     known = tuple(Objection(node, ENDS, NOW - 60, until) for node, until in leave_by.items())
     job, candidates = a_job(**fields), assess_workers(seen)
-    return plan_evacuation(job, a_target(job), seen, candidates, find_objections(job, seen, candidates, NONE_FAILED, known))
+    return plan_evacuation(
+        job,
+        a_target(job),
+        seen,
+        candidates,
+        find_objections(job, seen, candidates, NONE_FAILED, known),
+    )
 
 
 def decide(
@@ -40,7 +46,9 @@ def decide(
     pods = [a_pod(i, node="node-1" if i in doomed else "node-0") for i in members]
     pods += [a_pod(i, name=f"w{i}-b") for i in ready]
     nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=end)}
-    seen = observed(pods, [an_agent(pod.name) for pod in pods], nodes=nodes, round=a_round(*members))
+    seen = observed(
+        pods, [an_agent(pod.name) for pod in pods], nodes=nodes, round=a_round(*members)
+    )
     return evacuate(seen, {"node-1": leave_by}, **job)
 
 
@@ -57,9 +65,15 @@ def test_workers_of_several_nodes_leave_together() -> None:
 
 
 @pytest.mark.parametrize(("later_seconds", "leaving"), [(30, {"w1", "w2"}), (31, {"w1"})])
-def test_worker_whose_node_ends_later_stays_when_the_first_has_to_leave(later_seconds: float, leaving: set[str]) -> None:
+def test_worker_whose_node_ends_later_stays_when_the_first_has_to_leave(
+    later_seconds: float, leaving: set[str]
+) -> None:
     pods = [a_pod(i, node=f"node-{i}") for i in range(3)]
-    nodes = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", end=SURE), "node-2": NodeView("node-2", end=SURE)}
+    nodes = {
+        "node-0": NodeView("node-0"),
+        "node-1": NodeView("node-1", end=SURE),
+        "node-2": NodeView("node-2", end=SURE),
+    }
     seen = observed(pods, [an_agent(pod.name) for pod in pods], nodes=nodes, round=a_round(0, 1, 2))
     decision = evacuate(seen, {"node-1": NOW, "node-2": NOW + later_seconds})
     assert decision.leaving.keys() == leaving
@@ -88,7 +102,9 @@ def test_worker_that_is_in_no_group_leaves_at_once() -> None:
 
 def test_end_that_is_soft_or_far_away_makes_no_worker_leave() -> None:
     assert decide(replace(SURE, certainty=Certainty.SOFT)) == Evacuation()
-    assert decide(AnnouncedEnd("label", Certainty.DATED, at="2026-01-01T01:00:00Z")) == Evacuation(recheck_at=NOW + 3000)
+    assert decide(AnnouncedEnd("label", Certainty.DATED, at="2026-01-01T01:00:00Z")) == Evacuation(
+        recheck_at=NOW + 3000
+    )
 
 
 def test_worker_on_a_faulty_node_waits_for_its_replacement_however_long_that_takes() -> None:
@@ -107,7 +123,9 @@ def node_of(simulation: Simulation, place: int) -> str:
 
 def save(simulation: Simulation, checkpoints: int) -> None:
     for name, agent in simulation.agents.items():
-        simulation.agents[name] = replace(agent, progress=replace(agent.progress, checkpoints=checkpoints))
+        simulation.agents[name] = replace(
+            agent, progress=replace(agent.progress, checkpoints=checkpoints)
+        )
 
 
 def test_spot_notice_costs_one_round_in_which_nobody_is_missing() -> None:
@@ -115,12 +133,20 @@ def test_spot_notice_costs_one_round_in_which_nobody_is_missing() -> None:
     node, leaving = node_of(simulation, 1), simulation.members[1]
     simulation.announce(node, SPOT)
     simulation.reconcile()
-    assert [action.index for action in simulation.last.actions if isinstance(action, CreatePod)] == [1]
+    assert [
+        action.index for action in simulation.last.actions if isinstance(action, CreatePod)
+    ] == [1]
     [event] = [a for a in simulation.last.actions if isinstance(a, RecordEvent)]
-    assert (event.reason, event.note) == ("NodeEnding", f"Node {node} announces its end by taint {SPOT.key}. On it: {leaving}")
+    assert (event.reason, event.note) == (
+        "NodeEnding",
+        f"Node {node} announces its end by taint {SPOT.key}. On it: {leaving}",
+    )
     resizing = simulation.condition("Resizing")
     assert (resizing["status"], resizing["reason"]) == ("True", "NodeEnding")
-    assert f"{leaving} leaves node {node}, which announces its end by taint {SPOT.key}" in resizing["message"]
+    assert (
+        f"{leaving} leaves node {node}, which announces its end by taint {SPOT.key}"
+        in resizing["message"]
+    )
     simulation.settle(20)
     assert simulation.sizes == [3, 3]
     assert simulation.declared[-1].reason == "WorkerLeaving"
@@ -177,7 +203,9 @@ def test_pod_that_the_cluster_is_about_to_delete_leaves_at_once() -> None:
     simulation.pods[leaving] = replace(simulation.pods[leaving], disrupted=True)
     simulation.reconcile()
     assert leaving not in simulation.members
-    assert [action.index for action in simulation.last.actions if isinstance(action, CreatePod)] == [1]
+    assert [
+        action.index for action in simulation.last.actions if isinstance(action, CreatePod)
+    ] == [1]
 
 
 def test_new_leader_gives_the_worker_no_second_replacement() -> None:
@@ -202,7 +230,9 @@ def test_change_waits_for_a_checkpoint_no_longer_than_the_node_is_there() -> Non
     assert leaving not in simulation.members
 
 
-def test_worker_without_a_replacement_leaves_at_a_checkpoint_in_the_second_half_of_the_notice() -> None:
+def test_worker_without_a_replacement_leaves_at_a_checkpoint_in_the_second_half_of_the_notice() -> (
+    None
+):
     policy = {"checkpointWaitSeconds": 600, "checkpointPath": "/checkpoints"}
     simulation = running(replicas=3, minimum=1, resizePolicy=policy)
     simulation.pods_per_node = 1

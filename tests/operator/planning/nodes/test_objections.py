@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certainty
 from elastic_pytorch_operator.model.failure import DEVICE_FAULT
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, PodView
+from elastic_pytorch_operator.model.observed import (
+    AgentState,
+    AgentView,
+    NodeView,
+    Observed,
+    PodView,
+)
 from elastic_pytorch_operator.planning.failures.start_backoff import find_failed_starts
 from elastic_pytorch_operator.planning.nodes.objections import (
     DEVICE_FAILED,
@@ -26,7 +32,17 @@ from elastic_pytorch_operator.planning.nodes.objections import (
 )
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, TIME, a_dead_pod, a_failure, a_job, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    TIME,
+    a_dead_pod,
+    a_failure,
+    a_job,
+    a_pod,
+    a_round,
+    an_agent,
+    observed,
+)
 from tests.operator.simulation import Simulation, running
 from tests.situations import situations
 
@@ -37,25 +53,38 @@ SURE = AnnouncedEnd("taint spot", Certainty.SURE)
 
 def found(seen: Observed, known: Sequence[Objection] = (), **job: Any) -> tuple[Objection, ...]:
     since = {each.node: each.since for each in known if each.cause is SUSPECTED}
-    return find_objections(a_job(**job), seen, assess_workers(seen, since), find_failed_starts(seen), tuple(known))
+    return find_objections(
+        a_job(**job), seen, assess_workers(seen, since), find_failed_starts(seen), tuple(known)
+    )
 
 
 def group(heard_at: float = SILENT, *pods: PodView, **fields: Any) -> Observed:
     """Workers 0 and 1 on a node each; the second has not been heard since a moment."""
     there = pods or (a_pod(0), a_pod(1, node="node-1"))
-    return observed(there, [an_agent("w0"), an_agent("w1", heard_at=heard_at)], **{"round": a_round(0, 1), **fields})
+    return observed(
+        there,
+        [an_agent("w0"), an_agent("w1", heard_at=heard_at)],
+        **{"round": a_round(0, 1), **fields},
+    )
 
 
 def unstarted(*pods: PodView) -> Observed:
-    return observed([replace(pod, exit_code=None, exit_reason="UnexpectedAdmissionError") for pod in pods])
+    return observed(
+        [replace(pod, exit_code=None, exit_reason="UnexpectedAdmissionError") for pod in pods]
+    )
 
 
-def failed_on(index: int, node: str = "node-0", ago: float = 0, before: tuple[str, ...] = ()) -> PodView:
+def failed_on(
+    index: int, node: str = "node-0", ago: float = 0, before: tuple[str, ...] = ()
+) -> PodView:
     return a_dead_pod(index, node=node, ended_at=NOW - ago, failed_starts=before)
 
 
 def broken(*workers: str, exception: str = DEVICE_FAULT) -> list[AgentView]:
-    return [an_agent(worker, "failed", failure=a_failure(ECC, exception=exception)) for worker in workers]
+    return [
+        an_agent(worker, "failed", failure=a_failure(ECC, exception=exception))
+        for worker in workers
+    ]
 
 
 def since(cause: Cause, ago: float, node: str = "node-1", worker: str = "") -> Objection:
@@ -94,12 +123,28 @@ UNHEALTHY = {"unhealthy": "nvidia.com/gpu"}
             [since(SUSPECTED, 5)],
         ),
         "one pod has failed to start": (unstarted(failed_on(0)), [], []),
-        "two have": (unstarted(failed_on(0, ago=9), failed_on(1, ago=5)), [], [since(STARTS_FAILED, 5, "node-0")]),
-        "two of one index have": (unstarted(failed_on(0, before=("node-0",))), [], [since(STARTS_FAILED, 0, "node-0")]),
+        "two have": (
+            unstarted(failed_on(0, ago=9), failed_on(1, ago=5)),
+            [],
+            [since(STARTS_FAILED, 5, "node-0")],
+        ),
+        "two of one index have": (
+            unstarted(failed_on(0, before=("node-0",))),
+            [],
+            [since(STARTS_FAILED, 0, "node-0")],
+        ),
         "two have, on a node each": (unstarted(failed_on(0), failed_on(1, "node-1")), [], []),
         "two have, long ago": (unstarted(failed_on(0, ago=601), failed_on(1, ago=601)), [], []),
-        "a device has failed a worker": (observed(TWO, broken("w1")), [], [since(DEVICE_FAILED, 0, worker="w1")]),
-        "a worker has failed without its device": (observed(TWO, broken("w0", exception="RuntimeError")), [], []),
+        "a device has failed a worker": (
+            observed(TWO, broken("w1")),
+            [],
+            [since(DEVICE_FAILED, 0, worker="w1")],
+        ),
+        "a worker has failed without its device": (
+            observed(TWO, broken("w0", exception="RuntimeError")),
+            [],
+            [],
+        ),
         "its failure is one failure": (
             observed(TWO, broken("w1")),
             [since(DEVICE_FAILED, 60, worker="w1")],
@@ -115,8 +160,16 @@ UNHEALTHY = {"unhealthy": "nvidia.com/gpu"}
             [since(DEVICE_UNHEALTHY, 5, worker="w1")],
             [since(DEVICE_UNHEALTHY, 0, worker="w1")],
         ),
-        "the node may end": (ending(replace(SURE, certainty=Certainty.SOFT)), [], [since(MAY_END, 0)]),
-        "it ends: 30 s are for the pod": (ending(SURE), [], [Objection("node-1", ENDS, NOW, NOW + 90)]),
+        "the node may end": (
+            ending(replace(SURE, certainty=Certainty.SOFT)),
+            [],
+            [since(MAY_END, 0)],
+        ),
+        "it ends: 30 s are for the pod": (
+            ending(SURE),
+            [],
+            [Objection("node-1", ENDS, NOW, NOW + 90)],
+        ),
         "its end comes nearer": (
             ending(SURE),
             [Objection("node-1", ENDS, NOW - 80, NOW + 10)],
@@ -127,16 +180,38 @@ UNHEALTHY = {"unhealthy": "nvidia.com/gpu"}
             [Objection("node-1", ENDS, NOW - 80, NOW + 100)],
             [Objection("node-1", ENDS, NOW - 80, NOW + 15)],
         ),
-        "it ends now": (ending(replace(SURE, notice_seconds=0)), [], [Objection("node-1", ENDS, NOW, NOW)]),
-        "it reports a fault": (ending(replace(SURE, notice_seconds=math.inf, fault=True)), [], [since(ENDS, 0)]),
-        "it ends in an hour": (ending(dated(3600)), [], [Objection("node-1", ENDS_LATER, NOW, NOW + 3000)]),
-        "it ends in ten minutes": (ending(dated(600)), [], [Objection("node-1", ENDS, NOW, NOW + 570)]),
+        "it ends now": (
+            ending(replace(SURE, notice_seconds=0)),
+            [],
+            [Objection("node-1", ENDS, NOW, NOW)],
+        ),
+        "it reports a fault": (
+            ending(replace(SURE, notice_seconds=math.inf, fault=True)),
+            [],
+            [since(ENDS, 0)],
+        ),
+        "it ends in an hour": (
+            ending(dated(3600)),
+            [],
+            [Objection("node-1", ENDS_LATER, NOW, NOW + 3000)],
+        ),
+        "it ends in ten minutes": (
+            ending(dated(600)),
+            [],
+            [Objection("node-1", ENDS, NOW, NOW + 570)],
+        ),
         "its time is just over": (ending(dated(-60)), [], [Objection("node-1", ENDS, NOW, NOW)]),
         "its time is long over": (ending(dated(-7200)), [], []),
-        "it ends, and no pod is left there": (observed([DIED], nodes={"node-1": NodeView("node-1", end=SURE)}), [], []),
+        "it ends, and no pod is left there": (
+            observed([DIED], nodes={"node-1": NodeView("node-1", end=SURE)}),
+            [],
+            [],
+        ),
     },
 )
-def test_what_speaks_against_nodes(seen: Observed, known: list[Objection], says: list[Objection]) -> None:
+def test_what_speaks_against_nodes(
+    seen: Observed, known: list[Objection], says: list[Objection]
+) -> None:
     assert list(found(seen, known)) == says
 
 
@@ -148,14 +223,18 @@ def test_worker_whose_device_has_failed_is_displaced_once_its_round_is_judged() 
 
 
 @pytest.mark.parametrize(("earlier", "again"), [([], []), (["w9"], ["w0", "w1"])])
-def test_device_fails_again_where_one_had_failed_before(earlier: list[str], again: list[str]) -> None:
+def test_device_fails_again_where_one_had_failed_before(
+    earlier: list[str], again: list[str]
+) -> None:
     known = [since(DEVICE_FAILED, 60, worker=worker) for worker in earlier]
     assert failed_again(found(observed(TWO, broken("w0", "w1")), known)) == {*again}
 
 
 def test_rows_differ() -> None:
     assert len({row.known for row in TABLE}) == len(TABLE)
-    assert all(math.isinf(row.at_most_seconds) is not bool(row.since) for row in TABLE), "seconds count from something"
+    assert all(math.isinf(row.at_most_seconds) is not bool(row.since) for row in TABLE), (
+        "seconds count from something"
+    )
 
 
 # In the course of a job.
@@ -167,7 +246,9 @@ def test_replacement_goes_elsewhere_although_the_dead_node_is_the_emptiest() -> 
     simulation.hung_nodes.add("node-1")
     simulation.settle(15)
     assert simulation.sizes == [3, 2, 3]
-    assert all(simulation.pods[worker].node != "node-1" for worker in simulation.declared[-1].workers)
+    assert all(
+        simulation.pods[worker].node != "node-1" for worker in simulation.declared[-1].workers
+    )
 
 
 def test_a_pod_that_was_just_put_on_the_dead_node_is_made_again() -> None:
@@ -194,7 +275,9 @@ def test_suspicion_gives_way_where_the_other_nodes_are_full() -> None:
     assert replacement.node == "node-1"
     made = simulation.made
     simulation.settle(30)
-    assert simulation.made == made == 5, "one that kept away, and one that waits where alone there is room"
+    assert simulation.made == made == 5, (
+        "one that kept away, and one that waits where alone there is room"
+    )
     simulation.hung_nodes.clear()
     simulation.settle(10)
     assert simulation.declared[-1].size == 3
@@ -240,7 +323,10 @@ def test_worker_with_an_unhealthy_device_leaves_when_its_replacement_is_ready() 
     simulation.pods[worker] = replace(simulation.pods[worker], **UNHEALTHY)
     simulation.settle(0.25)
     told = next(c["message"] for c in simulation.status["conditions"] if c["type"] == "Resizing")
-    assert "where a device of its own is unhealthy (nvidia.com/gpu), as soon as its replacement is ready" in told
+    assert (
+        "where a device of its own is unhealthy (nvidia.com/gpu), as soon as its replacement is ready"
+        in told
+    )
     node = simulation.pods[worker].node
     simulation.settle(20)
     assert simulation.sizes == [3, 3]

@@ -9,7 +9,13 @@ from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.informer.pod_views import view_node, view_pod
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
 from elastic_pytorch_operator.model.actions import CreatePod
-from elastic_pytorch_operator.model.announced_ends import MAINTENANCE_TIME, MARKS, Certainty, Taint, parse_marks
+from elastic_pytorch_operator.model.announced_ends import (
+    MAINTENANCE_TIME,
+    MARKS,
+    Certainty,
+    Taint,
+    parse_marks,
+)
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.nodes.objections import SUSPECTED, Objection, Objections
@@ -29,7 +35,11 @@ from tests.operator.event_loop_time import MAX_TURN_CALLS, fits
 from tests.situations import situations
 
 MAX_POD_BYTES = 40_000
-CANDIDATE = {"key": "DeletionCandidateOfClusterAutoscaler", "value": "1700000000", "effect": "PreferNoSchedule"}
+CANDIDATE = {
+    "key": "DeletionCandidateOfClusterAutoscaler",
+    "value": "1700000000",
+    "effect": "PreferNoSchedule",
+}
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "pytorch", "image": "torch"}]}}
 TOLERANT = {"spec": {**TEMPLATE["spec"], "tolerations": [{"operator": "Exists"}]}}
 NAME = "ip-10-{}-{}-17.eu-central-1.compute.internal"
@@ -37,8 +47,13 @@ MAY_END = {"labels": {"acme.io/may-end": "yes"}}
 ENDS = {"labels": {"acme.io/ends": "yes"}}
 
 
-def a_node(name: str, *taints: Mapping[str, str], labels: Mapping[str, str] | None = None) -> NodeView:
-    own = (*parse_marks(["acme.io/may-end"], Certainty.SOFT), *parse_marks(["acme.io/ends"], Certainty.SURE))
+def a_node(
+    name: str, *taints: Mapping[str, str], labels: Mapping[str, str] | None = None
+) -> NodeView:
+    own = (
+        *parse_marks(["acme.io/may-end"], Certainty.SOFT),
+        *parse_marks(["acme.io/ends"], Certainty.SURE),
+    )
     found = {"metadata": {"name": name, "labels": labels or {}}, "spec": {"taints": list(taints)}}
     return view_node(found, (*MARKS, *own))
 
@@ -53,7 +68,10 @@ def named(*nodes: NodeView) -> dict[str, NodeView]:
 
 FREE = a_node("free")
 SOFT, SURE, IDLE = a_node("soft", **MAY_END), a_node("sure", **ENDS), a_node("idle", CANDIDATE)
-FAR, PAST = (a_node(name, labels={MAINTENANCE_TIME: at}) for name, at in (("far", "4000000000"), ("past", "1700000000")))
+FAR, PAST = (
+    a_node(name, labels={MAINTENANCE_TIME: at})
+    for name, at in (("far", "4000000000"), ("past", "1700000000"))
+)
 
 
 @situations(
@@ -65,12 +83,32 @@ FAR, PAST = (a_node(name, labels={MAINTENANCE_TIME: at}) for name, at in (("far"
         "one ends": ([FREE, SURE], [], ["sure"], []),
         "the only one ends": ([SURE], [], ["sure"], []),
         "the scheduler itself prefers others": ([FREE, IDLE], [], [], []),
-        "one is doubtful": ([FREE, SOFT, SURE, a_node("dead")], ["dead"], ["dead", "sure"], ["soft"]),
-        "one that may end is better than a dead one": ([SOFT, a_node("dead")], ["dead"], ["dead"], ["soft"]),
-        "a doubtful one is better than none": ([SURE, a_node("dead")], ["dead"], ["sure"], ["dead"]),
+        "one is doubtful": (
+            [FREE, SOFT, SURE, a_node("dead")],
+            ["dead"],
+            ["dead", "sure"],
+            ["soft"],
+        ),
+        "one that may end is better than a dead one": (
+            [SOFT, a_node("dead")],
+            ["dead"],
+            ["dead"],
+            ["soft"],
+        ),
+        "a doubtful one is better than none": (
+            [SURE, a_node("dead")],
+            ["dead"],
+            ["sure"],
+            ["dead"],
+        ),
         "the only one is doubtful": ([a_node("dead")], ["dead"], [], ["dead"]),
         "doubtful, and may end": ([FREE, SOFT], ["soft"], ["soft"], []),
-        "takes none": ([FREE, a_node("full", {**CANDIDATE, "key": "any", "effect": "NoSchedule"}, **MAY_END)], [], [], []),
+        "takes none": (
+            [FREE, a_node("full", {**CANDIDATE, "key": "any", "effect": "NoSchedule"}, **MAY_END)],
+            [],
+            [],
+            [],
+        ),
     },
 )
 def test_nodes_are_avoided_as_far_as_they_are_worse(
@@ -100,12 +138,20 @@ DEAD, ALIVE = NodeView("dead", **GPU), NodeView("alive", **GPU)
         "that does not fit": (replace(ALIVE, labels={}), {}, False),
         "a pod that avoids some is on its way": (ALIVE, {"avoids": frozenset({"dead"})}, True),
         "a pod that avoids none has found no node": (ALIVE, {"unschedulable": True}, True),
-        "one that avoids some has not": (ALIVE, {"unschedulable": True, "avoids": frozenset({"dead"})}, False),
+        "one that avoids some has not": (
+            ALIVE,
+            {"unschedulable": True, "avoids": frozenset({"dead"})},
+            False,
+        ),
     },
 )
-def test_doubtful_node_is_the_last_resort_where_no_other_takes_a_pod(alive: NodeView, pod: dict[str, Any], room: bool) -> None:
+def test_doubtful_node_is_the_last_resort_where_no_other_takes_a_pod(
+    alive: NodeView, pod: dict[str, Any], room: bool
+) -> None:
     pods = [a_pending_pod(0, **pod)] if pod else []
-    found = nodes_to_avoid(observed(pods, nodes=named(FREE, DEAD, alive)), GPU_TEMPLATE, suspicions("dead"))
+    found = nodes_to_avoid(
+        observed(pods, nodes=named(FREE, DEAD, alive)), GPU_TEMPLATE, suspicions("dead")
+    )
     assert found == (AvoidedNodes(("dead",), ()) if room else AvoidedNodes((), ("dead",)))
 
 
@@ -128,8 +174,12 @@ def test_pod_waits_in_vain_once_the_node_that_it_avoids_would_take_it(
 ) -> None:
     objections = suspicions(node.name) if suspected else ()
     for unschedulable, expected in ((False, misled), (True, misled_without_room)):
-        pods = [a_pending_pod(0, avoids=frozenset({node.name, "unknown"}), unschedulable=unschedulable)]
-        assert misled_pods(observed(pods, nodes=named(node)), objections) == ({"w0"} if expected else set())
+        pods = [
+            a_pending_pod(0, avoids=frozenset({node.name, "unknown"}), unschedulable=unschedulable)
+        ]
+        assert misled_pods(observed(pods, nodes=named(node)), objections) == (
+            {"w0"} if expected else set()
+        )
 
 
 def test_pod_that_has_a_node_or_avoids_none_does_not_wait_in_vain() -> None:
@@ -146,7 +196,9 @@ async def test_replacement_is_made_as_it_was_decided() -> None:
     assert (view.avoids, view.prefers_others_to) == ({"node-1"}, {"node-2"})
 
 
-def many(count: int, *taints: Mapping[str, str], labels: Mapping[str, str] | None = None) -> dict[str, NodeView]:
+def many(
+    count: int, *taints: Mapping[str, str], labels: Mapping[str, str] | None = None
+) -> dict[str, NodeView]:
     node = a_node("any", *taints, labels=labels)
     names = (NAME.format(number // 250, number % 250) for number in range(count))
     return {"free": FREE, **{name: replace(node, name=name) for name in names}}
@@ -160,7 +212,9 @@ def test_of_many_nodes_those_are_named_where_the_job_has_been() -> None:
     assert len(found) == MAX_UNWANTED
     assert {*own} <= {*found}
     doubtful = [NAME.format(1, 249)]
-    found = nodes_to_avoid(observed(pods, nodes={**many(500, **ENDS), **nodes}), TEMPLATE, suspicions(*doubtful)).never
+    found = nodes_to_avoid(
+        observed(pods, nodes={**many(500, **ENDS), **nodes}), TEMPLATE, suspicions(*doubtful)
+    ).never
     assert {*found} == {*doubtful}
 
 
@@ -173,11 +227,28 @@ def test_of_many_nodes_that_end_the_known_bad_ones_are_named_first() -> None:
 
 
 def test_each_kind_of_worker_keeps_away_from_nodes_of_its_own() -> None:
-    nodes = named(*(a_node(name, labels={**ENDS["labels"], "capacity": name}) for name in ("on-demand", "spot")))
+    nodes = named(
+        *(
+            a_node(name, labels={**ENDS["labels"], "capacity": name})
+            for name in ("on-demand", "spot")
+        )
+    )
     template = {"spec": {**TEMPLATE["spec"], "nodeSelector": {"capacity": "on-demand"}}}
-    job = a_job(minimum=1, template=template, scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
-    created = [action for action in plan(job, observed(nodes=nodes), Memory()).actions if isinstance(action, CreatePod)]
-    assert [(pod.index, pod.avoid) for pod in created] == [(0, ("on-demand",)), (1, ("spot",)), (2, ("spot",))]
+    job = a_job(
+        minimum=1,
+        template=template,
+        scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}},
+    )
+    created = [
+        action
+        for action in plan(job, observed(nodes=nodes), Memory()).actions
+        if isinstance(action, CreatePod)
+    ]
+    assert [(pod.index, pod.avoid) for pod in created] == [
+        (0, ("on-demand",)),
+        (1, ("spot",)),
+        (2, ("spot",)),
+    ]
 
 
 @situations(
@@ -196,18 +267,23 @@ def test_size_of_a_pod_does_not_grow_with_the_cluster(nodes: dict[str, NodeView]
 
     pod = created(nodes.values())
     bare = len(json.dumps(a_worker_pod()))
-    assert len(json.dumps(a_worker_pod(None, 0, pod.avoid, unwanted=pod.unwanted))) < bare + MAX_POD_BYTES
+    assert (
+        len(json.dumps(a_worker_pod(None, 0, pod.avoid, unwanted=pod.unwanted)))
+        < bare + MAX_POD_BYTES
+    )
 
 
 @pytest.mark.parametrize("doubtful", [[], ["dead"]])
 def test_requests_of_a_large_template_are_counted_once_for_all_nodes(doubtful: list[str]) -> None:
-    nodes = named(*(a_node(NAME.format(n // 250, n % 250), **MAY_END) for n in range(500)), a_node("dead"))
+    nodes = named(
+        *(a_node(NAME.format(n // 250, n % 250), **MAY_END) for n in range(500)), a_node("dead")
+    )
     limits = {f"acme.io/device-{n}": "1" for n in range(10_000)}
     template = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": limits}}]}}
     seen = observed([], nodes=nodes)
-    assert fits(lambda: nodes_to_avoid(seen, template, suspicions(*doubtful)), 100 * MAX_TURN_CALLS), (
-        "five hundred times take ten seconds"
-    )
+    assert fits(
+        lambda: nodes_to_avoid(seen, template, suspicions(*doubtful)), 100 * MAX_TURN_CALLS
+    ), "five hundred times take ten seconds"
 
 
 # Which nodes could take a pod.
@@ -222,15 +298,25 @@ TOLERATION = {"key": "gpu", "operator": "Exists"}
 
 
 def required(*terms: dict[str, Any]) -> dict[str, Any]:
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}
+    return {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+            }
+        }
+    }
 
 
 def label(key: str, operator: str, *values: str) -> dict[str, Any]:
-    return required({"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]})
+    return required(
+        {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+    )
 
 
 def name(operator: str, value: str) -> dict[str, Any]:
-    return required({"matchFields": [{"key": "metadata.name", "operator": operator, "values": [value]}]})
+    return required(
+        {"matchFields": [{"key": "metadata.name", "operator": operator, "values": [value]}]}
+    )
 
 
 def asks(**quantities: str) -> dict[str, Any]:
@@ -280,7 +366,9 @@ def asks(**quantities: str) -> dict[str, Any]:
     ],
 )
 def test_what_a_pod_asks_for(spec: dict[str, Any], fits: bool) -> None:
-    assert list(nodes_for([NODE], {"tolerations": [TOLERATION], **spec})) == ([NODE] if fits else [])
+    assert list(nodes_for([NODE], {"tolerations": [TOLERATION], **spec})) == (
+        [NODE] if fits else []
+    )
 
 
 @pytest.mark.parametrize(

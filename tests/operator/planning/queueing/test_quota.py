@@ -16,7 +16,17 @@ from elastic_pytorch_operator.planning.queueing.quota import (
     holding_pods,
 )
 
-from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_queued_job, a_workload, an_extra, observed
+from tests.operator.builders import (
+    NOW,
+    a_dead_pod,
+    a_job,
+    a_pending_pod,
+    a_pod,
+    a_queued_job,
+    a_workload,
+    an_extra,
+    observed,
+)
 from tests.situations import situations
 
 
@@ -38,7 +48,8 @@ def by_quota(index: int) -> PodView:
         ((a_workload(1),), [by_quota(0)], True),  # a base that was lost
         ((a_workload(active=False),), [by_quota(0)], True),
         ((a_workload(deleting=True),), [by_quota(0)], True),
-        ((a_workload(deleting=True),), [a_pod(0)], False),  # a finalizer holds it, and the job has begun without it
+        # A finalizer holds it, and the job has begun without it.
+        ((a_workload(deleting=True),), [a_pod(0)], False),
         ((a_workload(state="pending"),), [a_pod(0)], False),
         ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), [by_quota(0)], False),
         ((), [by_quota(0)], False),
@@ -89,7 +100,9 @@ def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:
         ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 0),
     ],
 )
-def test_workers_run_by_the_admitted_base_and_the_admitted_extras(workloads: tuple[WorkloadView, ...], size: int) -> None:
+def test_workers_run_by_the_admitted_base_and_the_admitted_extras(
+    workloads: tuple[WorkloadView, ...], size: int
+) -> None:
     found = quota(*workloads)
     assert found.size == size
     assert found.limited
@@ -112,7 +125,8 @@ def test_extras_of_other_flavors_are_used_and_do_not_take_the_place_of_the_base(
 
 def test_a_lowered_minimum_asks_for_extras_in_place_of_a_part_of_the_base() -> None:
     assert quota(a_workload(count=3), a_workload(1)).counts == (1, 1)
-    # The steps between allowed sizes stay as they were: others would not fit the extras that there are.
+    # The steps between allowed sizes stay as they were: others would not fit the extras that there
+    # are.
     allowed = {"allowed": (2, 4, 8), "wanted": 8, "requested": 8}
     assert quota(a_workload(count=4), a_workload(1, count=4), **allowed).size == 8
 
@@ -123,7 +137,11 @@ def test_suspended_job_waits_for_no_quota() -> None:
 
 
 def test_extras_that_are_evicted_one_after_the_other_leave_together() -> None:
-    workloads = (a_workload(), a_workload(1, "evicted", evicted_since=NOW), a_workload(2, "evicted", evicted_since=NOW + 0.1))
+    workloads = (
+        a_workload(),
+        a_workload(1, "evicted", evicted_since=NOW),
+        a_workload(2, "evicted", evicted_since=NOW + 0.1),
+    )
     facts = observed(workloads=workloads)
     at_once = find_quota(a_queued_job(), 4, facts)
     assert (at_once.size, at_once.recheck_at) == (4, NOW + EVICTION_SETTLE_SECONDS)
@@ -160,7 +178,9 @@ def test_pods_hold_quota_until_they_have_ended_or_are_gone() -> None:
         a_pod(5, deleting=True, node="lost"),
         a_pod(6, node="lost"),
     ]
-    there = observed(pods, nodes={"node-0": NodeView("node-0"), "lost": NodeView("lost", ready=False)})
+    there = observed(
+        pods, nodes={"node-0": NodeView("node-0"), "lost": NodeView("lost", ready=False)}
+    )
     assert [pod.index for pod in holding_pods(there)] == [0, 1, 2, 4, 6]
 
 
@@ -168,11 +188,31 @@ def test_pods_hold_quota_until_they_have_ended_or_are_gone() -> None:
     "minimum, workloads, size, pods",
     {
         "the minimum comes first": (2, (a_workload(),), 2, 2),
-        "what is granted is for workers first": (2, (a_workload(), a_workload(1), a_workload(3)), 4, 4),
+        "what is granted is for workers first": (
+            2,
+            (a_workload(), a_workload(1), a_workload(3)),
+            4,
+            4,
+        ),
         "then for spares": (2, (a_workload(), *map(a_workload, (1, 2, 3))), 4, 5),
-        "a spare is preempted": (2, (a_workload(), *map(a_workload, (1, 2, 3)), a_workload(4, "evicted")), 4, 5),
-        "a fixed size has extras for spares alone": (None, (a_workload(count=4), a_workload(1)), 4, 5),
-        "none without the base": (2, (a_workload(state="evicted"), *map(a_workload, (1, 2, 3))), 0, 0),
+        "a spare is preempted": (
+            2,
+            (a_workload(), *map(a_workload, (1, 2, 3)), a_workload(4, "evicted")),
+            4,
+            5,
+        ),
+        "a fixed size has extras for spares alone": (
+            None,
+            (a_workload(count=4), a_workload(1)),
+            4,
+            5,
+        ),
+        "none without the base": (
+            2,
+            (a_workload(state="evicted"), *map(a_workload, (1, 2, 3))),
+            0,
+            0,
+        ),
     },
 )
 def test_spares_run_by_extras_that_come_last(
@@ -205,14 +245,23 @@ def test_only_pods_whose_nodes_kueue_has_chosen_belong_to_one_workload() -> None
 
 def test_every_pod_belongs_to_one_workload_where_extras_have_other_flavors() -> None:
     job = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
-    pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-extra-1"), a_pod(2, workload="lm-extra-2"))
+    pods = (
+        a_pod(0, workload="lm-base"),
+        a_pod(1, workload="lm-extra-1"),
+        a_pod(2, workload="lm-extra-2"),
+    )
     extras = (an_extra(job, 1, "evicted"), an_extra(job, 2))
     there = observed(pods, workloads=(a_workload(), *extras))
     assert displaced_pods(job, there, find_quota(job, 4, there)) == {"w1"}
 
 
-@situations("target, size, stopped, held", {"no queue": (Target(3), 3, False, False), "suspended": (Target(0), 0, True, False)})
-def test_job_without_a_queue_has_what_it_wants(target: Target, size: int, stopped: bool, held: bool) -> None:
+@situations(
+    "target, size, stopped, held",
+    {"no queue": (Target(3), 3, False, False), "suspended": (Target(0), 0, True, False)},
+)
+def test_job_without_a_queue_has_what_it_wants(
+    target: Target, size: int, stopped: bool, held: bool
+) -> None:
     assert (target.size, target.stopped, target.held) == (size, stopped, held)
 
 

@@ -1,5 +1,9 @@
 import pytest
-from elastic_pytorch_operator.planning.queueing.workload_conditions import release, report_readiness, set_condition
+from elastic_pytorch_operator.planning.queueing.workload_conditions import (
+    release,
+    report_readiness,
+    set_condition,
+)
 
 from tests.operator.builders import TIME, a_workload
 
@@ -10,16 +14,30 @@ STARTED, RECOVERED = ("True", "Started"), ("True", "Recovered")
 
 @pytest.mark.parametrize(
     ("reason", "requeued"),
-    [("Preempted", "True"), ("NodeFailures", "True"), ("PodsReadyTimeout", "False"), ("Deactivated", "False")],
+    [
+        ("Preempted", "True"),
+        ("NodeFailures", "True"),
+        ("PodsReadyTimeout", "False"),
+        ("Deactivated", "False"),
+    ],
 )
-def test_release_keeps_what_kueue_has_set_and_names_the_reason_of_the_eviction(reason: str, requeued: str) -> None:
+def test_release_keeps_what_kueue_has_set_and_names_the_reason_of_the_eviction(
+    reason: str, requeued: str
+) -> None:
     evicted = a_workload(
         state="evicted",
-        conditions={"Evicted": ("True", reason), "Preempted": ("True", "InClusterQueue"), "PodsReady": ("True", "Started")},
+        conditions={
+            "Evicted": ("True", reason),
+            "Preempted": ("True", "InClusterQueue"),
+            "PodsReady": ("True", "Started"),
+        },
     )
     patch = release(evicted, LATER)
     assert (patch.version, patch.status["admission"]) == ("7", None)
-    left = {c["type"]: (c["status"], c["reason"], c["lastTransitionTime"]) for c in patch.status["conditions"]}
+    left = {
+        c["type"]: (c["status"], c["reason"], c["lastTransitionTime"])
+        for c in patch.status["conditions"]
+    }
     assert left == {
         "QuotaReserved": ("False", "Pending", LATER),
         "Admitted": ("False", "NoReservation", LATER),
@@ -49,12 +67,18 @@ def test_condition_that_keeps_its_status_keeps_its_time() -> None:
     ],
 )
 def test_the_last_extra_is_the_first_that_is_not_ready(
-    before: tuple[tuple[str, str] | None, ...], ready: int, after: tuple[tuple[str, str] | None, ...]
+    before: tuple[tuple[str, str] | None, ...],
+    ready: int,
+    after: tuple[tuple[str, str] | None, ...],
 ) -> None:
     workloads = [
-        a_workload(number, conditions={"PodsReady": condition} if condition else {}) for number, condition in enumerate(before)
+        a_workload(number, conditions={"PodsReady": condition} if condition else {})
+        for number, condition in enumerate(before)
     ]
-    changed = {patch.name: patch.status["conditions"][-1] for patch in report_readiness(workloads, ready, TIME)}
+    changed = {
+        patch.name: patch.status["conditions"][-1]
+        for patch in report_readiness(workloads, ready, TIME)
+    }
     found = tuple(changed.get(workload.name) for workload in workloads)
     assert tuple((c["status"], c["reason"]) if c else None for c in found) == after
 
@@ -68,6 +92,8 @@ def test_the_last_extra_is_the_first_that_is_not_ready(
         (1, {"lm-extra-1": 1}, ["lm-base", "lm-extra-2"]),
     ],
 )
-def test_extra_of_another_flavor_is_ready_by_its_own_pods(ready: int, running: dict[str, int], not_ready: list[str]) -> None:
+def test_extra_of_another_flavor_is_ready_by_its_own_pods(
+    ready: int, running: dict[str, int], not_ready: list[str]
+) -> None:
     workloads = [a_workload(number, conditions={"PodsReady": STARTED}) for number in range(3)]
     assert [patch.name for patch in report_readiness(workloads, ready, TIME, running)] == not_ready

@@ -54,7 +54,9 @@ def told(job: Job, *workloads: WorkloadView, **facts: Any) -> list[str]:
             case ResizeWorkload(name, _, count):
                 found.append(f"resize {name} to {count}")
             case PatchWorkload(name, _, spec, status):
-                found.append(f"patch {name} {'spec' if spec else 'release' if 'admission' in status else 'conditions'}")
+                found.append(
+                    f"patch {name} {'spec' if spec else 'release' if 'admission' in status else 'conditions'}"
+                )
     return found
 
 
@@ -73,55 +75,101 @@ BASE = a_workload(conditions=READY)
         ((BASE, a_workload(1, conditions=READY), a_workload(2, "pending")), 3, []),
         # An extra is made again once its pod is gone.
         ((BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)), 4, []),
-        ((BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)), 3, ["delete lm-extra-1"]),
+        (
+            (BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)),
+            3,
+            ["delete lm-extra-1"],
+        ),
         ((BASE, a_workload(1, "evicted"), a_workload(2, "evicted")), 3, ["delete lm-extra-2"]),
         # One that was not ready for too long waits for as long as Kueue wants.
-        ((BASE, a_workload(1, "evicted", conditions=TIMEOUT), a_workload(2, "pending")), 2, ["patch lm-extra-1 release"]),
+        (
+            (BASE, a_workload(1, "evicted", conditions=TIMEOUT), a_workload(2, "pending")),
+            2,
+            ["patch lm-extra-1 release"],
+        ),
         ((BASE, a_workload(1, "pending", conditions=TIMEOUT), a_workload(2, "pending")), 2, []),
         # An evicted base takes its extras along: pending ones at once, the others as the pods go.
         ((a_workload(state="evicted"), a_workload(1, "pending")), 2, ["delete lm-extra-1"]),
         ((a_workload(state="evicted"), a_workload(1)), 3, []),
-        ((a_workload(state="evicted"), a_workload(1)), 0, ["delete lm-extra-1", "patch lm-base release"]),
+        (
+            (a_workload(state="evicted"), a_workload(1)),
+            0,
+            ["delete lm-extra-1", "patch lm-base release"],
+        ),
         # Kueue's late write has put a reservation back.
         ((a_workload(state="evicted"),), 0, ["patch lm-base release"]),
         ((a_workload(queue="another"),), 2, []),
         ((a_workload(queue="another"),), 0, ["delete lm-base"]),
         ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 0, ["delete lm-base"]),
         ((a_workload(count=3, conditions=READY),), 3, ["create 1 of 1", "create 2 of 1"]),
-        ((a_workload(count=3, conditions=READY),), 2, ["resize lm-base to 2", "create 1 of 1", "create 2 of 1"]),
-        # A lowered minimum: extras take over from the base once they are admitted, and no worker is lost.
-        ((a_workload(count=3, conditions=READY), a_workload(1, conditions=READY)), 4, ["create 2 of 1"]),
         (
-            (a_workload(count=3, conditions=READY), a_workload(1, conditions=READY), a_workload(2, conditions=READY)),
+            (a_workload(count=3, conditions=READY),),
+            2,
+            ["resize lm-base to 2", "create 1 of 1", "create 2 of 1"],
+        ),
+        # A lowered minimum: extras take over from the base once they are admitted, and no worker is
+        # lost.
+        (
+            (a_workload(count=3, conditions=READY), a_workload(1, conditions=READY)),
+            4,
+            ["create 2 of 1"],
+        ),
+        (
+            (
+                a_workload(count=3, conditions=READY),
+                a_workload(1, conditions=READY),
+                a_workload(2, conditions=READY),
+            ),
             4,
             ["resize lm-base to 2"],
         ),
         (
-            (a_workload(count=4, conditions=READY), a_workload(1, conditions=READY), a_workload(2, "pending")),
+            (
+                a_workload(count=4, conditions=READY),
+                a_workload(1, conditions=READY),
+                a_workload(2, "pending"),
+            ),
             4,
             ["resize lm-base to 3"],
         ),
         (
-            (a_workload(state="pending", conditions={"Requeued": ("False", "DeactivatedDueToAdmissionCheck")}),),
+            (
+                a_workload(
+                    state="pending",
+                    conditions={"Requeued": ("False", "DeactivatedDueToAdmissionCheck")},
+                ),
+            ),
             0,
             ["delete lm-base"],
         ),
-        ((a_workload(state="pending", conditions={"Requeued": ("False", "PodsReadyTimeout")}),), 0, []),
+        (
+            (a_workload(state="pending", conditions={"Requeued": ("False", "PodsReadyTimeout")}),),
+            0,
+            [],
+        ),
         ((BASE, a_workload(1, active=False), a_workload(2, "pending")), 2, []),
         (
-            (BASE, a_workload(1, admission=Admission("c", 1, ("other",))), a_workload(2, "pending")),
+            (
+                BASE,
+                a_workload(1, admission=Admission("c", 1, ("other",))),
+                a_workload(2, "pending"),
+            ),
             2,
             ["patch lm-extra-1 spec"],
         ),
     ],
 )
-def test_workloads_follow_from_what_there_is(workloads: tuple[WorkloadView, ...], pods: int, expected: list[str]) -> None:
+def test_workloads_follow_from_what_there_is(
+    workloads: tuple[WorkloadView, ...], pods: int, expected: list[str]
+) -> None:
     assert told(a_queued_job(status={"readyReplicas": 4}), *workloads, pods=pods) == expected
 
 
 def test_few_extras_wait_at_a_time() -> None:
     job = a_queued_job(2, 100, status={"readyReplicas": 2})
-    assert told(job, BASE, pods=2) == [f"create {number} of 1" for number in range(1, MAX_PENDING_EXTRAS + 1)]
+    assert told(job, BASE, pods=2) == [
+        f"create {number} of 1" for number in range(1, MAX_PENDING_EXTRAS + 1)
+    ]
     waiting = [a_workload(number, "pending") for number in range(1, MAX_PENDING_EXTRAS)]
     assert told(job, BASE, *waiting, pods=2) == [f"create {MAX_PENDING_EXTRAS} of 1"]
 
@@ -131,14 +179,22 @@ def test_extra_for_a_spare_is_asked_for_last_and_is_ready_with_it() -> None:
     assert CreateWorkload(1, 1, ("flavor",)) in actions(job, BASE, pods=2)
     for ready, status in ((0, "False"), (1, "True")):
         job = replace(job, status={"readyReplicas": 2, "readySpares": ready})
-        (patch,) = (a for a in actions(job, BASE, extra, pods=3) if isinstance(a, PatchWorkload) and a.name == extra.name)
+        (patch,) = (
+            a
+            for a in actions(job, BASE, extra, pods=3)
+            if isinstance(a, PatchWorkload) and a.name == extra.name
+        )
         assert patch.status is not None
-        assert [c["status"] for c in patch.status["conditions"] if c["type"] == "PodsReady"] == [status]
+        assert [c["status"] for c in patch.status["conditions"] if c["type"] == "PodsReady"] == [
+            status
+        ]
 
 
 def test_suspended_job_gives_all_back_as_its_pods_go() -> None:
     job = replace(a_queued_job(), wanted=0, suspend=True)
-    assert told(job, a_workload(), a_workload(1), a_workload(2, "pending"), pods=3) == ["delete lm-extra-2"]
+    assert told(job, a_workload(), a_workload(1), a_workload(2, "pending"), pods=3) == [
+        "delete lm-extra-2"
+    ]
     assert told(job, a_workload(), a_workload(1), pods=2) == ["delete lm-extra-1"]
     assert told(job, a_workload(), pods=0) == ["delete lm-base"]
 
@@ -173,33 +229,51 @@ def test_job_whose_label_is_taken_off_gives_all_back_as_its_pods_go(
     pods=st.integers(0, 5),
     queue=st.sampled_from([None, Queue("other")]),
 )
-def test_quota_that_a_job_leaves_never_falls_below_its_pods(states: list[str], pods: int, queue: Queue | None) -> None:
+def test_quota_that_a_job_leaves_never_falls_below_its_pods(
+    states: list[str], pods: int, queue: Queue | None
+) -> None:
     workloads = tuple(a_workload(number, state) for number, state in enumerate(states))
-    holding = [a_pod(index, workload="lm-base") for index in range(min(pods, sum(w.count for w in workloads if w.reserves)))]
+    holding = [
+        a_pod(index, workload="lm-base")
+        for index in range(min(pods, sum(w.count for w in workloads if w.reserves)))
+    ]
     there = observed(holding, workloads=workloads)
     planned = plan(replace(a_queued_job(), queue=queue), there, Memory()).actions
     given_back = {action.name for action in planned if isinstance(action, DeleteWorkload)}
-    left = [workload for workload in workloads if workload.reserves and workload.name not in given_back]
+    left = [
+        workload for workload in workloads if workload.reserves and workload.name not in given_back
+    ]
     assert sum(workload.count for workload in left) >= len(holding)
     reserved = any(workload.reserves for workload in workloads)
-    assert not (reserved and any(isinstance(action, CreatePod) for action in planned)), "no pod without quota"
+    assert not (reserved and any(isinstance(action, CreatePod) for action in planned)), (
+        "no pod without quota"
+    )
 
 
 def test_pod_on_a_lost_node_holds_up_no_release() -> None:
     stuck: PodView = a_pod(0, deleting=True)
     job, workloads = a_queued_job(), (a_workload(state="evicted"),)
-    there = observed([stuck], workloads=workloads, nodes={"node-0": NodeView("node-0", ready=False)})
-    assert [type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))] == [PatchWorkload]
+    there = observed(
+        [stuck], workloads=workloads, nodes={"node-0": NodeView("node-0", ready=False)}
+    )
+    assert [
+        type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))
+    ] == [PatchWorkload]
 
 
 def test_quota_of_a_topology_is_given_back_when_its_own_pod_is_gone() -> None:
-    pods = [a_pod(index, topology=True, workload=f"lm-{name}") for index, name in enumerate(("base", "base", "extra-1"))]
+    pods = [
+        a_pod(index, topology=True, workload=f"lm-{name}")
+        for index, name in enumerate(("base", "base", "extra-1"))
+    ]
     job = a_queued_job(status={"readyReplicas": 2})
     workloads = (BASE, a_workload(1, "evicted"), a_workload(2, "pending"))
     there = observed(pods, workloads=workloads)
     assert plan_workloads(job, there, find_quota(job, job.wanted, there)) == []
     there = observed(pods[:2], workloads=workloads)
-    assert [type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))] == [DeleteWorkload]
+    assert [
+        type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))
+    ] == [DeleteWorkload]
 
 
 @pytest.mark.parametrize(("complete", "reason"), [(True, "Succeeded"), (False, "Failed")])
@@ -216,7 +290,9 @@ def test_ended_job_finishes_its_base_once_no_pod_is_left(complete: bool, reason:
     assert finish_workloads(job, observed(workloads=(done,))) == []
 
 
-SPOT = a_queued_job(status={"readyReplicas": 4}, scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
+SPOT = a_queued_job(
+    status={"readyReplicas": 4}, scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}}
+)
 OLDER = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spots"}}})
 EXTRAS = (an_extra(SPOT, 1, conditions=READY), an_extra(SPOT, 2, conditions=READY))
 
@@ -227,11 +303,36 @@ EXTRAS = (an_extra(SPOT, 1, conditions=READY), an_extra(SPOT, 2, conditions=READ
         "as without other flavors": (SPOT, (BASE,), "bb", ["create 1 of 1", "create 2 of 1"]),
         "a flavor of their own": (SPOT, (BASE, *EXTRAS), "bb12", []),
         "its own pod is there": (SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb12", []),
-        "and the base's does not count": (SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "b12", []),
-        "its own is gone": (SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb2", ["delete lm-extra-1"]),
-        "of an older spec, as long as its pod is there": (SPOT, (BASE, an_extra(OLDER, 1), EXTRAS[1]), "bb12", []),
-        "of an older spec": (SPOT, (BASE, an_extra(OLDER, 1), EXTRAS[1]), "bb2", ["delete lm-extra-1"]),
-        "and pending": (SPOT, (BASE, an_extra(OLDER, 1, "pending"), EXTRAS[1]), "bb2", ["delete lm-extra-1"]),
+        "and the base's does not count": (
+            SPOT,
+            (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]),
+            "b12",
+            [],
+        ),
+        "its own is gone": (
+            SPOT,
+            (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]),
+            "bb2",
+            ["delete lm-extra-1"],
+        ),
+        "of an older spec, as long as its pod is there": (
+            SPOT,
+            (BASE, an_extra(OLDER, 1), EXTRAS[1]),
+            "bb12",
+            [],
+        ),
+        "of an older spec": (
+            SPOT,
+            (BASE, an_extra(OLDER, 1), EXTRAS[1]),
+            "bb2",
+            ["delete lm-extra-1"],
+        ),
+        "and pending": (
+            SPOT,
+            (BASE, an_extra(OLDER, 1, "pending"), EXTRAS[1]),
+            "bb2",
+            ["delete lm-extra-1"],
+        ),
         "of a spec without": (SPOT, (BASE, a_workload(1), EXTRAS[1]), "bb2", ["delete lm-extra-1"]),
         "taken out of the spec": (
             replace(SPOT, scheduling=a_queued_job().scheduling),
@@ -241,7 +342,12 @@ EXTRAS = (an_extra(SPOT, 1, conditions=READY), an_extra(SPOT, 2, conditions=READ
         ),
         "a lowered minimum": (SPOT, (a_workload(count=3, conditions=READY), EXTRAS[0]), "bbb1", []),
         "as the whole job leaves": (SPOT, (a_workload(state="evicted"), *EXTRAS), "12", []),
-        "extra by extra": (SPOT, (a_workload(state="evicted"), *EXTRAS), "2", ["delete lm-extra-1"]),
+        "extra by extra": (
+            SPOT,
+            (a_workload(state="evicted"), *EXTRAS),
+            "2",
+            ["delete lm-extra-1"],
+        ),
     },
 )
 def test_extras_of_other_flavors_come_and_go_with_their_own_pods(
@@ -261,10 +367,18 @@ def test_extras_of_other_flavors_are_asked_for_without_those_of_the_base() -> No
 def test_extra_whose_pod_kueue_has_placed_is_ready_by_that_pod() -> None:
     """By their count, the last extra would not be ready, and `waitForPodsReady` would take one running worker after the other."""
     quota = Admission("shared", 1, ("flavor",), topology=True)
-    workloads = (BASE, *(a_workload(number, admission=quota, conditions=READY) for number in (1, 2)))
-    there = [a_pod(index, workload=name, topology=True) for index, name in enumerate(("lm-base", "lm-base", "lm-extra-2"))]
+    workloads = (
+        BASE,
+        *(a_workload(number, admission=quota, conditions=READY) for number in (1, 2)),
+    )
+    there = [
+        a_pod(index, workload=name, topology=True)
+        for index, name in enumerate(("lm-base", "lm-base", "lm-extra-2"))
+    ]
     job = a_queued_job(status={"readyReplicas": 3})
-    assert [a.name for a in actions(job, *workloads, there=there) if isinstance(a, PatchWorkload)] == ["lm-extra-1"]
+    assert [
+        a.name for a in actions(job, *workloads, there=there) if isinstance(a, PatchWorkload)
+    ] == ["lm-extra-1"]
 
 
 def test_extra_whose_pod_is_on_its_way_is_not_given_back_before_it() -> None:
@@ -274,10 +388,16 @@ def test_extra_whose_pod_is_on_its_way_is_not_given_back_before_it() -> None:
     assert "delete lm-extra-1" not in told(SPOT, *older, being_created={2: "lm-extra-1"}, **facts)
 
 
-def test_extra_of_another_flavor_waits_for_its_own_pod_when_the_spec_no_longer_chooses_one() -> None:
+def test_extra_of_another_flavor_waits_for_its_own_pod_when_the_spec_no_longer_chooses_one() -> (
+    None
+):
     job = replace(SPOT, scheduling=a_queued_job().scheduling)
     workloads = (BASE, a_workload(1), an_extra(SPOT, 2))
-    there = [a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base"), a_pod(2, workload="lm-extra-2", deleting=True)]
+    there = [
+        a_pod(0, workload="lm-base"),
+        a_pod(1, workload="lm-base"),
+        a_pod(2, workload="lm-extra-2", deleting=True),
+    ]
     assert "delete lm-extra-2" not in told(job, *workloads, there=there)
     assert "delete lm-extra-2" in told(job, *workloads, there=there[:2])
 
@@ -287,7 +407,11 @@ def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -
     asked = [CreateService(), CreatePod(1), CreatePod(2), CreatePod(3)]
     service, *pods = grant_pods(there, find_quota(a_queued_job(), 4, there), asked)
     assert service == CreateService()
-    assert [(pod.index, pod.grant.workload, pod.grant.extra) for pod in pods if isinstance(pod, CreatePod) and pod.grant] == [
+    assert [
+        (pod.index, pod.grant.workload, pod.grant.extra)
+        for pod in pods
+        if isinstance(pod, CreatePod) and pod.grant
+    ] == [
         (1, "lm-base", False),
         (2, "lm-extra-1", True),
     ]
@@ -297,14 +421,22 @@ def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -
 
 def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base"))
-    there = observed(pods, workloads=(a_workload(), a_workload(1), a_workload(2)), being_created={2: "lm-extra-2"})
-    (created,) = grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(2), CreatePod(3)])
+    there = observed(
+        pods,
+        workloads=(a_workload(), a_workload(1), a_workload(2)),
+        being_created={2: "lm-extra-2"},
+    )
+    (created,) = grant_pods(
+        there, find_quota(a_queued_job(), 4, there), [CreatePod(2), CreatePod(3)]
+    )
     assert isinstance(created, CreatePod) and created.grant is not None
     assert (created.index, created.grant.workload) == (3, "lm-extra-1")
 
 
 @pytest.mark.parametrize(("extras", "granted"), [((), 0), ((1,), 1)])
-def test_pod_whose_extra_was_given_back_keeps_a_place_of_the_base(extras: tuple[int, ...], granted: int) -> None:
+def test_pod_whose_extra_was_given_back_keeps_a_place_of_the_base(
+    extras: tuple[int, ...], granted: int
+) -> None:
     """Workers only count: which Workload a pod was made by does not matter once that Workload is gone."""
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-extra-1"))
     there = observed(pods, workloads=(a_workload(), *map(a_workload, extras)))
@@ -312,7 +444,9 @@ def test_pod_whose_extra_was_given_back_keeps_a_place_of_the_base(extras: tuple[
 
 
 @pytest.mark.parametrize(("node", "granted"), [("node-1", 0), ("lost", 1)])
-def test_pod_that_is_being_deleted_keeps_its_place_until_it_is_gone_or_its_node_is_lost(node: str, granted: int) -> None:
+def test_pod_that_is_being_deleted_keeps_its_place_until_it_is_gone_or_its_node_is_lost(
+    node: str, granted: int
+) -> None:
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base", deleting=True, node=node))
     nodes = {"node-1": NodeView("node-1"), "lost": NodeView("lost", ready=False)}
     there = observed(pods, workloads=(a_workload(),), nodes=nodes)

@@ -55,9 +55,15 @@ def test_a_group_that_is_degraded_already_keeps_its_reason() -> None:
     small = Condition("Degraded", True, "WorkersMissing", "trains with 2 of 3 workers")
     well, ill = observed([], [an_agent("w0")]), observed([], [failing(3)])
     job = a_job()
-    assert with_failing_saves(calm, job, well, a_round(0)) is with_failing_saves(calm, job, ill, None) is calm
+    assert (
+        with_failing_saves(calm, job, well, a_round(0))
+        is with_failing_saves(calm, job, ill, None)
+        is calm
+    )
     assert with_failing_saves(calm, job, ill, a_round(1)) is calm
-    assert with_failing_saves(calm, job, ill, a_round(0)) == Condition("Degraded", True, "CheckpointsFailing", words(3))
+    assert with_failing_saves(calm, job, ill, a_round(0)) == Condition(
+        "Degraded", True, "CheckpointsFailing", words(3)
+    )
     told = Condition("Degraded", True, "WorkersMissing", f"trains with 2 of 3 workers; {words(3)}")
     assert with_failing_saves(small, job, ill, a_round(0)) == told
 
@@ -69,7 +75,9 @@ SLOW = (
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(None, ""), (30.0, ""), (30.1, SLOW)])
-def test_a_checkpoint_that_takes_longer_than_pods_have_to_stop_is_told(seconds: float | None, told: str) -> None:
+def test_a_checkpoint_that_takes_longer_than_pods_have_to_stop_is_told(
+    seconds: float | None, told: str
+) -> None:
     agents = [an_agent("w0", progress=Progress(step=7, checkpoint_seconds=seconds)), an_agent("w1")]
     assert explain_slow_saves(a_job(), agents) == told
     calm = Condition("Degraded", False, "AtWantedSize", "all 2 wanted workers train")
@@ -82,19 +90,29 @@ def test_a_checkpoint_that_takes_longer_than_pods_have_to_stop_is_told(seconds: 
     [
         ({}, ""),
         ({"step": 0}, ""),
-        ({"step": 7}, "no checkpoint was reported, and steps 1 to 7 are done again, unless the script saves them itself"),
+        (
+            {"step": 7},
+            "no checkpoint was reported, and steps 1 to 7 are done again, unless the script saves them itself",
+        ),
         ({"step": 7, "checkpointStep": 7}, ""),
-        ({"step": 9, "checkpointStep": 7}, "the last checkpoint is of step 7, and steps 8 to 9 are done again"),
+        (
+            {"step": 9, "checkpointStep": 7},
+            "the last checkpoint is of step 7, and steps 8 to 9 are done again",
+        ),
     ],
 )
-def test_steps_that_a_stopped_job_has_in_no_checkpoint_are_told(progress: dict[str, int], told: str) -> None:
+def test_steps_that_a_stopped_job_has_in_no_checkpoint_are_told(
+    progress: dict[str, int], told: str
+) -> None:
     assert explain_unsaved_steps(progress) == told
 
 
 def degraded(agents: list[AgentView], *members: int, **job: Any) -> tuple[str, str, str]:
     seen = observed([a_pod(index) for index in range(3)], agents, round=a_round(*members))
     described = a_job(**job)
-    status = describe_job(described, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(described)))
+    status = describe_job(
+        described, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(described))
+    )
     found = condition(status, "Degraded")
     return found["status"], found["reason"], found["message"]
 
@@ -102,7 +120,10 @@ def degraded(agents: list[AgentView], *members: int, **job: Any) -> tuple[str, s
 def test_condition_of_a_group_is_of_its_members_while_it_trains() -> None:
     agents = [failing(3), an_agent("w1"), an_agent("w2")]
     assert degraded(agents, 0, 1, 2) == ("True", "CheckpointsFailing", words(3))
-    assert degraded([an_agent(f"w{index}") for index in range(3)], 0, 1, 2)[:2] == ("False", "AtWantedSize")
+    assert degraded([an_agent(f"w{index}") for index in range(3)], 0, 1, 2)[:2] == (
+        "False",
+        "AtWantedSize",
+    )
     assert degraded(agents, 1, 2)[1] == "WorkersMissing"
     assert "saves of a checkpoint" not in degraded(agents, 1, 2)[2]
     assert degraded(agents, 0, 1, 2, suspend=True)[:2] == ("False", "Suspending")
@@ -112,7 +133,9 @@ def suspended(agents: list[AgentView]) -> tuple[str, Any]:
     """What the condition Suspended says, and the step of the checkpoint, of a job that has done nine steps and saved seven."""
     job = a_job(suspend=True, status={"progress": {"summary": "9", "step": 9, "checkpointStep": 7}})
     seen = observed([a_pod(index) for index in range(len(agents))], agents, round=a_round())
-    status = describe_job(job, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(job)))
+    status = describe_job(
+        job, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(job))
+    )
     found = condition(status, "Suspended")
     return found["message"], status["progress"]["checkpointStep"]
 
@@ -121,12 +144,22 @@ def test_suspended_job_tells_the_steps_that_no_checkpoint_has() -> None:
     unsaved = "spec.suspend is true: nothing runs; the last checkpoint is of step 7, and steps 8 to 9 are done again"
     assert suspended([]) == (unsaved, 7)
     leaving = an_agent("w0", "leaving", progress=Progress(step=9, checkpoint_step=9))
-    assert suspended([leaving]) == ("spec.suspend is true: 1 pod is left", 9), "it writes while it has time"
+    assert suspended([leaving]) == ("spec.suspend is true: 1 pod is left", 9), (
+        "it writes while it has time"
+    )
 
 
 def test_the_event_of_a_suspension_warns_if_the_checkpoint_takes_too_long() -> None:
     job = a_job(suspend=True)
     for seconds, warning in ((30.0, False), (30.1, True)):
-        seen = observed([a_pod(0)], [an_agent("w0", progress=Progress(step=7, checkpoint_seconds=seconds))], round=a_round(0))
+        seen = observed(
+            [a_pod(0)],
+            [an_agent("w0", progress=Progress(step=7, checkpoint_seconds=seconds))],
+            round=a_round(0),
+        )
         [event] = record_events(job, a_target(job), seen, News())
-        assert (event.reason, event.warning, SLOW in event.note) == ("JobSuspended", warning, warning)
+        assert (event.reason, event.warning, SLOW in event.note) == (
+            "JobSuspended",
+            warning,
+            warning,
+        )

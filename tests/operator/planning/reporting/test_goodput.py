@@ -14,11 +14,25 @@ from elastic_pytorch_operator.planning.reporting.goodput import (
     keep_account,
     read_account,
 )
-from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, Interruption, Interruptions
+from elastic_pytorch_operator.planning.reporting.interruption import (
+    NO_INTERRUPTIONS,
+    Interruption,
+    Interruptions,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    TIME,
+    Progress,
+    a_job,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    an_agent,
+    observed,
+)
 from tests.situations import situations
 
 LOST = Interruption(1, "WorkerLost", NOW - 3, step_before=40)
@@ -28,7 +42,11 @@ GROWING = Interruptions(replace(LOST, reason="WorkerJoined"))
 
 def running(reason: str = "", *, size: int = 2, spares: int = 0) -> dict[str, Any]:
     """A status whose condition Running is true, or false for a reason."""
-    condition = {"type": "Running", "status": "False" if reason else "True", "reason": reason or "RoundRunning"}
+    condition = {
+        "type": "Running",
+        "status": "False" if reason else "True",
+        "reason": reason or "RoundRunning",
+    }
     return {"replicas": size, "readySpares": spares, "conditions": [condition]}
 
 
@@ -36,19 +54,49 @@ def group(**fields: Any) -> list[Any]:
     return [an_agent("w0", **fields), an_agent("w1", **fields)]
 
 
-STEPPING = group(progress=Progress(step=9, first_step=5), progressed_at=NOW - 1, steps_per_second=4.0)
+STEPPING = group(
+    progress=Progress(step=9, first_step=5), progressed_at=NOW - 1, steps_per_second=4.0
+)
 
 
 @situations(
     "status, agents, pods, interruptions, activity, since",
     {
         "first steps": (running(), STEPPING, [], NO_INTERRUPTIONS, "Training", NOW - 1),
-        "no steps are reported": (running(), group(), [], NO_INTERRUPTIONS, "StepsUnreported", NOW - 100),
-        "processes start": (running(), group(state="ready"), [], NO_INTERRUPTIONS, "Starting", None),
-        "stock torchrun has no agents": (running(), group(round_=0), [], NO_INTERRUPTIONS, "StepsUnreported", NOW - 100),
+        "no steps are reported": (
+            running(),
+            group(),
+            [],
+            NO_INTERRUPTIONS,
+            "StepsUnreported",
+            NOW - 100,
+        ),
+        "processes start": (
+            running(),
+            group(state="ready"),
+            [],
+            NO_INTERRUPTIONS,
+            "Starting",
+            None,
+        ),
+        "stock torchrun has no agents": (
+            running(),
+            group(round_=0),
+            [],
+            NO_INTERRUPTIONS,
+            "StepsUnreported",
+            NOW - 100,
+        ),
         "a loss": (running(), STEPPING, [], LOSING, "Recovering", NOW - 3),
         "a resize": (running(), STEPPING, [], GROWING, "Resizing", NOW - 3),
-        "after a loss": (running(), STEPPING, [], Interruptions(last=replace(LOST, seconds=2.0)), "Training", NOW - 1),
+        "after a loss": (
+            running(),
+            STEPPING,
+            [],
+            Interruptions(last=replace(LOST, seconds=2.0)),
+            "Training",
+            NOW - 1,
+        ),
         "no steps, after": (
             running(),
             group(),
@@ -57,10 +105,38 @@ STEPPING = group(progress=Progress(step=9, first_step=5), progressed_at=NOW - 1,
             "StepsUnreported",
             NOW - 100,
         ),
-        "pods start": (running("WaitingForWorkers"), [], [a_pod(0)], NO_INTERRUPTIONS, "Starting", None),
-        "no node": (running("WaitingForWorkers"), [], [a_pending_pod(0)], NO_INTERRUPTIONS, "WaitingForNodes", None),
-        "lost, no node": (running("WaitingForWorkers"), [], [a_pending_pod(0)], LOSING, "WaitingForNodes", None),
-        "below the minimum": (running("WaitingForWorkers"), [], [a_pod(0)], LOSING, "Recovering", None),
+        "pods start": (
+            running("WaitingForWorkers"),
+            [],
+            [a_pod(0)],
+            NO_INTERRUPTIONS,
+            "Starting",
+            None,
+        ),
+        "no node": (
+            running("WaitingForWorkers"),
+            [],
+            [a_pending_pod(0)],
+            NO_INTERRUPTIONS,
+            "WaitingForNodes",
+            None,
+        ),
+        "lost, no node": (
+            running("WaitingForWorkers"),
+            [],
+            [a_pending_pod(0)],
+            LOSING,
+            "WaitingForNodes",
+            None,
+        ),
+        "below the minimum": (
+            running("WaitingForWorkers"),
+            [],
+            [a_pod(0)],
+            LOSING,
+            "Recovering",
+            None,
+        ),
         "a set-up goes on": (
             running("WaitingForWorkers"),
             group(state="preparing"),
@@ -69,14 +145,33 @@ STEPPING = group(progress=Progress(step=9, first_step=5), progressed_at=NOW - 1,
             "Preparing",
             None,
         ),
-        "gives its places back": (running("ScheduleTimeout"), [], [], NO_INTERRUPTIONS, "WaitingForNodes", None),
-        "waits for quota": (running("WaitingForQuota"), [], [], NO_INTERRUPTIONS, "WaitingForQuota", None),
+        "gives its places back": (
+            running("ScheduleTimeout"),
+            [],
+            [],
+            NO_INTERRUPTIONS,
+            "WaitingForNodes",
+            None,
+        ),
+        "waits for quota": (
+            running("WaitingForQuota"),
+            [],
+            [],
+            NO_INTERRUPTIONS,
+            "WaitingForQuota",
+            None,
+        ),
         "backs off": (running("BackingOff"), [], [], NO_INTERRUPTIONS, "Recovering", None),
         "suspended": (running("JobSuspended"), [], [], NO_INTERRUPTIONS, "Suspended", None),
     },
 )
 def test_activity(
-    status: dict[str, Any], agents: list[Any], pods: list[Any], interruptions: Interruptions, activity: str, since: float | None
+    status: dict[str, Any],
+    agents: list[Any],
+    pods: list[Any],
+    interruptions: Interruptions,
+    activity: str,
+    since: float | None,
 ) -> None:
     now = find_activity(status, observed(pods, agents), a_round(0, 1), interruptions, 8)
     assert now.activity == activity
@@ -87,11 +182,16 @@ def test_activity(
 
 def test_group_that_a_new_leader_has_not_heard_trains() -> None:
     status = {"conditions": [{"type": "Running", "status": "Unknown", "reason": "WorkersUnheard"}]}
-    assert find_activity(status, observed(), None, NO_INTERRUPTIONS, 1).activity is Activity.TRAINING
+    assert (
+        find_activity(status, observed(), None, NO_INTERRUPTIONS, 1).activity is Activity.TRAINING
+    )
 
 
 def test_ended_job_spends_no_more_time() -> None:
-    ended = {**running(), "conditions": [{"type": "Complete", "status": "True", "reason": "WorkersSucceeded"}]}
+    ended = {
+        **running(),
+        "conditions": [{"type": "Complete", "status": "True", "reason": "WorkersSucceeded"}],
+    }
     account = Account(NOW - 5, Activity.TRAINING, NOW - 50, {Activity.TRAINING: Spent(50, 100)})
     account = keep_account(a_job(), ended, observed(), None, account)
     assert account.spent[Activity.TRAINING].seconds == 55
@@ -104,12 +204,19 @@ def test_loss_that_is_found_late_takes_its_time_from_the_training() -> None:
     account = Account(NOW - 1, Activity.TRAINING, NOW - 100, {Activity.TRAINING: Spent(99, 297)})
     account = advance_account(account, NOW, Now(Activity.RECOVERING, since=NOW - 3, processes=2))
     assert account.spent == {Activity.TRAINING: Spent(97, 291), Activity.RECOVERING: Spent(3, 8)}
-    account = advance_account(account, NOW + 2, Now(Activity.TRAINING, since=NOW + 1.5, processes=2))
-    assert account.spent == {Activity.TRAINING: Spent(97.5, 292), Activity.RECOVERING: Spent(4.5, 11)}
+    account = advance_account(
+        account, NOW + 2, Now(Activity.TRAINING, since=NOW + 1.5, processes=2)
+    )
+    assert account.spent == {
+        Activity.TRAINING: Spent(97.5, 292),
+        Activity.RECOVERING: Spent(4.5, 11),
+    }
 
 
 def test_steps_that_are_done_again_were_of_no_use() -> None:
-    account = Account(NOW, Activity.TRAINING, NOW - 100, {Activity.TRAINING: Spent(100, 200)}, step_seconds=0.25)
+    account = Account(
+        NOW, Activity.TRAINING, NOW - 100, {Activity.TRAINING: Spent(100, 200)}, step_seconds=0.25
+    )
     over = replace(LOST, seconds=2.0, steps_lost=8)
     account = book_interruption(book_interruption(account, over), over)
     assert account.spent == {Activity.TRAINING: Spent(96, 192), Activity.REPEATING: Spent(4, 8)}
@@ -119,7 +226,10 @@ def test_time_before_the_first_report_of_a_step_was_no_training() -> None:
     account = Account(NOW, Activity.STARTING, NOW)
     account = advance_account(account, NOW + 5, Now(Activity.STEPS_UNREPORTED, processes=1))
     account = advance_account(account, NOW + 15, Now(Activity.STEPS_UNREPORTED, processes=1))
-    assert account.spent == {Activity.STARTING: Spent(5, 5), Activity.STEPS_UNREPORTED: Spent(10, 10)}
+    assert account.spent == {
+        Activity.STARTING: Spent(5, 5),
+        Activity.STEPS_UNREPORTED: Spent(10, 10),
+    }
     account = advance_account(account, NOW + 25, Now(Activity.TRAINING, processes=1))
     assert account.spent == {Activity.STARTING: Spent(25, 25), Activity.TRAINING: Spent(0, 0)}
     account = advance_account(account, NOW + 50, Now(Activity.TRAINING, processes=1))
@@ -138,18 +248,36 @@ def test_next_leader_goes_on_with_what_went_on() -> None:
     status = {"goodput": account.as_status("2026-01-01T00:00:00Z"), "worldSize": 2}
     read = read_account(status, 5.0, "2026-01-01T00:00:30Z")
     assert read is not None
-    assert read.spent == {Activity.TRAINING: Spent(120.0, 240.0), Activity.STARTING: Spent(10.0, 20.0)}
+    assert read.spent == {
+        Activity.TRAINING: Spent(120.0, 240.0),
+        Activity.STARTING: Spent(10.0, 20.0),
+    }
     assert (read.until, read.activity) == (5.0, Activity.TRAINING)
 
 
 def test_integers_add_up() -> None:
-    seconds = {Activity.TRAINING: 90.75, Activity.STARTING: 0.5, Activity.RECOVERING: 5.75, Activity.SUSPENDED: 2.5}
+    seconds = {
+        Activity.TRAINING: 90.75,
+        Activity.STARTING: 0.5,
+        Activity.RECOVERING: 5.75,
+        Activity.SUSPENDED: 2.5,
+    }
     account = Account(NOW, None, NOW, {activity: Spent(each) for activity, each in seconds.items()})
-    assert account.as_status(TIME)["seconds"] == {"Training": 91, "Starting": 0, "Recovering": 6, "Suspended": 2}
+    assert account.as_status(TIME)["seconds"] == {
+        "Training": 91,
+        "Starting": 0,
+        "Recovering": 6,
+        "Suspended": 2,
+    }
 
 
 def test_next_leader_leaves_out_what_it_does_not_know() -> None:
-    told = {"time": TIME, "activity": "Dreaming", "seconds": {"Dreaming": 5}, "processSeconds": {"Dreaming": 5}}
+    told = {
+        "time": TIME,
+        "activity": "Dreaming",
+        "seconds": {"Dreaming": 5},
+        "processSeconds": {"Dreaming": 5},
+    }
     read = read_account({"goodput": told}, NOW, TIME)
     assert read == Account(NOW, None, NOW)
     assert read_account({}, NOW, TIME) is None
@@ -168,7 +296,9 @@ def test_leaders_go_on_without_losing_a_second_each(moments: list[Any], fraction
     """Each one begins with another clock, and knows what the last one has written: times and sums in whole seconds."""
 
     def clock(seconds: float) -> str:
-        return (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=int(fraction + seconds))).isoformat()
+        return (
+            datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=int(fraction + seconds))
+        ).isoformat()
 
     account, lasted = Account(NOW, Activity.STARTING, NOW), 0.0
     for after, activity, ago, _ in moments:
@@ -184,7 +314,9 @@ def test_leaders_go_on_without_losing_a_second_each(moments: list[Any], fraction
 
 
 @given(st.lists(MOMENT, max_size=30))
-def test_each_second_is_counted_once(moments: list[tuple[float, Activity, float | None, int]]) -> None:
+def test_each_second_is_counted_once(
+    moments: list[tuple[float, Activity, float | None, int]],
+) -> None:
     account, moment = Account(NOW, Activity.STARTING, NOW), NOW
     for after, activity, ago, again in moments:
         moment += after
@@ -192,6 +324,11 @@ def test_each_second_is_counted_once(moments: list[tuple[float, Activity, float 
         account = advance_account(account, moment, now)
         if again:
             account = book_interruption(account, replace(LOST, seconds=1.0, steps_lost=again))
-    assert sum(each.seconds for each in account.spent.values()) == pytest.approx(moment - NOW, abs=1e-6)
+    assert sum(each.seconds for each in account.spent.values()) == pytest.approx(
+        moment - NOW, abs=1e-6
+    )
     assert all(each.seconds >= -1e-9 for each in account.spent.values())
-    assert all(each.process_seconds == pytest.approx(3 * each.seconds, abs=1e-6) for each in account.spent.values())
+    assert all(
+        each.process_seconds == pytest.approx(3 * each.seconds, abs=1e-6)
+        for each in account.spent.values()
+    )

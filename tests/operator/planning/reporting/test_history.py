@@ -17,7 +17,12 @@ from elastic_pytorch_operator.planning.reporting.history import (
     add_sample,
     count_interruptions,
 )
-from elastic_pytorch_operator.planning.reporting.interruption import NO_INTERRUPTIONS, PHASES, Interruption, Interruptions
+from elastic_pytorch_operator.planning.reporting.interruption import (
+    NO_INTERRUPTIONS,
+    PHASES,
+    Interruption,
+    Interruptions,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,8 +39,15 @@ def moment(seconds: float) -> str:
     return earlier(TIME, -seconds)
 
 
-def over(number: int, cause: str = "WorkerLost", seconds: float = 2.0, **fields: Any) -> Interruption:
-    known = {"steps_lost": 3, "size": 2, "time": moment(number), "phases": {"stop": 0.5, "init": 1.5}}
+def over(
+    number: int, cause: str = "WorkerLost", seconds: float = 2.0, **fields: Any
+) -> Interruption:
+    known = {
+        "steps_lost": 3,
+        "size": 2,
+        "time": moment(number),
+        "phases": {"stop": 0.5, "init": 1.5},
+    }
     return Interruption(number, cause, NOW, seconds=seconds, **{**known, **fields})
 
 
@@ -55,7 +67,14 @@ def bytes_of(history: Entries) -> int:
 
 
 FIRST = {"time": TIME, "round": 1, "replicas": 3, "cause": "FirstRound"}
-LOST = {"time": moment(2), "round": 2, "replicas": 2, "cause": "WorkerLost", "seconds": "2.00", "stepsLost": 3}
+LOST = {
+    "time": moment(2),
+    "round": 2,
+    "replicas": 2,
+    "cause": "WorkerLost",
+    "seconds": "2.00",
+    "stepsLost": 3,
+}
 LOST |= {"phaseSeconds": {"stop": "0.50", "init": "1.50"}}
 
 
@@ -69,15 +88,27 @@ LOST |= {"phaseSeconds": {"stop": "0.50", "init": "1.50"}}
             a_round(number=2),
             [{"time": moment(9), "round": 2, "replicas": 0, "cause": "FirstRound"}],
         ),
-        "one goes on": (Interruptions(Interruption(2, "WorkerLost", NOW)), a_round(0, 1, number=2), []),
+        "one goes on": (
+            Interruptions(Interruption(2, "WorkerLost", NOW)),
+            a_round(0, 1, number=2),
+            [],
+        ),
         "one is over": (Interruptions(last=over(2)), a_round(0, 1, number=2), [LOST]),
-        "the next one goes on": (Interruptions(Interruption(3, "WorkerLost", NOW), over(2)), a_round(0, number=3), [LOST]),
+        "the next one goes on": (
+            Interruptions(Interruption(3, "WorkerLost", NOW), over(2)),
+            a_round(0, number=3),
+            [LOST],
+        ),
         "of a script that reports no steps": (
             Interruptions(last=over(2, steps_lost=None, phases={})),
             a_round(0, 1, number=2),
             [{name: LOST[name] for name in ("time", "round", "replicas", "cause", "seconds")}],
         ),
-        "with a cause that another operator left": (Interruptions(last=over(2, "x" * 99)), None, [{**LOST, "cause": "x" * 32}]),
+        "with a cause that another operator left": (
+            Interruptions(last=over(2, "x" * 99)),
+            None,
+            [{**LOST, "cause": "x" * 32}],
+        ),
     },
 )
 def test_change_of_the_group(interruptions: Interruptions, round_: Any, added: Entries) -> None:
@@ -130,13 +161,18 @@ def test_changes_of_one_cause_become_one_in_the_place_of_the_later() -> None:
     causes = ["WorkerLost", "WorkerJoined"]
     history = told([over(2 + n, causes[n % 2], size=n, phases=BUSY) for n in range(200)])
     older = history[1:-WHOLE]
-    counts = {cause: [entry.get("count", 1) for entry in older if entry["cause"] == cause] for cause in causes}
+    counts = {
+        cause: [entry.get("count", 1) for entry in older if entry["cause"] == cause]
+        for cause in causes
+    }
     for each in counts.values():
         assert sum(each) == 100 - WHOLE / 2
         assert each[0] > 1
         assert set(each[1:]) == {1}, "the oldest have become one"
     assert [entry["round"] for entry in history] == sorted(entry["round"] for entry in history)
-    assert all(entry["replicas"] == entry["round"] - 2 for entry in older), "it tells what the later one led to"
+    assert all(entry["replicas"] == entry["round"] - 2 for entry in older), (
+        "it tells what the later one led to"
+    )
 
 
 @pytest.mark.parametrize("odd", ["", "much", "inf", "nan"])
@@ -162,14 +198,24 @@ MEASURED = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(st.tuples(CHANGES | ROUNDS, MEASURED, st.integers(0, 10**6), st.booleans()), max_size=150))
+@given(
+    st.lists(
+        st.tuples(CHANGES | ROUNDS, MEASURED, st.integers(0, 10**6), st.booleans()), max_size=150
+    )
+)
 def test_any_history_is_small_and_loses_nothing_that_adds_up(events: list[Any]) -> None:
     history, lasted, made = Entries(), 0, [Interruption(0, "", NOW)] * 0
     for number, (what, measured, seconds, sampled) in enumerate(events):
         lasted += seconds
         time = moment(lasted)
         if isinstance(what, int):
-            history = add_changes(history, NO_INTERRUPTIONS, replace(a_round(number=number + 1), size=what), measured, time)
+            history = add_changes(
+                history,
+                NO_INTERRUPTIONS,
+                replace(a_round(number=number + 1), size=what),
+                measured,
+                time,
+            )
         else:
             made.append(replace(what, round=number + 1, time=time))
             history = add_changes(history, Interruptions(last=made[-1]), None, measured, time)
@@ -186,7 +232,9 @@ def test_any_history_is_small_and_loses_nothing_that_adds_up(events: list[Any]) 
     assert sum(float(entry["seconds"]) for entry in interruptions) == pytest.approx(
         sum(each.seconds or 0.0 for each in made), abs=0.01 * len(made)
     )
-    assert sum(entry.get("stepsLost", 0) for entry in interruptions) == sum(each.steps_lost or 0 for each in made)
+    assert sum(entry.get("stepsLost", 0) for entry in interruptions) == sum(
+        each.steps_lost or 0 for each in made
+    )
 
 
 @given(st.lists(st.sampled_from(sorted(ROUND_REASONS)), max_size=300))
@@ -204,7 +252,9 @@ def test_next_leader_goes_on_with_the_history() -> None:
     world.make_progress(100)
     world.settle(30)
     before = world.status["history"]
-    assert [(entry["round"], entry["replicas"], entry["cause"]) for entry in changes_of(before)] == [(1, 3, "FirstRound")]
+    assert [
+        (entry["round"], entry["replicas"], entry["cause"]) for entry in changes_of(before)
+    ] == [(1, 3, "FirstRound")]
     world.take_over({})
     world.settle(30)
     assert changes_of(world.status["history"]) == changes_of(before)

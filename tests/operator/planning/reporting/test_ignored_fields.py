@@ -2,16 +2,26 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_pytorch_operator.api.conditions import Condition
-from elastic_pytorch_operator.planning.reporting.ignored_fields import explain_ignored_fields, with_ignored_fields
+from elastic_pytorch_operator.planning.reporting.ignored_fields import (
+    explain_ignored_fields,
+    with_ignored_fields,
+)
 from elastic_pytorch_operator.spec.job import Job, JobKey
 
 from tests.operator.builders import a_job
 from tests.situations import situations
 
-ENV = [{"name": "MASTER_ADDR", "value": "other"}, {"name": "LR", "value": "1"}, {"name": "RANK"}, {"name": "PET_NNODES"}]
+ENV = [
+    {"name": "MASTER_ADDR", "value": "other"},
+    {"name": "LR", "value": "1"},
+    {"name": "RANK"},
+    {"name": "PET_NNODES"},
+]
 
 
-def job_with(pod: dict[str, Any] | None = None, *, spec: dict[str, Any] | None = None, **container: Any) -> Job:
+def job_with(
+    pod: dict[str, Any] | None = None, *, spec: dict[str, Any] | None = None, **container: Any
+) -> Job:
     containers = [{"name": "proxy", "env": ENV}, {"name": "pytorch", "image": "torch", **container}]
     return a_job(template={"spec": {"containers": containers, **(pod or {})}}, **(spec or {}))
 
@@ -28,10 +38,19 @@ def job_with(pod: dict[str, Any] | None = None, *, spec: dict[str, Any] | None =
             job_with(env=ENV[:1], command=["torchrun", "train.py"]),
             "to be removed, as it is ignored: MASTER_ADDR in env of spec.template, which the agent sets for each process",
         ),
-        "stock torchrun reads its own": (job_with(env=ENV, spec={"rendezvous": {"backend": "c10d"}}), ""),
-        "what a worker's pod has anyway": (job_with({"restartPolicy": "Never", "hostname": ""}), ""),
+        "stock torchrun reads its own": (
+            job_with(env=ENV, spec={"rendezvous": {"backend": "c10d"}}),
+            "",
+        ),
+        "what a worker's pod has anyway": (
+            job_with({"restartPolicy": "Never", "hostname": ""}),
+            "",
+        ),
         "what the operator sets": (
-            job_with({"restartPolicy": "OnFailure", "hostname": "a"}, spec={"rendezvous": {"backend": "c10d"}}),
+            job_with(
+                {"restartPolicy": "OnFailure", "hostname": "a"},
+                spec={"rendezvous": {"backend": "c10d"}},
+            ),
             "to be removed, as it is ignored: hostname, restartPolicy in spec.template.spec, which the operator sets for each pod",
         ),
         "no set-up without the agent as the command": (
@@ -43,7 +62,10 @@ def job_with(pod: dict[str, Any] | None = None, *, spec: dict[str, Any] | None =
             "to be removed, as it is ignored: MASTER_ADDR in env of spec.template, which the agent sets for each process; "
             "subdomain in spec.template.spec, which the operator sets for each pod",
         ),
-        "no template is known": (Job(JobKey("default", "lm"), "uid", 1, wanted=0, minimum=0, maximum=0), ""),
+        "no template is known": (
+            Job(JobKey("default", "lm"), "uid", 1, wanted=0, minimum=0, maximum=0),
+            "",
+        ),
     },
 )
 def test_each_is_named_with_the_remedy(job: Job, words: str) -> None:
@@ -59,4 +81,6 @@ def test_condition_degraded_names_them_without_being_true_for_it() -> None:
     assert with_ignored_fields([running, calm], job) == [running, named]
     assert with_ignored_fields([running, calm], a_job()) == [running, calm]
     small = Condition("Degraded", True, "WorkersMissing", "trains with 2 of 3 workers")
-    assert with_ignored_fields([small], job) == [replace(small, message=f"{small.message}; {words}")]
+    assert with_ignored_fields([small], job) == [
+        replace(small, message=f"{small.message}; {words}")
+    ]

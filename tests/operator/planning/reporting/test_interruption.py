@@ -47,7 +47,10 @@ def test_interruption_begins_with_the_first_sign_of_the_loss() -> None:
 
 def test_interruption_ends_with_the_first_step_and_counts_the_steps_done_again() -> None:
     begun = Interruption(2, "WorkerLost", NOW - 1.0, step_before=96)
-    agents = [stepping("w0", 93, 91, progressed_at=NOW - 0.2), stepping("w1", 91, 91, progressed_at=NOW - 0.1)]
+    agents = [
+        stepping("w0", 93, 91, progressed_at=NOW - 0.2),
+        stepping("w1", 91, 91, progressed_at=NOW - 0.1),
+    ]
     ended = advance_interruption(begun, AFTER, agents)  # type: ignore[arg-type]
     assert ended is not None
     assert ended.seconds == pytest.approx(0.8)
@@ -56,12 +59,18 @@ def test_interruption_ends_with_the_first_step_and_counts_the_steps_done_again()
 
 def test_interruption_goes_on_while_members_have_not_taken_up_the_round() -> None:
     begun = Interruption(2, "WorkerLost", NOW - 1.0)
-    assert advance_interruption(begun, AFTER, [an_agent("w0", round_=2), an_agent("w1", round_=1)]) is begun
+    assert (
+        advance_interruption(begun, AFTER, [an_agent("w0", round_=2), an_agent("w1", round_=1)])
+        is begun
+    )
 
 
 def test_without_reports_a_interruption_ends_when_all_workers_run() -> None:
     begun = Interruption(2, "WorkerLost", NOW - 1.0)
-    agents = [an_agent("w0", round_=2, state_since=NOW - 0.5), an_agent("w1", round_=2, state_since=NOW - 0.4)]
+    agents = [
+        an_agent("w0", round_=2, state_since=NOW - 0.5),
+        an_agent("w1", round_=2, state_since=NOW - 0.4),
+    ]
     ended = advance_interruption(begun, AFTER, agents)
     assert ended is not None
     assert ended.seconds == pytest.approx(0.6)
@@ -77,23 +86,41 @@ def test_second_round_before_the_end_is_the_same_interruption() -> None:
 @situations(
     "reason, member, since",
     {
-        "when the process ended": ("WorkerFailed", {"failure": a_failure(failed_at=NOW - 0.4)}, NOW - 0.4),
-        "not before the round": ("WorkerFailed", {"failure": a_failure(failed_at=NOW - 1e9)}, NOW - 100),
+        "when the process ended": (
+            "WorkerFailed",
+            {"failure": a_failure(failed_at=NOW - 0.4)},
+            NOW - 0.4,
+        ),
+        "not before the round": (
+            "WorkerFailed",
+            {"failure": a_failure(failed_at=NOW - 1e9)},
+            NOW - 100,
+        ),
         "its last word": ("WorkerLost", {"state": "running", "heard_at": NOW - 4.0}, NOW - 4.0),
         "no loss": ("ScaledDown", {"state": "running", "heard_at": NOW - 4.0}, NOW),
         "no silence": ("WorkerLost", {"state": "running", "heard_at": NOW - 1.0}, NOW),
-        "steps": ("WorkerLost", {"state": "running", "heard_at": NOW - 9.0, "progressed_at": NOW - 3.0}, NOW - 3.0),
+        "steps": (
+            "WorkerLost",
+            {"state": "running", "heard_at": NOW - 9.0, "progressed_at": NOW - 3.0},
+            NOW - 3.0,
+        ),
     },
 )
 def test_when_the_group_was_disturbed(reason: str, member: dict[str, Any], since: float) -> None:
-    agents = [an_agent("w0"), an_agent("w1"), an_agent("w2", **{"state": "failed", "state_since": NOW - 0.1, **member})]
+    agents = [
+        an_agent("w0"),
+        an_agent("w1"),
+        an_agent("w2", **{"state": "failed", "state_since": NOW - 0.1, **member}),
+    ]
     begun = begin_interruption(BEFORE, replace(AFTER, reason=reason), observed(agents=agents), None)
     assert begun is not None
     assert begun.since == pytest.approx(since)
 
 
 def test_phases_of_a_loss() -> None:
-    begun = begin_interruption(BEFORE, AFTER, observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)]), None)
+    begun = begin_interruption(
+        BEFORE, AFTER, observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)]), None
+    )
     fields = {"started_at": NOW + 0.6, "formed_at": NOW + 1.6}
     agents = [
         an_agent("w0", round_=2, state_since=NOW + 0.5, **fields),
@@ -102,7 +129,10 @@ def test_phases_of_a_loss() -> None:
     stopped = advance_interruption(replace(begun, step_before=9), AFTER, agents)  # type: ignore[type-var]
     assert stopped is not None
     assert (stopped.stopped_at, stopped.seconds) == (NOW + 0.5, None)
-    stepped = [replace(a, progress=Progress(step=10, first_step=10), progressed_at=NOW + 1.8) for a in agents]
+    stepped = [
+        replace(a, progress=Progress(step=10, first_step=10), progressed_at=NOW + 1.8)
+        for a in agents
+    ]
     ended = advance_interruption(stopped, AFTER, stepped, TIME)
     assert ended is not None
     assert ended.phases == pytest.approx(
@@ -129,11 +159,16 @@ def test_phases_of_a_loss() -> None:
 
 @pytest.mark.parametrize("last", ["leaving", "running"])
 def test_job_below_its_minimum_waits(last: str) -> None:
-    empty, whole = replace(a_round(number=2), declared_at=NOW), replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40)
+    empty, whole = (
+        replace(a_round(number=2), declared_at=NOW),
+        replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40),
+    )
     interruption = begin_interruption(BEFORE, empty, observed(), None)
     others = [an_agent("w1", "ready", 1, state_since=NOW + 1), an_agent("w2", last)]
     gone = {"w2"} if last == "running" else set()
-    interruption = advance_interruption(interruption, empty, [an_agent("w0", "stopping"), *others], TIME, gone)
+    interruption = advance_interruption(
+        interruption, empty, [an_agent("w0", "stopping"), *others], TIME, gone
+    )
     assert interruption is not None
     assert interruption.stopped_at is None
     stopped = an_agent("w0", "ready", 1, state_since=NOW + 3)
@@ -144,14 +179,19 @@ def test_job_below_its_minimum_waits(last: str) -> None:
     running = [an_agent(w, round_=3, state_since=NOW + 41) for w in ("w0", "w1", "w2")]
     ended = advance_interruption(interruption, whole, running)
     assert ended is not None
-    assert ended.phases == pytest.approx({"detection": 0.0, "stop": 3.0, "wait": 37.0, "start": 1.0})
+    assert ended.phases == pytest.approx(
+        {"detection": 0.0, "stop": 3.0, "wait": 37.0, "start": 1.0}
+    )
 
 
 @pytest.mark.parametrize("state", ["preparing", "ready"])
 def test_members_that_set_themselves_up_again_have_stopped(state: str) -> None:
     empty = replace(a_round(number=2), declared_at=NOW)
     interruption = begin_interruption(BEFORE, empty, observed(), None)
-    agents = [an_agent("w0", state, 0, state_since=NOW + 2), an_agent("w1", "ready", 1, state_since=NOW + 1)]
+    agents = [
+        an_agent("w0", state, 0, state_since=NOW + 2),
+        an_agent("w1", "ready", 1, state_since=NOW + 1),
+    ]
     interruption = advance_interruption(interruption, empty, agents)
     assert interruption is not None
     assert interruption.stopped_at == NOW + 2
@@ -165,21 +205,30 @@ BEFOREHAND = {"set_up_since": NOW - 50, "set_up_until": NOW - 40}
 @situations(
     "emptied, set_ups, phases",
     {
-        "the job waited for it": (True, [BEFOREHAND, BEFOREHAND, SET_UP], {"wait": 9.0, "prepare": 30.0}),
+        "the job waited for it": (
+            True,
+            [BEFOREHAND, BEFOREHAND, SET_UP],
+            {"wait": 9.0, "prepare": 30.0},
+        ),
         "it waited for two": (True, [BEFOREHAND, SOONER, SET_UP], {"wait": 9.0, "prepare": 30.0}),
         "all had been ready": (True, [BEFOREHAND, BEFOREHAND, BEFOREHAND], {"wait": 39.0}),
         "no set-up is known": (True, [{}, {}, {}], {"wait": 39.0}),
         "others were to train": (False, [BEFOREHAND, BEFOREHAND, SET_UP], {"wait": 39.0}),
     },
 )
-def test_wait_for_a_set_up_is_a_phase(emptied: bool, set_ups: list[dict[str, float]], phases: dict[str, float]) -> None:
+def test_wait_for_a_set_up_is_a_phase(
+    emptied: bool, set_ups: list[dict[str, float]], phases: dict[str, float]
+) -> None:
     first = a_round(*([] if emptied else [0, 1]), number=2)
     interruption = begin_interruption(BEFORE, replace(first, declared_at=NOW), observed(), None)
     assert interruption is not None
     interruption = replace(interruption, stopped_at=NOW + 1)
     whole = replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40)
     interruption = begin_interruption(first, whole, observed(), interruption)
-    running = [an_agent(f"w{n}", round_=3, state_since=NOW + 41, **set_up) for n, set_up in enumerate(set_ups)]
+    running = [
+        an_agent(f"w{n}", round_=3, state_since=NOW + 41, **set_up)
+        for n, set_up in enumerate(set_ups)
+    ]
     ended = advance_interruption(interruption, whole, running)
     assert ended is not None
     assert ended.phases == pytest.approx({"detection": 0.0, "stop": 1.0, "start": 1.0, **phases})
@@ -193,8 +242,14 @@ def test_wait_for_a_set_up_is_a_phase(emptied: bool, set_ups: list[dict[str, flo
         "others train": (a_round(0, 1, number=2), None),
     },
 )
-def test_round_that_begins_a_training_tells_of_the_last_set_up(before: Round | None, seconds: float | None) -> None:
-    agents = [an_agent("w0", "ready", 0, **SOONER), an_agent("w1", "ready", 0, **SET_UP), an_agent("w2", "ready", 0)]
+def test_round_that_begins_a_training_tells_of_the_last_set_up(
+    before: Round | None, seconds: float | None
+) -> None:
+    agents = [
+        an_agent("w0", "ready", 0, **SOONER),
+        an_agent("w1", "ready", 0, **SET_UP),
+        an_agent("w2", "ready", 0),
+    ]
     seen = replace(observed(agents=agents, round=before), now=NOW + 40)
     assert set_up_seconds(a_round(0, 1, 2, number=3), seen) == seconds
     assert set_up_seconds(None, seen) is None
@@ -202,13 +257,20 @@ def test_round_that_begins_a_training_tells_of_the_last_set_up(before: Round | N
 
 
 def test_next_leader_goes_on_with_an_interruption() -> None:
-    begun = begin_interruption(BEFORE, AFTER, observed(agents=[an_agent("w1", progress=Progress(step=96))]), None)
+    begun = begin_interruption(
+        BEFORE, AFTER, observed(agents=[an_agent("w1", progress=Progress(step=96))]), None
+    )
     assert begun is not None
     state = begun.as_state()
     assert state == {"round": 2, "cause": AFTER.reason, "began": TIME, "step": 96}
     recalled = recall_interruption(state, NOW + 7, "2026-01-01T00:00:09Z")
     assert recalled is not None
-    assert (recalled.round, recalled.reason, recalled.step_before, recalled.seconds) == (2, AFTER.reason, 96, None)
+    assert (recalled.round, recalled.reason, recalled.step_before, recalled.seconds) == (
+        2,
+        AFTER.reason,
+        96,
+        None,
+    )
 
 
 @pytest.mark.parametrize("name", ["round", "cause", "began"])
@@ -229,7 +291,11 @@ def begin_from(world: Simulation, step: int) -> None:
     """Has the next group begin with a step."""
     world.settle(30)
     for name in world.members:
-        world.agents[name] = replace(world.agents[name], progress=Progress(step=step, first_step=step), progressed_at=world.now)
+        world.agents[name] = replace(
+            world.agents[name],
+            progress=Progress(step=step, first_step=step),
+            progressed_at=world.now,
+        )
     world.settle(5)
 
 
@@ -264,7 +330,9 @@ def test_group_that_trains_through_a_change_of_the_leader_has_no_interruption() 
 @situations("suspended", {"another worker is lost": False, "the job is suspended": True})
 def test_interruption_that_ends_as_the_group_changes_again_is_reported(suspended: bool) -> None:
     world, metrics = running(), Metrics()
-    world.agents = {name: replace(agent, steps_per_second=4.0) for name, agent in world.agents.items()}
+    world.agents = {
+        name: replace(agent, steps_per_second=4.0) for name, agent in world.agents.items()
+    }
     world.make_progress(100)
     world.settle(30)
     world.kill_pod(world.members[-1])
@@ -280,32 +348,77 @@ def test_interruption_that_ends_as_the_group_changes_again_is_reported(suspended
     metrics.decided("team", before, plan)
     assert plan.round is not None
     assert plan.round.number == 3
-    assert [event.reason for event in plan.actions if isinstance(event, RecordEvent)].count("TrainingResumed") == 1
+    assert [event.reason for event in plan.actions if isinstance(event, RecordEvent)].count(
+        "TrainingResumed"
+    ) == 1
     assert [entry["round"] for entry in world.status["history"] if "seconds" in entry] == [2]
     assert world.memory.account is not None
     assert world.memory.account.spent[Activity.REPEATING].seconds > 0
-    assert 'elastic_pytorch_steps_lost_total{namespace="team"} 100.0' in metrics.render(GaugeValues()).decode()
+    assert (
+        'elastic_pytorch_steps_lost_total{namespace="team"} 100.0'
+        in metrics.render(GaugeValues()).decode()
+    )
 
 
 SINCE = 10.0
-ENDS = {"detection": 10.1, "stop": 10.5, "wait": 10.5, "start": 10.8, "init": 12.0, "firstStep": 12.2}
+ENDS = {
+    "detection": 10.1,
+    "stop": 10.5,
+    "wait": 10.5,
+    "start": 10.8,
+    "init": 12.0,
+    "firstStep": 12.2,
+}
 
 
 @situations(
     "changes, phases",
     {
-        "all is known": ({}, {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 0.3, "init": 1.2, "firstStep": 0.2}),
+        "all is known": (
+            {},
+            {
+                "detection": 0.1,
+                "stop": 0.4,
+                "wait": 0.0,
+                "start": 0.3,
+                "init": 1.2,
+                "firstStep": 0.2,
+            },
+        ),
         "a job below its minimum waits for a pod": (
             {"wait": 60.0, "start": 60.2, "init": 61.0, "firstStep": 62.0},
-            {"detection": 0.1, "stop": 0.4, "wait": 49.5, "start": 0.2, "init": 0.8, "firstStep": 1.0},
+            {
+                "detection": 0.1,
+                "stop": 0.4,
+                "wait": 49.5,
+                "start": 0.2,
+                "init": 0.8,
+                "firstStep": 1.0,
+            },
         ),
         "a job below its minimum waits for a pod, and then for its set-up": (
             {"wait": 40.0, "prepare": 60.0, "start": 60.2, "init": 61.0, "firstStep": 62.0},
-            {"detection": 0.1, "stop": 0.4, "wait": 29.5, "prepare": 20.0, "start": 0.2, "init": 0.8, "firstStep": 1.0},
+            {
+                "detection": 0.1,
+                "stop": 0.4,
+                "wait": 29.5,
+                "prepare": 20.0,
+                "start": 0.2,
+                "init": 0.8,
+                "firstStep": 1.0,
+            },
         ),
         "a set-up has begun before the others had stopped": (
             {"wait": 10.2, "prepare": 30.0, "start": 30.2, "init": 31.0, "firstStep": 32.0},
-            {"detection": 0.1, "stop": 0.4, "wait": 0.0, "prepare": 19.5, "start": 0.2, "init": 0.8, "firstStep": 1.0},
+            {
+                "detection": 0.1,
+                "stop": 0.4,
+                "wait": 0.0,
+                "prepare": 19.5,
+                "start": 0.2,
+                "init": 0.8,
+                "firstStep": 1.0,
+            },
         ),
         "an agent that is the user's own torchrun": (
             {"start": None, "init": None},
@@ -325,11 +438,25 @@ ENDS = {"detection": 10.1, "stop": 10.5, "wait": 10.5, "start": 10.8, "init": 12
         ),
         "no phase is negative": (
             {"detection": 10.0, "stop": 9.0, "wait": 9.0},
-            {"detection": 0.0, "stop": 0.0, "wait": 0.0, "start": 0.8, "init": 1.2, "firstStep": 0.2},
+            {
+                "detection": 0.0,
+                "stop": 0.0,
+                "wait": 0.0,
+                "start": 0.8,
+                "init": 1.2,
+                "firstStep": 0.2,
+            },
         ),
         "a pod starts after the others have stepped": (
             {"start": 13.0, "init": 12.5},
-            {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 1.7, "init": 0.0, "firstStep": 0.0},
+            {
+                "detection": 0.1,
+                "stop": 0.4,
+                "wait": 0.0,
+                "start": 1.7,
+                "init": 0.0,
+                "firstStep": 0.0,
+            },
         ),
     },
 )
@@ -346,7 +473,11 @@ def test_together_they_are_the_interruption(missing: str) -> None:
 
 @pytest.mark.parametrize(
     ("phases", "slowest"),
-    [({}, ""), ({"detection": 0.1, "stop": 20.0, "init": 3.0}, "stop"), ({"stop": 1.0, "init": 1.0}, "stop")],
+    [
+        ({}, ""),
+        ({"detection": 0.1, "stop": 20.0, "init": 3.0}, "stop"),
+        ({"stop": 1.0, "init": 1.0}, "stop"),
+    ],
 )
 def test_slowest(phases: dict[str, float], slowest: str) -> None:
     assert slowest_phase(phases) == slowest

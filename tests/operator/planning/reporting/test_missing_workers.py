@@ -37,9 +37,16 @@ IMAGE = "ErrImagePull: no such image"
             "2 pods: waiting to be scheduled; 1 pod: its agent has not reported yet; 1 pod: starting",
         ),
         "no more than a few": (
-            [*(a_pending_pod(i) for i in range(3)), *(a_pod(i, started=False, waiting=f"Error {i:02d}") for i in range(20))],
+            [
+                *(a_pending_pod(i) for i in range(3)),
+                *(a_pod(i, started=False, waiting=f"Error {i:02d}") for i in range(20)),
+            ],
             "; ".join(
-                ["3 pods: waiting to be scheduled", *(f"1 pod: Error {i:02d}" for i in range(7)), "13 pods: other reasons"]
+                [
+                    "3 pods: waiting to be scheduled",
+                    *(f"1 pod: Error {i:02d}" for i in range(7)),
+                    "13 pods: other reasons",
+                ]
             ),
         ),
     },
@@ -80,25 +87,37 @@ BOTH = frozenset({"w0", "w1"})
         "it was suspended": ("Suspended", [UNHEARD], 0, False),
     },
 )
-def test_group_that_trained_may_train_still(state: str, candidates: list[Candidate], size: int, *, trains: bool) -> None:
+def test_group_that_trained_may_train_still(
+    state: str, candidates: list[Candidate], size: int, *, trains: bool
+) -> None:
     assert may_train({"state": state}, candidates, size) is trains
 
 
 def status_of(seen: Observed, **job: Any) -> dict[str, Any]:
     trained = a_job(status=TRAINED, **job)
-    return describe_job(trained, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(trained)))
+    return describe_job(
+        trained, seen, assess_workers(seen), seen.round, Findings(Budget(), a_target(trained))
+    )
 
 
 def test_status_keeps_what_was_last_known_of_it() -> None:
-    seen = observed([a_pod(0), a_pod(1)], heard_before=BOTH, listening_since=NOW - 11, last_heard_at=NOW)
+    seen = observed(
+        [a_pod(0), a_pod(1)], heard_before=BOTH, listening_since=NOW - 11, last_heard_at=NOW
+    )
     status = status_of(seen)
     assert (status["state"], status["worldSize"], status["readyReplicas"]) == ("Running", 2, 0)
     assert [worker["state"] for worker in status["workers"]] == ["Silent", "Silent"]
     running = condition(status, "Running")
     assert (running["status"], running["reason"]) == ("Unknown", "WorkersUnheard")
-    assert running["message"].startswith("2 workers have not reported since a replica of the operator began to lead")
+    assert running["message"].startswith(
+        "2 workers have not reported since a replica of the operator began to lead"
+    )
 
 
 def test_group_that_is_given_up_does_not_train() -> None:
-    status = status_of(observed([a_pod(0), a_pod(1)], heard_before=BOTH, listening_since=NOW - 121, last_heard_at=NOW))
+    status = status_of(
+        observed(
+            [a_pod(0), a_pod(1)], heard_before=BOTH, listening_since=NOW - 121, last_heard_at=NOW
+        )
+    )
     assert (status["state"], status["worldSize"]) == ("Pending", 0)

@@ -29,7 +29,9 @@ from tests.operator.builders import a_pod, a_queued_job, a_workload, condition, 
         ((a_workload(state="evicted", queue="another"),), "LeavingQueue"),
     ],
 )
-def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] | None, reason: str) -> None:
+def test_reason_says_where_the_wait_stands(
+    workloads: tuple[WorkloadView, ...] | None, reason: str
+) -> None:
     assert reason_of(find_quota(a_queued_job(), 4, observed(workloads=workloads))) == reason
 
 
@@ -37,14 +39,20 @@ def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] |
     ("workloads", "text"),
     [
         ((), "waits for quota in queue team: it has no Workload yet"),
-        ((a_workload(state="unseen"),), "waits for quota in queue team: Kueue has not processed it yet"),
+        (
+            (a_workload(state="unseen"),),
+            "waits for quota in queue team: Kueue has not processed it yet",
+        ),
         ((a_workload(state="pending"),), "waits for quota in queue team: QuotaReserved said"),
         (
             (a_workload(conditions={"Admitted": ("False", "UnsatisfiedChecks")}),),
             "waits for quota in queue team: Admitted said",
         ),
         ((a_workload(state="evicted"),), "is evicted from queue team: Evicted said"),
-        ((a_workload(queue="old"),), "leaves queue old for queue team: it returns its quota when its pods are gone"),
+        (
+            (a_workload(queue="old"),),
+            "leaves queue old for queue team: it returns its quota when its pods are gone",
+        ),
         (
             (a_workload(state="pending", active=False),),
             "has no quota in queue team: Workload lm-base is deactivated (by its spec.active); set its spec.active to true",
@@ -60,14 +68,19 @@ def test_reason_says_where_the_wait_stands(workloads: tuple[WorkloadView, ...] |
         ((a_workload(), a_workload(1), a_workload(2)), ""),
     ],
 )
-def test_a_job_says_what_it_waits_for_in_kueues_words(workloads: tuple[WorkloadView, ...], text: str) -> None:
+def test_a_job_says_what_it_waits_for_in_kueues_words(
+    workloads: tuple[WorkloadView, ...], text: str
+) -> None:
     assert explain_lack(find_quota(a_queued_job(), 4, observed(workloads=workloads))) == text
 
 
 def test_eviction_is_told_with_the_number_of_workers() -> None:
     workloads = (a_workload(), a_workload(1, "evicted"), a_workload(2, "evicted"))
     found = find_quota(a_queued_job(), 4, observed(workloads=workloads))
-    assert explain_eviction(found) == "Kueue takes back the quota of 2 workers in queue team: Evicted said"
+    assert (
+        explain_eviction(found)
+        == "Kueue takes back the quota of 2 workers in queue team: Evicted said"
+    )
 
 
 def test_group_trains_on_until_it_has_saved() -> None:
@@ -75,7 +88,10 @@ def test_group_trains_on_until_it_has_saved() -> None:
     quota = find_quota(a_queued_job(), 4, there)
     running, resizing, degraded = held(reason_of(quota), explain_lack(quota), there, 2, "", "")
     assert (running.true, running.reason) == (True, "RoundRunning")
-    assert running.message == "2 workers train until they have saved; is evicted from queue team: Evicted said; 2 pods are left"
+    assert (
+        running.message
+        == "2 workers train until they have saved; is evicted from queue team: Evicted said; 2 pods are left"
+    )
     assert [(c.true, c.reason) for c in (resizing, degraded)] == [(False, "Evicted")] * 2
 
 
@@ -83,7 +99,9 @@ def test_job_without_its_label_says_that_it_leaves() -> None:
     job = replace(a_queued_job(), queue=None)
     there = observed([a_pod(0)], workloads=(a_workload(),))
     assert reason_of(find_quota(job, 4, there)) == "LeavingQueue"
-    told = [action for action in plan(job, there, Memory()).actions if isinstance(action, RecordEvent)]
+    told = [
+        action for action in plan(job, there, Memory()).actions if isinstance(action, RecordEvent)
+    ]
     assert [event.reason for event in told] == ["LeavingQueue"]
     assert told[0].note.startswith("The job leaves queue team: ")
 

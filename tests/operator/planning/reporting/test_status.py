@@ -1,4 +1,7 @@
-"""State, counts and conditions of a job: one row a situation. `test_status_fields.py` has the other fields of the status."""
+"""State, counts and conditions of a job: one row a situation.
+
+`test_status_fields.py` has the other fields of the status.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +16,17 @@ from elastic_pytorch_operator.planning.reporting.status import Findings, describ
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, TIME, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    TIME,
+    a_job,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    a_target,
+    an_agent,
+    observed,
+)
 from tests.situations import situations
 
 BOOM = FailureRecord("w1", 1, 1, "", "ValueError: boom", NOW)
@@ -39,7 +52,9 @@ def conditions_of(status: dict[str, Any]) -> dict[str, str]:
 
 
 def message_of(status: dict[str, Any], type_: str) -> str:
-    [message] = [condition["message"] for condition in status["conditions"] if condition["type"] == type_]
+    [message] = [
+        condition["message"] for condition in status["conditions"] if condition["type"] == type_
+    ]
     return str(message)
 
 
@@ -48,9 +63,14 @@ FAILED = observed([a_pod(0)], [an_agent("w0", "failed")], round=a_round(0))
 CRASHED = Budget(failures=1, total=1, last=BOOM, backoff_until=NOW + 4)
 SUSPENDED = {"suspend": True}
 RESTART = GroupRestart(asked=True, under_way=True, cause=BOOM)
-DEFERRED = Deferral(until=NOW + 30, change=replace(a_round(0, 1, 2, number=2), cause="w2 is ready"), seconds=30.0)
+DEFERRED = Deferral(
+    until=NOW + 30, change=replace(a_round(0, 1, 2, number=2), cause="w2 is ready"), seconds=30.0
+)
 WAITS = {"resizePolicy": {"checkpointWaitSeconds": 30, "checkpointPath": "/c"}}
-COOLS = {"resizePolicy": {"minSecondsBetweenGrowths": 60}, "status": {"operatorState": {"lastGrowthTime": TIME}}}
+COOLS = {
+    "resizePolicy": {"minSecondsBetweenGrowths": 60},
+    "status": {"operatorState": {"lastGrowthTime": TIME}},
+}
 
 
 @situations(
@@ -130,9 +150,30 @@ COOLS = {"resizePolicy": {"minSecondsBetweenGrowths": 60}, "status": {"operatorS
             (2, 2, 2),
             {"Running": "RoundRunning", "Resizing": "CoolingDown", "Degraded": "WorkersMissing"},
         ),
-        "an empty round": (observed(round=a_round()), {}, {}, "Pending", (0, 0, 0), {"not Running": "WaitingForWorkers"}),
-        "crash loop": (FAILED, {"replicas": 1}, {"budget": CRASHED}, "Pending", (1, 1, 0), {"not Running": "BackingOff"}),
-        "trains within the pause": (ALL, {}, {"budget": CRASHED}, "Running", (3, 3, 3), {"Running": "RoundRunning"}),
+        "an empty round": (
+            observed(round=a_round()),
+            {},
+            {},
+            "Pending",
+            (0, 0, 0),
+            {"not Running": "WaitingForWorkers"},
+        ),
+        "crash loop": (
+            FAILED,
+            {"replicas": 1},
+            {"budget": CRASHED},
+            "Pending",
+            (1, 1, 0),
+            {"not Running": "BackingOff"},
+        ),
+        "trains within the pause": (
+            ALL,
+            {},
+            {"budget": CRASHED},
+            "Running",
+            (3, 3, 3),
+            {"Running": "RoundRunning"},
+        ),
         "all workers are to be replaced": (
             ALL,
             {},
@@ -218,7 +259,13 @@ def test_situation(
     "seen, job, said, type_, message",
     {
         "all train": (ALL, {}, {}, "Running", "3 of 3 workers train"),
-        "all train, a write is refused": (ALL, {}, {"refusals": ["no"]}, "Running", "3 of 3 workers train; no"),
+        "all train, a write is refused": (
+            ALL,
+            {},
+            {"refusals": ["no"]},
+            "Running",
+            "3 of 3 workers train; no",
+        ),
         "wanted size": (ALL, {}, {}, "Resizing", "all 3 wanted workers train"),
         "allowed size": (
             ALL,
@@ -266,8 +313,20 @@ def test_situation(
             "all 3 wanted workers train; to be removed, as it is ignored: subdomain in spec.template.spec, which the operator "
             "sets for each pod",
         ),
-        "nothing there yet": (NONE, {"minimum": 2}, {}, "Running", "0 of 3 workers are ready; training needs 2"),
-        "nothing to resize": (NONE, {}, {}, "Resizing", "no group is training yet; see condition Running"),
+        "nothing there yet": (
+            NONE,
+            {"minimum": 2},
+            {},
+            "Running",
+            "0 of 3 workers are ready; training needs 2",
+        ),
+        "nothing to resize": (
+            NONE,
+            {},
+            {},
+            "Resizing",
+            "no group is training yet; see condition Running",
+        ),
         "crash loop": (
             FAILED,
             {},
@@ -282,7 +341,13 @@ def test_situation(
             "Running",
             "failurePolicy.rules replaces all workers: rank 1 (w1) failed, exit code 1: ValueError: boom",
         ),
-        "one pod is left": (observed([a_pod(0)]), SUSPENDED, {}, "Suspended", "spec.suspend is true: 1 pod is left"),
+        "one pod is left": (
+            observed([a_pod(0)]),
+            SUSPENDED,
+            {},
+            "Suspended",
+            "spec.suspend is true: 1 pod is left",
+        ),
         "two pods are left, a write is refused": (
             observed([a_pod(0), a_pod(1)]),
             SUSPENDED,
@@ -298,19 +363,36 @@ def test_situation(
             "Running",
             "3 workers train until the job is suspended",
         ),
-        "complete": (ALL, {}, {"ending": Ending(True, "WorkersSucceeded", "all done")}, "Failed", "the job is complete"),
+        "complete": (
+            ALL,
+            {},
+            {"ending": Ending(True, "WorkersSucceeded", "all done")},
+            "Failed",
+            "the job is complete",
+        ),
     },
 )
-def test_message(seen: Observed, job: dict[str, Any], said: dict[str, Any], type_: str, message: str) -> None:
+def test_message(
+    seen: Observed, job: dict[str, Any], said: dict[str, Any], type_: str, message: str
+) -> None:
     assert message_of(status_of(seen, job, **said), type_) == message
 
 
 @pytest.mark.parametrize(
     ("before", "reason"),
-    [("", "NotSuspended"), ("NotSuspended", "NotSuspended"), ("JobSuspended", "JobResumed"), ("JobResumed", "JobResumed")],
+    [
+        ("", "NotSuspended"),
+        ("NotSuspended", "NotSuspended"),
+        ("JobSuspended", "JobResumed"),
+        ("JobResumed", "JobResumed"),
+    ],
 )
 def test_reason_of_a_job_that_is_not_suspended(before: str, reason: str) -> None:
-    old = [{"type": "Suspended", "status": "False", "reason": before, "lastTransitionTime": TIME}] if before else []
+    old = (
+        [{"type": "Suspended", "status": "False", "reason": before, "lastTransitionTime": TIME}]
+        if before
+        else []
+    )
     status = status_of(ALL, {"status": {"conditions": old}})
     assert next(c["reason"] for c in status["conditions"] if c["type"] == "Suspended") == reason
 

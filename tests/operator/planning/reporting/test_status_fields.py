@@ -8,7 +8,17 @@ from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, Interruptions
 from elastic_pytorch_operator.planning.reporting.status import describe_progress
 
-from tests.operator.builders import NOW, TIME, Progress, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    TIME,
+    Progress,
+    a_dead_pod,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    an_agent,
+    observed,
+)
 from tests.operator.planning.reporting.test_status import ALL, BOOM, NONE, SUSPENDED, status_of
 from tests.situations import situations
 
@@ -16,13 +26,43 @@ from tests.situations import situations
 @situations(
     "pod, agent, member, worker",
     {
-        "trains": (a_pod(0), an_agent("w0"), True, {"rank": 0, "node": "node-0", "state": "Running"}),
-        "restarts": (a_pod(0), an_agent("w0", "failed"), True, {"rank": 0, "node": "node-0", "state": "Running"}),
-        "done": (a_pod(0), an_agent("w0", "succeeded"), True, {"rank": 0, "node": "node-0", "state": "Succeeded"}),
-        "ready": (a_pod(0), an_agent("w0", "ready", 0), False, {"node": "node-0", "state": "Ready"}),
-        "leaves": (a_pod(0), an_agent("w0", "leaving"), True, {"rank": 0, "node": "node-0", "state": "Leaving"}),
+        "trains": (
+            a_pod(0),
+            an_agent("w0"),
+            True,
+            {"rank": 0, "node": "node-0", "state": "Running"},
+        ),
+        "restarts": (
+            a_pod(0),
+            an_agent("w0", "failed"),
+            True,
+            {"rank": 0, "node": "node-0", "state": "Running"},
+        ),
+        "done": (
+            a_pod(0),
+            an_agent("w0", "succeeded"),
+            True,
+            {"rank": 0, "node": "node-0", "state": "Succeeded"},
+        ),
+        "ready": (
+            a_pod(0),
+            an_agent("w0", "ready", 0),
+            False,
+            {"node": "node-0", "state": "Ready"},
+        ),
+        "leaves": (
+            a_pod(0),
+            an_agent("w0", "leaving"),
+            True,
+            {"rank": 0, "node": "node-0", "state": "Leaving"},
+        ),
         "has no node": (a_pending_pod(0), None, False, {"state": "Starting"}),
-        "its agent has not spoken": (a_pod(0), None, False, {"node": "node-0", "state": "Starting"}),
+        "its agent has not spoken": (
+            a_pod(0),
+            None,
+            False,
+            {"node": "node-0", "state": "Starting"},
+        ),
         "lost": (a_dead_pod(0), None, True, {"rank": 0, "node": "node-0", "state": "Lost"}),
         "has exited with 0": (
             a_dead_pod(0, exit_code=0),
@@ -74,17 +114,36 @@ def test_what_is_known_from_before_stays() -> None:
     {
         "the group grows": ({"grown": True}, "operatorState", {"lastGrowthTime": TIME}),
         "all workers are replaced": ({"budget": Budget(group_restarts=2)}, "groupRestarts", 2),
-        "failures since the last progress": ({"budget": Budget(failures=2, total=5)}, "failures", 2),
-        "failures since the job began": ({"budget": Budget(failures=2, total=5)}, "totalFailures", 5),
+        "failures since the last progress": (
+            {"budget": Budget(failures=2, total=5)},
+            "failures",
+            2,
+        ),
+        "failures since the job began": (
+            {"budget": Budget(failures=2, total=5)},
+            "totalFailures",
+            5,
+        ),
         "an interruption is over": (
             {"interruptions": Interruptions(last=ENDED)},
             "history",
             [
                 LOST,
-                {"time": TIME, "round": 5, "replicas": 1, "cause": "WorkerFailed", "seconds": "1.23", "stepsLost": 3},
+                {
+                    "time": TIME,
+                    "round": 5,
+                    "replicas": 1,
+                    "cause": "WorkerFailed",
+                    "seconds": "1.23",
+                    "stepsLost": 3,
+                },
             ],
         ),
-        "it goes on": ({"interruptions": Interruptions(Interruption(5, "WorkerFailed", NOW))}, "history", [LOST]),
+        "it goes on": (
+            {"interruptions": Interruptions(Interruption(5, "WorkerFailed", NOW))},
+            "history",
+            [LOST],
+        ),
         "it is in it, and an older resource definition has dropped fields": (
             {"interruptions": Interruptions(last=replace(ENDED, round=4))},
             "history",
@@ -92,7 +151,11 @@ def test_what_is_known_from_before_stays() -> None:
         ),
         "the last failure": ({"budget": Budget(last=BOOM)}, "rootCause", BOOM.as_status()),
         "the end": ({"ending": Ending(False, "R", "m")}, "completionTime", TIME),
-        "the cause of the end": ({"ending": Ending(False, "R", "m", BOOM)}, "rootCause", BOOM.as_status()),
+        "the cause of the end": (
+            {"ending": Ending(False, "R", "m", BOOM)},
+            "rootCause",
+            BOOM.as_status(),
+        ),
     },
 )
 def test_field(said: dict[str, Any], field: str, value: object) -> None:
@@ -103,7 +166,13 @@ def test_suspended_job_has_no_time_of_its_start() -> None:
     assert "startTime" not in status_of(NONE, {**SUSPENDED, "status": OLD})
 
 
-OLD_PROGRESS = {"summary": "7/9", "step": 7, "total": 9, "stepsPerSecond": "1", "metrics": {"f1": "0.5"}}
+OLD_PROGRESS = {
+    "summary": "7/9",
+    "step": 7,
+    "total": 9,
+    "stepsPerSecond": "1",
+    "metrics": {"f1": "0.5"},
+}
 
 
 @situations(
@@ -113,10 +182,21 @@ OLD_PROGRESS = {"summary": "7/9", "step": 7, "total": 9, "stepsPerSecond": "1", 
         "a step": ([an_agent("w0", progress=Progress(step=7))], {"summary": "7", "step": 7}),
         "the newest step, the newest checkpoint, the highest speed": (
             [
-                an_agent("w0", progress=Progress(step=7, total=80, loss=1.23456, checkpoint_step=5), steps_per_second=1.57),
+                an_agent(
+                    "w0",
+                    progress=Progress(step=7, total=80, loss=1.23456, checkpoint_step=5),
+                    steps_per_second=1.57,
+                ),
                 an_agent("w1", progress=Progress(step=6, checkpoint_step=6), steps_per_second=1.4),
             ],
-            {"summary": "7/80", "step": 7, "total": 80, "loss": "1.235", "stepsPerSecond": "1.57", "checkpointStep": 6},
+            {
+                "summary": "7/80",
+                "step": 7,
+                "total": 80,
+                "loss": "1.235",
+                "stepsPerSecond": "1.57",
+                "checkpointStep": 6,
+            },
         ),
     },
 )
@@ -128,16 +208,26 @@ def test_without_a_report_the_old_progress_stays() -> None:
     assert describe_progress([], OLD_PROGRESS) == OLD_PROGRESS
 
 
-def metrics(*reports: tuple[int, dict[str, float]], old: dict[str, str] | None = None) -> dict[str, str]:
-    agents = [an_agent(f"w{n}", progress=Progress(step=step, metrics=tuple(m.items()))) for n, (step, m) in enumerate(reports)]
+def metrics(
+    *reports: tuple[int, dict[str, float]], old: dict[str, str] | None = None
+) -> dict[str, str]:
+    agents = [
+        an_agent(f"w{n}", progress=Progress(step=step, metrics=tuple(m.items())))
+        for n, (step, m) in enumerate(reports)
+    ]
     found: dict[str, str] = describe_progress(agents, {"metrics": old or {}}).get("metrics", {})
     return found
 
 
 def test_newest_metric_of_each_name_is_told_by_name() -> None:
-    assert list(metrics((5, {"b": 1.0, "a": 0.123456789})).items()) == [("a", "0.123457"), ("b", "1")]
+    assert list(metrics((5, {"b": 1.0, "a": 0.123456789})).items()) == [
+        ("a", "0.123457"),
+        ("b", "1"),
+    ]
     assert metrics((5, {"a": 1.0}), (6, {"a": 2.0})) == {"a": "2"}, "the rank that is ahead"
-    assert metrics((5, {"a": 1.0}), (5, {"a": 2.0, "b": 3.0})) == {"a": "1", "b": "3"}, "the first of equals"
+    assert metrics((5, {"a": 1.0}), (5, {"a": 2.0, "b": 3.0})) == {"a": "1", "b": "3"}, (
+        "the first of equals"
+    )
     assert metrics((5, {"a": 1e300}), (6, {})) == {"a": "1e+300"}
     assert metrics((5, {})) == {}
 
@@ -145,4 +235,6 @@ def test_newest_metric_of_each_name_is_told_by_name() -> None:
 def test_metric_that_is_not_reported_again_after_a_change_of_the_group_stays() -> None:
     assert metrics((5, {"a": 1.0}), old={"a": "9", "b": "8"}) == {"a": "1", "b": "8"}
     reported, before = {f"m{n:02d}": 1.0 for n in range(15)}, {"x": "2", "y": "2"}
-    assert metrics((5, reported), old=before) == {**dict.fromkeys(reported, "1"), "x": "2"}, "sixteen at most"
+    assert metrics((5, reported), old=before) == {**dict.fromkeys(reported, "1"), "x": "2"}, (
+        "sixteen at most"
+    )

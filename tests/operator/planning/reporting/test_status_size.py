@@ -1,7 +1,7 @@
 """The whole status of the largest job stays small, whatever its pods, its scripts and the API server say.
 
-etcd takes objects of 1.5 MB, and each write stores a new version of the whole object. Here names are as long as labels may be, and texts
-are ASCII.
+etcd takes objects of 1.5 MB, and each write stores a new version of the whole object. Here names
+are as long as labels may be, and texts are ASCII.
 """
 
 import json
@@ -16,13 +16,26 @@ from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.reporting.history import MAX_BYTES as HISTORY_BYTES
-from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption, Interruptions
+from elastic_pytorch_operator.planning.reporting.interruption import (
+    PHASES,
+    Interruption,
+    Interruptions,
+)
 from elastic_pytorch_operator.planning.reporting.status import Findings, describe_job
 from elastic_pytorch_operator.planning.reporting.stragglers import Straggler, Stragglers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, TIME, Progress, a_job, a_pending_pod, a_pod, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    TIME,
+    Progress,
+    a_job,
+    a_pending_pod,
+    a_pod,
+    an_agent,
+    observed,
+)
 from tests.situations import situations
 
 pytestmark = pytest.mark.simulation
@@ -30,10 +43,14 @@ pytestmark = pytest.mark.simulation
 WORKERS, MAX_BYTES = 4096, 64 * 1024
 LONG = "x" * 100_000
 BOOM = FailureRecord("w" * 63, 1, 1, "SIGSEGV", LONG, NOW, node="n" * 63)
-DEFERRED = Deferral(until=NOW + 30, change=Round(2, (), 29500, "WorkerJoined", LONG, NOW), seconds=30.0)
+DEFERRED = Deferral(
+    until=NOW + 30, change=Round(2, (), 29500, "WorkerJoined", LONG, NOW), seconds=30.0
+)
 LIMITS = {"replicas": WORKERS, "maximum": WORKERS}
 METRICS = tuple((f"{number:02d}".ljust(63, "m"), -1.23456e-100) for number in range(MAX_METRICS))
-PROGRESS = Progress(step=10**12, total=10**12, loss=-1.234e-100, first_step=1, checkpoint_step=10**12)
+PROGRESS = Progress(
+    step=10**12, total=10**12, loss=-1.234e-100, first_step=1, checkpoint_step=10**12
+)
 
 
 def a_group(every: int) -> Observed:
@@ -41,17 +58,29 @@ def a_group(every: int) -> Observed:
 
     def named(pod: PodView) -> PodView:
         name = f"{pod.index:04d}".ljust(63, "w")
-        return replace(pod, name=name, node=f"{pod.index:04d}".ljust(63, "n") if pod.started else "", creation_time=TIME)
+        return replace(
+            pod,
+            name=name,
+            node=f"{pod.index:04d}".ljust(63, "n") if pod.started else "",
+            creation_time=TIME,
+        )
 
     pods = [
-        named(a_pod(i) if i % every == 0 else a_pending_pod(i, waiting=f"ImagePullBackOff: {i} {LONG[:500]}"))
+        named(
+            a_pod(i)
+            if i % every == 0
+            else a_pending_pod(i, waiting=f"ImagePullBackOff: {i} {LONG[:500]}")
+        )
         for i in range(WORKERS)
     ]
     members = tuple(Member(pod.name, pod.index, "10.0.0.1") for pod in pods if pod.started)
     agents: list[AgentView] = [
-        an_agent(m.worker, rank=rank, progress=replace(PROGRESS, metrics=METRICS)) for rank, m in enumerate(members)
+        an_agent(m.worker, rank=rank, progress=replace(PROGRESS, metrics=METRICS))
+        for rank, m in enumerate(members)
     ]
-    return observed(pods, agents, round=Round(10**9, members, 29500, "FirstRound", "", NOW), last_heard_at=NOW)
+    return observed(
+        pods, agents, round=Round(10**9, members, 29500, "FirstRound", "", NOW), last_heard_at=NOW
+    )
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 64])
@@ -65,8 +94,14 @@ def a_group(every: int) -> Observed:
 )
 def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
     seen = a_group(every)
-    old: dict[str, Any] = {"rootCause": BOOM.as_status(), "operatorState": {"lastGrowthTime": TIME}, "startTime": TIME}
-    interruption = Interruption(2 * 10**9, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME)
+    old: dict[str, Any] = {
+        "rootCause": BOOM.as_status(),
+        "operatorState": {"lastGrowthTime": TIME},
+        "startTime": TIME,
+    }
+    interruption = Interruption(
+        2 * 10**9, "WorkerLost", NOW, 1, 1e6, 10**12, phases=dict.fromkeys(PHASES, 1e6), time=TIME
+    )
     entry = interruption.as_status() | {"replicas": WORKERS, "count": 10**6}
     old["history"] = [entry | {"round": 10**9 + number} for number in range(100)]
     slow = tuple(Straggler(f"{'w' * 60}-{n}", n, n, "n" * 60, 1e6, 1e6, 1e6) for n in range(100))
@@ -78,7 +113,9 @@ def test_status_of_the_largest_job(every: int, said: dict[str, Any]) -> None:
         **said,
     }
     findings = Findings(**known)
-    status = describe_job(a_job(**LIMITS, status=old), seen, assess_workers(seen), seen.round, findings)
+    status = describe_job(
+        a_job(**LIMITS, status=old), seen, assess_workers(seen), seen.round, findings
+    )
     assert len(status["workers"]) == 128
     assert len(json.dumps(status["history"], separators=(",", ":")).encode()) <= HISTORY_BYTES
     assert len(json.dumps(status).encode()) < MAX_BYTES

@@ -30,13 +30,17 @@ SLOW: Work = {0: [0.1], 1: [0.2], 2: [0.1]}
 BETWEEN: Work = {0: [0.1], 1: [0.12], 2: [0.1]}
 
 
-def seen(work: Work, windows: int | None, *, step: float = 0.25, number: int = 1, **fields: Any) -> Observed:
+def seen(
+    work: Work, windows: int | None, *, step: float = 0.25, number: int = 1, **fields: Any
+) -> Observed:
     """A group whose workers have reported their windows."""
     agents = [
         an_agent(
             f"w{index}",
             **{"round_": number, "local_world_size": max(1, len(seconds)), **fields},
-            progress=Progress(step=9, work_windows=windows, work_seconds=tuple(seconds), step_seconds=step),
+            progress=Progress(
+                step=9, work_windows=windows, work_seconds=tuple(seconds), step_seconds=step
+            ),
         )
         for index, seconds in work.items()
     ]
@@ -74,7 +78,10 @@ def ranks(known: Stragglers) -> list[int]:
         "the slowest first": ([{0: [0.1, 0.1], 1: [0.1, 0.4], 2: [0.2, 0.1]}] * 9, [3, 4]),
         "an older agent among others": ([{0: [0.1], 1: [0.2], 2: [0.1], 3: []}] * 9, [1]),
         "too few ranks report": ([{0: [0.1], 1: [0.2], 2: []}] * 9, []),
-        "some local ranks do not report": ([{0: [0.1, None], 1: [0.2, None], 2: [0.1, None]}] * 9, [2]),
+        "some local ranks do not report": (
+            [{0: [0.1, None], 1: [0.2, None], 2: [0.1, None]}] * 9,
+            [2],
+        ),
         "work that takes no time": ([{0: [0.0], 1: [0.0], 2: [0.1]}] * 9, [2]),
     },
 )
@@ -82,8 +89,13 @@ def test_course(course: list[Work], found: list[int]) -> None:
     assert ranks(after(course)) == found
 
 
-@situations("step, found", {"all": (0.2, [1]), "a 20th": (2.0, [1]), "less": (2.1, []), "nearly nothing": (20.0, [])})
-def test_slow_work_that_is_a_small_part_of_a_step_is_no_matter(step: float, found: list[int]) -> None:
+@situations(
+    "step, found",
+    {"all": (0.2, [1]), "a 20th": (2.0, [1]), "less": (2.1, []), "nearly nothing": (20.0, [])},
+)
+def test_slow_work_that_is_a_small_part_of_a_step_is_no_matter(
+    step: float, found: list[int]
+) -> None:
     assert ranks(after([SLOW] * 9, step=step)) == found
 
 
@@ -149,7 +161,14 @@ def test_a_new_leader_knows_them_from_the_status_and_says_nothing_twice() -> Non
 
 def test_status() -> None:
     [entry] = after([SLOW] * 4).as_status()
-    assert entry == {"rank": 1, "worker": "w1", "localRank": 0, "node": "node-1", "slowdown": "2.0", "medianSeconds": "0.1"}
+    assert entry == {
+        "rank": 1,
+        "worker": "w1",
+        "localRank": 0,
+        "node": "node-1",
+        "slowdown": "2.0",
+        "medianSeconds": "0.1",
+    }
     many = Stragglers(tuple(Straggler(f"w{n}", 0, n, "", 2.0, 0.2, 0.1) for n in range(1000)))
     assert len(many.as_status()) == MAX_LISTED
 
@@ -173,14 +192,22 @@ def test_status() -> None:
                 "0.25 s instead of 0.1 s. The others wait"
             ],
         ),
-        "over": (SLOW, EVEN, ["StragglerRecovered: Rank 1 (w1 on node-1) is about as fast as the group's median rank again"]),
+        "over": (
+            SLOW,
+            EVEN,
+            [
+                "StragglerRecovered: Rank 1 (w1 on node-1) is about as fast as the group's median rank again"
+            ],
+        ),
         "nothing is new": (SLOW, SLOW, []),
     },
 )
 def test_events(before: Work, work: Work, events: list[str]) -> None:
     course = [before] * 4
     known = after(course)
-    assert [f"{e.reason}: {e.note}" for e in record_stragglers(known, after([*course, *[work] * 4]))] == events
+    assert [
+        f"{e.reason}: {e.note}" for e in record_stragglers(known, after([*course, *[work] * 4]))
+    ] == events
 
 
 def test_events_are_few_however_many_are_slow() -> None:
@@ -202,5 +229,9 @@ def test_a_plan_tells_of_a_straggler_once_and_the_status_names_it() -> None:
     assert told.count("Straggler") == 1
     assert [entry["worker"] for entry in job.status["stragglers"]] == ["w1"]
     stopped = replace(seen(SLOW, 9), round=a_round(number=2))
-    [written] = [a for a in plan(replace(job, suspend=True, wanted=0), stopped, memory).actions if isinstance(a, PatchStatus)]
+    [written] = [
+        a
+        for a in plan(replace(job, suspend=True, wanted=0), stopped, memory).actions
+        if isinstance(a, PatchStatus)
+    ]
     assert "stragglers" not in written.status, "nothing trains"

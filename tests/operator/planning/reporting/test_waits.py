@@ -10,7 +10,11 @@ from elastic_pytorch_operator.planning.reporting.waits import (
     explain_schedule_wait,
     explain_wait_end,
 )
-from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, WaitEnd, WaitEndReason
+from elastic_pytorch_operator.planning.rounds.checkpoint_wait import (
+    NO_DEFERRAL,
+    WaitEnd,
+    WaitEndReason,
+)
 from elastic_pytorch_operator.planning.workers.schedule_timeout import ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
 
@@ -25,11 +29,26 @@ RULE = find_rule(parse_rules([on_codes("RestartGroup", 42)]), 42, frozenset())
 @pytest.mark.parametrize(
     ("end", "text"),
     [
-        (WaitEnd(WaitEndReason.CHECKPOINT, 4.0, "w0"), "After 4.0 s: w0 has seen a new checkpoint in /checkpoints"),
-        (WaitEnd(WaitEndReason.TOO_LONG, 30.0), "After 30.0 s without a new checkpoint in /checkpoints"),
-        (WaitEnd(WaitEndReason.UNWATCHED, 4.0), "After 4.0 s: no agent can watch for a checkpoint in /checkpoints"),
-        (WaitEnd(WaitEndReason.URGENT, 4.0, "w1 was deleted"), "After 4.0 s: the change cannot wait, w1 was deleted"),
-        (WaitEnd(WaitEndReason.MEMBER_FAILED, 4.0, "w1"), "After 4.0 s: the workers of w1 have failed"),
+        (
+            WaitEnd(WaitEndReason.CHECKPOINT, 4.0, "w0"),
+            "After 4.0 s: w0 has seen a new checkpoint in /checkpoints",
+        ),
+        (
+            WaitEnd(WaitEndReason.TOO_LONG, 30.0),
+            "After 30.0 s without a new checkpoint in /checkpoints",
+        ),
+        (
+            WaitEnd(WaitEndReason.UNWATCHED, 4.0),
+            "After 4.0 s: no agent can watch for a checkpoint in /checkpoints",
+        ),
+        (
+            WaitEnd(WaitEndReason.URGENT, 4.0, "w1 was deleted"),
+            "After 4.0 s: the change cannot wait, w1 was deleted",
+        ),
+        (
+            WaitEnd(WaitEndReason.MEMBER_FAILED, 4.0, "w1"),
+            "After 4.0 s: the workers of w1 have failed",
+        ),
         (WaitEnd(WaitEndReason.NO_CHANGE, 4.0), "After 4.0 s: the group no longer needs to change"),
     ],
 )
@@ -38,15 +57,23 @@ def test_end_of_a_wait_for_a_checkpoint(end: WaitEnd, text: str) -> None:
 
 
 def test_nothing_to_wait_for_is_not_told() -> None:
-    told = (explain_deferral(WATCHES, NO_DEFERRAL), explain_growth_wait(a_job(), ()), explain_evacuation(Evacuation()))
+    told = (
+        explain_deferral(WATCHES, NO_DEFERRAL),
+        explain_growth_wait(a_job(), ()),
+        explain_evacuation(Evacuation()),
+    )
     assert told == ("", "", "")
 
 
-@pytest.mark.parametrize(("newcomers", "ready"), [(["w3"], "w3 is ready"), (["w3", "w4"], "w3, w4 are ready")])
+@pytest.mark.parametrize(
+    ("newcomers", "ready"), [(["w3"], "w3 is ready"), (["w3", "w4"], "w3, w4 are ready")]
+)
 def test_growth_that_waits(newcomers: list[str], ready: str) -> None:
     status = {"operatorState": {"lastGrowthTime": "2025-12-31T23:59:20Z"}}
     job = a_job(resizePolicy={"minSecondsBetweenGrowths": 60}, status=status)
-    until = "the group may grow at 2026-01-01T00:00:20Z, as resizePolicy.minSecondsBetweenGrowths is 60"
+    until = (
+        "the group may grow at 2026-01-01T00:00:20Z, as resizePolicy.minSecondsBetweenGrowths is 60"
+    )
     assert explain_growth_wait(job, newcomers) == f"{ready}; {until}"
 
 

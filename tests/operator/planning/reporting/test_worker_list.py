@@ -10,20 +10,39 @@ from elastic_pytorch_operator.model.operator_state import OperatorState
 from elastic_pytorch_operator.planning.reporting.worker_list import MAX_LISTED, describe_workers
 from elastic_pytorch_operator.planning.workers.liveness import assess_workers
 
-from tests.operator.builders import NOW, TIME, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    TIME,
+    a_dead_pod,
+    a_job,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    an_agent,
+    observed,
+)
 
 MANY = 300
 FIRST, LAST = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
 
 
-def described(changed: dict[int, PodView] | None = None, extra: list[PodView] | None = None, **fields: Any) -> dict[str, Any]:
+def described(
+    changed: dict[int, PodView] | None = None, extra: list[PodView] | None = None, **fields: Any
+) -> dict[str, Any]:
     """The fields of a job of many workers that train, some of whose pods are as given."""
-    pods = [(changed or {}).get(i, a_pod(i, creation_time=FIRST)) for i in range(fields.pop("count", MANY))]
-    agents = [an_agent(pod.name) for pod in pods if pod.started and pod.name not in fields.pop("mute", ())]
+    pods = [
+        (changed or {}).get(i, a_pod(i, creation_time=FIRST))
+        for i in range(fields.pop("count", MANY))
+    ]
+    agents = [
+        an_agent(pod.name) for pod in pods if pod.started and pod.name not in fields.pop("mute", ())
+    ]
     members = fields.pop("members", None) or [pod.index for pod in pods]
     seen = observed([*pods, *(extra or [])], agents, round=a_round(*members), last_heard_at=NOW)
     job = a_job(replicas=MANY, maximum=MANY, **fields)
-    workers, newest_pod_time = describe_workers(assess_workers(seen), job, seen, seen.round, job.wanted)
+    workers, newest_pod_time = describe_workers(
+        assess_workers(seen), job, seen, seen.round, job.wanted
+    )
     return workers | OperatorState(newest_pod_time=newest_pod_time).as_status()
 
 
@@ -64,7 +83,12 @@ def test_ended_pods_with_a_successor_give_way_to_it_and_are_no_index() -> None:
 
 
 def test_pod_whose_index_no_worker_has_hides_none_of_the_others() -> None:
-    found = described({i: a_pending_pod(99_999 if i == 299 else i, name=f"w{i}", creation_time=LAST) for i in range(100, 300)})
+    found = described(
+        {
+            i: a_pending_pod(99_999 if i == 299 else i, name=f"w{i}", creation_time=LAST)
+            for i in range(100, 300)
+        }
+    )
     assert found["unlistedWorkers"] == {"Running": "0-99", "Starting": "228-298"}
 
 
@@ -83,12 +107,15 @@ def test_time_is_that_of_pods_whose_agents_have_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{}, {7: a_dead_pod(7, creation_time=FIRST)}, {i: a_pending_pod(i) for i in range(50, 290)}]
+    "changed",
+    [{}, {7: a_dead_pod(7, creation_time=FIRST)}, {i: a_pending_pod(i) for i in range(50, 290)}],
 )
 def test_new_leader_reads_what_was_written(changed: dict[int, PodView]) -> None:
     pods = [changed.get(i, a_pod(i, creation_time=FIRST)) for i in range(MANY)]
     read = known_workers(described(changed), pods)
-    assert sorted(worker.pod for worker in read if worker.heard) == sorted(f"w{i}" for i in range(MANY) if i not in changed)
+    assert sorted(worker.pod for worker in read if worker.heard) == sorted(
+        f"w{i}" for i in range(MANY) if i not in changed
+    )
     assert {worker.index for worker in read} == set(range(MANY))
 
 
@@ -107,7 +134,9 @@ def test_longest_list_is_bounded() -> None:
 
 
 def test_worker_whose_script_sets_itself_up_is_preparing() -> None:
-    seen = observed([a_pod(0), a_pod(1)], [an_agent("w0"), an_agent("w1", "preparing", 0)], round=a_round(0))
+    seen = observed(
+        [a_pod(0), a_pod(1)], [an_agent("w0"), an_agent("w1", "preparing", 0)], round=a_round(0)
+    )
     found, _ = describe_workers(assess_workers(seen), a_job(), seen, seen.round, 2)
     assert [worker["state"] for worker in found["workers"]] == ["Running", "Preparing"]
 
@@ -123,12 +152,19 @@ def test_worker_whose_last_checkpoint_is_being_written_is_saving() -> None:
 
 
 def test_since_when_a_worker_prepares_outlives_the_operator_that_has_seen_it_begin() -> None:
-    agents = [an_agent("w0", "preparing", 0, set_up_since=NOW - 90), an_agent("w1", "preparing", 0, set_up_since=NOW)]
+    agents = [
+        an_agent("w0", "preparing", 0, set_up_since=NOW - 90),
+        an_agent("w1", "preparing", 0, set_up_since=NOW),
+    ]
     seen = observed([a_pod(0), a_pod(1)], agents)
     old = {"name": "w1", "index": 1, "state": "Preparing", "stateSince": FIRST}
-    found, _ = describe_workers(assess_workers(seen), a_job(status={"workers": [old]}), seen, None, 2)
+    found, _ = describe_workers(
+        assess_workers(seen), a_job(status={"workers": [old]}), seen, None, 2
+    )
     assert [worker["stateSince"] for worker in found["workers"]] == [earlier(TIME, 90.0), FIRST]
-    ready = observed([a_pod(0)], [an_agent("w0", "ready", 0, set_up_since=NOW - 90, set_up_until=NOW)])
+    ready = observed(
+        [a_pod(0)], [an_agent("w0", "ready", 0, set_up_since=NOW - 90, set_up_until=NOW)]
+    )
     found, _ = describe_workers(assess_workers(ready), a_job(), ready, None, 2)
     assert "stateSince" not in found["workers"][0]
 
@@ -136,5 +172,7 @@ def test_since_when_a_worker_prepares_outlives_the_operator_that_has_seen_it_beg
 def test_worker_that_saves_has_not_done_so_since_it_prepared() -> None:
     old = {"name": "w0", "index": 0, "state": "Preparing", "stateSince": FIRST}
     seen = observed([a_pod(0)], [an_agent("w0", saving_since=NOW - 90)], round=a_round(0))
-    found, _ = describe_workers(assess_workers(seen), a_job(status={"workers": [old]}), seen, seen.round, 1)
+    found, _ = describe_workers(
+        assess_workers(seen), a_job(status={"workers": [old]}), seen, seen.round, 1
+    )
     assert found["workers"][0]["stateSince"] == earlier(TIME, 90.0)

@@ -35,12 +35,16 @@ def job(grace: int = 30, **policy: Any) -> Job:
     return a_job(resizePolicy={**POLICY, **policy}, template=template)
 
 
-def seen(now: float = NOW, *, deleting: bool = False, round_: Round | None = HERE, **agents: Any) -> Observed:
+def seen(
+    now: float = NOW, *, deleting: bool = False, round_: Round | None = HERE, **agents: Any
+) -> Observed:
     """What is known when w0 and w1 have counted so many checkpoints (None: they watch nothing), or are in a state."""
     counts = {name: value for name, value in agents.items() if not isinstance(value, str)}
     states = {name: value for name, value in agents.items() if isinstance(value, str)}
     speaking = [
-        an_agent(name, states.get(name, "running"), 7, progress=Progress(checkpoints=counts.get(name)))
+        an_agent(
+            name, states.get(name, "running"), 7, progress=Progress(checkpoints=counts.get(name))
+        )
         for name in ("w0", "w1", "w2")
     ]
     pods = [a_pod(0), a_pod(1, deleting=deleting), a_pod(2)]
@@ -65,30 +69,88 @@ def since(seconds_ago: float, leaving: float | None = None, **counts: int) -> Ch
         ),
         "a checkpoint has been written": (job(), seen(w0=4), ORDERLY, since(10, w0=3), None),
         "by any member": (job(), seen(w0=3, w1=2), ORDERLY, since(10, w0=3, w1=1), None),
-        "by somebody who is no member": (job(), seen(w2=2, w0=3), ORDERLY, since(10, w0=3, w2=1), NOW + 20),
-        "one that is heard for the first time has seen old ones": (job(), seen(w1=9), ORDERLY, since(10, w0=3), NOW + 20),
+        "by somebody who is no member": (
+            job(),
+            seen(w2=2, w0=3),
+            ORDERLY,
+            since(10, w0=3, w2=1),
+            NOW + 20,
+        ),
+        "one that is heard for the first time has seen old ones": (
+            job(),
+            seen(w1=9),
+            ORDERLY,
+            since(10, w0=3),
+            NOW + 20,
+        ),
         "it has waited long enough": (job(), seen(w0=3), ORDERLY, since(30, w0=3), None),
-        "another round has come": (job(), seen(w0=3), ORDERLY, CheckpointWait(6, NOW - 90, {"w0": 0}), NOW + 30),
+        "another round has come": (
+            job(),
+            seen(w0=3),
+            ORDERLY,
+            CheckpointWait(6, NOW - 90, {"w0": 0}),
+            NOW + 30,
+        ),
         "somebody is lost": (job(), seen(w0=3), LOSS, None, None),
         "somebody is lost while it waits": (job(), seen(w0=3), LOSS, since(10, w0=3), None),
-        "a newcomer has failed before its group has formed": (job(), seen(w0=3), NEWCOMER_FAILED, None, None),
+        "a newcomer has failed before its group has formed": (
+            job(),
+            seen(w0=3),
+            NEWCOMER_FAILED,
+            None,
+            None,
+        ),
         "no worker watches": (job(), seen(), ORDERLY, None, None),
         "the folder has become unreadable": (job(), seen(), ORDERLY, since(10, w0=3), None),
         "waiting is off": (job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, None, None),
-        "it has been turned off meanwhile": (job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, since(10, w0=3), None),
+        "it has been turned off meanwhile": (
+            job(checkpointWaitSeconds=0),
+            seen(w0=3),
+            ORDERLY,
+            since(10, w0=3),
+            None,
+        ),
         "no worker trains": (job(), seen(round_=a_round(number=7), w0=3), ORDERLY, None, None),
         "no round yet": (job(), seen(round_=None, w0=3), a_round(0, 1), None, None),
-        "a pod is deleted: half its grace period": (job(), seen(deleting=True, w0=3), ORDERLY, None, NOW + 13),
+        "a pod is deleted: half its grace period": (
+            job(),
+            seen(deleting=True, w0=3),
+            ORDERLY,
+            None,
+            NOW + 13,
+        ),
         "an agent got SIGTERM": (job(), seen(w0=3, w1="leaving"), ORDERLY, None, NOW + 13),
         "a long grace period": (job(grace=600), seen(deleting=True, w0=3), ORDERLY, None, NOW + 30),
         "a short one": (job(grace=4), seen(deleting=True, w0=3), ORDERLY, None, None),
-        "a pod is deleted while it waits": (job(), seen(deleting=True, w0=3), ORDERLY, since(10, w0=3), NOW + 13),
-        "shortly before its end": (job(), seen(deleting=True, w0=3), ORDERLY, since(25, w0=3), NOW + 5),
-        "the leaving one cannot wait longer": (job(), seen(deleting=True, w0=3), ORDERLY, since(13, 13, w0=3), None),
+        "a pod is deleted while it waits": (
+            job(),
+            seen(deleting=True, w0=3),
+            ORDERLY,
+            since(10, w0=3),
+            NOW + 13,
+        ),
+        "shortly before its end": (
+            job(),
+            seen(deleting=True, w0=3),
+            ORDERLY,
+            since(25, w0=3),
+            NOW + 5,
+        ),
+        "the leaving one cannot wait longer": (
+            job(),
+            seen(deleting=True, w0=3),
+            ORDERLY,
+            since(13, 13, w0=3),
+            None,
+        ),
     },
 )
 def test_change_is_held_or_goes(
-    job_: Job, now: Observed, wanted: Round | None, known: CheckpointWait | None, until: float | None
+    job_: Job,
+    now: Observed,
+    wanted: Round | None,
+    known: CheckpointWait | None,
+    until: float | None,
 ) -> None:
     hold = defer_for_checkpoint(job_, now, wanted, known)
     assert hold.until == until
@@ -115,9 +177,15 @@ def test_end_of_a_wait_is_explained(now: Observed, wanted: Round | None, end: Wa
 
 def test_wait_says_what_it_waits_for() -> None:
     hold = defer_for_checkpoint(job(), seen(w0=3), ORDERLY, None)
-    assert explain_deferral(job(), hold) == "w2 is ready; waits up to 30 s for the next checkpoint in /checkpoints"
+    assert (
+        explain_deferral(job(), hold)
+        == "w2 is ready; waits up to 30 s for the next checkpoint in /checkpoints"
+    )
     hold = defer_for_checkpoint(job(grace=9), seen(deleting=True, w0=3), ORDERLY, None)
-    assert explain_deferral(job(), hold) == "w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints"
+    assert (
+        explain_deferral(job(), hold)
+        == "w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints"
+    )
 
 
 @situations(
@@ -148,7 +216,9 @@ def trained(**fields: Any) -> Simulation:
 def write_checkpoint(simulation: Simulation) -> None:
     for name, agent in simulation.agents.items():
         count = (agent.progress.checkpoints or 0) + 1
-        simulation.agents[name] = replace(agent, progress=replace(agent.progress, checkpoints=count))
+        simulation.agents[name] = replace(
+            agent, progress=replace(agent.progress, checkpoints=count)
+        )
 
 
 def events(simulation: Simulation) -> list[str]:
@@ -210,7 +280,10 @@ def test_suspended_job_trains_on_to_its_checkpoint() -> None:
     assert len(simulation.pods) == 2
     message = simulation.condition("Suspended")["message"]
     assert message.endswith("waits up to 30 s for the next checkpoint in /checkpoints")
-    assert (simulation.status["state"], is_true(simulation.status, "Running")) == ("Suspending", True)
+    assert (simulation.status["state"], is_true(simulation.status, "Running")) == (
+        "Suspending",
+        True,
+    )
     write_checkpoint(simulation)
     simulation.settle(3)
     assert simulation.sizes == [2, 0]

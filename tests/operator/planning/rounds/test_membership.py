@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import Nodes, NodeView
-from elastic_pytorch_operator.planning.rounds.membership import assign_ranks, choose_group, domains_of, torn_workers
+from elastic_pytorch_operator.planning.rounds.membership import (
+    assign_ranks,
+    choose_group,
+    domains_of,
+    torn_workers,
+)
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,13 +34,20 @@ def indices(candidates: Sequence[Candidate]) -> list[int]:
         "a member is lost: its unit leaves": ([0, 2, 3, 4, 5], [], 6, [2, 3, 4, 5]),
         "a replacement is ready in the same round": ([0, 2, 3, 4, 5], [1], 6, [2, 3, 4, 5, 0, 1]),
         "a spare unit takes over": ([0, 2, 3, 4, 5], [6, 7], 6, [2, 3, 4, 5, 6, 7]),
-        "a replacement goes before a spare unit": ([0, 2, 3, 4, 5], [1, 6, 7], 6, [2, 3, 4, 5, 0, 1]),
+        "a replacement goes before a spare unit": (
+            [0, 2, 3, 4, 5],
+            [1, 6, 7],
+            6,
+            [2, 3, 4, 5, 0, 1],
+        ),
         "units that stay whole go before those with newcomers": ([0, 2, 3], [1, 6, 7], 2, [2, 3]),
         "more units than are wanted": ([2, 3, 0, 1], [4, 5], 4, [2, 3, 0, 1]),
         "two members of different units are lost": ([0, 3, 4, 5], [], 6, [4, 5]),
     },
 )
-def test_groups_of_whole_units(stay: list[int], joiners: list[int], wanted: int, expected: list[int]) -> None:
+def test_groups_of_whole_units(
+    stay: list[int], joiners: list[int], wanted: int, expected: list[int]
+) -> None:
     assert indices(choose_group(ready(*stay), ready(*joiners), wanted, (2, 4, 6), 2)) == expected
 
 
@@ -63,7 +75,9 @@ def test_units_are_whole_and_none_that_could_train_is_left_out(
     random.Random(seed).shuffle(order)
     stay = ready(*(index for index in order if index in there))
     group = indices(choose_group(stay, ready(*sorted(there - members)), wanted * unit, (), unit))
-    whole = [first for first in range(0, 16 + unit, unit) if there.issuperset(range(first, first + unit))]
+    whole = [
+        first for first in range(0, 16 + unit, unit) if there.issuperset(range(first, first + unit))
+    ]
     assert len(group) == unit * min(wanted, len(whole))
     assert set(group) <= there
     for first in {index - index % unit for index in group}:
@@ -88,8 +102,13 @@ def ranks(members: Sequence[int]) -> dict[str, int]:
         (["w0", "w1"], [2, 3], [2, 3]),
     ],
 )
-def test_survivors_keep_their_ranks(members: list[str], group: list[int], expected: list[int]) -> None:
-    assert indices(assign_ranks({w: rank for rank, w in enumerate(members)}, ready(*group))) == expected
+def test_survivors_keep_their_ranks(
+    members: list[str], group: list[int], expected: list[int]
+) -> None:
+    assert (
+        indices(assign_ranks({w: rank for rank, w in enumerate(members)}, ready(*group)))
+        == expected
+    )
 
 
 @situations(
@@ -97,9 +116,17 @@ def test_survivors_keep_their_ranks(members: list[str], group: list[int], expect
     {
         "in order": ([], [3, 2, 1, 0], [0, 1, 2, 3]),
         "units keep their places": ([4, 5, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [4, 5, 0, 1, 2, 3]),
-        "the last unit fills the place of the first": ([0, 1, 2, 3, 4, 5], [2, 3, 4, 5], [4, 5, 2, 3]),
+        "the last unit fills the place of the first": (
+            [0, 1, 2, 3, 4, 5],
+            [2, 3, 4, 5],
+            [4, 5, 2, 3],
+        ),
         "a unit with a replacement keeps its place": ([0, 1, 2, 3], [9, 8, 0, 1], [0, 1, 8, 9]),
-        "newcomers fill the places by index": ([4, 5, 0, 1], [0, 1, 8, 9, 6, 7], [6, 7, 0, 1, 8, 9]),
+        "newcomers fill the places by index": (
+            [4, 5, 0, 1],
+            [0, 1, 8, 9, 6, 7],
+            [6, 7, 0, 1, 8, 9],
+        ),
     },
 )
 def test_units_keep_their_places(members: list[int], group: list[int], expected: list[int]) -> None:
@@ -108,7 +135,9 @@ def test_units_keep_their_places(members: list[int], group: list[int], expected:
 
 def test_first_unit_changes_its_place_if_its_next_port_is_unknown() -> None:
     assert indices(assign_ranks(ranks([0, 1, 2, 3]), ready(0, 1, 2, 3), 29510, 2)) == [2, 3, 0, 1]
-    assert indices(assign_ranks(ranks([0, 1]), ready(0, 1), 29510, 2)) == [0, 1], "its workers are in order, always"
+    assert indices(assign_ranks(ranks([0, 1]), ready(0, 1), 29510, 2)) == [0, 1], (
+        "its workers are in order, always"
+    )
 
 
 def racks(**workers: Sequence[int]) -> dict[str, str]:
@@ -120,17 +149,62 @@ def racks(**workers: Sequence[int]) -> dict[str, str]:
     "members, group, domains, expected",
     {
         "neighbours by index": ([], [0, 1, 2, 3], racks(a=[0, 2], b=[1, 3]), [0, 2, 1, 3]),
-        "the domain of the lowest index first": ([], [0, 1, 2, 3], racks(b=[0, 3], a=[1, 2]), [0, 3, 1, 2]),
-        "workers without a domain last, together": ([], [0, 1, 2, 3, 4], racks(a=[2, 4], b=[3]), [2, 4, 3, 0, 1]),
+        "the domain of the lowest index first": (
+            [],
+            [0, 1, 2, 3],
+            racks(b=[0, 3], a=[1, 2]),
+            [0, 3, 1, 2],
+        ),
+        "workers without a domain last, together": (
+            [],
+            [0, 1, 2, 3, 4],
+            racks(a=[2, 4], b=[3]),
+            [2, 4, 3, 0, 1],
+        ),
         "an empty value is a value": ([], [0, 1, 2, 3], {"w1": "", "w3": ""}, [1, 3, 0, 2]),
         "no domain is known": ([], [1, 0], {}, [0, 1]),
-        "one of a domain is lost": ([0, 2, 4, 1, 3, 5], [2, 4, 1, 3, 5], racks(a=[0, 2, 4], b=[1, 3, 5]), [4, 2, 5, 1, 3]),
-        "its replacement is near": ([4, 2, 5, 1, 3], [0, 2, 4, 1, 3, 5], racks(a=[0, 2, 4], b=[1, 3, 5]), [4, 2, 0, 1, 3, 5]),
-        "its replacement is far": ([4, 2, 5, 1, 3], [0, 2, 4, 1, 3, 5], racks(a=[2, 4], b=[0, 1, 3, 5]), [4, 2, 5, 1, 3, 0]),
-        "its replacement opens a domain": ([2, 1, 3], [0, 1, 2, 3], racks(a=[2], b=[1, 3], c=[0]), [2, 1, 3, 0]),
-        "the first of the first domain is lost": ([0, 3, 1, 2], [1, 2, 3], racks(a=[0, 3], b=[1, 2]), [3, 2, 1]),
-        "a whole domain is lost": ([0, 1, 2, 3, 4, 5], [2, 3, 4, 5], racks(a=[0, 1], b=[2, 3], c=[4, 5]), [2, 3, 4, 5]),
-        "the key is set later": ([0, 1, 2, 3], [0, 1, 2, 3], racks(a=[0, 3], b=[1, 2]), [0, 3, 2, 1]),
+        "one of a domain is lost": (
+            [0, 2, 4, 1, 3, 5],
+            [2, 4, 1, 3, 5],
+            racks(a=[0, 2, 4], b=[1, 3, 5]),
+            [4, 2, 5, 1, 3],
+        ),
+        "its replacement is near": (
+            [4, 2, 5, 1, 3],
+            [0, 2, 4, 1, 3, 5],
+            racks(a=[0, 2, 4], b=[1, 3, 5]),
+            [4, 2, 0, 1, 3, 5],
+        ),
+        "its replacement is far": (
+            [4, 2, 5, 1, 3],
+            [0, 2, 4, 1, 3, 5],
+            racks(a=[2, 4], b=[0, 1, 3, 5]),
+            [4, 2, 5, 1, 3, 0],
+        ),
+        "its replacement opens a domain": (
+            [2, 1, 3],
+            [0, 1, 2, 3],
+            racks(a=[2], b=[1, 3], c=[0]),
+            [2, 1, 3, 0],
+        ),
+        "the first of the first domain is lost": (
+            [0, 3, 1, 2],
+            [1, 2, 3],
+            racks(a=[0, 3], b=[1, 2]),
+            [3, 2, 1],
+        ),
+        "a whole domain is lost": (
+            [0, 1, 2, 3, 4, 5],
+            [2, 3, 4, 5],
+            racks(a=[0, 1], b=[2, 3], c=[4, 5]),
+            [2, 3, 4, 5],
+        ),
+        "the key is set later": (
+            [0, 1, 2, 3],
+            [0, 1, 2, 3],
+            racks(a=[0, 3], b=[1, 2]),
+            [0, 3, 2, 1],
+        ),
     },
 )
 def test_neighbours_in_rank_are_of_one_domain(
@@ -142,8 +216,18 @@ def test_neighbours_in_rank_are_of_one_domain(
 @situations(
     "members, group, domains, expected",
     {
-        "by the node of the first worker": ([], list(range(6)), racks(a=[0, 3, 4], b=[1, 2, 5]), [0, 1, 4, 5, 2, 3]),
-        "in order within a unit": ([], [5, 4, 3, 2, 1, 0], racks(a=[0, 4], b=[2]), [0, 1, 4, 5, 2, 3]),
+        "by the node of the first worker": (
+            [],
+            list(range(6)),
+            racks(a=[0, 3, 4], b=[1, 2, 5]),
+            [0, 1, 4, 5, 2, 3],
+        ),
+        "in order within a unit": (
+            [],
+            [5, 4, 3, 2, 1, 0],
+            racks(a=[0, 4], b=[2]),
+            [0, 1, 4, 5, 2, 3],
+        ),
         "a unit is lost": ([0, 1, 4, 5, 2, 3], [2, 3, 4, 5], racks(a=[0, 4], b=[2]), [4, 5, 2, 3]),
         "a replaced first worker moves its unit": (
             [0, 1, 2, 3],
@@ -163,7 +247,11 @@ def test_neighbouring_units_are_of_one_domain(
     "group, domains, expected",
     {
         "its domain has another first": ([0, 1, 2, 3], racks(a=[0, 1], b=[2, 3]), [1, 0, 2, 3]),
-        "its domain has no other: the next goes first": ([0, 1, 2], racks(a=[0], b=[1, 2]), [2, 1, 0]),
+        "its domain has no other: the next goes first": (
+            [0, 1, 2],
+            racks(a=[0], b=[1, 2]),
+            [2, 1, 0],
+        ),
         "those without a domain go first": ([0, 1, 2], racks(a=[0]), [2, 1, 0]),
         "it is alone": ([0], racks(a=[0]), [0]),
     },
@@ -171,7 +259,9 @@ def test_neighbouring_units_are_of_one_domain(
 def test_worker_whose_next_port_is_unknown_is_not_first_again(
     group: list[int], domains: Mapping[str, str], expected: list[int]
 ) -> None:
-    assert indices(assign_ranks(ranks(group), ready(*group), STORE_PORT, domains=domains)) == expected
+    assert (
+        indices(assign_ranks(ranks(group), ready(*group), STORE_PORT, domains=domains)) == expected
+    )
 
 
 LABELLED = NodeView("labelled", labels={"rack": "r1", "other": "x"})
@@ -180,10 +270,21 @@ EMPTY = NodeView("empty", labels={"rack": ""})
 
 
 def test_domain_of_a_worker_is_a_label_of_its_node() -> None:
-    nodes = Nodes({node.name: node for node in (LABELLED, BARE, EMPTY, NodeView("removed", ready=False, removed=True))})
-    pods = [a_pod(i, node=node) for i, node in enumerate(("labelled", "bare", "empty", "removed", "not seen yet", ""))]
+    nodes = Nodes(
+        {
+            node.name: node
+            for node in (LABELLED, BARE, EMPTY, NodeView("removed", ready=False, removed=True))
+        }
+    )
+    pods = [
+        a_pod(i, node=node)
+        for i, node in enumerate(("labelled", "bare", "empty", "removed", "not seen yet", ""))
+    ]
     found = observed(pods, nodes=nodes)
-    assert domains_of(a_job(scheduling={"rankTopologyKey": "rack"}), found) == {"w0": "r1", "w2": ""}
+    assert domains_of(a_job(scheduling={"rankTopologyKey": "rack"}), found) == {
+        "w0": "r1",
+        "w2": "",
+    }
     assert domains_of(a_job(scheduling={"rankTopologyKey": "unheard-of"}), found) == {}
     assert domains_of(a_job(), found) == {}
 
@@ -226,17 +327,26 @@ def test_units_are_in_order_and_domains_are_together(
     unit: int, members: list[int], group: list[int], domains: dict[int, str], first_port: int
 ) -> None:
     before = {candidate.worker: rank for rank, candidate in enumerate(workers_of(members, unit))}
-    ranked = assign_ranks(before, workers_of(group, unit), first_port, unit, domains_by_worker(domains, unit))
+    ranked = assign_ranks(
+        before, workers_of(group, unit), first_port, unit, domains_by_worker(domains, unit)
+    )
     units = by_rank(ranked, unit)
     assert sorted(units) == sorted(group)
     assert are_together(units, domains)
     if first_port and len(group) > 1:
         assert (ranked[0].port, before.get(ranked[0].worker)) != (first_port, 0)
     elif not first_port:
-        assert [unit in domains for unit in units] == sorted((unit in domains for unit in units), reverse=True)
+        assert [unit in domains for unit in units] == sorted(
+            (unit in domains for unit in units), reverse=True
+        )
 
 
-@given(unit=UNITS, group=st.lists(st.integers(0, 9), unique=True, min_size=1), domains=DOMAINS, seed=st.integers(0, 99))
+@given(
+    unit=UNITS,
+    group=st.lists(st.integers(0, 9), unique=True, min_size=1),
+    domains=DOMAINS,
+    seed=st.integers(0, 99),
+)
 def test_loss_of_a_unit_moves_one_other_of_each_domain_at_most(
     unit: int, group: list[int], domains: dict[int, str], seed: int
 ) -> None:
@@ -244,13 +354,15 @@ def test_loss_of_a_unit_moves_one_other_of_each_domain_at_most(
     first = assign_ranks({}, workers_of(group, unit), unit=unit, domains=near)
     lost = random.Random(seed).choice(group)
     before = {candidate.worker: rank for rank, candidate in enumerate(first)}
-    left = assign_ranks(before, workers_of([u for u in group if u != lost], unit), unit=unit, domains=near)
+    left = assign_ranks(
+        before, workers_of([u for u in group if u != lost], unit), unit=unit, domains=near
+    )
     was, now = by_rank(first, unit), by_rank(left, unit)
     moved = [u for place, u in enumerate(now) if was[place] != u]
     assert len({domains.get(u) for u in moved}) == len(moved)
-    assert [d for d, _ in groupby(domains.get(u) for u in was) if any(domains.get(u) == d for u in now)] == [
-        d for d, _ in groupby(domains.get(u) for u in now)
-    ], "domains keep their order"
+    assert [
+        d for d, _ in groupby(domains.get(u) for u in was) if any(domains.get(u) == d for u in now)
+    ] == [d for d, _ in groupby(domains.get(u) for u in now)], "domains keep their order"
     again = assign_ranks({c.worker: r for r, c in enumerate(left)}, left, unit=unit, domains=near)
     assert again == left, "nothing moves where nothing changes"
 
@@ -260,7 +372,9 @@ RACKS = {"node-0": "r1", "node-1": "r2", "node-2": "r1", "node-3": ""}
 
 def on_racks(racks: Mapping[str, str] = RACKS, **fields: Any) -> Simulation:
     """A job that trains on nodes of two racks, and a node without one; the scheduler spreads its pods."""
-    nodes = {name: NodeView(name, labels={"rack": rack} if rack else {}) for name, rack in racks.items()}
+    nodes = {
+        name: NodeView(name, labels={"rack": rack} if rack else {}) for name, rack in racks.items()
+    }
     sizes = {"replicas": 6, "minimum": 2, "maximum": 8, "scheduling": {"rankTopologyKey": "rack"}}
     simulation = Simulation(a_job(**{**sizes, **fields}), nodes=nodes)
     simulation.settle(10)
@@ -268,7 +382,9 @@ def on_racks(racks: Mapping[str, str] = RACKS, **fields: Any) -> Simulation:
 
 
 def members(simulation: Simulation) -> list[tuple[int, str]]:
-    return [(simulation.pods[name].index, simulation.pods[name].node) for name in simulation.members]
+    return [
+        (simulation.pods[name].index, simulation.pods[name].node) for name in simulation.members
+    ]
 
 
 FIRST = [(0, "node-0"), (2, "node-2"), (4, "node-0"), (1, "node-1"), (5, "node-1"), (3, "node-3")]

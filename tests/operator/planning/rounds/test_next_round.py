@@ -14,9 +14,17 @@ LONG_AGO = NOW - 100
 
 
 def candidate(index: int, liveness: str = "ready", **fields: Any) -> Candidate:
-    defaults: dict[str, Any] = {"address": f"10.0.0.{index}", "port": 29510 + index, "heard_at": NOW, "ready_since": LONG_AGO}
+    defaults: dict[str, Any] = {
+        "address": f"10.0.0.{index}",
+        "port": 29510 + index,
+        "heard_at": NOW,
+        "ready_since": LONG_AGO,
+    }
     return Candidate(
-        worker=fields.pop("worker", f"w{index}"), index=index, liveness=Liveness(liveness), **{**defaults, **fields}
+        worker=fields.pop("worker", f"w{index}"),
+        index=index,
+        liveness=Liveness(liveness),
+        **{**defaults, **fields},
     )
 
 
@@ -45,7 +53,12 @@ STARTING = {"container_runs": True}
             2,
             None,
         ),
-        "one more takes too long: goes without": ([*ready(0, 1), candidate(2, "starting", **STARTING)], 3, 2, ["w0", "w1"]),
+        "one more takes too long: goes without": (
+            [*ready(0, 1), candidate(2, "starting", **STARTING)],
+            3,
+            2,
+            ["w0", "w1"],
+        ),
         "one more is Pending: does not wait": (
             [*ready(0, 1, ready_since=NOW - 5), candidate(2, "starting")],
             3,
@@ -53,13 +66,27 @@ STARTING = {"container_runs": True}
             ["w0", "w1"],
         ),
         "more than wanted: the lowest indices": (ready(3, 2, 1, 0), 2, 1, ["w0", "w1"]),
-        "two pods of one index: one of them": ([candidate(0), candidate(0, worker="w0b"), candidate(1)], 3, 2, ["w0", "w1"]),
-        "leaving and gone do not count": ([candidate(0), candidate(1, "leaving"), candidate(2, "gone")], 3, 1, ["w0"]),
+        "two pods of one index: one of them": (
+            [candidate(0), candidate(0, worker="w0b"), candidate(1)],
+            3,
+            2,
+            ["w0", "w1"],
+        ),
+        "leaving and gone do not count": (
+            [candidate(0), candidate(1, "leaving"), candidate(2, "gone")],
+            3,
+            1,
+            ["w0"],
+        ),
     },
 )
 @situations("current", {"never-trained": None, "paused": a_round(number=4)})
 def test_first_round(
-    current: Round | None, candidates: list[Candidate], wanted: int, minimum: int, expected: list[str] | None
+    current: Round | None,
+    candidates: list[Candidate],
+    wanted: int,
+    minimum: int,
+    expected: list[str] | None,
 ) -> None:
     decision = decide_next(current, candidates, wanted, job={"minimum": minimum})
     assert workers(decision) == expected
@@ -84,31 +111,57 @@ def failed(index: int, **fields: Any) -> Candidate:
     {
         "nothing has happened": (ready(0, 1, 2), None, ""),
         "a pod is gone": ([*ready(0, 1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
-        "rank 0 is gone: the last rank takes its place": ([candidate(0, "gone"), *ready(1, 2)], ["w2", "w1"], "WorkerLost"),
+        "rank 0 is gone: the last rank takes its place": (
+            [candidate(0, "gone"), *ready(1, 2)],
+            ["w2", "w1"],
+            "WorkerLost",
+        ),
         "a pod is no longer known": (ready(0, 2), ["w0", "w2"], "WorkerLost"),
         "a pod is being drained": (
             [*ready(0, 2), candidate(1, "leaving", why="is being deleted")],
             ["w0", "w2"],
             "WorkerLeaving",
         ),
-        "scaled down": ([*ready(0, 1), candidate(2, "leaving", retired=True)], ["w0", "w1"], "ScaledDown"),
+        "scaled down": (
+            [*ready(0, 1), candidate(2, "leaving", retired=True)],
+            ["w0", "w1"],
+            "ScaledDown",
+        ),
         "a replacement is ready as a pod is lost: one round": (
             [*ready(0, 1, 3), candidate(2, "gone")],
             ["w0", "w1", "w3"],
             "WorkerLost",
         ),
-        "a worker failed, all have spoken: the same group": ([failed(0), *ready(1, 2)], ["w0", "w1", "w2"], "WorkerFailed"),
-        "a worker failed because a peer is gone": ([failed(0), failed(1), candidate(2, "gone")], ["w0", "w1"], "WorkerLost"),
+        "a worker failed, all have spoken: the same group": (
+            [failed(0), *ready(1, 2)],
+            ["w0", "w1", "w2"],
+            "WorkerFailed",
+        ),
+        "a worker failed because a peer is gone": (
+            [failed(0), failed(1), candidate(2, "gone")],
+            ["w0", "w1"],
+            "WorkerLost",
+        ),
         "a torchrun gives up: the group goes on without it": (
             [failed(0, gives_up=True), *ready(1, 2)],
             ["w2", "w1"],
             "WorkerFailed",
         ),
-        "all give up: no round for them": ([failed(i, gives_up=True) for i in range(3)], [], "BelowMinimum"),
-        "no worker is left: all stop": ([candidate(i, "gone") for i in range(3)], [], "BelowMinimum"),
+        "all give up: no round for them": (
+            [failed(i, gives_up=True) for i in range(3)],
+            [],
+            "BelowMinimum",
+        ),
+        "no worker is left: all stop": (
+            [candidate(i, "gone") for i in range(3)],
+            [],
+            "BelowMinimum",
+        ),
     },
 )
-def test_change_of_a_running_group(candidates: list[Candidate], expected: list[str] | None, reason: str) -> None:
+def test_change_of_a_running_group(
+    candidates: list[Candidate], expected: list[str] | None, reason: str
+) -> None:
     decision = decide_next(GROUP, candidates)
     assert workers(decision) == expected
     if decision.round:
@@ -125,7 +178,10 @@ def test_failed_group_is_held_back_but_a_lost_one_is_not() -> None:
     held = decide_next(GROUP, [failed(0), *ready(1, 2)], backoff_until=NOW + 4)
     assert held.round is None
     assert held.recheck_at == NOW + 4
-    assert decide_next(GROUP, [*ready(0, 1), candidate(2, "gone")], backoff_until=NOW + 4).round is not None
+    assert (
+        decide_next(GROUP, [*ready(0, 1), candidate(2, "gone")], backoff_until=NOW + 4).round
+        is not None
+    )
 
 
 def test_newcomers_join_in_one_round_when_nobody_more_is_on_the_way() -> None:
@@ -142,17 +198,24 @@ def test_worker_that_no_connection_leads_to_joins_nothing() -> None:
     group, lost = a_round(0, 1, 2, number=3), candidate(2, "gone", worker="w2")
     spare, away = candidate(3), candidate(3, disconnected=True)
     assert workers(decide_next(group, [*ready(0, 1), lost, spare])) == ["w0", "w1", "w3"]
-    assert workers(decide_next(group, [*ready(0, 1), lost, away])) == ["w0", "w1"], "it may have been on the same node"
+    assert workers(decide_next(group, [*ready(0, 1), lost, away])) == ["w0", "w1"], (
+        "it may have been on the same node"
+    )
     assert workers(decide_next(group, [*ready(0, 1), candidate(2, disconnected=True)])) is None, (
         "a member may be back in a moment"
     )
 
 
-@situations("agent", {"finishing": an_agent("w0", "succeeded"), "saving": an_agent("w0", saving_since=NOW)})
+@situations(
+    "agent", {"finishing": an_agent("w0", "succeeded"), "saving": an_agent("w0", saving_since=NOW)}
+)
 def test_newcomers_do_not_disturb_a_group_that_finishes(agent: AgentView) -> None:
     group, agents = a_round(0, 1), [agent]
     assert decide_next(group, ready(0, 1, 2), agents=agents).round is None
-    assert decide_next(group, [candidate(0), candidate(1, "gone"), candidate(2)], agents=agents).round is not None
+    assert (
+        decide_next(group, [candidate(0), candidate(1, "gone"), candidate(2)], agents=agents).round
+        is not None
+    )
 
 
 def test_taken_over_round_with_unheard_members_is_formed_anew() -> None:
@@ -166,13 +229,29 @@ def unheard(index: int) -> Candidate:
 @situations(
     "current, candidates, expected",
     {
-        "the rest of the group may train": (a_round(0, 1, size=3), [*ready(0, 1), unheard(2)], None),
+        "the rest of the group may train": (
+            a_round(0, 1, size=3),
+            [*ready(0, 1), unheard(2)],
+            None,
+        ),
         "a newcomer waits, too": (a_round(0, size=2), [*ready(0), unheard(1), *ready(2)], None),
         "nothing is heard of the group": (None, [unheard(0), unheard(1), *ready(2)], None),
-        "a member has failed": (a_round(0, 1, size=3), [candidate(0), failed(1), unheard(2)], ["w0", "w1"]),
+        "a member has failed": (
+            a_round(0, 1, size=3),
+            [candidate(0), failed(1), unheard(2)],
+            ["w0", "w1"],
+        ),
         "another member is gone": (a_round(0, size=3), [candidate(0), unheard(2)], ["w0"]),
-        "another member leaves": (a_round(0, 1, size=3), [candidate(0), candidate(1, "leaving"), unheard(2)], ["w0"]),
-        "those that wait are no members": (a_round(0, 1, 2), [*ready(0, 1), candidate(2, "gone"), unheard(3)], ["w0", "w1"]),
+        "another member leaves": (
+            a_round(0, 1, size=3),
+            [candidate(0), candidate(1, "leaving"), unheard(2)],
+            ["w0"],
+        ),
+        "those that wait are no members": (
+            a_round(0, 1, 2),
+            [*ready(0, 1), candidate(2, "gone"), unheard(3)],
+            ["w0", "w1"],
+        ),
         "the group has been stopped": (a_round(), [*ready(0, 1), unheard(2)], ["w0", "w1"]),
     },
 )
@@ -190,7 +269,9 @@ def test_group_that_has_never_been_does_not_wait_for_an_unheard_worker() -> None
 
 
 def test_round_number_is_above_all_that_is_known() -> None:
-    decision = decide_next(a_round(0, 1, number=7), [candidate(0), candidate(1, "gone")], last_number=12)
+    decision = decide_next(
+        a_round(0, 1, number=7), [candidate(0), candidate(1, "gone")], last_number=12
+    )
     assert decision.round is not None
     assert decision.round.number == 13
 
@@ -206,10 +287,17 @@ def test_store_is_served_where_rank_zero_keeps_a_port() -> None:
 
 def test_cause_of_a_failure_is_told_in_its_own_words() -> None:
     failed = {"failed": True, "failed_since": NOW}
-    group = [candidate(0, **failed), candidate(1, **failed, failure="ValueError: boom"), candidate(2, heard_at=NOW + 1)]
+    group = [
+        candidate(0, **failed),
+        candidate(1, **failed, failure="ValueError: boom"),
+        candidate(2, heard_at=NOW + 1),
+    ]
     decision = decide_next(a_round(0, 1, 2), group)
     assert decision.round is not None
-    assert (decision.round.reason, decision.round.cause) == ("WorkerFailed", "w1 has failed: ValueError: boom")
+    assert (decision.round.reason, decision.round.cause) == (
+        "WorkerFailed",
+        "w1 has failed: ValueError: boom",
+    )
 
 
 def test_newcomers_wait_until_the_group_may_grow() -> None:
@@ -217,21 +305,37 @@ def test_newcomers_wait_until_the_group_may_grow() -> None:
     held = decide_next(group, seen, grown_at=NOW + 4)
     assert (held.round, held.recheck_at, held.cooling) == (None, NOW + 4, ("w2",))
     assert decide_next(group, seen, grown_at=NOW).round is not None
-    paused = decide_next(group, seen, grown_at=NOW - 40, job={"resizePolicy": {"minSecondsBetweenGrowths": 60}})
+    paused = decide_next(
+        group, seen, grown_at=NOW - 40, job={"resizePolicy": {"minSecondsBetweenGrowths": 60}}
+    )
     assert (paused.round, paused.recheck_at) == (None, NOW + 20)
-    assert decide_next(None, seen, grown_at=NOW + 4).round is not None, "a group that stands still forms at once"
+    assert decide_next(None, seen, grown_at=NOW + 4).round is not None, (
+        "a group that stands still forms at once"
+    )
     loss = [candidate(0), candidate(1, "gone"), candidate(2)]
-    assert workers(decide_next(group, loss, grown_at=NOW + 4)) == ["w0", "w2"], "a round that forms anyway takes them along"
+    assert workers(decide_next(group, loss, grown_at=NOW + 4)) == ["w0", "w2"], (
+        "a round that forms anyway takes them along"
+    )
     shrinks = [*ready(0, 1, 3), candidate(2, "leaving", retired=True)]
-    assert workers(decide_next(a_round(0, 1, 2), shrinks, wanted=2, grown_at=NOW + 4)) == ["w0", "w1"]
+    assert workers(decide_next(a_round(0, 1, 2), shrinks, wanted=2, grown_at=NOW + 4)) == [
+        "w0",
+        "w1",
+    ]
 
 
 def test_group_whose_workers_are_replaced_stops() -> None:
     decision = decide_next(GROUP, ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so"))
     assert decision.round is not None
-    assert (decision.round.size, decision.round.reason, decision.round.cause) == (0, "GroupRestarted", "a rule says so")
+    assert (decision.round.size, decision.round.reason, decision.round.cause) == (
+        0,
+        "GroupRestarted",
+        "a rule says so",
+    )
     assert (
-        decide_next(a_round(number=2), ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so")).round is not None
+        decide_next(
+            a_round(number=2), ready(0, 1, 2), restart=Cause("GroupRestarted", "a rule says so")
+        ).round
+        is not None
     ), "and forms again"
 
 
@@ -239,7 +343,10 @@ def test_group_whose_workers_are_replaced_stops() -> None:
     "port, expected",
     {
         "another port has been reported": (29600, (["w0", "w1"], 29600)),
-        "it serves the store of the present round at its port": (GROUP.store_port, (["w1", "w0"], 29511)),
+        "it serves the store of the present round at its port": (
+            GROUP.store_port,
+            (["w1", "w0"], 29511),
+        ),
     },
 )
 def test_store_is_not_where_the_present_one_is(port: int, expected: tuple[list[str], int]) -> None:
@@ -250,7 +357,9 @@ def test_store_is_not_where_the_present_one_is(port: int, expected: tuple[list[s
 
 
 def test_only_worker_serves_its_own_store() -> None:
-    decision = decide_next(GROUP, [candidate(0, port=GROUP.store_port), candidate(1, "gone"), candidate(2, "gone")])
+    decision = decide_next(
+        GROUP, [candidate(0, port=GROUP.store_port), candidate(1, "gone"), candidate(2, "gone")]
+    )
     assert decision.round is not None
     assert decision.round.store_port == GROUP.store_port
 
@@ -273,9 +382,13 @@ def test_newcomers_wait_after_the_first_group_and_after_each_growth() -> None:
     simulation.settle(10)
     resizing = simulation.condition("Resizing")
     assert (resizing["status"], resizing["reason"]) == ("True", "CoolingDown")
-    assert resizing["message"].startswith("growing from 2 to 3 workers: w2-3 is ready; the group may grow at ")
+    assert resizing["message"].startswith(
+        "growing from 2 to 3 workers: w2-3 is ready; the group may grow at "
+    )
     degraded = simulation.condition("Degraded")
-    assert degraded["message"].startswith("trains with 2 of 3 workers; w2-3 is ready; the group may grow at ")
+    assert degraded["message"].startswith(
+        "trains with 2 of 3 workers; w2-3 is ready; the group may grow at "
+    )
     assert simulation.reconcile().recheck_at is not None
     assert simulation.reconcile().actions == ()
     simulation.settle(60)

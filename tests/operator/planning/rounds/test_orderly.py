@@ -14,8 +14,16 @@ HERE, NEW = 7, 8  # the group's round and the next; nobody has been lost since r
 
 
 def candidate(index: int, liveness: str = "ready", **fields: Any) -> Candidate:
-    defaults: dict[str, Any] = {"heard_at": NOW, "ready_since": NOW - 100, "port": 29510, "round": HERE, "restarts": 1}
-    return Candidate(f"w{index}", index, f"10.0.0.{index}", Liveness(liveness), **{**defaults, **fields})
+    defaults: dict[str, Any] = {
+        "heard_at": NOW,
+        "ready_since": NOW - 100,
+        "port": 29510,
+        "round": HERE,
+        "restarts": 1,
+    }
+    return Candidate(
+        f"w{index}", index, f"10.0.0.{index}", Liveness(liveness), **{**defaults, **fields}
+    )
 
 
 def ready(*indices: int) -> list[Candidate]:
@@ -28,16 +36,46 @@ FAILED = {"failed": True, "failed_since": NOW - 0.1}
 @situations(
     "candidates, how, reason, since",
     {
-        "scaled down": ([*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, "ScaledDown", 5),
-        "a pod is drained": ([*ready(0, 1), candidate(2, "leaving", why="is being deleted")], {}, "WorkerLeaving", 5),
-        "too few are left by those who leave": ([candidate(i, "leaving") for i in range(3)], {}, "BelowMinimum", 5),
+        "scaled down": (
+            [*ready(0, 1), candidate(2, "leaving", retired=True)],
+            {"wanted": 2},
+            "ScaledDown",
+            5,
+        ),
+        "a pod is drained": (
+            [*ready(0, 1), candidate(2, "leaving", why="is being deleted")],
+            {},
+            "WorkerLeaving",
+            5,
+        ),
+        "too few are left by those who leave": (
+            [candidate(i, "leaving") for i in range(3)],
+            {},
+            "BelowMinimum",
+            5,
+        ),
         "a newcomer is ready": (ready(0, 1, 2, 3), {"wanted": 4}, "WorkerJoined", 5),
-        "a newcomer takes the place of one who leaves": ([*ready(0, 1, 3), candidate(2, "leaving")], {}, "WorkerLeaving", 5),
+        "a newcomer takes the place of one who leaves": (
+            [*ready(0, 1, 3), candidate(2, "leaving")],
+            {},
+            "WorkerLeaving",
+            5,
+        ),
         "suspended": (ready(0, 1, 2), {"stop": SUSPENDED, "wanted": 0}, "JobSuspended", 5),
         "a pod is gone": ([*ready(0, 1), candidate(2, "gone")], {}, "WorkerLost", NEW),
         "a pod is no longer known": (ready(0, 1), {}, "WorkerLost", NEW),
-        "one is gone and one leaves": ([*ready(0), candidate(1, "leaving"), candidate(2, "gone")], {}, "WorkerLost", NEW),
-        "an agent is a stranger": ([*ready(0, 1), candidate(2, "starting")], {}, "WorkerLeaving", NEW),
+        "one is gone and one leaves": (
+            [*ready(0), candidate(1, "leaving"), candidate(2, "gone")],
+            {},
+            "WorkerLost",
+            NEW,
+        ),
+        "an agent is a stranger": (
+            [*ready(0, 1), candidate(2, "starting")],
+            {},
+            "WorkerLeaving",
+            NEW,
+        ),
         "one who leaves has been silent since": (
             [*ready(0, 1), candidate(2, "leaving", heard_at=NOW - 3.1)],
             {},
@@ -45,11 +83,36 @@ FAILED = {"failed": True, "failed_since": NOW - 0.1}
             NEW,
         ),
         "a worker has failed": ([candidate(0, **FAILED), *ready(1, 2)], {}, "WorkerFailed", NEW),
-        "one who leaves has failed": ([*ready(0, 1), candidate(2, "leaving", **FAILED)], {}, "WorkerLeaving", NEW),
-        "too few are left by a loss": ([candidate(0), candidate(1, "gone")], {"job": {"minimum": 2}}, "BelowMinimum", NEW),
-        "suspended while a worker has failed": ([candidate(0, **FAILED), *ready(1, 2)], {"stop": SUSPENDED}, "", NEW),
-        "suspended while a pod is gone": ([*ready(0, 1), candidate(2, "gone")], {"stop": SUSPENDED}, "", NEW),
-        "the group hangs": (ready(0, 1, 2), {"stall": Cause("ProgressStalled", "no step for 60 s")}, "ProgressStalled", NEW),
+        "one who leaves has failed": (
+            [*ready(0, 1), candidate(2, "leaving", **FAILED)],
+            {},
+            "WorkerLeaving",
+            NEW,
+        ),
+        "too few are left by a loss": (
+            [candidate(0), candidate(1, "gone")],
+            {"job": {"minimum": 2}},
+            "BelowMinimum",
+            NEW,
+        ),
+        "suspended while a worker has failed": (
+            [candidate(0, **FAILED), *ready(1, 2)],
+            {"stop": SUSPENDED},
+            "",
+            NEW,
+        ),
+        "suspended while a pod is gone": (
+            [*ready(0, 1), candidate(2, "gone")],
+            {"stop": SUSPENDED},
+            "",
+            NEW,
+        ),
+        "the group hangs": (
+            ready(0, 1, 2),
+            {"stall": Cause("ProgressStalled", "no step for 60 s")},
+            "ProgressStalled",
+            NEW,
+        ),
         "a member has finished, another leaves": (
             [*ready(0, 1), candidate(2, "leaving")],
             {"agents": [an_agent("w0", "succeeded", HERE)]},
@@ -58,7 +121,9 @@ FAILED = {"failed": True, "failed_since": NOW - 0.1}
         ),
     },
 )
-def test_change_of_a_group(candidates: list[Candidate], how: dict[str, Any], reason: str, since: int) -> None:
+def test_change_of_a_group(
+    candidates: list[Candidate], how: dict[str, Any], reason: str, since: int
+) -> None:
     declared = decide_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates, **how).round
     assert declared is not None
     assert (declared.number, declared.orderly_since) == (NEW, since)
@@ -96,13 +161,20 @@ def test_newcomers_that_time_out_leave_the_old_group_its_boundary() -> None:
     simulation.scale(3)
     simulation.settle(5)
     for _ in range(5):
-        newcomer = next(worker for worker in simulation.declared[-1].workers if worker not in trains.workers)
+        newcomer = next(
+            worker for worker in simulation.declared[-1].workers if worker not in trains.workers
+        )
         simulation.settle(60)
-        simulation.fail_worker(newcomer, "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients")
+        simulation.fail_worker(
+            newcomer,
+            "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients",
+        )
         simulation.settle(1)
     assert len(simulation.declared) == 1 + 1 + 5
     assert {declared.orderly_since for declared in simulation.declared} == {trains.number}
-    assert simulation.declared[-1].unformed == tuple(declared.number for declared in simulation.declared[1:-1])
+    assert simulation.declared[-1].unformed == tuple(
+        declared.number for declared in simulation.declared[1:-1]
+    )
     assert simulation.status["failures"] == 0
     simulation.saving.clear()
     simulation.settle(5)
@@ -122,7 +194,9 @@ def test_round_that_follows_nobody(before: Round | None) -> None:
 
 
 def test_number_that_others_knew_of_is_no_gap() -> None:
-    declared = decide_next(a_round(0, 1, 2, number=HERE), ready(0, 1), wanted=2, last_number=11).round
+    declared = decide_next(
+        a_round(0, 1, 2, number=HERE), ready(0, 1), wanted=2, last_number=11
+    ).round
     assert declared is not None
     assert (declared.number, declared.orderly_since) == (12, 12), "w2 is no longer known"
     declared = decide_next(a_round(0, 1, number=HERE), ready(0, 1, 2), last_number=11).round
@@ -176,11 +250,17 @@ def test_chain_of_changes_reaches_back_to_the_last_loss() -> None:
         "a newcomer is ready": (ready(0, 1, 2, 3), {"wanted": 4}, 6),
         "a member has failed, and stays": ([*ready(0, 1), candidate(2, **FAILED)], {}, 6),
         "scaled down": ([*ready(0, 1), candidate(2, "leaving", retired=True)], {"wanted": 2}, NEW),
-        "a newcomer takes the place of one who leaves": ([*ready(0, 1, 3), candidate(2, "leaving")], {}, NEW),
+        "a newcomer takes the place of one who leaves": (
+            [*ready(0, 1, 3), candidate(2, "leaving")],
+            {},
+            NEW,
+        ),
         "suspended": (ready(0, 1, 2), {"stop": SUSPENDED, "wanted": 0}, NEW),
     },
 )
-def test_since_when_nobody_has_had_to_leave(candidates: list[Candidate], how: dict[str, Any], since: int) -> None:
+def test_since_when_nobody_has_had_to_leave(
+    candidates: list[Candidate], how: dict[str, Any], since: int
+) -> None:
     decision = decide_next(a_round(0, 1, 2, number=HERE, keeps_all_since=6), candidates, **how)
     assert decision.round is not None
     assert decision.round.keeps_all_since == since

@@ -9,7 +9,11 @@ from tests.situations import situations
 
 
 def candidate(index: int, **fields: Any) -> Candidate:
-    defaults: dict[str, Any] = {"address": f"10.0.0.{index}", "heard_at": NOW, "keeps_processes": True}
+    defaults: dict[str, Any] = {
+        "address": f"10.0.0.{index}",
+        "heard_at": NOW,
+        "keeps_processes": True,
+    }
     return Candidate(f"w{index}", index, liveness=Liveness.READY, **{**defaults, **fields})
 
 
@@ -20,13 +24,25 @@ ECHO = {"failed": True, "failed_since": NOW - 1}
 @situations(
     "candidates, job, expected",
     {
-        "the others keep theirs": ([candidate(0, **ECHO), candidate(1), candidate(2, **KILLED)], {}, ["w0", "w1"]),
+        "the others keep theirs": (
+            [candidate(0, **ECHO), candidate(1), candidate(2, **KILLED)],
+            {},
+            ["w0", "w1"],
+        ),
         "another needs a new process, too": (
-            [candidate(0, **ECHO), candidate(1, **ECHO, keeps_processes=False), candidate(2, **KILLED)],
+            [
+                candidate(0, **ECHO),
+                candidate(1, **ECHO, keeps_processes=False),
+                candidate(2, **KILLED),
+            ],
             {},
             ["w0", "w1", "w2"],
         ),
-        "a fixed size": ([candidate(0), candidate(1), candidate(2, **KILLED)], {"minimum": 3}, ["w0", "w1", "w2"]),
+        "a fixed size": (
+            [candidate(0), candidate(1), candidate(2, **KILLED)],
+            {"minimum": 3},
+            ["w0", "w1", "w2"],
+        ),
         "a fixed size, and a spare": (
             [candidate(0), candidate(1), candidate(2, **KILLED), candidate(3)],
             {"minimum": 3},
@@ -37,7 +53,11 @@ ECHO = {"failed": True, "failed_since": NOW - 1}
             {"maximum": 3, "resizePolicy": {"allowedReplicas": [1, 3]}},
             ["w0"],
         ),
-        "two have failed": ([candidate(0), candidate(1, **KILLED), candidate(2, **KILLED)], {}, ["w0"]),
+        "two have failed": (
+            [candidate(0), candidate(1, **KILLED), candidate(2, **KILLED)],
+            {},
+            ["w0"],
+        ),
         "all have failed": ([candidate(i, **KILLED) for i in range(3)], {}, ["w0", "w1", "w2"]),
         "all have failed, a spare has not": (
             [*(candidate(i, **KILLED) for i in range(3)), candidate(3)],
@@ -45,10 +65,16 @@ ECHO = {"failed": True, "failed_since": NOW - 1}
             ["w0", "w1", "w2"],
         ),
         "nothing but echoes": ([candidate(i, **ECHO) for i in range(3)], {}, ["w0", "w1", "w2"]),
-        "new processes do not prepare": ([candidate(0), candidate(1), candidate(2, **KILLED)], {"prepare": None}, None),
+        "new processes do not prepare": (
+            [candidate(0), candidate(1), candidate(2, **KILLED)],
+            {"prepare": None},
+            None,
+        ),
     },
 )
-def test_who_goes_on(candidates: list[Candidate], job: dict[str, Any], expected: list[str] | None) -> None:
+def test_who_goes_on(
+    candidates: list[Candidate], job: dict[str, Any], expected: list[str] | None
+) -> None:
     decision = decide_next(a_round(0, 1, 2), candidates, job={"prepare": {}, **job})
     assert decision.round is not None
     assert list(decision.round.workers) == (expected or ["w0", "w1", "w2"])

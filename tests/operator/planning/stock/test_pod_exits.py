@@ -41,12 +41,32 @@ ENDS = [
     (0, "Completed", "", Manner.SUCCEEDED),
     (1, "Error", gave_up(BOOM), Manner.FAILED),
     (1, "Error", gave_up(GLOO), Manner.PEER_LOST),
-    (1, "Error", gave_up("r [127.0.0.1]:1933. This is typically caused by a remote worker crashing."), Manner.PEER_LOST),
+    (
+        1,
+        "Error",
+        gave_up("r [127.0.0.1]:1933. This is typically caused by a remote worker crashing."),
+        Manner.PEER_LOST,
+    ),
     (1, "Error", gave_up("", -15, "Signal 15 (SIGTERM) received by PID 61"), Manner.PEER_LOST),
     (1, "Error", gave_up("", -11, "Signal 11 (SIGSEGV) received by PID 61"), Manner.FAILED),
-    (1, "Error", "torch.distributed.elastic.rendezvous.api.RendezvousClosedError", Manner.RENDEZVOUS_CLOSED),
-    (1, "Error", "AttributeError: 'NoneType' object has no attribute 'is_failed'", Manner.RENDEZVOUS_CLOSED),
-    (1, "Error", "RendezvousConnectionError: The connection to the C10d store has failed.", Manner.STORE_UNREACHABLE),
+    (
+        1,
+        "Error",
+        "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
+        Manner.RENDEZVOUS_CLOSED,
+    ),
+    (
+        1,
+        "Error",
+        "AttributeError: 'NoneType' object has no attribute 'is_failed'",
+        Manner.RENDEZVOUS_CLOSED,
+    ),
+    (
+        1,
+        "Error",
+        "RendezvousConnectionError: The connection to the C10d store has failed.",
+        Manner.STORE_UNREACHABLE,
+    ),
     (1, "Error", "SignalException: Process 9 got signal: 15", Manner.LOST),
     (1, "Error", "", Manner.FAILED),
     (2, "Error", "torchrun: error: unrecognized arguments: --no-such-option", Manner.BROKEN),
@@ -59,7 +79,12 @@ ENDS = [
 
 @pytest.mark.parametrize(("exit_code", "reason", "message", "manner"), ENDS)
 def test_manner_of_an_end(exit_code: int, reason: str, message: str, manner: Manner) -> None:
-    assert read_end(a_dead_pod(0, exit_code=exit_code, exit_reason=reason, exit_message=message), NOW).manner is manner
+    assert (
+        read_end(
+            a_dead_pod(0, exit_code=exit_code, exit_reason=reason, exit_message=message), NOW
+        ).manner
+        is manner
+    )
 
 
 @pytest.mark.parametrize("exit_code", [None, 1])
@@ -68,12 +93,18 @@ def test_worker_that_the_cluster_has_ended_is_lost(exit_code: int | None) -> Non
 
 
 def test_pod_that_is_being_deleted_was_lost_whatever_it_says() -> None:
-    assert read_end(a_dead_pod(0, exit_message=gave_up(BOOM), deleting=True), NOW).manner is Manner.LOST
+    assert (
+        read_end(a_dead_pod(0, exit_message=gave_up(BOOM), deleting=True), NOW).manner
+        is Manner.LOST
+    )
 
 
 def test_pod_that_had_ended_before_its_deletion_is_judged_by_its_end() -> None:
     asked_later = {"deleting": True, "ended_before_deletion": True}
-    assert read_end(a_dead_pod(0, exit_message=gave_up(BOOM), **asked_later), NOW).manner is Manner.FAILED
+    assert (
+        read_end(a_dead_pod(0, exit_message=gave_up(BOOM), **asked_later), NOW).manner
+        is Manner.FAILED
+    )
     assert read_end(a_dead_pod(0, exit_code=0, **asked_later), NOW).manner is Manner.SUCCEEDED
     assert read_end(a_dead_pod(0, exit_code=0, deleting=True), NOW).manner is Manner.LOST
 
@@ -81,11 +112,18 @@ def test_pod_that_had_ended_before_its_deletion_is_judged_by_its_end() -> None:
 def test_failure_is_told_in_the_scripts_own_words() -> None:
     end = read_end(a_dead_pod(1, exit_message=gave_up(BOOM)), NOW)
     assert end.gave_up
-    assert (end.record.message, end.record.rank, end.record.exit_code, end.record.pid) == (BOOM, 1, 1, 61)
+    assert (end.record.message, end.record.rank, end.record.exit_code, end.record.pid) == (
+        BOOM,
+        1,
+        1,
+        61,
+    )
 
 
 def test_recorded_traceback_is_preferred() -> None:
-    recorded = "Traceback (most recent call last):\n    raise ValueError('boom')\n  ValueError: boom\n"
+    recorded = (
+        "Traceback (most recent call last):\n    raise ValueError('boom')\n  ValueError: boom\n"
+    )
     assert last_words(gave_up("noise", traceback=recorded)).endswith("ValueError: boom")
     assert "noise" not in last_words(gave_up("noise", traceback=recorded))
 
@@ -108,4 +146,7 @@ def test_what_is_cut_off_at_the_front_is_still_understood() -> None:
 
 
 def test_without_a_word_the_kubelets_has_to_do() -> None:
-    assert "OOMKilled" in read_end(a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"), NOW).record.message
+    assert (
+        "OOMKilled"
+        in read_end(a_dead_pod(0, exit_code=137, exit_reason="OOMKilled"), NOW).record.message
+    )

@@ -37,7 +37,12 @@ def a_store(number: int = 1, **fields: Any) -> PodView:
     return a_pod(0, name=f"store-{number}", rendezvous=number, role="store", **fields)
 
 
-def judged(*pods: PodView, disturbed: bool = False, stores: tuple[PodView, ...] = (), lost: tuple[str, ...] = ()) -> Rendezvous:
+def judged(
+    *pods: PodView,
+    disturbed: bool = False,
+    stores: tuple[PodView, ...] = (),
+    lost: tuple[str, ...] = (),
+) -> Rendezvous:
     job: Job = a_job(**(C10D if stores else ETCD))
     return judge_rendezvous(job, observed(pods, stores=stores), lost, 1, disturbed=disturbed)
 
@@ -83,7 +88,9 @@ def test_peers_errors_without_a_loss_are_the_jobs_own() -> None:
 
 
 def test_worker_told_to_stop_closes_it_in_old_releases_which_is_nobodys_fault() -> None:
-    found = judged(ended(0, RENDEZVOUS_CLOSED), ended(1, "SignalException: Process 1 got signal: 15"), runs(2))
+    found = judged(
+        ended(0, RENDEZVOUS_CLOSED), ended(1, "SignalException: Process 1 got signal: 15"), runs(2)
+    )
     assert (found.phase, found.counts) == (Phase.OVER, False)
 
 
@@ -107,7 +114,10 @@ def test_worker_that_is_done_waits_for_the_others() -> None:
 
 
 def test_newcomer_who_finds_it_closed_by_success_spoils_nothing() -> None:
-    assert judged(ended(0, exit_code=0), ended(1, exit_code=0), ended(2, RENDEZVOUS_CLOSED)).phase is Phase.DONE
+    assert (
+        judged(ended(0, exit_code=0), ended(1, exit_code=0), ended(2, RENDEZVOUS_CLOSED)).phase
+        is Phase.DONE
+    )
 
 
 def test_worker_lost_when_all_were_done_spoils_nothing() -> None:
@@ -140,4 +150,6 @@ def test_all_others_are_deleted_once(keep: int, gone: list[str]) -> None:
 
 def test_no_kubelet_is_waited_for_on_a_node_that_has_been_removed() -> None:
     nodes = {"node-0": NodeView("node-0", ready=False, removed=True)}
-    assert [pod.force for pod in delete_stores(observed(stores=STORES, nodes=nodes), keep=2, why="")] == [True]
+    assert [
+        pod.force for pod in delete_stores(observed(stores=STORES, nodes=nodes), keep=2, why="")
+    ] == [True]

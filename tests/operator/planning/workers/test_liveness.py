@@ -2,17 +2,37 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.observed import AgentView, Nodes, NodeView, PodView
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, assess_workers, is_outage, settled_at
+from elastic_pytorch_operator.planning.workers.liveness import (
+    Candidate,
+    Liveness,
+    assess_workers,
+    is_outage,
+    settled_at,
+)
 from elastic_pytorch_operator.planning.workers.silence import CROWD, FIRST_REPORT, LATE
 
-from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    a_dead_pod,
+    a_failure,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    an_agent,
+    observed,
+)
 from tests.situations import situations
 
 GROUP = a_round(0, 1, 2)
 SILENT = {"heard_at": NOW - 3.5}
 
 
-def liveness_of(pod: PodView | None, agent: AgentView | None, peers: list[AgentView] | None = None, **fields: Any) -> Liveness:
+def liveness_of(
+    pod: PodView | None,
+    agent: AgentView | None,
+    peers: list[AgentView] | None = None,
+    **fields: Any,
+) -> Liveness:
     others = peers if peers is not None else [an_agent("w1"), an_agent("w2")]
     pods = [*([pod] if pod else []), a_pod(1), a_pod(2)]
     seen = observed(pods, [*([agent] if agent else []), *others], **{"round": GROUP, **fields})
@@ -35,7 +55,12 @@ FAILED = {"state": "failed", "state_since": NOW - 0.5}
         "agent not heard yet": (a_pod(0), None, {}, "starting"),
         "address not known yet": (a_pod(0, address=""), an_agent("w0"), {}, "starting"),
         "container ended": (a_dead_pod(0), an_agent("w0"), {}, "gone"),
-        "container ended, sidecar runs": (a_pod(0, exit_code=1, sidecar_runs=True), an_agent("w0"), {}, "gone"),
+        "container ended, sidecar runs": (
+            a_pod(0, exit_code=1, sidecar_runs=True),
+            an_agent("w0"),
+            {},
+            "gone",
+        ),
         "evicted": (a_pod(0, phase="Failed", exit_reason="Evicted"), an_agent("w0"), {}, "gone"),
         "being deleted": (a_pod(0, deleting=True), an_agent("w0"), {}, "leaving"),
         "told to stop": (a_pod(0), an_agent("w0", "leaving"), {}, "leaving"),
@@ -44,33 +69,85 @@ FAILED = {"state": "failed", "state_since": NOW - 0.5}
         "node not heard of yet": (a_pod(0, node="elsewhere"), an_agent("w0"), {}, "ready"),
         "node not heard of yet, nor the agent": (a_pod(0, node="elsewhere"), None, {}, "starting"),
         "node removed but agent speaks": (a_pod(0), an_agent("w0"), NODE_REMOVED, "ready"),
-        "node removed and silent": (a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_REMOVED, "gone"),
+        "node removed and silent": (
+            a_pod(0),
+            an_agent("w0", heard_at=NOW - 2),
+            NODE_REMOVED,
+            "gone",
+        ),
         "node removed before the agent spoke": (a_pod(0), None, NODE_REMOVED, "gone"),
-        "node not ready and silent": (a_pod(0), an_agent("w0", heard_at=NOW - 2), NODE_LOST, "gone"),
+        "node not ready and silent": (
+            a_pod(0),
+            an_agent("w0", heard_at=NOW - 2),
+            NODE_LOST,
+            "gone",
+        ),
         "node not ready but agent speaks": (a_pod(0), an_agent("w0"), NODE_LOST, "ready"),
         "node not ready before the agent spoke": (a_pod(0), None, NODE_LOST, "gone"),
         "no node ready and silent": (a_pod(0), an_agent("w0", heard_at=NOW - 2), OUTAGE, "ready"),
         "no node ready before the agent spoke": (a_pod(0), None, OUTAGE, "starting"),
         "sets itself up": (a_pod(0), an_agent("w0", "preparing", 0), {}, "starting"),
-        "sets itself up, not heard for a while": (a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 59), {}, "starting"),
-        "sets itself up, silent": (a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 61), {"last_heard_at": NOW}, "gone"),
-        "sets itself up, its node is lost": (a_pod(0), an_agent("w0", "preparing", 0, heard_at=NOW - 2), NODE_LOST, "gone"),
-        "its group goes on without it": (a_pod(0), an_agent("w0", "failed", 1), {"round": a_round(1, 2, number=2)}, "starting"),
+        "sets itself up, not heard for a while": (
+            a_pod(0),
+            an_agent("w0", "preparing", 0, heard_at=NOW - 59),
+            {},
+            "starting",
+        ),
+        "sets itself up, silent": (
+            a_pod(0),
+            an_agent("w0", "preparing", 0, heard_at=NOW - 61),
+            {"last_heard_at": NOW},
+            "gone",
+        ),
+        "sets itself up, its node is lost": (
+            a_pod(0),
+            an_agent("w0", "preparing", 0, heard_at=NOW - 2),
+            NODE_LOST,
+            "gone",
+        ),
+        "its group goes on without it": (
+            a_pod(0),
+            an_agent("w0", "failed", 1),
+            {"round": a_round(1, 2, number=2)},
+            "starting",
+        ),
         "has failed in its set-up": (a_pod(0), an_agent("w0", "failed", 0), {}, "starting"),
-        "stops its workers": (a_pod(0), an_agent("w0", "stopping", state_since=NOW - 59), {}, "ready"),
-        "has not stopped them in time": (a_pod(0), an_agent("w0", "stopping", state_since=NOW - 61), {}, "gone"),
+        "stops its workers": (
+            a_pod(0),
+            an_agent("w0", "stopping", state_since=NOW - 59),
+            {},
+            "ready",
+        ),
+        "has not stopped them in time": (
+            a_pod(0),
+            an_agent("w0", "stopping", state_since=NOW - 61),
+            {},
+            "gone",
+        ),
         "has a longer time for that": (
             a_pod(0, grace_seconds=600),
             an_agent("w0", "stopping", state_since=NOW - 629),
             {},
             "ready",
         ),
-        "that has passed, too": (a_pod(0, grace_seconds=600), an_agent("w0", "stopping", state_since=NOW - 631), {}, "gone"),
+        "that has passed, too": (
+            a_pod(0, grace_seconds=600),
+            an_agent("w0", "stopping", state_since=NOW - 631),
+            {},
+            "gone",
+        ),
         "trains for long": (a_pod(0), an_agent("w0", state_since=NOW - 9999), {}, "ready"),
-        "connection closed, group fine": (a_pod(0), an_agent("w0", disconnected_since=NOW - 1), {}, "ready"),
+        "connection closed, group fine": (
+            a_pod(0),
+            an_agent("w0", disconnected_since=NOW - 1),
+            {},
+            "ready",
+        ),
     },
 )
-def test_standing(pod: PodView | None, agent: AgentView | None, fields: dict[str, Any], expected: str) -> None:
+def test_standing(
+    pod: PodView | None, agent: AgentView | None, fields: dict[str, Any], expected: str
+) -> None:
     assert liveness_of(pod, agent, **fields) == expected
 
 
@@ -79,8 +156,14 @@ def test_standing(pod: PodView | None, agent: AgentView | None, fields: dict[str
     {
         "has spoken since": (an_agent("w0"), "ready"),
         "has not spoken, still connected": (an_agent("w0", heard_at=NOW - 0.9), "ready"),
-        "has not spoken, connection closed": (an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.6), "gone"),
-        "has not spoken, connection just closed": (an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.1), "ready"),
+        "has not spoken, connection closed": (
+            an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.6),
+            "gone",
+        ),
+        "has not spoken, connection just closed": (
+            an_agent("w0", heard_at=NOW - 0.9, disconnected_since=NOW - 0.1),
+            "ready",
+        ),
     },
 )
 def test_standing_while_a_peer_has_failed(agent: AgentView, expected: str) -> None:
@@ -106,7 +189,9 @@ def test_nobody_is_lost_when_nobody_is_heard() -> None:
     assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent, **NODE_LOST) == "gone"
 
 
-def test_group_that_falls_silent_together_loses_no_member_for_the_order_of_its_last_heartbeats() -> None:
+def test_group_that_falls_silent_together_loses_no_member_for_the_order_of_its_last_heartbeats() -> (
+    None
+):
     heard = (NOW - 3.05, NOW - 2.6, NOW - 2.2)
     agents = [an_agent(f"w{i}", heard_at=at, progressed_at=NOW - 5) for i, at in enumerate(heard)]
     seen = observed([a_pod(i) for i in range(3)], agents, round=GROUP, last_heard_at=NOW)
@@ -140,25 +225,42 @@ def test_last_words_of_a_failure_are_kept_unless_they_only_echo_another() -> Non
         "cannot reach the operator, as others can": (16, {}, "gone"),
         "others still arrive": (16, {"arrived_at": NOW - 10}, "starting"),
         "no agent can": (100, {"last_heard_at": NOW - 50}, "starting"),
-        "has never spoken, and may be installing things first": (100, {"heard_before": frozenset()}, "starting"),
+        "has never spoken, and may be installing things first": (
+            100,
+            {"heard_before": frozenset()},
+            "starting",
+        ),
     },
 )
-def test_agent_that_a_new_operator_has_not_heard(listening_for: float, fields: dict[str, Any], expected: str) -> None:
-    known = {"heard_before": frozenset({"w0"}), "listening_since": NOW - listening_for, "last_heard_at": NOW} | fields
+def test_agent_that_a_new_operator_has_not_heard(
+    listening_for: float, fields: dict[str, Any], expected: str
+) -> None:
+    known = {
+        "heard_before": frozenset({"w0"}),
+        "listening_since": NOW - listening_for,
+        "last_heard_at": NOW,
+    } | fields
     seen = observed([a_pod(0), a_pod(1)], [an_agent("w1", "ready")], **known)
     [found] = [candidate for candidate in assess_workers(seen) if candidate.worker == "w0"]
     assert found.liveness == expected
-    assert (found.recheck_at is not None) == (expected == "starting" and bool(known["heard_before"]))
+    assert (found.recheck_at is not None) == (
+        expected == "starting" and bool(known["heard_before"])
+    )
 
 
 def test_rarer_heartbeats_are_waited_for_longer() -> None:
     quiet = an_agent("w0", **SILENT)
     assert liveness_of(a_pod(0), quiet) == "gone"
     assert liveness_of(a_pod(0), quiet, heartbeat_seconds=2.0) == "ready"
-    assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 6.5), heartbeat_seconds=2.0) == "gone"
+    assert (
+        liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 6.5), heartbeat_seconds=2.0) == "gone"
+    )
 
 
-BROKEN = [an_agent("w1", "failed", state_since=NOW - 5), an_agent("w2", "failed", state_since=NOW - 5)]
+BROKEN = [
+    an_agent("w1", "failed", state_since=NOW - 5),
+    an_agent("w2", "failed", state_since=NOW - 5),
+]
 
 
 @pytest.mark.parametrize(
@@ -170,19 +272,25 @@ BROKEN = [an_agent("w1", "failed", state_since=NOW - 5), an_agent("w2", "failed"
         (0.0, "ready"),
     ],
 )
-def test_agent_is_not_silent_while_the_event_loop_is_late(on_time_for: float, expected: str) -> None:
+def test_agent_is_not_silent_while_the_event_loop_is_late(
+    on_time_for: float, expected: str
+) -> None:
     agent = an_agent("w0", heard_at=NOW - 4)
     assert liveness_of(a_pod(0), agent, on_time_since=NOW - on_time_for) == expected
 
 
 @pytest.mark.parametrize(("on_time_for", "expected"), [(4.0, "gone"), (1.0, "ready")])
-def test_agent_of_a_broken_group_is_not_silent_while_the_event_loop_is_late(on_time_for: float, expected: str) -> None:
+def test_agent_of_a_broken_group_is_not_silent_while_the_event_loop_is_late(
+    on_time_for: float, expected: str
+) -> None:
     agent = an_agent("w0", heard_at=NOW - 5.5)
     assert liveness_of(a_pod(0), agent, BROKEN, on_time_since=NOW - on_time_for) == expected
 
 
 @pytest.mark.parametrize(("on_time_for", "expected"), [(4.0, "gone"), (0.2, "ready")])
-def test_closed_connection_counts_only_once_a_new_one_can_be_heard(on_time_for: float, expected: str) -> None:
+def test_closed_connection_counts_only_once_a_new_one_can_be_heard(
+    on_time_for: float, expected: str
+) -> None:
     agent = an_agent("w0", heard_at=NOW - 5.5, disconnected_since=NOW - 1)
     peers = [an_agent(name, "failed", state_since=NOW - 1.1) for name in ("w1", "w2")]
     assert liveness_of(a_pod(0), agent, peers, on_time_since=NOW - on_time_for) == expected
@@ -206,9 +314,15 @@ def test_agent_that_is_silent_for_long_is_lost_however_late_the_event_loop_is() 
 def test_agent_that_waits_to_be_let_in_by_a_new_leader_is_not_lost(
     listens_for: float, lets_in_for: float, expected: str
 ) -> None:
-    moments = {"listening_since": NOW - listens_for, "lets_in_since": NOW - lets_in_for, "last_heard_at": NOW}
+    moments = {
+        "listening_since": NOW - listens_for,
+        "lets_in_since": NOW - lets_in_for,
+        "last_heard_at": NOW,
+    }
     stopped = [an_agent("w1", "ready")]
-    assert liveness_of(a_pod(0), None, stopped, heard_before=frozenset({"w0"}), **moments) == expected
+    assert (
+        liveness_of(a_pod(0), None, stopped, heard_before=frozenset({"w0"}), **moments) == expected
+    )
 
 
 def ready(index: int, since: float) -> Candidate:
@@ -245,5 +359,7 @@ def test_cut_stream_is_known_of_a_candidate(since: float | None) -> None:
     [(0, 0, False), (3, 0, False), (2, 1, False), (1, 2, False), (0, 1, True), (0, 3, True), (2, 3, True), (3, 3, False), (90, 9, False)],
 )  # fmt: skip
 def test_most_nodes_not_ready_is_an_outage(ready: int, not_ready: int, outage: bool) -> None:
-    nodes = Nodes({f"node-{n}": NodeView(f"node-{n}", ready=n < ready) for n in range(ready + not_ready)})
+    nodes = Nodes(
+        {f"node-{n}": NodeView(f"node-{n}", ready=n < ready) for n in range(ready + not_ready)}
+    )
     assert is_outage(nodes) is outage

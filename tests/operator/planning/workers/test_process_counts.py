@@ -1,6 +1,10 @@
 from elastic_pytorch_operator.model.observed import NodeView
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
-from elastic_pytorch_operator.planning.workers.process_counts import differs, explain_difference, processes_each
+from elastic_pytorch_operator.planning.workers.process_counts import (
+    differs,
+    explain_difference,
+    processes_each,
+)
 
 from tests.operator.builders import NOW, a_job, a_pod, a_round, condition, decide_next
 from tests.operator.simulation import Simulation
@@ -9,7 +13,16 @@ from tests.situations import situations
 
 def candidates(*processes: int, liveness: str = "ready") -> list[Candidate]:
     return [
-        Candidate(f"w{i}", i, f"10.0.0.{i}", Liveness(liveness), heard_at=NOW, ready_since=NOW - 100, processes=number, round=1)
+        Candidate(
+            f"w{i}",
+            i,
+            f"10.0.0.{i}",
+            Liveness(liveness),
+            heard_at=NOW,
+            ready_since=NOW - 100,
+            processes=number,
+            round=1,
+        )
         for i, number in enumerate(processes)
     ]
 
@@ -44,8 +57,9 @@ def test_words() -> None:
         "spec.nprocPerNode, or with a nodeSelector for nodes that are alike"
     )
     many = candidates(*[8] * 10, *[16] * 5)
-    assert "w12 on node  runs 16 and 2 more pods run another number, the others run 8 each" in explain_difference(
-        [], many, pods
+    assert (
+        "w12 on node  runs 16 and 2 more pods run another number, the others run 8 each"
+        in explain_difference([], many, pods)
     )
 
 
@@ -55,14 +69,26 @@ def test_words() -> None:
         "the first round": ((), [8, 16, 16], 3, 1, "FirstRound", ["w1", "w2"]),
         "the first round waits for the minimum": ((), [8, 16, 16], 3, 3, None, []),
         "a newcomer that differs": ((0, 1), [8, 8, 16], 3, 1, None, []),
-        "two newcomers, of which one differs": ((0, 1), [8, 8, 16, 8], 4, 1, "WorkerJoined", ["w0", "w1", "w3"]),
+        "two newcomers, of which one differs": (
+            (0, 1),
+            [8, 8, 16, 8],
+            4,
+            1,
+            "WorkerJoined",
+            ["w0", "w1", "w3"],
+        ),
         "newcomers are more": ((0,), [8, 16, 16], 3, 1, "ProcessesDiffer", ["w1", "w2"]),
         "members that differ": ((0, 1, 2), [8, 16, 16], 3, 1, "ProcessesDiffer", ["w2", "w1"]),
         "members that differ, too few are left": ((0, 1), [8, 16], 2, 2, "BelowMinimum", []),
     },
 )
 def test_rounds(
-    members: tuple[int, ...], processes: list[int], wanted: int, minimum: int, reason: str, workers: list[str]
+    members: tuple[int, ...],
+    processes: list[int],
+    wanted: int,
+    minimum: int,
+    reason: str,
+    workers: list[str],
 ) -> None:
     current = a_round(*members) if members else None
     declared = decide_next(current, candidates(*processes), wanted, job={"minimum": minimum}).round
@@ -72,7 +98,9 @@ def test_rounds(
 
 def test_worker_on_an_unlike_node_is_left_out_with_words() -> None:
     nodes = {name: NodeView(name) for name in ("node-0", "node-1", "node-2")}
-    simulation = Simulation(a_job(replicas=3, minimum=2, nprocPerNode="cpu"), nodes, pods_per_node=1)
+    simulation = Simulation(
+        a_job(replicas=3, minimum=2, nprocPerNode="cpu"), nodes, pods_per_node=1
+    )
     simulation.processes = {"node-0": 16, "node-1": 8, "node-2": 16}
     simulation.settle(60)
     assert simulation.round is not None

@@ -21,7 +21,17 @@ from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job
 
 from tests.hypothesis_examples import seeds
-from tests.operator.builders import NOW, a_dead_pod, a_job, a_pending_pod, a_pod, a_round, a_target, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    a_dead_pod,
+    a_job,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    a_target,
+    an_agent,
+    observed,
+)
 from tests.operator.simulation import Simulation
 from tests.situations import situations
 
@@ -29,7 +39,9 @@ TIMEOUT = 60
 
 
 def a_timed_job(**fields: Any) -> Job:
-    return a_job(**{"replicas": 3, "minimum": 3, "scheduling": {"scheduleTimeoutSeconds": TIMEOUT}, **fields})
+    return a_job(
+        **{"replicas": 3, "minimum": 3, "scheduling": {"scheduleTimeoutSeconds": TIMEOUT}, **fields}
+    )
 
 
 def seen(*pods: PodView, **fields: Any) -> Observed:
@@ -44,17 +56,27 @@ def judge(job: Job, moment: Observed, known: ScheduleWait = NO_WAIT) -> Schedule
     "pods, short",
     {
         "two have a place, three are needed": ([a_pod(0), a_pod(1), a_pending_pod(2)], True),
-        "one is still starting in its place": ([a_pod(0), a_pod(1, started=False, phase="Pending"), a_pending_pod(2)], True),
+        "one is still starting in its place": (
+            [a_pod(0), a_pod(1, started=False, phase="Pending"), a_pending_pod(2)],
+            True,
+        ),
         "one has ended": ([a_pod(0), a_pod(1), a_dead_pod(2)], True),
         "one is being deleted": ([a_pod(0), a_pod(1), a_pod(2, deleting=True)], True),
         "one is on a lost node": ([a_pod(0), a_pod(1), a_pod(2, node="lost", started=False)], True),
         "none has a place": ([a_pending_pod(0), a_pending_pod(1), a_pending_pod(2)], False),
         "there is no pod": ([], False),
-        "all have a place, and one pulls its image": ([a_pod(0), a_pod(1), a_pod(2, started=False, phase="Pending")], False),
+        "all have a place, and one pulls its image": (
+            [a_pod(0), a_pod(1), a_pod(2, started=False, phase="Pending")],
+            False,
+        ),
     },
 )
 def test_time_runs_while_places_are_held_for_too_few(pods: list[PodView], short: bool) -> None:
-    nodes = {"node-0": NodeView("node-0"), "lost": NodeView("lost", ready=False), "node-2": NodeView("node-2")}
+    nodes = {
+        "node-0": NodeView("node-0"),
+        "lost": NodeView("lost", ready=False),
+        "node-2": NodeView("node-2"),
+    }
     found = judge(a_timed_job(), seen(*pods, nodes=nodes))
     assert (found.short_since == NOW) is short
     assert found.recheck_at == (NOW + TIMEOUT if short else None)
@@ -83,12 +105,21 @@ def test_places_are_given_back_after_the_timeout_and_asked_for_again_after_the_p
     assert (early.timeouts, early.recheck_at) == (1, NOW + 1)
     late = judge(job, seen(*HALF), ScheduleWait(1, NOW - TIMEOUT))
     pause = pause_seconds(job.uid, 2)
-    assert (late.timeouts, late.short_since, late.retry_at, late.recheck_at) == (2, None, NOW + pause, NOW + pause)
+    assert (late.timeouts, late.short_since, late.retry_at, late.recheck_at) == (
+        2,
+        None,
+        NOW + pause,
+        NOW + pause,
+    )
     assert (late.retry_time or "").startswith("2026-01-01T00:00:")
     assert judge(job, seen(*HALF), late) is late, "it waits"
-    assert judge(replace(job, generation=2), seen(*HALF), late).short_since == NOW, "a new spec is tried at once"
+    assert judge(replace(job, generation=2), seen(*HALF), late).short_since == NOW, (
+        "a new spec is tried at once"
+    )
     again = judge(job, replace(seen(), now=late.retry_at), late)
-    assert again == ScheduleWait(2), "it asks for pods, and remembers how often it has given them back"
+    assert again == ScheduleWait(2), (
+        "it asks for pods, and remembers how often it has given them back"
+    )
 
 
 def test_a_group_below_its_minimum_gives_its_places_back_too() -> None:
@@ -102,12 +133,21 @@ def test_all_pods_go_that_may_serve_and_none_is_made() -> None:
     moment, spent = seen(*HALF, ended, going), a_dead_pod(5)
     wanted = Replicas(create=(5,), discard=(spent,))
     back = give_back(wanted, ScheduleWait(1, retry_at=NOW + 1), moment)
-    assert back == Replicas(create=(), victims=frozenset({"w0", "w1", "w2"}), discard=(spent,)), "logs of ended pods stay"
+    assert back == Replicas(create=(), victims=frozenset({"w0", "w1", "w2"}), discard=(spent,)), (
+        "logs of ended pods stay"
+    )
     assert give_back(wanted, ScheduleWait(1, retry_at=NOW), moment) is wanted
 
 
 def test_pause_grows_to_a_bound_and_differs_from_job_to_job() -> None:
-    for timeouts, longest in [(1, 30.0), (2, 60.0), (3, 120.0), (4, 240.0), (5, 300.0), (50, 300.0)]:
+    for timeouts, longest in [
+        (1, 30.0),
+        (2, 60.0),
+        (3, 120.0),
+        (4, 240.0),
+        (5, 300.0),
+        (50, 300.0),
+    ]:
         pauses = {pause_seconds(f"job-{number}", timeouts) for number in range(200)}
         assert all(longest / 2 <= pause <= longest for pause in pauses)
         assert len(pauses) == 200
@@ -117,11 +157,18 @@ def test_pause_grows_to_a_bound_and_differs_from_job_to_job() -> None:
 
 def two_jobs(seed: int, timeout_seconds: int | None, replicas: int = 3) -> list[Simulation]:
     """Two jobs of three workers on two nodes with room for two pods each."""
-    scheduling = {} if timeout_seconds is None else {"scheduling": {"scheduleTimeoutSeconds": timeout_seconds}}
+    scheduling = (
+        {}
+        if timeout_seconds is None
+        else {"scheduling": {"scheduleTimeoutSeconds": timeout_seconds}}
+    )
     nodes = {name: NodeView(name) for name in ("node-0", "node-1")}
     jobs = [
         Simulation(
-            replace(a_job(name=name, replicas=replicas, minimum=3, maximum=4, **scheduling), uid=f"{seed}-{name}"),
+            replace(
+                a_job(name=name, replicas=replicas, minimum=3, maximum=4, **scheduling),
+                uid=f"{seed}-{name}",
+            ),
             nodes=nodes,
             step_seconds=0.5,  # the scheduler and the jobs wait for whole seconds, or longer
         )
@@ -133,7 +180,9 @@ def two_jobs(seed: int, timeout_seconds: int | None, replicas: int = 3) -> list[
 
 
 def share(jobs: list[Simulation], seed: int, seconds: float, training_seconds: float) -> list[str]:
-    """Plays jobs beside each other; a job is done when it has trained for some time. Returns which trained, in order.
+    """Plays jobs beside each other; a job is done when it has trained for some time.
+
+    Returns which trained, in order.
 
     As kube-scheduler does, this one leaves a pod without a node alone for 1, 2, 4, … 10 s.
     """
@@ -141,7 +190,12 @@ def share(jobs: list[Simulation], seed: int, seconds: float, training_seconds: f
     trained, since = list[str](), dict[str, float]()
     until = jobs[0].now + seconds
     while jobs[0].now < until and not all(has_ended(job.job.status) for job in jobs):
-        pending = [(job, pod) for job in jobs for pod in job.pods.values() if not pod.node and not pod.deleting]
+        pending = [
+            (job, pod)
+            for job in jobs
+            for pod in job.pods.values()
+            if not pod.node and not pod.deleting
+        ]
         chance.shuffle(pending)
         for job, pod in pending:
             key = f"{job.job.key} {pod.name}"
@@ -173,7 +227,9 @@ def holds_half(jobs: list[Simulation]) -> bool:
 @pytest.mark.simulation
 @pytest.mark.parametrize("replicas", [3, 4])
 @seeds(30)
-def test_two_jobs_that_each_hold_half_complete_one_after_the_other(seed: int, replicas: int) -> None:
+def test_two_jobs_that_each_hold_half_complete_one_after_the_other(
+    seed: int, replicas: int
+) -> None:
     jobs = two_jobs(seed, 30, replicas)
     for job in jobs:
         job.reconcile()

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 from elastic_pytorch_operator.api.times import earliest
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, NodeView, Observed, Progress
+from elastic_pytorch_operator.model.observed import (
+    AgentState,
+    AgentView,
+    NodeView,
+    Observed,
+    Progress,
+)
 from elastic_pytorch_operator.planning.workers.liveness import Liveness, assess_workers
 from elastic_pytorch_operator.planning.workers.silence import (
     ARRIVALS,
@@ -28,7 +34,15 @@ from elastic_pytorch_operator.planning.workers.silence import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operator.builders import NOW, a_dead_pod, a_pending_pod, a_pod, a_round, an_agent, observed
+from tests.operator.builders import (
+    NOW,
+    a_dead_pod,
+    a_pending_pod,
+    a_pod,
+    a_round,
+    an_agent,
+    observed,
+)
 from tests.situations import situations
 
 
@@ -46,14 +60,17 @@ from tests.situations import situations
 )
 def test_silent_worker_is_waited_for(listening: float, arrived: float, until: float | None) -> None:
     agents = [an_agent("w0", "failed")]
-    found = observed([a_pod(0), a_pod(1)], agents, listening_since=NOW - listening, arrived_at=NOW - arrived)
+    found = observed(
+        [a_pod(0), a_pod(1)], agents, listening_since=NOW - listening, arrived_at=NOW - arrived
+    )
     assert takeover_grace_until(found) == (None if until is None else pytest.approx(until))
 
 
 @pytest.mark.parametrize(
     ("listening", "lets_in", "arrived", "until"),
     [
-        (20.0, 0.2, 100.0, NOW + 4.8),  # an agent that was turned away comes again within five seconds
+        # An agent that was turned away comes again within five seconds.
+        (20.0, 0.2, 100.0, NOW + 4.8),
         (20.0, 5.0, 100.0, None),
         (29.0, 0.2, 100.0, NOW + 1.0),
         (30.0, 0.2, 100.0, None),  # strangers can hold nothing up for longer
@@ -97,7 +114,11 @@ def test_whole_group_that_is_not_heard_is_waited_for_longer() -> None:
     def listens(*speaking: str) -> float | None:
         pods, agents = [a_pod(0), a_pod(1), a_pod(2)], [an_agent(name) for name in speaking]
         known = frozenset({"w0", "w1"})
-        return takeover_grace_until(observed(pods, agents, listening_since=NOW - 6, arrived_at=NOW - 100, heard_before=known))
+        return takeover_grace_until(
+            observed(
+                pods, agents, listening_since=NOW - 6, arrived_at=NOW - 100, heard_before=known
+            )
+        )
 
     assert listens() == NOW + 4
     assert listens("w2") == NOW + 4, "a newcomer says nothing of the group"
@@ -105,7 +126,9 @@ def test_whole_group_that_is_not_heard_is_waited_for_longer() -> None:
 
 
 def test_nobody_is_waited_for_once_all_have_spoken() -> None:
-    found = observed([a_pod(0), a_pending_pod(1)], [an_agent("w0")], listening_since=NOW, arrived_at=NOW)
+    found = observed(
+        [a_pod(0), a_pending_pod(1)], [an_agent("w0")], listening_since=NOW, arrived_at=NOW
+    )
     assert takeover_grace_until(found) is None
 
 
@@ -162,19 +185,39 @@ def stepping(worker: str, state: str = "running", seconds_ago: float = 1.0) -> A
         "there was no group": ([], {"heard_before": frozenset()}, SINCE),
         "a part steps": ([stepping("w0")], {}, NOW + 9),
         "a part has stopped to step": ([stepping("w0", seconds_ago=15.0)], {}, NOW - 5),
-        "a part steps, and every node has the address by now": ([stepping("w0")], {"listening_since": NOW - 115}, NOW + 5),
-        "a part steps, and another has failed": ([stepping("w0"), stepping("w1", "failed")], {}, SINCE),
+        "a part steps, and every node has the address by now": (
+            [stepping("w0")],
+            {"listening_since": NOW - 115},
+            NOW + 5,
+        ),
+        "a part steps, and another has failed": (
+            [stepping("w0"), stepping("w1", "failed")],
+            {},
+            SINCE,
+        ),
         "a part runs, and reports no steps": ([an_agent("w0")], {}, SINCE + 120),
         "a part reports no steps, and has failed": ([an_agent("w0", "failed")], {}, SINCE),
-        "a part runs, as a round without the rest": ([stepping("w0")], {"round": a_round(0)}, SINCE),
-        "a part runs of a round with the rest": ([stepping("w0")], {"round": a_round(0, size=2)}, NOW + 9),
+        "a part runs, as a round without the rest": (
+            [stepping("w0")],
+            {"round": a_round(0)},
+            SINCE,
+        ),
+        "a part runs of a round with the rest": (
+            [stepping("w0")],
+            {"round": a_round(0, size=2)},
+            NOW + 9,
+        ),
         "all are heard": ([stepping("w0"), stepping("w1")], {}, SINCE),
     },
 )
 def test_agents_that_a_new_leader_does_not_hear_are_taken_for_alive(
     agents: list[AgentView], fields: dict[str, Any], until: float
 ) -> None:
-    known = {"listening_since": SINCE, "arrived_at": ARRIVED_AT, "heard_before": frozenset({"w0", "w1"})} | fields
+    known = {
+        "listening_since": SINCE,
+        "arrived_at": ARRIVED_AT,
+        "heard_before": frozenset({"w0", "w1"}),
+    } | fields
     seen = observed([a_pod(0), a_pod(1), a_pod(2)], agents, last_heard_at=NOW, **known)
     missing = seen.heard_before - seen.agents.keys()
     found = Silences(seen).unheard(min(missing)).until if missing else SINCE
@@ -207,7 +250,8 @@ def test_silent_worker_of_a_broken_group_beside_a_leader_that_let_its_lease_run_
         {"lost_leader_node": "node-1"},  # it ran elsewhere
         {"agents": [an_agent("w0"), an_agent("w1")]},  # the group trains on
         {"agents": [an_agent("w0", "failed"), an_agent("w1"), an_agent("w2")]},  # it has spoken
-        {"agents": [an_agent("w0", "failed", 0), an_agent("w1")]},  # the failure of an earlier round
+        # The failure of an earlier round.
+        {"agents": [an_agent("w0", "failed", 0), an_agent("w1")]},
         {"agents": []},  # no agent has reported
         {"heard_before": frozenset({"w0", "w1"})},  # its agent has yet to speak for the first time
         {"pods": [*PODS[:2], a_pending_pod(2, node="node-2")]},
@@ -220,27 +264,46 @@ def test_one_witness_less_and_it_is_waited_for(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("listening", "until"), [(100.0, NOW + 14), (320.0, NOW - 5)])
-def test_agents_that_keep_arriving_keep_no_worker_alive_for_longer_than_five_minutes(listening: float, until: float) -> None:
+def test_agents_that_keep_arriving_keep_no_worker_alive_for_longer_than_five_minutes(
+    listening: float, until: float
+) -> None:
     moments = {"listening_since": NOW - listening, "arrived_at": NOW - 1, "last_heard_at": NOW}
-    seen = observed([a_pod(0), a_pod(1)], [an_agent("w1", "failed")], heard_before=frozenset({"w0", "w1"}), **moments)
+    seen = observed(
+        [a_pod(0), a_pod(1)],
+        [an_agent("w1", "failed")],
+        heard_before=frozenset({"w0", "w1"}),
+        **moments,
+    )
     assert Silences(seen).unheard("w0") == (NO_GROUP, until)
 
 
 def test_newcomer_is_not_lost_when_no_agent_is_heard() -> None:
     """As while the operator itself is cut off: its silence is that of all others."""
     newcomer = an_agent("w0", "ready", 0, heard_at=NOW - 10)
-    deaf, hears = (observed([a_pod(0)], [newcomer], last_heard_at=NOW - silent_for) for silent_for in (10, 0))
+    deaf, hears = (
+        observed([a_pod(0)], [newcomer], last_heard_at=NOW - silent_for) for silent_for in (10, 0)
+    )
     assert [found.liveness for found in assess_workers(deaf)] == ["ready"]
     assert [found.liveness for found in assess_workers(hears)] == ["gone"]
 
 
 @pytest.mark.parametrize("heard", [(), ("w0",)], ids=["another job is heard", "a member is heard"])
-@pytest.mark.parametrize(("again", "found"), [(0.0, "ready"), (4.9 + SILENCE_SECONDS, "ready"), (40.0, "gone")])
-def test_agents_have_time_to_come_back_after_none_was_heard(heard: tuple[str, ...], again: float, found: str) -> None:
+@pytest.mark.parametrize(
+    ("again", "found"), [(0.0, "ready"), (4.9 + SILENCE_SECONDS, "ready"), (40.0, "gone")]
+)
+def test_agents_have_time_to_come_back_after_none_was_heard(
+    heard: tuple[str, ...], again: float, found: str
+) -> None:
     """As when the network between the operator and all nodes has failed for a minute: who is heard first makes no other one lost."""
     group = ["w0", "w1", "w2"]
     agents = [an_agent(name, heard_at=NOW if name in heard else NOW - again - 60) for name in group]
-    seen = observed([a_pod(i) for i in range(3)], agents, round=a_round(0, 1, 2), last_heard_at=NOW, heard_again_at=NOW - again)
+    seen = observed(
+        [a_pod(i) for i in range(3)],
+        agents,
+        round=a_round(0, 1, 2),
+        last_heard_at=NOW,
+        heard_again_at=NOW - again,
+    )
     assert {each.liveness for each in assess_workers(seen) if each.worker not in heard} == {found}
 
 
@@ -248,13 +311,17 @@ def test_group_that_falls_silent_is_not_lost_at_the_moment_when_a_part_of_it_wou
     for heard_at in (NOW - 0.1 * tenth for tenth in range(1, 200)):
         agents = [an_agent(f"w{index}", heard_at=heard_at) for index in range(2)]
         seen = observed([a_pod(0), a_pod(1)], agents, round=a_round(0, 1))
-        later = replace(seen, now=heard_at + SILENCE_SECONDS, last_heard_at=heard_at + SILENCE_SECONDS)
+        later = replace(
+            seen, now=heard_at + SILENCE_SECONDS, last_heard_at=heard_at + SILENCE_SECONDS
+        )
         assert {found.liveness for found in assess_workers(later)} == {"ready"}
 
 
 def test_agent_on_a_lost_node_is_looked_at_when_it_has_been_silent_for_long_enough() -> None:
     nodes = {"node-0": NodeView("node-0", ready=False), "node-1": NodeView("node-1")}
-    [found] = assess_workers(observed([a_pod(0)], [an_agent("w0", heard_at=NOW - 1)], nodes=nodes, last_heard_at=NOW))
+    [found] = assess_workers(
+        observed([a_pod(0)], [an_agent("w0", heard_at=NOW - 1)], nodes=nodes, last_heard_at=NOW)
+    )
     assert (found.liveness, found.recheck_at) == ("ready", NOW + 0.5)
 
 
@@ -265,9 +332,17 @@ AGO = st.one_of(st.floats(0, 4), st.floats(0, 40), st.floats(0, 400))
 def situations(draw: st.DrawFn) -> Observed:
     """What may be known of a job of up to four workers whose containers run."""
     listening = draw(AGO)
-    states = draw(st.sampled_from([["running"], ["running", "failed"], [str(state) for state in AgentState]]))
-    nodes = {f"node-{n}": NodeView(f"node-{n}", ready=draw(st.sampled_from([True, True, False]))) for n in range(3)}
-    pods = [a_pod(index, node=f"node-{draw(st.integers(0, 2))}") for index in range(draw(st.integers(1, 4)))]
+    states = draw(
+        st.sampled_from([["running"], ["running", "failed"], [str(state) for state in AgentState]])
+    )
+    nodes = {
+        f"node-{n}": NodeView(f"node-{n}", ready=draw(st.sampled_from([True, True, False])))
+        for n in range(3)
+    }
+    pods = [
+        a_pod(index, node=f"node-{draw(st.integers(0, 2))}")
+        for index in range(draw(st.integers(1, 4)))
+    ]
     agents = []
     for pod in draw(st.lists(st.sampled_from(pods), unique_by=lambda pod: pod.name)):
         heard_at = NOW - draw(st.floats(0, min(listening, 45)))
@@ -289,7 +364,9 @@ def situations(draw: st.DrawFn) -> Observed:
         pods,
         agents,
         nodes=nodes,
-        round=None if members is None else a_round(*members, size=len(members) + draw(st.integers(0, 1))),
+        round=None
+        if members is None
+        else a_round(*members, size=len(members) + draw(st.integers(0, 1))),
         listening_since=NOW - listening,
         arrived_at=NOW - draw(AGO),
         lets_in_since=NOW - draw(AGO),
@@ -315,13 +392,22 @@ def counted_from(seen: Observed, worker: str, wait: Wait) -> float:
         return seen.listening_since
     if wait is DEAF:
         return seen.now
-    agent, group = seen.agents[worker], [seen.agents[name] for name in seen.ranks if name in seen.agents]
+    agent, group = (
+        seen.agents[worker],
+        [seen.agents[name] for name in seen.ranks if name in seen.agents],
+    )
     if wait is DISCONNECTED:
         return agent.disconnected_since or 0.0
     if wait is PEER_FAILED:
-        return min(each.state_since for each in group if each.state is AgentState.FAILED and each.round == 1)
+        return min(
+            each.state_since
+            for each in group
+            if each.state is AgentState.FAILED and each.round == 1
+        )
     stepped_at = (
-        max((each.progressed_at for each in group), default=0.0) if worker in seen.ranks and wait is not PREPARES else 0.0
+        max((each.progressed_at for each in group), default=0.0)
+        if worker in seen.ranks and wait is not PREPARES
+        else 0.0
     )
     return max(agent.heard_at, stepped_at)
 
@@ -332,9 +418,17 @@ def test_each_worker_has_one_row_and_a_time_within_its_bounds(seen: Observed) ->
         assert sum(wait is row for row in TABLE) == 1
         seconds = until - counted_from(seen, worker, wait)
         factor = seen.heartbeat_seconds if wait.per_heartbeat else 1.0
-        late = max(ARRIVALS.lost_seconds, CROWD.lost_seconds) if wait.since == NEW_LEADER else LATE.lost_seconds
+        late = (
+            max(ARRIVALS.lost_seconds, CROWD.lost_seconds)
+            if wait.since == NEW_LEADER
+            else LATE.lost_seconds
+        )
         late = max(late, seen.heard_again_at + RECONNECT_SECONDS - counted_from(seen, worker, wait))
-        assert wait.at_least_seconds * factor - 1e-6 <= seconds <= wait.at_most_seconds * factor + late + 1e-6, wait
+        assert (
+            wait.at_least_seconds * factor - 1e-6
+            <= seconds
+            <= wait.at_most_seconds * factor + late + 1e-6
+        ), wait
 
 
 @given(situations(), st.data())
@@ -343,28 +437,44 @@ def test_sign_of_life_never_shortens_a_wait(seen: Observed, data: st.DataObject)
     moments = ["arrived_at", "lets_in_since", "on_time_since", "heard_again_at", "progressed_at"]
     moment = data.draw(st.sampled_from(moments))
     if moment == "progressed_at":
-        stepping = {n: replace(a, progressed_at=a.heard_at) for n, a in seen.agents.items() if a.progress.step is not None}
+        stepping = {
+            n: replace(a, progressed_at=a.heard_at)
+            for n, a in seen.agents.items()
+            if a.progress.step is not None
+        }
         later = replace(seen, agents={**seen.agents, **stepping})
     else:
-        sign: dict[str, Any] = {moment: data.draw(st.floats(max(NOW - 100, getattr(seen, moment)), NOW))}
+        sign: dict[str, Any] = {
+            moment: data.draw(st.floats(max(NOW - 100, getattr(seen, moment)), NOW))
+        }
         later = replace(seen, **sign)
     before, after = silences(seen), silences(later)
     for worker in before:
         assert after[worker].until >= before[worker].until, (worker, moment)
-        assert moment != "on_time_since" or after[worker].until <= before[worker].until + LATE.lost_seconds + 1e-6
+        assert (
+            moment != "on_time_since"
+            or after[worker].until <= before[worker].until + LATE.lost_seconds + 1e-6
+        )
     assert (takeover_grace_until(later) or 0.0) >= (takeover_grace_until(seen) or 0.0)
 
 
 @given(situations())
 def test_worker_that_is_heard_now_is_not_lost(seen: Observed) -> None:
-    agents = {name: replace(agent, heard_at=NOW, disconnected_since=None) for name, agent in seen.agents.items()}
+    agents = {
+        name: replace(agent, heard_at=NOW, disconnected_since=None)
+        for name, agent in seen.agents.items()
+    }
     candidates = assess_workers(replace(seen, agents=agents, last_heard_at=NOW))
     lost = {found.worker for found in candidates if found.liveness is Liveness.GONE}
-    assert lost.isdisjoint(name for name, agent in agents.items() if agent.state is not AgentState.STOPPING)
+    assert lost.isdisjoint(
+        name for name, agent in agents.items() if agent.state is not AgentState.STOPPING
+    )
 
 
 @given(situations(), st.floats(0.0, 0.99))
-def test_worker_whose_silence_is_put_off_is_not_lost_before_a_heartbeat_is_late(seen: Observed, share: float) -> None:
+def test_worker_whose_silence_is_put_off_is_not_lost_before_a_heartbeat_is_late(
+    seen: Observed, share: float
+) -> None:
     for found in assess_workers(seen):
         if found.silent_at is None:
             continue
@@ -383,7 +493,11 @@ def test_nothing_waits_without_an_end(seen: Observed) -> None:
         assert takeover_grace_until(seen) is None
     waits = seen.agents.keys() | seen.heard_before
     for _ in range(5 * len(seen.pods)):
-        left = [found for found in assess_workers(seen) if found.worker in waits and found.liveness in ("ready", "starting")]
+        left = [
+            found
+            for found in assess_workers(seen)
+            if found.worker in waits and found.liveness in ("ready", "starting")
+        ]
         if not left:
             break
         moments = [earliest(found.recheck_at, found.silent_at) for found in left]
@@ -393,5 +507,6 @@ def test_nothing_waits_without_an_end(seen: Observed) -> None:
     assert not left
     assert (
         seen.now - NOW
-        <= max(row.at_most_seconds for row in TABLE if math.isfinite(row.at_most_seconds)) + ARRIVALS.lost_seconds
+        <= max(row.at_most_seconds for row in TABLE if math.isfinite(row.at_most_seconds))
+        + ARRIVALS.lost_seconds
     )

@@ -29,7 +29,9 @@ def tolerating(*tolerations: dict[str, Any]) -> dict[str, Any]:
         ({"ttlSecondsAfterFinished": None, "cleanPodPolicy": None}, 600, "All"),
     ],
 )
-def test_job_has_its_own_values_and_else_the_defaults(spec: dict[str, Any], ttl: int, policy: str) -> None:
+def test_job_has_its_own_values_and_else_the_defaults(
+    spec: dict[str, Any], ttl: int, policy: str
+) -> None:
     ended = {**a_manifest(**spec), "status": {}}
     invalid = {**ended, "spec": {**ended["spec"], "maxReplicas": "many"}}
     for job in (parse_job(ended, DEFAULTS), parse_stored(invalid, DEFAULTS)):
@@ -43,9 +45,15 @@ def test_without_defaults_jobs_stay_and_keep_their_ended_pods() -> None:
 
 @pytest.mark.parametrize(
     ("own", "all_"),
-    [([], [GPU, SPOT]), ([SPOT], [SPOT, GPU]), ([{"operator": "Exists"}], [{"operator": "Exists"}, GPU, SPOT])],
+    [
+        ([], [GPU, SPOT]),
+        ([SPOT], [SPOT, GPU]),
+        ([{"operator": "Exists"}], [{"operator": "Exists"}, GPU, SPOT]),
+    ],
 )
-def test_pods_have_the_tolerations_of_both_each_once(own: list[dict[str, Any]], all_: list[dict[str, Any]]) -> None:
+def test_pods_have_the_tolerations_of_both_each_once(
+    own: list[dict[str, Any]], all_: list[dict[str, Any]]
+) -> None:
     manifest = tolerating(*own)
     assert a_worker_pod(parse_job(manifest, DEFAULTS))["spec"]["tolerations"][: len(all_)] == all_
     assert manifest == tolerating(*own), "the job's own manifest stays as it is"
@@ -65,7 +73,9 @@ def test_tolerations_are_a_list_of_objects(text: str) -> None:
         parse_tolerations(text)
 
 
-def test_operator_does_not_start_with_tolerations_that_it_cannot_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_operator_does_not_start_with_tolerations_that_it_cannot_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         main(["run", "--default-tolerations", '{"key": "a"}'])
     assert "tolerations must be a JSON list of objects" in capsys.readouterr().err

@@ -3,7 +3,13 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job import Job, parse_job
-from elastic_pytorch_operator.spec.platform.job_template import NOT_OF_TEMPLATES, Templates, TemplateUnread, over, usable_spec
+from elastic_pytorch_operator.spec.platform.job_template import (
+    NOT_OF_TEMPLATES,
+    Templates,
+    TemplateUnread,
+    over,
+    usable_spec,
+)
 from elastic_pytorch_operator.spec.stored_job import parse_stored
 
 from tests.operator.builders import a_manifest
@@ -11,7 +17,14 @@ from tests.operator.event_loop_time import MAX_TURN_CALLS, fits
 
 NAME, UID = "gpu-8", "uid-8"
 TITLE = f"ClusterElasticPyTorchJobTemplate {NAME}"
-POD = {"template": {"spec": {"containers": [{"name": "pytorch", "image": "torch"}], "nodeSelector": {"pool": "gpu"}}}}
+POD = {
+    "template": {
+        "spec": {
+            "containers": [{"name": "pytorch", "image": "torch"}],
+            "nodeSelector": {"pool": "gpu"},
+        }
+    }
+}
 CONTAINER: dict[str, Any] = {"name": "pytorch", "args": ["train.py"]}
 
 
@@ -37,10 +50,22 @@ def suspended(true: bool = True, reason: str = "JobSuspended") -> dict[str, Any]
 
 
 def test_job_has_what_its_template_has_and_its_own_values_win() -> None:
-    template = {**POD, "failurePolicy": {"maxFailures": 9, "backoffLimit": 20}, "ttlSecondsAfterFinished": 60, "prepare": {}}
+    template = {
+        **POD,
+        "failurePolicy": {"maxFailures": 9, "backoffLimit": 20},
+        "ttlSecondsAfterFinished": 60,
+        "prepare": {},
+    }
     job = parse(a_job(failurePolicy={"maxFailures": 1}), template)
-    assert (job.max_failures, job.backoff_limit, job.ttl_seconds, job.prepare_seconds) == (1, 20, 60, 1800)
-    assert job.template == {"spec": {"nodeSelector": {"pool": "gpu"}, "containers": [{**CONTAINER, "image": "torch"}]}}
+    assert (job.max_failures, job.backoff_limit, job.ttl_seconds, job.prepare_seconds) == (
+        1,
+        20,
+        60,
+        1800,
+    )
+    assert job.template == {
+        "spec": {"nodeSelector": {"pool": "gpu"}, "containers": [{**CONTAINER, "image": "torch"}]}
+    }
     assert job.template_uid == UID
 
 
@@ -53,7 +78,10 @@ def test_job_may_leave_its_pods_to_the_template() -> None:
 def test_extra_workers_of_a_template_are_those_beyond_the_jobs_minimum() -> None:
     template = {**POD, "scheduling": {"extraWorkers": {"nodeSelector": {"pool": "spot"}}}}
     job = parse(a_job(replicas=2, minReplicas=1, maxReplicas=2), template)
-    assert [job.template_of(index)["spec"]["nodeSelector"]["pool"] for index in (0, 1)] == ["gpu", "spot"]
+    assert [job.template_of(index)["spec"]["nodeSelector"]["pool"] for index in (0, 1)] == [
+        "gpu",
+        "spot",
+    ]
 
 
 NOT_READ: dict[str, tuple[dict[str, Any], Templates, str | None]] = {
@@ -74,7 +102,9 @@ READ: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("manifest", "templates", "uid"), NOT_READ.values(), ids=list(NOT_READ))
-def test_template_is_to_be_read(manifest: dict[str, Any], templates: Templates, uid: str | None) -> None:
+def test_template_is_to_be_read(
+    manifest: dict[str, Any], templates: Templates, uid: str | None
+) -> None:
     with pytest.raises(TemplateUnread) as error:
         parse_stored(manifest, templates=templates)
     found = error.value
@@ -95,7 +125,11 @@ def test_job_that_ended_without_a_template_rests_without_one() -> None:
 @pytest.mark.parametrize(
     ("template", "spec", "words"),
     [
-        (POD, {"templateRef": NAME}, "spec.templateRef: must be an object with the name of a template"),
+        (
+            POD,
+            {"templateRef": NAME},
+            "spec.templateRef: must be an object with the name of a template",
+        ),
         (
             {**POD, "failurePolicy": {"maxFailures": "many"}},
             {},
@@ -120,7 +154,9 @@ def test_job_that_ended_without_a_template_rests_without_one() -> None:
         ({}, {"template": {"spec": {}}}, "spec.template.spec.containers: needs a container (with "),
     ],
 )
-def test_whole_is_checked_and_the_template_is_named(template: dict[str, Any], spec: dict[str, Any], words: str) -> None:
+def test_whole_is_checked_and_the_template_is_named(
+    template: dict[str, Any], spec: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidJob) as error:
         parse(a_job(**spec), template)
     assert words in str(error.value)
@@ -128,11 +164,15 @@ def test_whole_is_checked_and_the_template_is_named(template: dict[str, Any], sp
 
 @pytest.mark.parametrize("name", NOT_OF_TEMPLATES)
 def test_what_is_each_jobs_own_is_in_no_template(name: str) -> None:
-    with pytest.raises(InvalidJob, match=rf"gpu-8 must not have spec\.{name}, which is each job's own"):
+    with pytest.raises(
+        InvalidJob, match=rf"gpu-8 must not have spec\.{name}, which is each job's own"
+    ):
         usable_spec({"metadata": {"name": NAME}, "spec": {name: 1}})
 
 
-@pytest.mark.parametrize("path", [("template", "spec"), ("scheduling", "extraWorkers")], ids=".".join)
+@pytest.mark.parametrize(
+    "path", [("template", "spec"), ("scheduling", "extraWorkers")], ids=".".join
+)
 @pytest.mark.parametrize(("above", "below"), [(100_000, 0), (0, 100_000), (100_000, 2_500)])
 def test_tolerations_are_counted_before_each_is_compared_with_all_of_the_template(
     path: tuple[str, str], above: int, below: int
@@ -140,11 +180,17 @@ def test_tolerations_are_counted_before_each_is_compared_with_all_of_the_templat
     outer, inner = path
 
     def refused() -> None:
-        with pytest.raises(InvalidJob, match=rf"spec\.{outer}\.{inner}\.tolerations: must have at most 200 entries"):
+        with pytest.raises(
+            InvalidJob, match=rf"spec\.{outer}\.{inner}\.tolerations: must have at most 200 entries"
+        ):
             over(tolerating(below), tolerating(above))
 
     def tolerating(number: int) -> dict[str, Any]:
-        return {outer: {inner: {"tolerations": [{"key": f"{n + number}"} for n in range(number)]}}} if number else {}
+        return (
+            {outer: {inner: {"tolerations": [{"key": f"{n + number}"} for n in range(number)]}}}
+            if number
+            else {}
+        )
 
     assert fits(refused, 50 * MAX_TURN_CALLS), "a hundred million comparisons take minutes"
 

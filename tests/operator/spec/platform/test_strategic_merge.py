@@ -15,19 +15,37 @@ def env(*names_and_values: tuple[str, str]) -> list[dict[str, str]]:
 FROM_SECRET = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "nothing of its own": ({"ttlSecondsAfterFinished": 1}, {}, {"ttlSecondsAfterFinished": 1}),
-    "a field of its own": ({"nprocPerNode": 8}, {"nprocPerNode": 4, "replicas": 2}, {"nprocPerNode": 4, "replicas": 2}),
+    "a field of its own": (
+        {"nprocPerNode": 8},
+        {"nprocPerNode": 4, "replicas": 2},
+        {"nprocPerNode": 4, "replicas": 2},
+    ),
     "fields of one object": (
         {"failurePolicy": {"maxFailures": 9, "backoffLimit": 2}},
         {"failurePolicy": {"maxFailures": 1}},
         {"failurePolicy": {"maxFailures": 1, "backoffLimit": 2}},
     ),
-    "null removes": ({"prepare": {"timeoutSeconds": 9}, "spares": 1}, {"prepare": None}, {"spares": 1}),
+    "null removes": (
+        {"prepare": {"timeoutSeconds": 9}, "spares": 1},
+        {"prepare": None},
+        {"spares": 1},
+    ),
     "containers by name": (
-        pod(containers=[{"name": "pytorch", "image": "a", "resources": {"limits": {"cpu": 1}}}, {"name": "log", "image": "b"}]),
+        pod(
+            containers=[
+                {"name": "pytorch", "image": "a", "resources": {"limits": {"cpu": 1}}},
+                {"name": "log", "image": "b"},
+            ]
+        ),
         pod(containers=[{"name": "new", "image": "c"}, {"name": "pytorch", "args": ["train.py"]}]),
         pod(
             containers=[
-                {"name": "pytorch", "image": "a", "resources": {"limits": {"cpu": 1}}, "args": ["train.py"]},
+                {
+                    "name": "pytorch",
+                    "image": "a",
+                    "resources": {"limits": {"cpu": 1}},
+                    "args": ["train.py"],
+                },
                 {"name": "log", "image": "b"},
                 {"name": "new", "image": "c"},
             ]
@@ -46,9 +64,21 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "two of one key": (
         pod(containers=[{"name": "pytorch", "ports": [{"containerPort": 1, "name": "a"}]}]),
         pod(
-            containers=[{"name": "pytorch", "ports": [{"containerPort": 1, "hostPort": 2}, {"containerPort": 1, "name": "b"}]}]
+            containers=[
+                {
+                    "name": "pytorch",
+                    "ports": [
+                        {"containerPort": 1, "hostPort": 2},
+                        {"containerPort": 1, "name": "b"},
+                    ],
+                }
+            ]
         ),
-        pod(containers=[{"name": "pytorch", "ports": [{"containerPort": 1, "hostPort": 2, "name": "b"}]}]),
+        pod(
+            containers=[
+                {"name": "pytorch", "ports": [{"containerPort": 1, "hostPort": 2, "name": "b"}]}
+            ]
+        ),
     ),
     "a variable of another kind": (
         pod(containers=[{"name": "pytorch", "env": [FROM_SECRET]}]),
@@ -56,17 +86,33 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         pod(containers=[{"name": "pytorch", "env": env(("A", "1"))}]),
     ),
     "mounts by path": (
-        pod(containers=[{"name": "pytorch", "volumeMounts": [{"mountPath": "/data", "name": "a", "readOnly": True}]}]),
         pod(
             containers=[
-                {"name": "pytorch", "volumeMounts": [{"mountPath": "/data", "name": "b"}, {"mountPath": "/x", "name": "a"}]}
+                {
+                    "name": "pytorch",
+                    "volumeMounts": [{"mountPath": "/data", "name": "a", "readOnly": True}],
+                }
             ]
         ),
         pod(
             containers=[
                 {
                     "name": "pytorch",
-                    "volumeMounts": [{"mountPath": "/data", "name": "b", "readOnly": True}, {"mountPath": "/x", "name": "a"}],
+                    "volumeMounts": [
+                        {"mountPath": "/data", "name": "b"},
+                        {"mountPath": "/x", "name": "a"},
+                    ],
+                }
+            ]
+        ),
+        pod(
+            containers=[
+                {
+                    "name": "pytorch",
+                    "volumeMounts": [
+                        {"mountPath": "/data", "name": "b", "readOnly": True},
+                        {"mountPath": "/x", "name": "a"},
+                    ],
                 }
             ]
         ),
@@ -77,7 +123,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
             containers=[
                 {
                     "name": "pytorch",
-                    "ports": [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}],
+                    "ports": [
+                        {"containerPort": 80, "protocol": "TCP"},
+                        {"containerPort": 80, "protocol": "UDP"},
+                    ],
                 }
             ]
         ),
@@ -94,7 +143,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         ),
     ),
     "volumes by name, each with one source": (
-        pod(volumes=[{"name": "data", "emptyDir": {}}, {"name": "code", "configMap": {"name": "c"}}]),
+        pod(
+            volumes=[{"name": "data", "emptyDir": {}}, {"name": "code", "configMap": {"name": "c"}}]
+        ),
         pod(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "d"}}]),
         pod(
             volumes=[
@@ -105,15 +156,35 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "tolerations follow, each once": (
         pod(tolerations=[{"key": "gpu", "operator": "Exists"}]),
-        pod(tolerations=[{"key": "spot", "operator": "Exists"}, {"key": "gpu", "operator": "Exists"}]),
-        pod(tolerations=[{"key": "gpu", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}]),
+        pod(
+            tolerations=[
+                {"key": "spot", "operator": "Exists"},
+                {"key": "gpu", "operator": "Exists"},
+            ]
+        ),
+        pod(
+            tolerations=[
+                {"key": "gpu", "operator": "Exists"},
+                {"key": "spot", "operator": "Exists"},
+            ]
+        ),
     ),
     "tolerations of extra workers, too": (
-        {"scheduling": {"extraWorkers": {"nodeSelector": {"capacity": "spot"}, "tolerations": [{"key": "spot"}]}}},
+        {
+            "scheduling": {
+                "extraWorkers": {
+                    "nodeSelector": {"capacity": "spot"},
+                    "tolerations": [{"key": "spot"}],
+                }
+            }
+        },
         {"scheduling": {"extraWorkers": {"tolerations": [{"key": "gpu"}]}}},
         {
             "scheduling": {
-                "extraWorkers": {"nodeSelector": {"capacity": "spot"}, "tolerations": [{"key": "spot"}, {"key": "gpu"}]}
+                "extraWorkers": {
+                    "nodeSelector": {"capacity": "spot"},
+                    "tolerations": [{"key": "spot"}, {"key": "gpu"}],
+                }
             }
         },
     ),
@@ -122,7 +193,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         pod(containers=[{"image": "c"}, {"name": ["d"]}]),
         pod(containers=[{"image": "a"}, "b", {"image": "c"}, {"name": ["d"]}]),
     ),
-    "another type": (pod(containers=[{"name": "a"}]), {"template": {"spec": 3}}, {"template": {"spec": 3}}),
+    "another type": (
+        pod(containers=[{"name": "a"}]),
+        {"template": {"spec": 3}},
+        {"template": {"spec": 3}},
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """The rules of the CRD in CEL and their twins in Python judge alike.
 
-The API server is given the same manifests by tests/e2e/api/test_admission.py: it admits all of `good`, and says of each of `bad`
-what its first line expects.
+The API server is given the same manifests by tests/e2e/api/test_admission.py: it admits all of
+`good`, and says of each of `bad` what its first line expects.
 """
 
 import re
@@ -20,12 +20,16 @@ from tests.job_schema import RULE_WORDS, SCHEMA, rules
 from tests.operator.builders import a_manifest
 from tests.paths import ROOT
 
-GOOD, BAD = (sorted((ROOT / "tests" / "manifests" / folder).glob("*.yaml")) for folder in ("good", "bad"))
+GOOD, BAD = (
+    sorted((ROOT / "tests" / "manifests" / folder).glob("*.yaml")) for folder in ("good", "bad")
+)
 STOCK = {"backend": "c10d"}
 
 
 def read(path: Path) -> dict[str, Any]:
-    manifest: dict[str, Any] = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    manifest: dict[str, Any] = yaml.load(
+        path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
     return manifest
 
 
@@ -49,14 +53,19 @@ def test_twins_admit_what_the_api_server_admits() -> None:
 
 def test_each_twin_refuses_what_its_rule_refuses_with_its_words() -> None:
     refusals = {path.name: refusal_of(read(path)) for path in BAD}
-    assert_none(cel for cel, words in RULE_WORDS.items() if not any(map(words.search, refusals.values())))
+    assert_none(
+        cel for cel, words in RULE_WORDS.items() if not any(map(words.search, refusals.values()))
+    )
     assert_none(name for name, refusal in refusals.items() if not refusal)
 
 
 def faults_of(path: Path) -> Iterator[str]:
     """What is wrong with a refusal: the API server names the same field, and a rule has the same words there."""
     expected = path.read_text().partition("\n")[0].removeprefix("# expect: ")
-    refusal, words = refusal_of(read(path)), expected.split(": ", 2 if expected.startswith("spec") else 0)[-1]
+    refusal, words = (
+        refusal_of(read(path)),
+        expected.split(": ", 2 if expected.startswith("spec") else 0)[-1],
+    )
     by_rule = any(found.search(refusal) for found in RULE_WORDS.values())
     if field := re.match(r"spec[\w.\[\]]*", expected):
         if not refusal.startswith(field[0]):
@@ -94,7 +103,9 @@ def test_stock_torchrun_is_not_given_what_only_the_operator_offers(path: str) ->
 
 
 def one(**container: Any) -> dict[str, Any]:
-    return {"template": {"spec": {"containers": [{"name": "trainer", "image": "torch", **container}]}}}
+    return {
+        "template": {"spec": {"containers": [{"name": "trainer", "image": "torch", **container}]}}
+    }
 
 
 @pytest.mark.parametrize(
@@ -125,4 +136,8 @@ def test_edges_of_rules(change: dict[str, Any], admitted: bool) -> None:
 def test_null_is_as_good_as_absent() -> None:
     spec = SCHEMA["properties"]["spec"]["properties"]
     absent = [name for name in spec if name not in ("replicas", "minReplicas", "template")]
-    assert_none(f"{name}: {fault}" for name in absent for fault in fault_of(check_job, a_manifest(**{name: None})))
+    assert_none(
+        f"{name}: {fault}"
+        for name in absent
+        for fault in fault_of(check_job, a_manifest(**{name: None}))
+    )

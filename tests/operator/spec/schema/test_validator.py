@@ -34,7 +34,11 @@ PART = {
             "x-kubernetes-list-map-keys": ["a"],
             "items": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}},
         },
-        "labels": {"type": "object", "maxProperties": 1, "additionalProperties": {"type": "string"}},
+        "labels": {
+            "type": "object",
+            "maxProperties": 1,
+            "additionalProperties": {"type": "string"},
+        },
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     },
 }
@@ -50,17 +54,29 @@ PART = {
         ({"count": 10}, "x.count: must be less than or equal to 9, not 10"),
         ({"count": True}, "x.count: must be a whole number, not true"),
         ({"count": "4"}, "x.count: must be a whole number, not '4': take the quotes away"),
-        ({"count": 1, "word": "Tow"}, "x.word: must be one of one, two, not 'Tow'; did you mean two?"),
-        ({"count": 1, "names": ["a", 1]}, 'x.names[1]: must be a string, not 1: put it in quotes, "1"'),
+        (
+            {"count": 1, "word": "Tow"},
+            "x.word: must be one of one, two, not 'Tow'; did you mean two?",
+        ),
+        (
+            {"count": 1, "names": ["a", 1]},
+            'x.names[1]: must be a string, not 1: put it in quotes, "1"',
+        ),
         ({"count": 1, "names": ["a", None]}, "x.names[1]: must be a string, not null"),
         ({"count": 1, "names": ["A"]}, "x.names[0]: must match ^[a-z], unlike 'A'"),
         ({"count": 1, "names": ["a", "b", "c"]}, "x.names: must have at most 2 entries"),
         ({"count": 1, "either": 1.5}, "x.either: must be a whole number or a string, not 1.5"),
         ({"count": 1, "either": "four"}, "x.either: must have at most 3 characters"),
         ({"count": 1, "yes": 1}, "x.yes: must be true or false, not 1"),
-        ({"count": 1, "yes": "true"}, "x.yes: must be true or false, not 'true': take the quotes away"),
+        (
+            {"count": 1, "yes": "true"},
+            "x.yes: must be true or false, not 'true': take the quotes away",
+        ),
         ({"count": 1, "pairs": []}, "x.pairs: must not be empty"),
-        ({"count": 1, "pairs": [{"a": "b"}, {"a": "b"}]}, "x.pairs[1]: the a b is there twice: remove one, or change it"),
+        (
+            {"count": 1, "pairs": [{"a": "b"}, {"a": "b"}]},
+            "x.pairs[1]: the a b is there twice: remove one, or change it",
+        ),
         ({"count": 1, "labels": {"a": "b", "c": "d"}}, "x.labels: must have at most 1 entries"),
         ({"count": 1, "labels": {"a": []}}, "x.labels.a: must be a string, not a list"),
         ({"count": 1, "coumt": 1}, "x.coumt: there is no such field; did you mean count?"),
@@ -79,21 +95,34 @@ def test_fault_is_named_with_its_fix(value: Any, words: str) -> None:
 
 def test_what_a_schema_admits() -> None:
     check = compiled(PART)
-    check({"count": 9, "either": 7, "yes": False, "names": [], "free": {"any": []}, "word": None}, "", True)
+    check(
+        {"count": 9, "either": 7, "yes": False, "names": [], "free": {"any": []}, "word": None},
+        "",
+        True,
+    )
     check({"count": 1, "of a newer version": []}, "", False)
 
 
 def test_bound_of_a_field_is_that_of_the_crd() -> None:
-    assert bound_of("maximum", "replicas") == SCHEMA["properties"]["spec"]["properties"]["replicas"]["maximum"]
+    assert (
+        bound_of("maximum", "replicas")
+        == SCHEMA["properties"]["spec"]["properties"]["replicas"]["maximum"]
+    )
 
 
-FIELDS = {name: drawn_from(schema) for name, schema in SCHEMA["properties"]["spec"]["properties"].items()}
+FIELDS = {
+    name: drawn_from(schema) for name, schema in SCHEMA["properties"]["spec"]["properties"].items()
+}
 
 
 @st.composite
 def specs(draw: st.DrawFn) -> Any:
     """Specs that the schema admits: a whole one with some other fields, or any."""
-    whole = a_manifest(minimum=draw(st.sampled_from([None, 1])), maximum=None)["spec"] if draw(st.integers(0, 9)) else {}
+    whole = (
+        a_manifest(minimum=draw(st.sampled_from([None, 1])), maximum=None)["spec"]
+        if draw(st.integers(0, 9))
+        else {}
+    )
     names = draw(st.lists(st.sampled_from([*FIELDS]), max_size=4 if whole else 9, unique=True))
     return {**whole, **{name: draw(FIELDS[name]) for name in names}}
 
@@ -136,13 +165,26 @@ LARGEST: dict[str, dict[str, Any]] = {
     "variables": container(env=[{"name": f"A{n}"} for n in range(4900)]),
     "containers": {
         "template": {
-            "spec": {"containers": [{"name": "pytorch" if n == 0 else f"c{n}", "args": ["--x"] * 300} for n in range(32)]}
+            "spec": {
+                "containers": [
+                    {"name": "pytorch" if n == 0 else f"c{n}", "args": ["--x"] * 300}
+                    for n in range(32)
+                ]
+            }
         }
     },
-    "labels": {"template": {**a_manifest()["spec"]["template"], "metadata": {"labels": {f"l{n}": "x" for n in range(256)}}}},
+    "labels": {
+        "template": {
+            **a_manifest()["spec"]["template"],
+            "metadata": {"labels": {f"l{n}": "x" for n in range(256)}},
+        }
+    },
     "rules": {
         "failurePolicy": {
-            "rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [*range(1, 256)]}} for _ in range(20)]
+            "rules": [
+                {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [*range(1, 256)]}}
+                for _ in range(20)
+            ]
         }
     },
 }

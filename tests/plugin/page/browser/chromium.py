@@ -9,15 +9,26 @@ from typing import Any
 WAIT_SECONDS = 60
 EXECUTABLE = Path("/usr/bin/chromium")
 OPTIONS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *(
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ),
     *("--disable-component-update", "--disable-sync"),
 )
 
 
 @contextmanager
-def page_at(browser: Any, url: str, width: int = 1280, height: int = 800, scheme: str = "light") -> Iterator[Any]:
+def page_at(
+    browser: Any, url: str, width: int = 1280, height: int = 800, scheme: str = "light"
+) -> Iterator[Any]:
     context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, locale="en-GB", timezone_id="UTC"
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        locale="en-GB",
+        timezone_id="UTC",
     )
     page = context.new_page()
     said: list[str] = []
@@ -33,7 +44,10 @@ def page_at(browser: Any, url: str, width: int = 1280, height: int = 800, scheme
 
 
 def wait_until(page: Any, expression: str) -> None:
-    """Waits until an expression holds in a page. Playwright's own wait evaluates texts in the page, which its policy forbids."""
+    """Waits until an expression holds in a page.
+
+    Playwright's own wait evaluates texts in the page, which its policy forbids.
+    """
     until = time.monotonic() + WAIT_SECONDS
     while not page.evaluate(expression):
         assert time.monotonic() < until, expression

@@ -10,7 +10,9 @@ from tests.plugin.page.browser.chromium import EXECUTABLE, OPTIONS
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: make test-browser")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="needs playwright: make test-browser"
+    )
     if not EXECUTABLE.exists():
         pytest.skip(f"needs {EXECUTABLE}: make test-browser")
     with playwright.sync_playwright() as running:

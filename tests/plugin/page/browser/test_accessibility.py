@@ -13,13 +13,19 @@ from tests.plugin.page.watched_cluster import WatchedCluster, served
 pytestmark = pytest.mark.long
 
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
-VIEWS = {"jobs": ("", "#rows .row"), "job": ("#/team/llama-sft", ".log time"), "nodes": ("#/nodes", ".nodes tbody tr")}
+VIEWS = {
+    "jobs": ("", "#rows .row"),
+    "job": ("#/team/llama-sft", ".log time"),
+    "nodes": ("#/nodes", ".nodes tbody tr"),
+}
 WINDOWS = ((1400, 900, "light"), (1400, 900, "dark"), (390, 844, "light"), (390, 844, "dark"))
 
 
 @pytest.fixture(scope="module")
 def axe() -> Any:
-    module = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe: make test-browser")
+    module = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="needs axe: make test-browser"
+    )
     return module.Axe()
 
 

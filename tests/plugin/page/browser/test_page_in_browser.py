@@ -17,7 +17,8 @@ from tests.plugin.recorded_cluster import Object
 pytestmark = pytest.mark.long
 
 JOBS = 1000
-FIRST_PAINT_MS = 10_000  # a healthy machine needs less than one second; this is for one that does much else
+# A healthy machine needs less than one second; this is for one that does much else.
+FIRST_PAINT_MS = 10_000
 MARKUP = "<img src=x onerror='document.title=1'><script>document.title=2</script><b>bold</b>"
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
 
@@ -46,7 +47,9 @@ def with_markup(job: Object) -> Object:
     status = job["status"]
     for condition in status["conditions"]:
         condition |= {"message": MARKUP, "reason": MARKUP}
-    status["conditions"].append({"type": "Degraded", "status": "True", "reason": MARKUP, "message": MARKUP})
+    status["conditions"].append(
+        {"type": "Degraded", "status": "True", "reason": MARKUP, "message": MARKUP}
+    )
     status["rootCause"] |= {"message": MARKUP, "worker": MARKUP, "node": MARKUP}
     for entry in status["history"]:
         entry.update({"cause": MARKUP} if "seconds" in entry else {})
@@ -56,7 +59,9 @@ def with_markup(job: Object) -> Object:
     return job
 
 
-def test_a_thousand_jobs_are_shown_at_once(browser: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_thousand_jobs_are_shown_at_once(
+    browser: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     with served(cluster_of(JOBS, NOW), lambda: NOW) as server, page_at(browser, server.url) as page:
         milliseconds = shown_after(page, "jobs-shown")
         with capsys.disabled():
@@ -68,11 +73,16 @@ def test_a_thousand_jobs_are_shown_at_once(browser: Any, capsys: pytest.CaptureF
         page.keyboard.press("End")
         last = page.locator(f'#rows .row[aria-rowindex="{JOBS + 1}"]')
         last.wait_for()
-        wait_until(page, "document.activeElement.ariaRowIndex == document.querySelector('#table').ariaRowCount")
+        wait_until(
+            page,
+            "document.activeElement.ariaRowIndex == document.querySelector('#table').ariaRowCount",
+        )
         assert last.evaluate("row => row.getBoundingClientRect().bottom <= innerHeight")
 
 
-def test_a_changed_job_and_a_deleted_one(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+def test_a_changed_job_and_a_deleted_one(
+    browser: Any, cluster: WatchedCluster, server: PageServer
+) -> None:
     with page_at(browser, server.url) as page:
         page.locator("#filter").fill("llama-sft team")
         row = page.locator("#rows .row", has=page.get_by_text("llama-sft", exact=True))
@@ -103,15 +113,23 @@ def test_the_keyboard_is_enough(browser: Any, server: PageServer) -> None:
         assert page.evaluate("document.activeElement.querySelector('b').textContent") == name
 
 
-def test_the_address_keeps_filter_namespace_state_and_order(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+def test_the_address_keeps_filter_namespace_state_and_order(
+    browser: Any, cluster: WatchedCluster, server: PageServer
+) -> None:
     job = cluster.get_job("team", "llama-sft")
     job["metadata"]["namespace"] = "vision"
     cluster.change(job)
     with page_at(browser, server.url) as page:
         for order, direction in ((1, "ascending"), (-1, "descending")):
             page.get_by_role("columnheader", name="Loss").get_by_role("button").click()
-            page.locator(f'[role="columnheader"][aria-sort="{direction}"]', has_text="Loss").wait_for()
-            told = [text for text in page.locator("#rows .cell.loss .line").all_text_contents() if text[0].isdigit()]
+            page.locator(
+                f'[role="columnheader"][aria-sort="{direction}"]', has_text="Loss"
+            ).wait_for()
+            told = [
+                text
+                for text in page.locator("#rows .cell.loss .line").all_text_contents()
+                if text[0].isdigit()
+            ]
             assert len(told) > 5
             assert told == sorted(told, key=lambda text: order * float(text))
         page.locator("#filter").fill("sft")
@@ -136,7 +154,14 @@ def test_the_address_keeps_filter_namespace_state_and_order(browser: Any, cluste
 def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
     with page_at(browser, f"{server.url}#/team/llama-sft") as page:
         shown_after(page, "job-shown")
-        for title in ("Timeline", "Interruptions", "Workers", "Last failure", "Conditions", "Events"):
+        for title in (
+            "Timeline",
+            "Interruptions",
+            "Workers",
+            "Last failure",
+            "Conditions",
+            "Events",
+        ):
             page.get_by_role("heading", name=title, exact=True).wait_for()
         page.get_by_text("ValueError: loss is not finite at step 41200: nan").wait_for()
         page.get_by_text("kubectl describe node gpu-15").wait_for()
@@ -147,7 +172,9 @@ def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: Pag
         page.get_by_text("Manifest", exact=True).click()
         page.get_by_text("kind: ElasticPyTorchJob").wait_for()
         assert page.locator("svg.timeline rect.group").count() == 7
-        assert page.locator("svg.timeline text.round").all_text_contents() == [str(round_) for round_ in range(1, 8)]
+        assert page.locator("svg.timeline text.round").all_text_contents() == [
+            str(round_) for round_ in range(1, 8)
+        ]
         assert page.locator("svg.timeline polyline.line").count() == 2, "loss and speed"
 
 
@@ -156,12 +183,16 @@ def test_loss_speed_and_workers_at_a_time(browser: Any, server: PageServer) -> N
         page.locator("svg.timeline polyline.line").nth(1).wait_for()
         names = page.locator("svg.timeline text.tick[x='0']").all_text_contents()
         assert names == ["workers", "loss", "steps/s", "events"]
-        assert page.locator(".timeline .legend span").all_text_contents()[2] == "training stands still"
+        assert (
+            page.locator(".timeline .legend span").all_text_contents()[2] == "training stands still"
+        )
         picture = page.locator("svg.timeline")
         picture.scroll_into_view_if_needed()
         picture.hover(position={"x": picture.bounding_box()["width"] / 2, "y": 100})
         values = page.locator(".timeline .small").text_content()
-        assert re.fullmatch(r".*17:\d\d:\d\d · 8 workers in round 3 · loss [\d.]+ · 5\.\d steps/s", values), values
+        assert re.fullmatch(
+            r".*17:\d\d:\d\d · 8 workers in round 3 · loss [\d.]+ · 5\.\d steps/s", values
+        ), values
         page.get_by_role("button", name="10 min").click()
         assert page.url.endswith("#/team/llama-sft?range=600")
         wait_until(page, "document.querySelectorAll('svg.timeline rect.group').length === 3")
@@ -179,14 +210,21 @@ def test_nodes_in_trouble(browser: Any, cluster: WatchedCluster, server: PageSer
         names = page.locator(".nodes tbody tr .node code").all_text_contents()
         assert names[0] == "gpu-09", "the one that is not ready comes first"
         assert {"gpu-04", "gpu-13", "gpu-15", "gpu-17", "gpu-31"} <= set(names)
-        assert page.get_by_role("link", name="Nodes", exact=True).get_attribute("aria-current") == "page"
+        assert (
+            page.get_by_role("link", name="Nodes", exact=True).get_attribute("aria-current")
+            == "page"
+        )
         page.get_by_role("table", name="Nodes in trouble, the worst first").wait_for()
         job = cluster.get_job("team", "llama-sft")
         job["status"]["workers"][1]["state"] = "Lost"
         cluster.change(job)
         lost = job["status"]["workers"][1]
-        page.locator(".nodes tr", has_text=lost["node"]).get_by_text(f"{lost['name']} is lost").wait_for()
-        link = page.locator(".nodes tr", has_text="gpu-15").get_by_role("link", name="job llama-sft in team")
+        page.locator(".nodes tr", has_text=lost["node"]).get_by_text(
+            f"{lost['name']} is lost"
+        ).wait_for()
+        link = page.locator(".nodes tr", has_text="gpu-15").get_by_role(
+            "link", name="job llama-sft in team"
+        )
         link.focus()
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="llama-sft", exact=True).wait_for()
@@ -194,7 +232,9 @@ def test_nodes_in_trouble(browser: Any, cluster: WatchedCluster, server: PageSer
         page.locator("#rows .row").first.wait_for()
 
 
-def test_nodes_that_may_not_be_listed(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+def test_nodes_that_may_not_be_listed(
+    browser: Any, cluster: WatchedCluster, server: PageServer
+) -> None:
     cluster.faults = {"list_nodes": [NotAllowed("nodes is forbidden")]}
     with page_at(browser, f"{server.url}#/nodes") as page:
         page.get_by_text("You may not list nodes").wait_for()
@@ -202,21 +242,38 @@ def test_nodes_that_may_not_be_listed(browser: Any, cluster: WatchedCluster, ser
 
 
 def test_the_nodes_of_a_thousand_jobs(browser: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with served(cluster_of(JOBS, NOW), lambda: NOW) as server, page_at(browser, f"{server.url}#/nodes") as page:
+    with (
+        served(cluster_of(JOBS, NOW), lambda: NOW) as server,
+        page_at(browser, f"{server.url}#/nodes") as page,
+    ):
         milliseconds = shown_after(page, "nodes-shown")
         with capsys.disabled():
-            print(f"\nthe nodes of {JOBS} jobs are shown {milliseconds:.0f} ms after the page began")
+            print(
+                f"\nthe nodes of {JOBS} jobs are shown {milliseconds:.0f} ms after the page began"
+            )
         assert milliseconds < FIRST_PAINT_MS
 
 
-def test_no_text_of_a_tenant_is_markup(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+def test_no_text_of_a_tenant_is_markup(
+    browser: Any, cluster: WatchedCluster, server: PageServer
+) -> None:
     job = with_markup(cluster.get_job("team", "llama-sft"))
     cluster.change(job)
-    cluster.logs = {worker["name"]: [f"2026-11-21T18:01:30Z {MARKUP}"] for worker in job["status"]["workers"]}
+    cluster.logs = {
+        worker["name"]: [f"2026-11-21T18:01:30Z {MARKUP}"] for worker in job["status"]["workers"]
+    }
     with page_at(browser, server.url) as page:
         page.locator("#rows .row", has_text=MARKUP).wait_for()
         page.locator("#rows .row", has_text=MARKUP).click()
-        for part in (".why", ".cause", ".interruptions", ".workers", ".conditions", ".log", ".facts"):
+        for part in (
+            ".why",
+            ".cause",
+            ".interruptions",
+            ".workers",
+            ".conditions",
+            ".log",
+            ".facts",
+        ):
             page.locator(part, has_text=MARKUP).first.wait_for()
         assert page.title() == "llama-sft · Jobs"
         assert page.locator("img, main script, td b").count() == 0
@@ -226,7 +283,9 @@ def test_no_text_of_a_tenant_is_markup(browser: Any, cluster: WatchedCluster, se
         assert page.locator("img, main script, td b, td img").count() == 0
 
 
-def test_a_job_that_is_not_there_and_a_server_that_has_ended(browser: Any, server: PageServer) -> None:
+def test_a_job_that_is_not_there_and_a_server_that_has_ended(
+    browser: Any, server: PageServer
+) -> None:
     with page_at(browser, server.url) as page:
         page.locator("#rows .row").first.wait_for()
         page.locator('#link[data-state="live"]').wait_for()
@@ -234,11 +293,15 @@ def test_a_job_that_is_not_there_and_a_server_that_has_ended(browser: Any, serve
     page = context.new_page()
     page.goto(f"{server.url}#/team/none")
     page.get_by_role("alert").filter(has_text="there is no ElasticPyTorchJob").wait_for()
-    assert page.locator("#job .card").filter(visible=True).count() == 0, "nothing is shown of a job that is not there"
+    assert page.locator("#job .card").filter(visible=True).count() == 0, (
+        "nothing is shown of a job that is not there"
+    )
     server.live.stop()
     server.shutdown()
     server.server_close()
-    page.get_by_role("alert").filter(has_text="What is shown is old: kubectl epj ui does not answer.").wait_for()
+    page.get_by_role("alert").filter(
+        has_text="What is shown is old: kubectl epj ui does not answer."
+    ).wait_for()
     context.close()
 
 
@@ -255,7 +318,9 @@ def test_jobs_that_a_filter_leaves_out(browser: Any, server: PageServer) -> None
         page.locator("#rows .row").first.wait_for()
 
 
-def test_a_log_is_searched_and_downloaded(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
+def test_a_log_is_searched_and_downloaded(
+    browser: Any, cluster: WatchedCluster, server: PageServer
+) -> None:
     with page_at(browser, f"{server.url}#/team/llama-sft") as page:
         page.locator(".log time").nth(100).wait_for()
         page.get_by_label("Search the log").fill("STEP 41080 ")
@@ -274,10 +339,18 @@ def test_stacks_by_a_button(browser: Any, cluster: WatchedCluster) -> None:
         {"name": "ranks 0-6", "stack": "File all_reduce", "trouble": "", "waitedFor": False},
         {"name": "rank 7", "stack": f"File {MARKUP}", "trouble": "", "waitedFor": True},
     ]
-    with served(cluster, lambda: NOW, lambda job: groups) as server, page_at(browser, f"{server.url}#/team/llama-sft") as page:
+    with (
+        served(cluster, lambda: NOW, lambda job: groups) as server,
+        page_at(browser, f"{server.url}#/team/llama-sft") as page,
+    ):
         page.get_by_role("button", name="Read stacks").click()
-        page.get_by_role("heading", name="rank 7, outside of the collective that the others wait in").wait_for()
-        assert page.locator(".stacks pre").all_text_contents() == ["File all_reduce", f"File {MARKUP}"]
+        page.get_by_role(
+            "heading", name="rank 7, outside of the collective that the others wait in"
+        ).wait_for()
+        assert page.locator(".stacks pre").all_text_contents() == [
+            "File all_reduce",
+            f"File {MARKUP}",
+        ]
 
 
 def test_a_theme_stays(browser: Any, server: PageServer) -> None:

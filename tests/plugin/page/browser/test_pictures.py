@@ -1,4 +1,7 @@
-"""The pictures of the page in the documentation. With PICTURES=1 in the environment they are written there."""
+"""The pictures of the page in the documentation.
+
+With PICTURES=1 in the environment they are written there.
+"""
 
 import io
 import os
@@ -20,7 +23,11 @@ pytestmark = pytest.mark.long
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
 MAX_BYTES = 150_000
 COLORS = 192
-PAGES = {"jobs": ("", "#rows .row"), "job": ("#/team/llama-sft", ".log time"), "nodes": ("#/nodes", ".nodes tbody tr")}
+PAGES = {
+    "jobs": ("", "#rows .row"),
+    "job": ("#/team/llama-sft", ".log time"),
+    "nodes": ("#/nodes", ".nodes tbody tr"),
+}
 WIDTHS = {"": (1280, 1020, "light"), "-dark": (1280, 1020, "dark"), "-narrow": (390, 844, "light")}
 IN_DOCS = ("jobs", "job", "nodes", "training")
 
@@ -34,7 +41,9 @@ def take_picture(page: Any, file: Path) -> None:
     """Takes a picture of a page, which is no wider than its window; also for the documentation, if it is one of its pictures."""
     save_small(page.screenshot(animations="disabled"), file)
     assert file.stat().st_size < MAX_BYTES
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the window"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+        "nothing is wider than the window"
+    )
     if os.environ.get("PICTURES") and file.stem in IN_DOCS:
         (ROOT / "docs" / "use" / "page").mkdir(exist_ok=True)
         (ROOT / "docs" / "use" / "page" / file.name).write_bytes(file.read_bytes())

@@ -1,7 +1,8 @@
 """A sharded training of which each element is what one process computes that nothing disturbs, to the last bit, in groups of any size.
 
-No element depends on another one, so it does not matter which rank has it. Each rank computes all of the undisturbed training beside its
-own part. It draws random numbers in each step, and writes down which state its generator then has. Needs no FSDP2.
+No element depends on another one, so it does not matter which rank has it. Each rank computes all
+of the undisturbed training beside its own part. It draws random numbers in each step, and writes
+down which state its generator then has. Needs no FSDP2.
 """
 
 import hashlib
@@ -38,9 +39,17 @@ class Records:
 
     def all(self, kind: str) -> list[tuple[StateVersion, int, int, str]]:
         """What is written down of a kind: the version, the rank, the size of its group, and the value."""
-        lines = [line for path in self._folder.glob("rank-*") for line in path.read_text().splitlines(keepends=True)]
+        lines = [
+            line
+            for path in self._folder.glob("rank-*")
+            for line in path.read_text().splitlines(keepends=True)
+        ]
         found = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [(StateVersion(*each[1:3]), each[3], each[4], each[5]) for each in found if each[0] == kind]
+        return [
+            (StateVersion(*each[1:3]), each[3], each[4], each[5])
+            for each in found
+            if each[0] == kind
+        ]
 
     def sealed(self) -> StateVersion:
         """The newest version of which a rank knew that all copies of it were whole."""
@@ -63,7 +72,14 @@ class Undisturbed:
 
     def save(self, path: Path) -> None:
         partial = path.with_suffix(".partial")
-        torch.save({"step": self.step, "weight": self.weight.data, "optimizer": self.optimizer.state_dict()}, partial)
+        torch.save(
+            {
+                "step": self.step,
+                "weight": self.weight.data,
+                "optimizer": self.optimizer.state_dict(),
+            },
+            partial,
+        )
         partial.rename(path)
 
     def advance(self, step: int) -> None:
@@ -76,7 +92,9 @@ class Undisturbed:
 
 def gradient(step: int) -> torch.Tensor:
     """All rows' gradient in a step."""
-    return torch.randn(ROWS, COLUMNS, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
+    return torch.randn(
+        ROWS, COLUMNS, dtype=torch.float64, generator=torch.Generator().manual_seed(step)
+    )
 
 
 def digest(generator: torch.Generator) -> str:
@@ -100,13 +118,21 @@ class Training:
         size = -(-ROWS // self.world)
         self._rows = slice(min(self.rank * size, ROWS), min((self.rank + 1) * size, ROWS))
         self._model = nn.Module()
-        self._model.weight = nn.Parameter(self._sharded(torch.ones(ROWS, COLUMNS, dtype=torch.float64)))
+        self._model.weight = nn.Parameter(
+            self._sharded(torch.ones(ROWS, COLUMNS, dtype=torch.float64))
+        )
         self._optimizer = AdamW(self._model.parameters(), lr=0.01, foreach=False)
         self._undisturbed = Undisturbed()
         self._records, self._file = Records(records), records / "undisturbed"
         self._sealed = NONE
         torch.manual_seed(self.rank)
-        self.state = ShardedState(folder, ShardedState.Options(**options), model=self._model, optimizer=self._optimizer, seen=0)
+        self.state = ShardedState(
+            folder,
+            ShardedState.Options(**options),
+            model=self._model,
+            optimizer=self._optimizer,
+            seen=0,
+        )
 
     def restore(self) -> StateVersion:
         """Returns the version that it has found; all of it, and the generators, must be as that step has left them."""
@@ -154,18 +180,25 @@ class Training:
 
     def _sharded(self, whole: torch.Tensor) -> DTensor:
         own = whole[self._rows].clone()
-        return DTensor.from_local(own, self._mesh, [Shard(0)], run_check=False, shape=whole.shape, stride=(COLUMNS, 1))
+        return DTensor.from_local(
+            own, self._mesh, [Shard(0)], run_check=False, shape=whole.shape, stride=(COLUMNS, 1)
+        )
 
     def _check(self) -> None:
         whole = self._undisturbed
         whole.advance(self.state.step)
         pairs = [(self._model.weight, whole.weight)]
         if whole.step:
-            own, wanted = self._optimizer.state[self._model.weight], whole.optimizer.state[whole.weight]
+            own, wanted = (
+                self._optimizer.state[self._model.weight],
+                whole.optimizer.state[whole.weight],
+            )
             pairs += [(own[name], wanted[name]) for name in ("exp_avg", "exp_avg_sq")]
             assert own["step"] == wanted["step"]
         for number, (own, wanted) in enumerate(pairs):
-            assert torch.equal(own.detach().to_local(), wanted.detach()[self._rows]), f"step {whole.step}: tensor {number}"
+            assert torch.equal(own.detach().to_local(), wanted.detach()[self._rows]), (
+                f"step {whole.step}: tensor {number}"
+            )
         assert self.state.seen == whole.step
 
     def _draw_record(self, step: int) -> None:
@@ -176,7 +209,11 @@ class Training:
     def _check_generator(self, found: StateVersion, *, from_disk: bool) -> None:
         """The same rank of a group of the same size goes on, and others have a state that follows from the first one's."""
         peers = self.state._peers
-        group = "" if from_disk or peers is None or peers._chosen is None else f"{peers._chosen.parts[0].group} "
+        group = (
+            ""
+            if from_disk or peers is None or peers._chosen is None
+            else f"{peers._chosen.parts[0].group} "
+        )
         drawn = {
             rank: (value.split()[1], world)
             for version, rank, world, value in self._records.all("drawn")
@@ -186,7 +223,11 @@ class Training:
             return  # a kill in restore(), behind its commit, came before the record
         value, world = drawn[0]
         if world != self.world or (from_disk and self.rank):
-            wanted = digest(torch.Generator().manual_seed(mixed(value, found.step, self.rank, self.world)))
+            wanted = digest(
+                torch.Generator().manual_seed(mixed(value, found.step, self.rank, self.world))
+            )
         else:
             wanted, _ = drawn[self.rank]
-        assert digest(torch.default_generator) == wanted, f"the generator of rank {self.rank} at {found}"
+        assert digest(torch.default_generator) == wanted, (
+            f"the generator of rank {self.rank} at {found}"
+        )

@@ -54,7 +54,10 @@ def go_on(folder: Path, records: Path, steps: int, flush_seconds: float = 600.0)
 
 
 def hold_up(folder: Path, records: Path) -> int:
-    """Holds a save up until training has gone on for ten steps. Returns which step is on the disk then."""
+    """Holds a save up until training has gone on for ten steps.
+
+    Returns which step is on the disk then.
+    """
     goes_on = threading.Event()
     at(SHARDS, "call", 1, lambda: goes_on.wait(WAIT_SECONDS))
     training = Training(folder, records, every=1, flush_seconds=0.0)
@@ -68,7 +71,9 @@ def hold_up(folder: Path, records: Path) -> int:
 
 
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.long), 2])
-def test_training_goes_on_while_a_checkpoint_is_written_and_that_is_of_one_step(size: int, tmp_path: Path) -> None:
+def test_training_goes_on_while_a_checkpoint_is_written_and_that_is_of_one_step(
+    size: int, tmp_path: Path
+) -> None:
     folder, records = tmp_path / "folder", tmp_path / "records"
     records.mkdir()
     with pods(size) as servers:
@@ -93,7 +98,10 @@ def stop_in_save(folder: Path, records: Path) -> bool:
 def test_planned_stop_waits_for_the_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     with pods(2) as servers:
-        assert run_pods(servers, 1, stop_in_save, tmp_path / "folder", tmp_path / "records") == [True, True]
+        assert run_pods(servers, 1, stop_in_save, tmp_path / "folder", tmp_path / "records") == [
+            True,
+            True,
+        ]
 
 
 def die_in_save(folder: Path, records: Path, death: str) -> None:
@@ -107,12 +115,21 @@ def die_in_save(folder: Path, records: Path, death: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "death", [pytest.param(death, marks=[] if death in ("shards", "named") else pytest.mark.long) for death in DEATHS]
+    "death",
+    [
+        pytest.param(death, marks=[] if death in ("shards", "named") else pytest.mark.long)
+        for death in DEATHS
+    ],
 )
-def test_death_in_a_save_leaves_the_checkpoint_before_or_all_of_this_one(death: str, tmp_path: Path) -> None:
+def test_death_in_a_save_leaves_the_checkpoint_before_or_all_of_this_one(
+    death: str, tmp_path: Path
+) -> None:
     folder, records = tmp_path / "folder", tmp_path / "records"
     records.mkdir()
-    with pods(2) as servers, running_in_pods(servers, 1, die_in_save, folder, records, death) as group:
+    with (
+        pods(2) as servers,
+        running_in_pods(servers, 1, die_in_save, folder, records, death) as group,
+    ):
         codes = group.exit_codes()
         assert codes[DEATHS[death][0]] == -signal.SIGKILL and None not in codes, group.errors()
     whole = sharded_folder.sharded_checkpoints(folder)
@@ -122,7 +139,10 @@ def test_death_in_a_save_leaves_the_checkpoint_before_or_all_of_this_one(death: 
 
 
 def fail_to_save(folder: Path, records: Path) -> tuple[int, int]:
-    """A file is in the folder's place for a while. Returns how many saves have failed, and the step that is saved then."""
+    """A file is in the folder's place for a while.
+
+    Returns how many saves have failed, and the step that is saved then.
+    """
     training = Training(folder, records, every=1, flush_seconds=0.0)
     training.restore()
     if training.rank == 0:

@@ -85,13 +85,20 @@ def test_each_part_counts_once_and_replicas_must_be_alike() -> None:
         return Seen("float32 [2, 2]", region, number, frozen)
 
     whole = [{key: of(top, 2**64 - 1)}, {key: of(bottom, 3)}]
-    assert checksums(whole) == checksums([*whole, *whole, {}]) == {key: "float32 [2, 2] #0000000000000002"}
+    assert (
+        checksums(whole)
+        == checksums([*whole, *whole, {}])
+        == {key: "float32 [2, 2] #0000000000000002"}
+    )
     assert checksums([{key: of(top, 1)}, {other: of(top, 2)}]) == {
         key: "float32 [2, 2] #0000000000000001",
         other: "float32 [2, 2] #0000000000000002",
     }
     assert checksums([{key: of(top, 1, frozen=False)}, {key: of(top, 2, frozen=False)}])
-    with pytest.raises(RuntimeError, match=r"the frozen 0\.weight of model has other values on rank 1 than on rank 0"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"the frozen 0\.weight of model has other values on rank 1 than on rank 0",
+    ):
         checksums([{key: of(top, 1)}, {key: of(top, 2)}])
 
 
@@ -111,7 +118,10 @@ def begin(folder: Path | None, model: nn.Module, **options: Any) -> ShardedState
     os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
     optimizer = FusedAdamW((each for each in model.parameters() if each.requires_grad), lr=0.05)
     state = ShardedState(
-        folder, ShardedState.Options(**{"every": 1, **options}), model=elastic.Trained(model), optimizer=optimizer
+        folder,
+        ShardedState.Options(**{"every": 1, **options}),
+        model=elastic.Trained(model),
+        optimizer=optimizer,
     )
     try:
         state.restore()
@@ -128,15 +138,21 @@ def train(folder: Path | None, steps: int, memory: bool = True) -> tuple[int, li
     state = begin(folder, model, memory=memory, total_steps=steps)
     begun, outcomes = state.step, [weights(model)]
     while state.step < steps:
-        model(torch.randn(4, 256, generator=torch.Generator().manual_seed(state.step))).square().mean().backward()
+        model(
+            torch.randn(4, 256, generator=torch.Generator().manual_seed(state.step))
+        ).square().mean().backward()
         state._objects["optimizer"].step()
         state._objects["optimizer"].zero_grad()
         until_copied(state)
         state.commit()
         outcomes.append(weights(model))
-    assert begun == steps or not state._objects["model"].suspects(), "training reads the frozen layer only"
+    assert begun == steps or not state._objects["model"].suspects(), (
+        "training reads the frozen layer only"
+    )
     until_copied(state)
-    sizes = [slot.length for slot in state._peers.snapshot.slots()] if state._peers is not None else []
+    sizes = (
+        [slot.length for slot in state._peers.snapshot.slots()] if state._peers is not None else []
+    )
     assert all(size < 100_000 for size in sizes), "half of the frozen layer alone has 131 KB"
     return begun, outcomes
 
@@ -152,7 +168,9 @@ def weights(model: nn.Module) -> torch.Tensor:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("lost", [0, *(pytest.param(lost, marks=pytest.mark.long) for lost in (1, None))])
+@pytest.mark.parametrize(
+    "lost", [0, *(pytest.param(lost, marks=pytest.mark.long) for lost in (1, None))]
+)
 def test_a_group_of_any_size_goes_on_from_memory(lost: int | None) -> None:
     with pods(1) as servers:
         [(_, undisturbed)] = run_pods(servers, 1, train, None, 6)
@@ -160,13 +178,17 @@ def test_a_group_of_any_size_goes_on_from_memory(lost: int | None) -> None:
         run_pods(servers, 1, train, None, 3)
         if lost is not None:
             del servers[lost]
-        for begun, outcomes in run_pods([*servers, *(new if lost is None else ())], 1, train, None, 6):
+        for begun, outcomes in run_pods(
+            [*servers, *(new if lost is None else ())], 1, train, None, 6
+        ):
             assert begun == 3
             torch.testing.assert_close(outcomes, undisturbed[3:], rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.process
-def test_a_group_of_any_size_goes_on_from_the_disk_which_has_no_frozen_weights(tmp_path: Path) -> None:
+def test_a_group_of_any_size_goes_on_from_the_disk_which_has_no_frozen_weights(
+    tmp_path: Path,
+) -> None:
     [(_, undisturbed)] = run_group(1, train, tmp_path / "undisturbed", 6, False)
     run_group(2, train, tmp_path / "parts", 3, False)
     for begun, outcomes in run_group(3, train, tmp_path / "parts", 6, False):
@@ -175,7 +197,9 @@ def test_a_group_of_any_size_goes_on_from_the_disk_which_has_no_frozen_weights(t
     saved = elastic.load(tmp_path / "parts")["model"]
     assert saved["frozen"].keys() == {"0.weight", "0.bias"}
     assert saved["trained"].keys() == {"2.weight", "2.bias", "3.weight", "3.bias"}
-    assert sum(path.stat().st_size for path in (tmp_path / "parts").rglob("*.distcp")) < 4 * 256 * 256
+    assert (
+        sum(path.stat().st_size for path in (tmp_path / "parts").rglob("*.distcp")) < 4 * 256 * 256
+    )
 
 
 def begin_with_other_weights(folder: Path) -> list[str]:
@@ -193,7 +217,10 @@ def begin_with_other_weights(folder: Path) -> list[str]:
 def test_other_frozen_weights_are_refused_by_name_on_all_ranks(tmp_path: Path) -> None:
     run_group(2, train, tmp_path, 2, False)
     for other, larger in run_group(3, begin_with_other_weights, tmp_path):
-        assert "does not fit the model of this script: the frozen 0.weight is float32 [256, 256] #" in other
+        assert (
+            "does not fit the model of this script: the frozen 0.weight is float32 [256, 256] #"
+            in other
+        )
         assert "load the same ones in each start of the script" in other
         assert "257" in larger
 

@@ -18,13 +18,18 @@ pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 
 def train(records: Path, steps: int) -> None:
-    """Goes on for a number of steps. Each rank finds what it has in the step where it begins, and then in each step."""
+    """Goes on for a number of steps.
+
+    Each rank finds what it has in the step where it begins, and then in each step.
+    """
     training = Training(None, records, every=1)
     training.restore()
     training.steps(training.state.step + steps, seconds=0.005)
 
 
-def kill(servers: list[Any], folder: Path, chance: random.Random, begun: Callable[[], object]) -> int:
+def kill(
+    servers: list[Any], folder: Path, chance: random.Random, begun: Callable[[], object]
+) -> int:
     """Kills a process of a group at a random moment after another one, and returns its rank."""
     victim = chance.randrange(len(servers))
     with running_in_pods(servers, 1, train, folder, 1_000_000) as group:
@@ -43,7 +48,10 @@ def kill(servers: list[Any], folder: Path, chance: random.Random, begun: Callabl
     ids=lambda each: f"{each}",
 )
 def test_pods_are_lost_at_random_moments(size: int, kills: int, tmp_path: Path) -> None:
-    """A pod is lost once all shards have copies in its group, or two would be gone at once. Processes alone die at any moment."""
+    """A pod is lost once all shards have copies in its group, or two would be gone at once.
+
+    Processes alone die at any moment.
+    """
     chance, records = random.Random(size), Records(tmp_path)
     with ExitStack() as stack:
 
@@ -54,10 +62,18 @@ def test_pods_are_lost_at_random_moments(size: int, kills: int, tmp_path: Path) 
         for _ in range(kills):
             if chance.random() < 0.5:
                 before = len(records.all("begun"))
-                all_begun = before + len(servers)  # a rank that still connects to another one would wait for it
-                kill(servers, tmp_path, chance, lambda all_begun=all_begun: len(records.all("begun")) >= all_begun)
+                # A rank that still connects to another one would wait for it.
+                all_begun = before + len(servers)
+                kill(
+                    servers,
+                    tmp_path,
+                    chance,
+                    lambda all_begun=all_begun: len(records.all("begun")) >= all_begun,
+                )
             step = records.sealed().step
-            del servers[kill(servers, tmp_path, chance, lambda step=step: records.sealed().step > step)]
+            del servers[
+                kill(servers, tmp_path, chance, lambda step=step: records.sealed().step > step)
+            ]
             after = max(1, size + chance.choice((-1, 0, 1)))
             servers += more(max(0, after - len(servers)))
             if len(servers) == 1:

@@ -52,7 +52,13 @@ def train(folder: Path | None, steps: int, frozen: bool) -> tuple[str, int, list
         "model": elastic.Trained(model) if frozen else model,
         "place": elastic.PerRank(place, reshard=lambda states, *_: states[0]),
     }
-    state = elastic.State(folder, elastic.State.Options(every=1, total_steps=steps), optimizer=optimizer, best=0.0, **kept)
+    state = elastic.State(
+        folder,
+        elastic.State.Options(every=1, total_steps=steps),
+        optimizer=optimizer,
+        best=0.0,
+        **kept,
+    )
     begun = state.restore()
     while state.step < steps:
         model(torch.ones(2, 5)).square().mean().backward()
@@ -74,7 +80,9 @@ def train(folder: Path | None, steps: int, frozen: bool) -> tuple[str, int, list
 @pytest.mark.process
 @needs_averages
 @pytest.mark.parametrize("frozen", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_state_keeps_a_sharded_model_in_memory_and_on_the_disk_for_any_size(frozen: bool, tmp_path: Path) -> None:
+def test_state_keeps_a_sharded_model_in_memory_and_on_the_disk_for_any_size(
+    frozen: bool, tmp_path: Path
+) -> None:
     wanted = run_group(1, train, tmp_path / "undisturbed", 6, frozen)[0][2]
     with pods(2) as servers, pods(1) as new:
         run_pods(servers, 1, train, None, 3, frozen)
@@ -98,7 +106,9 @@ def kinds() -> dict[str, str]:
         "of a model": type(elastic.State(None, model=model)).__name__,
         "of its optimizer": type(elastic.State(None, optimizer=AdamW(model.parameters()))).__name__,
         "of one model of two": type(elastic.State(None, first=plain, second=model)).__name__,
-        "of a whole model": type(elastic.State(None, model=plain, optimizer=AdamW(plain.parameters()), best=1)).__name__,
+        "of a whole model": type(
+            elastic.State(None, model=plain, optimizer=AdamW(plain.parameters()), best=1)
+        ).__name__,
         "asked for": type(ShardedState(None, model=plain)).__name__,
     }
 
@@ -144,7 +154,9 @@ def restore_unlike_kinds() -> str:
     mesh = init_device_mesh("cpu", (2,))
     model = nn.Linear(5, 4)
     if dist.get_rank() == 0:
-        model.weight = nn.Parameter(DTensor.from_local(torch.ones(2, 5), mesh, [Shard(0)], run_check=False))
+        model.weight = nn.Parameter(
+            DTensor.from_local(torch.ones(2, 5), mesh, [Shard(0)], run_check=False)
+        )
     with pytest.raises(RuntimeError) as refused:
         elastic.State(None, model=model).restore()
     return str(refused.value)
@@ -154,7 +166,9 @@ def restore_unlike_kinds() -> str:
 def test_ranks_of_different_kinds_are_refused() -> None:
     [first, second] = run_group(2, restore_unlike_kinds)
     assert first == second
-    assert first.startswith("rank 1 has something else registered than rank 0: only that rank has model.weight")
+    assert first.startswith(
+        "rank 1 has something else registered than rank 0: only that rank has model.weight"
+    )
 
 
 def test_what_a_whole_model_cannot_have_is_refused_by_name() -> None:

@@ -37,12 +37,18 @@ def train(folder: Path, begin: int, heads: str) -> tuple[int, list[float], list[
     """Commits steps of the heads that are named, or, for "-", a step without an optimizer's.
 
     Returns:
-        Where it has begun, the weights, and how many steps of the optimizer each parameter with a state has seen.
+        Where it has begun, the weights, and how many steps of the optimizer each parameter with a
+        state has seen.
     """
     torch.manual_seed(0)
     model = fully_shard(TwoHeads())
     optimizer = AdamW(model.parameters(), lr=0.1)
-    state = ShardedState(folder, ShardedState.Options(every=1, memory=False, keep=99), model=model, optimizer=optimizer)
+    state = ShardedState(
+        folder,
+        ShardedState.Options(every=1, memory=False, keep=99),
+        model=model,
+        optimizer=optimizer,
+    )
     begun = state.restore()
     for head in heads[begin:]:
         if head != "-":
@@ -50,7 +56,9 @@ def train(folder: Path, begin: int, heads: str) -> tuple[int, list[float], list[
             optimizer.step()
             optimizer.zero_grad()
         state.commit()
-    weights = [number for each in model.parameters() for number in each.full_tensor().flatten().tolist()]
+    weights = [
+        number for each in model.parameters() for number in each.full_tensor().flatten().tolist()
+    ]
     return begun, weights, [float(each["step"]) for each in optimizer.state.values()]
 
 
@@ -62,8 +70,12 @@ def test_a_checkpoint_has_an_optimizer_make_no_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("done", ["-0", *(pytest.param(done, marks=pytest.mark.long) for done in ("--", "00"))])
-def test_a_group_of_another_size_goes_on_where_a_parameter_has_had_no_gradient_yet(done: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "done", ["-0", *(pytest.param(done, marks=pytest.mark.long) for done in ("--", "00"))]
+)
+def test_a_group_of_another_size_goes_on_where_a_parameter_has_had_no_gradient_yet(
+    done: str, tmp_path: Path
+) -> None:
     heads = done + "0011"
     [(_, undisturbed, wanted), _] = run_group(2, train, tmp_path / "undisturbed", 0, heads)
     run_group(2, train, tmp_path, 0, done)
@@ -75,7 +87,10 @@ def test_a_group_of_another_size_goes_on_where_a_parameter_has_had_no_gradient_y
 def test_names_are_those_of_torch() -> None:
     layers = [nn.Linear(2, 3), torch.compile(nn.Linear(3, 3)), checkpoint_wrapper(nn.Linear(3, 2))]
     model = nn.Sequential(*layers)
-    groups = [{"params": layers[2].parameters(), "lr": 0.5}, {"params": [*layers[0].parameters(), *layers[1].parameters()]}]
+    groups = [
+        {"params": layers[2].parameters(), "lr": 0.5},
+        {"params": [*layers[0].parameters(), *layers[1].parameters()]},
+    ]
     optimizer, other = AdamW(groups), AdamW(model.parameters())
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)

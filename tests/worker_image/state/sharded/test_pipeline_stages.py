@@ -43,7 +43,9 @@ def whole(tensor: Any) -> torch.Tensor:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor.clone()
 
 
-def train(folder: Path | None, steps: int, memory: bool = True, sharded: bool = True) -> tuple[int, int, list[list[float]]]:
+def train(
+    folder: Path | None, steps: int, memory: bool = True, sharded: bool = True
+) -> tuple[int, int, list[list[float]]]:
     """Where it began, the stage, and what that has after each step, as numbers that depend on the step only."""
     os.environ |= {"ELASTIC_PYTORCH_UNIT_REPLICAS": "2", "ELASTIC_PYTORCH_JOB_UID": "uid"}
     mesh = elastic.unit_mesh(("pp",))
@@ -51,7 +53,13 @@ def train(folder: Path | None, steps: int, memory: bool = True, sharded: bool = 
     stage = new_stage(number, mesh["replicate"] if sharded else None)
     optimizer = AdamW(stage.parameters(), lr=0.1)
     every = 1 if memory or folder is not None else None
-    state = ShardedState(folder, ShardedState.Options(every=every, memory=memory), model=stage, optimizer=optimizer, best=0)
+    state = ShardedState(
+        folder,
+        ShardedState.Options(every=every, memory=memory),
+        model=stage,
+        optimizer=optimizer,
+        best=0,
+    )
     begun = state.restore()
     assert state.best == begun
     outcomes = []
@@ -70,7 +78,11 @@ def train(folder: Path | None, steps: int, memory: bool = True, sharded: bool = 
 
 
 @pytest.mark.parametrize(
-    "sharded", [pytest.param(True, id="sharded"), pytest.param(False, id="replicated", marks=pytest.mark.long)]
+    "sharded",
+    [
+        pytest.param(True, id="sharded"),
+        pytest.param(False, id="replicated", marks=pytest.mark.long),
+    ],
 )
 def test_a_lost_unit_s_stages_are_in_the_memory_of_the_others(sharded: bool) -> None:
     with pods(4) as servers, pods(2) as new:
@@ -96,7 +108,9 @@ def test_a_checkpoint_fits_any_number_of_units(tmp_path: Path) -> None:
 def train_without_a_pipeline(folder: Path) -> str:
     torch.manual_seed(0)
     try:
-        ShardedState(folder, ShardedState.Options(every=1, memory=False), model=fully_shard(nn.Linear(5, 7))).restore()
+        ShardedState(
+            folder, ShardedState.Options(every=1, memory=False), model=fully_shard(nn.Linear(5, 7))
+        ).restore()
     except RuntimeError as error:
         return str(error)
     return ""
@@ -105,7 +119,8 @@ def train_without_a_pipeline(folder: Path) -> str:
 def test_a_checkpoint_of_other_stages_is_refused(tmp_path: Path) -> None:
     run_group(2, train, tmp_path, 2, False)
     assert all(
-        "is cut into 2 stages of other parameters" in words for words in run_group(2, train_without_a_pipeline, tmp_path)
+        "is cut into 2 stages of other parameters" in words
+        for words in run_group(2, train_without_a_pipeline, tmp_path)
     )
 
 
@@ -132,7 +147,11 @@ def told_of_all() -> dict[str, str]:
     stage = fully_shard(nn.Sequential(OrderedDict({str(number): nn.Linear(2, 2)})), mesh=mesh)
     optimizer, sampler = AdamW(stage.parameters()), elastic.ElasticSampler(8, 2, mesh=mesh)
     state = ShardedState(
-        None, ShardedState.Options(name="steps", memory=False), model=stage, optimizer=optimizer, sampler=sampler
+        None,
+        ShardedState.Options(name="steps", memory=False),
+        model=stage,
+        optimizer=optimizer,
+        sampler=sampler,
     )
     state.restore()
     with pytest.raises(RuntimeError, match=r"the model is a stage of a pipeline.*sampler\.part"):
@@ -148,10 +167,17 @@ def told_of_all() -> dict[str, str]:
 def test_stages_that_cannot_be_told_apart_are_refused() -> None:
     for words in run_group(4, told_of_all):
         assert (
-            "rank 1 has something else registered than rank 0: only rank 0 has model.0.weight, and both have" in words["tied"]
+            "rank 1 has something else registered than rank 0: only rank 0 has model.0.weight, and both have"
+            in words["tied"]
         )
-        assert "rank 2 has something else registered than rank 0, which is of the same stage" in words["other shape"]
-        assert "ranks 0 and 1 have the same parameters, by name, shape and place, and other values" in words["same names"]
+        assert (
+            "rank 2 has something else registered than rank 0, which is of the same stage"
+            in words["other shape"]
+        )
+        assert (
+            "ranks 0 and 1 have the same parameters, by name, shape and place, and other values"
+            in words["same names"]
+        )
         assert "ranks 0 and 1 have the same parameters" in words["same names, no shards"]
 
 
@@ -164,7 +190,10 @@ def words_for_experts() -> str:
 
 def test_experts_that_are_no_dtensors_are_refused() -> None:
     for words in run_group(2, words_for_experts):
-        assert "ranks 0 and 1 have the same parameters, by name, shape and place, and other values" in words
+        assert (
+            "ranks 0 and 1 have the same parameters, by name, shape and place, and other values"
+            in words
+        )
 
 
 def test_a_summary_is_of_all_numbers_that_can_be_added() -> None:

@@ -42,7 +42,9 @@ def test_each_element_is_filled_from_where_it_was(total: int, before: int, after
     whole = torch.arange(total * 3).reshape(total, 3)
 
     def box(tensor: torch.Tensor, region: Region) -> torch.Tensor:
-        return tensor[tuple(slice(at, at + size) for at, size in zip(region.offset, region.size, strict=True))]
+        return tensor[
+            tuple(slice(at, at + size) for at, size in zip(region.offset, region.size, strict=True))
+        ]
 
     shards = [box(whole, region) for region in rows(total, before)]
     held = {part: {W: region} for part, region in enumerate(rows(total, before))}

@@ -16,7 +16,13 @@ import torch
 import torch.distributed as dist
 from elastic_pytorch.group.rank_group import cpu_group
 from elastic_pytorch.state.sharded import shared_folder
-from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded, load_state, save_sharded, states_of, template_of
+from elastic_pytorch.state.sharded.sharded_checkpoint import (
+    load_sharded,
+    load_state,
+    save_sharded,
+    states_of,
+    template_of,
+)
 from elastic_pytorch.state.values.registered import put_back
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
@@ -54,7 +60,11 @@ def whole(registered: dict[str, Any]) -> dict[str, Any]:
 
     def numbers(value: Any, name: str) -> dict[str, Any]:
         if isinstance(value, dict):
-            return {inner: each for key, part in value.items() for inner, each in numbers(part, f"{name}.{key}").items()}
+            return {
+                inner: each
+                for key, part in value.items()
+                for inner, each in numbers(part, f"{name}.{key}").items()
+            }
         if isinstance(value, list):
             return numbers(dict(enumerate(value)), name)
         if isinstance(value, DTensor):
@@ -82,11 +92,15 @@ def save_steps(folder: Path, steps: list[int], generation: int) -> dict[str, Any
     return whole(registered)
 
 
-def load_and_go_on(folder: Path, further_steps: int) -> tuple[StateVersion, Any, dict[str, Any], dict[str, Any]] | None:
+def load_and_go_on(
+    folder: Path, further_steps: int
+) -> tuple[StateVersion, Any, dict[str, Any], dict[str, Any]] | None:
     registered = build()
     found = load_sharded(folder, partial(template_of, registered), group=cpu_group())
     if found is None:
-        assert not registered["optimizer"].state, "where there is nothing to load, the optimizer is not touched"
+        assert not registered["optimizer"].state, (
+            "where there is nothing to load, the optimizer is not touched"
+        )
         return None
     version, tree = found
     put_back(registered, tree["objects"], "the checkpoint", load=partial(load_state, registered))
@@ -129,7 +143,14 @@ class NumbersEngine:
 
 def save_engine(folder: Path, steps: list[int]) -> None:
     for step in steps:
-        save_sharded(folder, StateVersion(1, step), {"best": 1.5}, keep=2, group=cpu_group(), engine=NumbersEngine(step))
+        save_sharded(
+            folder,
+            StateVersion(1, step),
+            {"best": 1.5},
+            keep=2,
+            group=cpu_group(),
+            engine=NumbersEngine(step),
+        )
 
 
 def load_engine(folder: Path) -> tuple[StateVersion, Any, list[str]]:
@@ -148,16 +169,22 @@ def saved_at_2_and_3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.process
-def test_what_an_engine_writes_by_itself_is_a_part_of_the_checkpoint_and_checked_with_it(tmp_path: Path) -> None:
+def test_what_an_engine_writes_by_itself_is_a_part_of_the_checkpoint_and_checked_with_it(
+    tmp_path: Path,
+) -> None:
     run_group(3, save_engine, tmp_path, [4, 8])
     assert run_group(2, load_engine, tmp_path) == [(StateVersion(1, 8), 1.5, ["8"] * 3)] * 2
-    (tmp_path / "checkpoint-g000001-s000000008.sharded" / "engine" / "inner" / "rank-2").write_text("9")
+    (tmp_path / "checkpoint-g000001-s000000008.sharded" / "engine" / "inner" / "rank-2").write_text(
+        "9"
+    )
     assert run_group(1, load_engine, tmp_path) == [(StateVersion(1, 4), 1.5, ["4"] * 3)]
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)])
-def test_what_one_group_saves_a_group_of_another_size_goes_on_with(tmp_path: Path, backend: str) -> None:
+def test_what_one_group_saves_a_group_of_another_size_goes_on_with(
+    tmp_path: Path, backend: str
+) -> None:
     saved, *same = run_group(3, save_steps, tmp_path, [1, 2, 4], 1, backend=backend)
     for other in same:
         torch.testing.assert_close(other, saved, rtol=0, atol=0)
@@ -175,11 +202,14 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(tmp_path: Pat
             further.append(after)
     # Where gradients are sums, groups of different sizes train differently.
     for after in further if FSDP2_AVERAGES else ():
-        torch.testing.assert_close(after, further[0], rtol=1e-3, atol=1e-4)  # sums of another order, in single precision
+        # Sums of another order, in single precision.
+        torch.testing.assert_close(after, further[0], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.process
-def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(saved_at_2_and_3: Path, tmp_path: Path) -> None:
+def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(
+    saved_at_2_and_3: Path, tmp_path: Path
+) -> None:
     shutil.copytree(saved_at_2_and_3, tmp_path, dirs_exist_ok=True)
     newest = tmp_path / "checkpoint-g000001-s000000003.sharded"
     shard = newest / "__1_0.distcp"
@@ -203,7 +233,9 @@ def test_what_is_not_whole_is_skipped_and_a_cut_off_group_writes_nothing(saved_a
 
 def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) -> Any:
     """Its own view of the folder, which shows the checkpoint later, or not before this gives up."""
-    shared_folder.SEEN_SECONDS, shared_folder.POLL_SECONDS = (60.0, 0.05) if seconds else (0.2, 0.05)
+    shared_folder.SEEN_SECONDS, shared_folder.POLL_SECONDS = (
+        (60.0, 0.05) if seconds else (0.2, 0.05)
+    )
     if dist.get_rank() == 0:
         other = folder
     elif seconds:
@@ -216,9 +248,14 @@ def load_where_rank_1_sees_it_late(folder: Path, other: Path, seconds: float) ->
 
 
 @pytest.mark.process
-def test_what_one_rank_sees_later_is_waited_for_and_never_taken_for_damaged(saved_at_2_and_3: Path, tmp_path: Path) -> None:
+def test_what_one_rank_sees_later_is_waited_for_and_never_taken_for_damaged(
+    saved_at_2_and_3: Path, tmp_path: Path
+) -> None:
     folder = shutil.copytree(saved_at_2_and_3, tmp_path / "folder")
-    assert run_group(2, load_where_rank_1_sees_it_late, folder, tmp_path / "late", 1.0) == [(1, 3), (1, 3)]
+    assert run_group(2, load_where_rank_1_sees_it_late, folder, tmp_path / "late", 1.0) == [
+        (1, 3),
+        (1, 3),
+    ]
     told = run_group(2, load_where_rank_1_sees_it_late, folder, tmp_path / "never", 0.0)
     assert "training must not go on from an older one" in told[0]
     assert "rank 0 sees it whole, and this rank does not" in told[1]
@@ -233,7 +270,9 @@ def test_shard_that_is_gone_for_all_is_damage(saved_at_2_and_3: Path, tmp_path: 
 
 
 @pytest.mark.process
-def test_a_folder_that_cannot_be_written_is_told_to_all_and_an_empty_one_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_told_to_all_and_an_empty_one_is_no_checkpoint(
+    tmp_path: Path,
+) -> None:
     assert run_group(2, load_and_go_on, tmp_path / "missing", 0) == [None, None]
     file = tmp_path / "file"
     file.touch()

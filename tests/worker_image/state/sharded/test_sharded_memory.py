@@ -46,11 +46,18 @@ def until_copied(state: ShardedState) -> None:
         state._peers.ask()
 
 
-def train(folder: Path | None, steps: int, copied: bool = True, flush_seconds: float = 600.0) -> tuple[int, list[list[float]]]:
+def train(
+    folder: Path | None, steps: int, copied: bool = True, flush_seconds: float = 600.0
+) -> tuple[int, list[list[float]]]:
     """Where it began, and what it has after each step, that one first."""
     os.environ.setdefault("ELASTIC_PYTORCH_NODE", f"node-{dist.get_rank()}")
     model, optimizer = build()
-    state = ShardedState(folder, ShardedState.Options(every=1, flush_seconds=flush_seconds), model=model, optimizer=optimizer)
+    state = ShardedState(
+        folder,
+        ShardedState.Options(every=1, flush_seconds=flush_seconds),
+        model=model,
+        optimizer=optimizer,
+    )
     begun = state.restore()
     outcomes = [outcome(model, optimizer)] if begun else [[]]
     while state.step < steps:
@@ -68,7 +75,9 @@ def train(folder: Path | None, steps: int, copied: bool = True, flush_seconds: f
     return begun, outcomes
 
 
-@pytest.mark.parametrize("lost", [0, *(pytest.param(lost, marks=pytest.mark.long) for lost in (1, 2))])
+@pytest.mark.parametrize(
+    "lost", [0, *(pytest.param(lost, marks=pytest.mark.long) for lost in (1, 2))]
+)
 def test_a_lost_pod_s_shards_come_from_the_pod_that_has_the_copy(lost: int) -> None:
     with pods(1) as servers:
         [(begun, undisturbed)] = run_pods(servers, 1, train, None, 12, False)
@@ -82,7 +91,10 @@ def test_a_lost_pod_s_shards_come_from_the_pod_that_has_the_copy(lost: int) -> N
 
 
 def train_in_units(unit_replicas: int, steps: int) -> tuple[int, list[list[float]]]:
-    os.environ |= {"ELASTIC_PYTORCH_UNIT_REPLICAS": str(unit_replicas), "ELASTIC_PYTORCH_NODE": "the same for all"}
+    os.environ |= {
+        "ELASTIC_PYTORCH_UNIT_REPLICAS": str(unit_replicas),
+        "ELASTIC_PYTORCH_NODE": "the same for all",
+    }
     return train(None, steps)
 
 
@@ -97,7 +109,13 @@ def test_the_shards_of_a_whole_unit_are_in_another_one(lost: int) -> None:
 
 @pytest.mark.parametrize(
     ("pods_before", "lost", "pods_after"),
-    [(2, 1, 3), *(pytest.param(*each, marks=pytest.mark.long) for each in ((2, 0, 1), (4, 2, 3), (4, 0, 5)))],
+    [
+        (2, 1, 3),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in ((2, 0, 1), (4, 2, 3), (4, 0, 5))
+        ),
+    ],
 )
 def test_whatever_is_on_its_way_when_a_pod_is_lost_any_size_goes_on_with_a_whole_version(
     pods_before: int, lost: int, pods_after: int
@@ -105,16 +123,21 @@ def test_whatever_is_on_its_way_when_a_pod_is_lost_any_size_goes_on_with_a_whole
     with pods(1) as servers:
         [(_, undisturbed)] = run_pods(servers, 1, train, None, 20, False)
     with pods(pods_before) as servers, pods(pods_after) as new:
-        run_pods(servers, 1, train, None, 15, False)  # the ends of processes cut copies off, in one rank or another
+        # The ends of processes cut copies off, in one rank or another.
+        run_pods(servers, 1, train, None, 15, False)
         del servers[lost]
-        [(begun, outcomes), *others] = run_pods([*servers, *new][:pods_after], 1, train, None, 20, False)
+        [(begun, outcomes), *others] = run_pods(
+            [*servers, *new][:pods_after], 1, train, None, 20, False
+        )
     assert begun <= 15, "all that is left is of one step, and as it was"
     assert all(each == (begun, outcomes) for each in others)
     torch.testing.assert_close(outcomes[1:], undisturbed[begun + 1 :])
 
 
 @pytest.mark.parametrize("has_folder", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_two_pods_lost_at_once_cost_what_the_last_checkpoint_lacks(has_folder: bool, tmp_path: Path) -> None:
+def test_two_pods_lost_at_once_cost_what_the_last_checkpoint_lacks(
+    has_folder: bool, tmp_path: Path
+) -> None:
     folder = tmp_path if has_folder else None
     with pods(3) as servers:
         [(_, undisturbed), *_] = run_pods(servers, 1, train, folder, 4, False, 0.0)
@@ -138,14 +161,18 @@ def test_folder_that_takes_no_writes_meanwhile_does_not_end_the_training(tmp_pat
         torch.testing.assert_close(after[0], outcomes[6])
 
 
-def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, list[float], Counter[str]]:
+def train_replicated(
+    steps: int, replicas: int, node: str = ""
+) -> tuple[int, list[float], Counter[str]]:
     """Where a model that is sharded within replicas has begun, and what came out; each rank on a node of its own by default.
 
     Rank 0 alone counts its steps.
     """
     os.environ["ELASTIC_PYTORCH_NODE"] = node or f"node-{dist.get_rank()}"
     torch.manual_seed(0)
-    mesh = init_device_mesh("cpu", (replicas, dist.get_world_size() // replicas), mesh_dim_names=("replicate", "shard"))
+    mesh = init_device_mesh(
+        "cpu", (replicas, dist.get_world_size() // replicas), mesh_dim_names=("replicate", "shard")
+    )
     model = fully_shard(nn.Linear(5, 4), mesh=mesh)
     state = ShardedState(None, ShardedState.Options(every=1), model=model, counted=Counter())
     begun = state.restore()
@@ -158,7 +185,9 @@ def train_replicated(steps: int, replicas: int, node: str = "") -> tuple[int, li
         state.commit()
     assert state._peers is not None
     assert (state._peers._copies is None) == (replicas > 1 and not node)
-    numbers = [number for each in model.parameters() for number in each.full_tensor().flatten().tolist()]
+    numbers = [
+        number for each in model.parameters() for number in each.full_tensor().flatten().tolist()
+    ]
     return begun, numbers, state.counted
 
 
@@ -176,7 +205,9 @@ def move(steps: int) -> tuple[int, list[int]]:
     os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
     place = Place()
     kept = elastic.PerRank(place, reshard=lambda states, rank, _: states[rank])
-    state = ShardedState(None, ShardedState.Options(every=1), model=fully_shard(nn.Linear(5, 3)), place=kept)
+    state = ShardedState(
+        None, ShardedState.Options(every=1), model=fully_shard(nn.Linear(5, 3)), place=kept
+    )
     begun = state.restore(), place.place.tolist()
     while state.step < steps:
         place.place = place.place + 10
@@ -202,7 +233,9 @@ def put_together(steps: int) -> int:
         model(torch.ones(1, 5))
     state = ShardedState(None, ShardedState.Options(every=1), model=model)
     begun = state.restore()
-    assert dist.get_world_size() == 1 or (state._peers is not None and state._peers._copies is not None)
+    assert dist.get_world_size() == 1 or (
+        state._peers is not None and state._peers._copies is not None
+    )
     while state.step < steps:
         until_copied(state)
         state.commit()
@@ -220,7 +253,9 @@ def test_shards_of_a_model_that_is_put_together_just_now_are_copied() -> None:
 def close_at_once() -> list[str]:
     """Closes a State whose copies are on their way; returns the threads that are left."""
     os.environ["ELASTIC_PYTORCH_NODE"] = f"node-{dist.get_rank()}"
-    state = ShardedState(None, ShardedState.Options(every=1), model=fully_shard(nn.Linear(2048, 2048)))
+    state = ShardedState(
+        None, ShardedState.Options(every=1), model=fully_shard(nn.Linear(2048, 2048))
+    )
     state.restore()
     state.close()
     return [thread.name for thread in threading.enumerate()]

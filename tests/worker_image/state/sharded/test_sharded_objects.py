@@ -24,7 +24,12 @@ from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.sharded_folder import ShardFile, sharded_checkpoints
 
 from tests.worker_image.object_storage import Bucket, Proxy, Request, S3Server, s3_error
-from tests.worker_image.state.sharded.test_sharded_checkpoint import build, load_and_go_on, save_steps, train
+from tests.worker_image.state.sharded.test_sharded_checkpoint import (
+    build,
+    load_and_go_on,
+    save_steps,
+    train,
+)
 from tests.worker_image.torch_group import run_group
 
 assert fully_shard
@@ -32,7 +37,9 @@ assert fully_shard
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 
-def in_bucket(environment: dict[str, str], function: Callable[..., Any], url: str, *arguments: Any) -> Any:
+def in_bucket(
+    environment: dict[str, str], function: Callable[..., Any], url: str, *arguments: Any
+) -> Any:
     """What a function returns that has the credentials; or its error."""
     os.environ.update(environment)
     try:
@@ -98,11 +105,15 @@ def filled(bucket: Bucket, two_checkpoints: dict[str, bytes]) -> Bucket:
 def test_what_is_not_whole_is_skipped_and_then_deleted(filled: Bucket) -> None:
     own = "checkpoint-g000001-s000000003.sharded/checkpoint-g000001-s000000003.elastic"
     filled.server.delete(f"/{filled.name}/run/{own}")
-    filled.server.put(f"/{filled.name}/run/checkpoint-g000001-s000000009.sharded/__0_0.distcp", b"cut short")
+    filled.server.put(
+        f"/{filled.name}/run/checkpoint-g000001-s000000009.sharded/__0_0.distcp", b"cut short"
+    )
     for outcome in run(filled, 2, load_and_go_on, 0):
         assert outcome[0] == (1, 2)
     run(filled, 2, save_steps, [5], 2)
-    assert checkpoints(filled) == [(2, 5), (1, 2)], "what was cut short does not count as one of the two"
+    assert checkpoints(filled) == [(2, 5), (1, 2)], (
+        "what was cut short does not count as one of the two"
+    )
 
 
 def test_damaged_shard_is_skipped(filled: Bucket) -> None:
@@ -135,12 +146,20 @@ def test_group_that_is_cut_off_within_a_save_leaves_no_checkpoint(filled: Bucket
 
 @pytest.mark.parametrize(
     "refused",
-    ["__1_0.distcp", *(pytest.param(name, marks=pytest.mark.long) for name in (".metadata", "s000000009.elastic"))],
+    [
+        "__1_0.distcp",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in (".metadata", "s000000009.elastic")
+        ),
+    ],
 )
 def test_refused_write_is_told_to_all_and_deletes_nothing(filled: Bucket, refused: str) -> None:
     before = names(filled)
     filled.proxy.fault = lambda request: (
-        s3_error(403, "AccessDenied") if request.kind == "put" and request.path.endswith(refused) else None
+        s3_error(403, "AccessDenied")
+        if request.kind == "put" and request.path.endswith(refused)
+        else None
     )
     told = run(filled, 2, save_steps, [9], 1)
     assert all(each.startswith(("OSError", "PermissionError")) for each in told)
@@ -154,7 +173,11 @@ def test_checkpoint_stays_if_older_ones_cannot_be_deleted(filled: Bucket) -> Non
     def refuse_lists_of_checkpoints(request: Request) -> Any:
         if request.kind == "put" and request.path.endswith("s000000009.elastic"):
             appeared.append(request.path)
-        return s3_error(403, "AccessDenied") if appeared and request.kind == "list" and "s000000002" in request.path else None
+        return (
+            s3_error(403, "AccessDenied")
+            if appeared and request.kind == "list" and "s000000002" in request.path
+            else None
+        )
 
     filled.proxy.fault = refuse_lists_of_checkpoints
     told = run(filled, 2, save_steps, [9], 1)
@@ -203,15 +226,23 @@ def test_training_goes_on_from_the_last_checkpoint_and_any_process_reads_it(buck
 def test_a_checkpoint_takes_few_requests(filled: Bucket) -> None:
     run(filled, 2, save_steps, [4], 1)
     kinds = filled.proxy.kinds()
-    assert kinds.count("put") == 4, "two ranks' shards, torch's metadata, and the file that lists them"
+    assert kinds.count("put") == 4, (
+        "two ranks' shards, torch's metadata, and the file that lists them"
+    )
     assert len(kinds) <= 25, kinds
     filled.proxy.forget()
     run(filled, 2, load_and_go_on, 0)
     kinds = filled.proxy.kinds()
     assert len(kinds) <= 30, [f"{request.kind} {request.path}" for request in filled.proxy.requests]
     for name in ("__0_0.distcp", "__1_0.distcp", ".metadata"):
-        gets = [request.path for request in filled.proxy.requests if request.kind == "get" and request.path.endswith(name)]
-        assert len(gets) <= 1 + (name == ".metadata"), "what a rank has checked it does not read again"
+        gets = [
+            request.path
+            for request in filled.proxy.requests
+            if request.kind == "get" and request.path.endswith(name)
+        ]
+        assert len(gets) <= 1 + (name == ".metadata"), (
+            "what a rank has checked it does not read again"
+        )
 
 
 def load_with_room(folder: Any, room_bytes: int) -> Any:
@@ -219,7 +250,9 @@ def load_with_room(folder: Any, room_bytes: int) -> Any:
     slot_memory.CGROUP = Path(tempfile.mkdtemp())
     (slot_memory.CGROUP / "memory.max").write_text(str(room_bytes))
     (slot_memory.CGROUP / "memory.current").write_text("0")
-    (slot_memory.CGROUP / "memory.stat").write_text("".join(f"{name} 0\n" for name in slot_memory.RECLAIMABLE))
+    (slot_memory.CGROUP / "memory.stat").write_text(
+        "".join(f"{name} 0\n" for name in slot_memory.RECLAIMABLE)
+    )
     return load_and_go_on(folder, 0)
 
 
@@ -230,7 +263,9 @@ def test_checked_bytes_are_not_held_without_room(bucket: Bucket) -> None:
         assert version == (1, 2)
         torch.testing.assert_close(restored, saved, rtol=0, atol=0)
     gets = [
-        request.path for request in bucket.proxy.requests if request.kind == "get" and request.path.endswith("__1_0.distcp")
+        request.path
+        for request in bucket.proxy.requests
+        if request.kind == "get" and request.path.endswith("__1_0.distcp")
     ]
     assert len(gets) > 1, "once to check it, and again to use it"
 
@@ -249,7 +284,9 @@ def test_each_file_is_checked_by_one_rank_and_own_shards_by_their_writer(world_s
     shares = [checked_by(files, rank, world_size) for rank in range(world_size)]
     assert sorted(file for share in shares for file in share) == sorted(files)
     if world_size >= 3:
-        assert all(f"__{rank}_0.distcp" in [file.name for file in shares[rank]] for rank in range(3))
+        assert all(
+            f"__{rank}_0.distcp" in [file.name for file in shares[rank]] for rank in range(3)
+        )
 
 
 def read_nothing(folder: Any) -> Any:

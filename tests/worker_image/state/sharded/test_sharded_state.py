@@ -27,7 +27,12 @@ def train(folder: Path, steps: int, *, flushes: bool = False) -> tuple[int, int,
     optimizer = AdamW(model.parameters())
     sampler = ElasticSampler(100, 5)
     state = ShardedState(
-        folder, ShardedState.Options(every=4, memory=False, keep=9), model=model, optimizer=optimizer, sampler=sampler, best=9.0
+        folder,
+        ShardedState.Options(every=4, memory=False, keep=9),
+        model=model,
+        optimizer=optimizer,
+        sampler=sampler,
+        best=9.0,
     )
     begun = state.restore()
     best = state.best
@@ -42,7 +47,12 @@ def train(folder: Path, steps: int, *, flushes: bool = False) -> tuple[int, int,
             break
     if flushes:
         assert state.flush()
-    return begun, sampler.cursor, best, sorted(version.step for version, _ in sharded_checkpoints(folder))
+    return (
+        begun,
+        sampler.cursor,
+        best,
+        sorted(version.step for version, _ in sharded_checkpoints(folder)),
+    )
 
 
 def run_to_ten_and_flush(folder: Path) -> Any:
@@ -51,15 +61,25 @@ def run_to_ten_and_flush(folder: Path) -> Any:
 
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)])
-def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(tmp_path: Path, backend: str) -> None:
-    assert set(map(repr, run_group(2, train, tmp_path, 6, backend=backend))) == {repr((0, 30, 9.0, [4]))}
-    assert set(map(repr, run_group(3, run_to_ten_and_flush, tmp_path, backend=backend))) == {repr((4, 50, 1.5, [4, 8, 10]))}
-    assert set(map(repr, run_group(1, train, tmp_path, 11, backend=backend))) == {repr((10, 55, 1.5, [4, 8, 10]))}
+def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(
+    tmp_path: Path, backend: str
+) -> None:
+    assert set(map(repr, run_group(2, train, tmp_path, 6, backend=backend))) == {
+        repr((0, 30, 9.0, [4]))
+    }
+    assert set(map(repr, run_group(3, run_to_ten_and_flush, tmp_path, backend=backend))) == {
+        repr((4, 50, 1.5, [4, 8, 10]))
+    }
+    assert set(map(repr, run_group(1, train, tmp_path, 11, backend=backend))) == {
+        repr((10, 55, 1.5, [4, 8, 10]))
+    }
 
 
 def leave_early(folder: Path) -> list[int]:
     """Three steps, of which nothing says that they are the last ones; then the group's end."""
-    state = ShardedState(folder, ShardedState.Options(every=None), model=fully_shard(nn.Linear(5, 3)))
+    state = ShardedState(
+        folder, ShardedState.Options(every=None), model=fully_shard(nn.Linear(5, 3))
+    )
     state.restore()
     for _ in range(3):
         state.commit()
@@ -68,13 +88,17 @@ def leave_early(folder: Path) -> list[int]:
 
 
 @pytest.mark.process
-def test_steps_that_no_checkpoint_has_are_saved_before_the_group_is_destroyed(tmp_path: Path) -> None:
+def test_steps_that_no_checkpoint_has_are_saved_before_the_group_is_destroyed(
+    tmp_path: Path,
+) -> None:
     assert run_group(2, leave_early, tmp_path) == [[3]] * 2
 
 
 def fail_at_the_end(folder: Path) -> str:
     """What would be told at the end of a process whose group is destroyed because of an error."""
-    state = ShardedState(folder, ShardedState.Options(every=None), model=fully_shard(nn.Linear(5, 3)))
+    state = ShardedState(
+        folder, ShardedState.Options(every=None), model=fully_shard(nn.Linear(5, 3))
+    )
     state.restore()
     state.commit()
     try:
@@ -92,7 +116,9 @@ def test_steps_that_cannot_be_saved_any_more_are_told(tmp_path: Path) -> None:
 
 def test_without_a_group_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="init_process_group"):
-        ShardedState(tmp_path, ShardedState.Options(every=4, memory=False), model=nn.Linear(2, 2)).restore()
+        ShardedState(
+            tmp_path, ShardedState.Options(every=4, memory=False), model=nn.Linear(2, 2)
+        ).restore()
 
 
 class Place:
@@ -111,7 +137,10 @@ def move(folder: Path, *, by_rank: bool = True) -> list[int] | str:
     place = Place()
     kept = PerRank(place) if by_rank else place
     state = ShardedState(
-        folder, ShardedState.Options(every=2, memory=False, total_steps=9), model=fully_shard(nn.Linear(5, 3)), place=kept
+        folder,
+        ShardedState.Options(every=2, memory=False, total_steps=9),
+        model=fully_shard(nn.Linear(5, 3)),
+        place=kept,
     )
     try:
         state.restore()
@@ -133,17 +162,22 @@ def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path
     assert run_group(2, move, tmp_path) == [[30] * 3, [31] * 3]
     assert run_group(2, move, tmp_path) == [[60] * 3, [61] * 3]
     assert all(
-        "does not fit the place of this script: 2 ranks have each committed a state of their own" in refusal
+        "does not fit the place of this script: 2 ranks have each committed a state of their own"
+        in refusal
         for refusal in run_group(1, move, tmp_path)
     )
-    assert all("PerRank(place)" in refusal for refusal in run_group(2, move_unmarked, tmp_path / "other"))
+    assert all(
+        "PerRank(place)" in refusal for refusal in run_group(2, move_unmarked, tmp_path / "other")
+    )
 
 
 def move_to_the_end(folder: Path) -> list[int]:
     """Saves nothing before the last step: checkpoints are ten minutes apart."""
     place = Place()
     model = fully_shard(nn.Linear(5, 3))
-    state = ShardedState(folder, ShardedState.Options(memory=False, total_steps=3), model=model, place=PerRank(place))
+    state = ShardedState(
+        folder, ShardedState.Options(memory=False, total_steps=3), model=model, place=PerRank(place)
+    )
     state.restore()
     while state.step < 3:
         place.place = place.place + 10
@@ -158,9 +192,17 @@ def test_the_last_checkpoint_has_what_each_rank_has_of_its_own_by_then(tmp_path:
 
 
 def fill_if_new(folder: Path, value: float) -> tuple[int, float]:
-    """Fills the weights if `restore` finds no step, and counts a step. Returns what it found, and the weights."""
+    """Fills the weights if `restore` finds no step, and counts a step.
+
+    Returns what it found, and the weights.
+    """
     model = fully_shard(nn.Linear(5, 3))
-    state = ShardedState(folder, ShardedState.Options(every=1, memory=False), model=model, optimizer=AdamW(model.parameters()))
+    state = ShardedState(
+        folder,
+        ShardedState.Options(every=1, memory=False),
+        model=model,
+        optimizer=AdamW(model.parameters()),
+    )
     if (found := state.restore()) == 0:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -180,8 +222,14 @@ def fill_from_rank_0(folder: Path) -> tuple[int, float]:
     model = fully_shard(nn.Linear(5, 3))
     state = ShardedState(folder, ShardedState.Options(every=1, memory=False), model=model)
     if (found := state.restore()) == 0:
-        whole = {name: torch.full(each.shape, 3.0) for name, each in model.state_dict().items()} if dist.get_rank() == 0 else {}
-        set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
+        whole = (
+            {name: torch.full(each.shape, 3.0) for name, each in model.state_dict().items()}
+            if dist.get_rank() == 0
+            else {}
+        )
+        set_model_state_dict(
+            model, whole, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        )
     state.commit()
     return found, float(model.weight.full_tensor().mean())
 
@@ -213,7 +261,9 @@ def average(folder: Path, until: int) -> tuple[int, torch.Tensor]:
     torch.manual_seed(1)
     model = fully_shard(nn.Linear(5, 3))
     averaged = Average(model)
-    state = ShardedState(folder, ShardedState.Options(every=2, memory=False), model=model, averaged=averaged)
+    state = ShardedState(
+        folder, ShardedState.Options(every=2, memory=False), model=model, averaged=averaged
+    )
     begun = state.restore()
     while state.step < until:
         with torch.no_grad():

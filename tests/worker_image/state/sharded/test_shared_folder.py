@@ -27,7 +27,9 @@ def outcome_of_restore(folders: list[Path]) -> str:
     shared_folder.SEEN_SECONDS, shared_folder.POLL_SECONDS = 0.2, 0.05
     try:
         ShardedState(
-            folders[dist.get_rank()], ShardedState.Options(every=9, memory=False), model=fully_shard(nn.Linear(5, 3))
+            folders[dist.get_rank()],
+            ShardedState.Options(every=9, memory=False),
+            model=fully_shard(nn.Linear(5, 3)),
         ).restore()
     except OSError as error:
         return str(error)
@@ -37,7 +39,10 @@ def outcome_of_restore(folders: list[Path]) -> str:
 def test_a_folder_of_each_pod_s_own_is_refused(tmp_path: Path) -> None:
     own = [tmp_path / "0", tmp_path / "1"]
     for message in run_group(2, outcome_of_restore, own):
-        assert "is not one folder for all ranks: rank 1 does not see what rank 0 has written" in message
+        assert (
+            "is not one folder for all ranks: rank 1 does not see what rank 0 has written"
+            in message
+        )
         assert "ReadWriteMany" in message
     assert not list(own[0].iterdir())
 
@@ -60,8 +65,13 @@ def train(folder: Path, socket: str, spoilt_for: float, limit: float) -> str:
     last_save.STOP_SECONDS = last_save.LAST_FLUSH_SECONDS = limit
     last_save.RETRY_SECONDS = 0.05
     if socket:
-        os.environ |= {LOCAL_SOCKET: socket, "RANK": str(dist.get_rank()), "LOCAL_WORLD_SIZE": str(dist.get_world_size())}
-        script_end.orderly = True  # as where the agent runs the script: a stop ends it, instead of waiting for the agent
+        os.environ |= {
+            LOCAL_SOCKET: socket,
+            "RANK": str(dist.get_rank()),
+            "LOCAL_WORLD_SIZE": str(dist.get_world_size()),
+        }
+        # As where the agent runs the script: a stop ends it, instead of waiting for the agent.
+        script_end.orderly = True
     state = ShardedState(
         folder / "checkpoints",
         ShardedState.Options(every=99, total_steps=None if socket else 2),
@@ -107,7 +117,9 @@ def agent() -> Iterator[str]:
     server.close()
 
 
-def test_a_planned_stop_whose_step_cannot_be_saved_fails_the_job(tmp_path: Path, agent: str) -> None:
+def test_a_planned_stop_whose_step_cannot_be_saved_fails_the_job(
+    tmp_path: Path, agent: str
+) -> None:
     for message in run_group(2, train, tmp_path, agent, 0.0, 0.3):
         assert "cannot be saved" in message
 

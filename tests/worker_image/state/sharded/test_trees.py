@@ -40,7 +40,9 @@ def test_types_are_kept_beside_shards_and_the_tree_is_not_changed() -> None:
 
 def refuse() -> list[str]:
     mesh = init_device_mesh("cpu", (1,))
-    summand, shard = (DTensor.from_local(torch.ones(2), mesh, [each]) for each in (Partial(), Shard(0)))
+    summand, shard = (
+        DTensor.from_local(torch.ones(2), mesh, [each]) for each in (Partial(), Shard(0))
+    )
     told = []
     for tree in ({"loss": {"sum": summand}}, {"a": {"b": shard}, "a.b": shard}):
         with pytest.raises(RuntimeError) as refusal:

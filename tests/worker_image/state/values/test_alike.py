@@ -85,7 +85,9 @@ def restore_models() -> str:
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     scheduler = StepLR(optimizer, 2)
-    return outcome_of_restore(model=model, optimizer=optimizer, scheduler=scheduler, sampler=ElasticSampler(100, 5))
+    return outcome_of_restore(
+        model=model, optimizer=optimizer, scheduler=scheduler, sampler=ElasticSampler(100, 5)
+    )
 
 
 @pytest.mark.process
@@ -100,7 +102,10 @@ def restore_one_more() -> str:
 
 @pytest.mark.process
 def test_an_object_that_another_rank_lacks_is_refused() -> None:
-    assert all(message.startswith("only rank 0 has loader, and rank 1 does not") for message in run_group(2, restore_one_more))
+    assert all(
+        message.startswith("only rank 0 has loader, and rank 1 does not")
+        for message in run_group(2, restore_one_more)
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,14 +116,22 @@ def test_an_object_that_another_rank_lacks_is_refused() -> None:
         ({"seen": {"x", "y", "z"}}, {"seen": {"z", "y", "x"}}, True),
         ({"seen": {"x"}}, {"seen": {"y"}}, False),
         ({1: "x", 2: "y"}, {2: "y", 1: "x"}, True),
-        ({"a": torch.ones(2), "b": torch.zeros(3)}, {"b": torch.zeros(3), "a": torch.ones(2)}, True),
+        (
+            {"a": torch.ones(2), "b": torch.zeros(3)},
+            {"b": torch.zeros(3), "a": torch.ones(2)},
+            True,
+        ),
         ({"a": torch.ones(2)}, {"a": torch.zeros(2)}, False),
         ({"a": torch.ones(2)}, {"a": torch.ones(2, 1)}, False),
         ({"a": torch.tensor([float("nan")])}, {"a": torch.tensor([float("nan")])}, True),
         ({"a": torch.ones(4)[::2]}, {"a": torch.ones(2)}, True),
         ({"on": torch.device("cuda:0")}, {"on": torch.device("cuda:1")}, True),
         ({"a": torch.ones(0)}, {"a": torch.ones(0)}, True),
-        ({"a": torch.ones(2, dtype=torch.bfloat16)}, {"a": torch.ones(2, dtype=torch.float16)}, False),
+        (
+            {"a": torch.ones(2, dtype=torch.bfloat16)},
+            {"a": torch.ones(2, dtype=torch.float16)},
+            False,
+        ),
     ],
 )
 def test_a_digest_is_of_the_content(one: Any, other: Any, same: bool) -> None:
@@ -148,7 +161,10 @@ class Metric(nn.Module):
     ("each", "held"),
     [
         (WithoutState(seen=[1]), "seen"),
-        (WithoutState(shadow={"w": torch.ones(1)}, name="average", mean=torch.zeros(())), "shadow, mean"),
+        (
+            WithoutState(shadow={"w": torch.ones(1)}, name="average", mean=torch.zeros(())),
+            "shadow, mean",
+        ),
         (Metric(), "total"),
         (nn.ModuleDict({"accuracy": Metric()}), "total"),
         (WithoutState(), ""),
@@ -161,7 +177,9 @@ class Metric(nn.Module):
 )
 def test_an_empty_state_of_what_holds_something_is_refused_by_name(each: Any, held: str) -> None:
     outcome = outcome_of_restore(metric=each)
-    assert outcome.startswith(f"metric has an empty state_dict, and holds {held}: " if held else "restored")
+    assert outcome.startswith(
+        f"metric has an empty state_dict, and holds {held}: " if held else "restored"
+    )
 
 
 class Meter:
@@ -181,7 +199,9 @@ def count_losses(which: str) -> str:
     meter: Any = Meter()
     if which == "of rank 0":
         meter.rank_0_counts = True
-    state = State(None, model=nn.Linear(2, 2), meter=PerRank(meter) if which == "by rank" else meter)
+    state = State(
+        None, model=nn.Linear(2, 2), meter=PerRank(meter) if which == "by rank" else meter
+    )
     state.restore()
     try:
         for _ in range(3):
@@ -202,7 +222,9 @@ def count_losses(which: str) -> str:
         ("of rank 0", "went on to step 3"),
     ],
 )
-def test_object_that_grows_apart_is_refused_by_name_after_the_first_step(which: str, words: str) -> None:
+def test_object_that_grows_apart_is_refused_by_name_after_the_first_step(
+    which: str, words: str
+) -> None:
     for message in run_group(2, count_losses, which):
         assert message.startswith(words)
 
@@ -243,4 +265,6 @@ def test_ranks_are_compared_once_where_the_first_commit_is_also_the_last() -> No
         told = run_group(2, stop_before_the_first_commit, socket)
     finally:
         server.close()
-    assert told == [("PlannedStop", 2), ("PlannedStop", 1)], "compared on both, and kept by the pod's first process"
+    assert told == [("PlannedStop", 2), ("PlannedStop", 1)], (
+        "compared on both, and kept by the pod's first process"
+    )

@@ -33,7 +33,9 @@ class Stream:
 
 
 def deal(states: list[Any], rank: int, world_size: int) -> Any:
-    left = sorted(number for state in states for number in state["numbers"].tolist()[state["place"] :])
+    left = sorted(
+        number for state in states for number in state["numbers"].tolist()[state["place"] :]
+    )
     return {"numbers": torch.tensor(left[rank::world_size]), "place": 0}
 
 
@@ -80,7 +82,12 @@ def test_each_rank_goes_on_from_its_own_place(tmp_path: Path) -> None:
 
 def flush_an_open_step(folder: Path) -> tuple[bool, int]:
     stream = Stream(list(range(dist.get_rank(), 12, 2)))
-    state = elastic.State(folder, elastic.State.Options(every=100), model=nn.Linear(2, 2), stream=elastic.PerRank(stream))
+    state = elastic.State(
+        folder,
+        elastic.State.Options(every=100),
+        model=nn.Linear(2, 2),
+        stream=elastic.PerRank(stream),
+    )
     begun = state.restore()
     for _ in range(2 if begun else 30):
         state.commit()
@@ -95,13 +102,23 @@ def test_flush_commits_what_all_ranks_have_of_their_own(tmp_path: Path) -> None:
 
 def test_a_process_that_is_alone_keeps_its_own(tmp_path: Path) -> None:
     stream = Stream([3, 4, 5])
-    state = elastic.State(tmp_path, elastic.State.Options(every=1), model=nn.Linear(2, 2), stream=elastic.PerRank(stream))
+    state = elastic.State(
+        tmp_path,
+        elastic.State.Options(every=1),
+        model=nn.Linear(2, 2),
+        stream=elastic.PerRank(stream),
+    )
     state.restore()
     assert stream.take() == 3
     state.commit()
     state.close()
     again = Stream([3, 4, 5])
-    state = elastic.State(tmp_path, elastic.State.Options(every=1), model=nn.Linear(2, 2), stream=elastic.PerRank(again))
+    state = elastic.State(
+        tmp_path,
+        elastic.State.Options(every=1),
+        model=nn.Linear(2, 2),
+        stream=elastic.PerRank(again),
+    )
     assert (state.restore(), again.take()) == (1, 4)
     state.close()
 

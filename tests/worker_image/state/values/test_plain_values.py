@@ -55,7 +55,9 @@ def set_the_same(values: dict[str, Any]) -> None:
     values["best"] = 1.0
 
 
-@pytest.mark.parametrize("change", [set_best, add_to_list, replace_tensor, write_to_tensor, write_to_view])
+@pytest.mark.parametrize(
+    "change", [set_best, add_to_list, replace_tensor, write_to_tensor, write_to_view]
+)
 def test_changes_are_sent_once(change: Any) -> None:
     values = {"best": 1.0, "history": [1, 2], "weights": torch.zeros(4)}
     group = Others()
@@ -115,7 +117,10 @@ def test_collections_within_collections_stay_what_they_are() -> None:
     assert log["losses"] is losses
 
 
-@pytest.mark.parametrize(("old", "new"), [(None, [1]), ([1], None), ([1], (1,)), ((1, [2]), (3, [4])), (1, 2), ("a", "b")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(None, [1]), ([1], None), ([1], (1,)), ((1, [2]), (3, [4])), (1, 2), ("a", "b")],
+)
 def test_other_value_is_the_new_one(old: Any, new: Any) -> None:
     assert placed(new, old) == new
 

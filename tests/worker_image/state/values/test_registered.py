@@ -27,7 +27,9 @@ def outcome_of_restore(registered: dict[str, Any], name: str = "") -> str:
 
 
 def restore_fsdp1() -> list[str]:
-    model = FullyShardedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), device_id=torch.device("cpu"))
+    model = FullyShardedDataParallel(
+        nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), device_id=torch.device("cpu")
+    )
     return [
         outcome_of_restore({"model": model}),
         outcome_of_restore({"model": nn.Sequential(model)}),
@@ -54,7 +56,10 @@ def restore_zero_redundancy() -> str:
 
 @pytest.mark.process
 def test_torchs_own_zero_is_refused() -> None:
-    assert all("use the optimizer that it wraps" in message for message in run_group(2, restore_zero_redundancy))
+    assert all(
+        "use the optimizer that it wraps" in message
+        for message in run_group(2, restore_zero_redundancy)
+    )
 
 
 def zero3() -> nn.Module:
@@ -68,7 +73,11 @@ def zero3() -> nn.Module:
 
 def test_deepspeed_is_refused() -> None:
     engine = type("DeepSpeedEngine", (nn.Linear,), {"__module__": "deepspeed.runtime.engine"})(2, 2)
-    for registered in ({"model": zero3()}, {"model": engine}, {"optimizer": torch.optim.SGD(zero3().parameters())}):
+    for registered in (
+        {"model": zero3()},
+        {"model": engine},
+        {"optimizer": torch.optim.SGD(zero3().parameters())},
+    ):
         with pytest.raises(RuntimeError, match=r"kept in parts by DeepSpeed.*DeepSpeedState"):
             refuse_sharded(registered, "")
 
@@ -78,9 +87,18 @@ def restore_different_shards() -> list[str]:
     same, other = nn.Linear(3, 3), nn.Embedding(50 if rank == 2 else 100, 8)
     return [
         outcome_of_restore({"trunk": same, "table": other}),
-        outcome_of_restore({"trunk": same} if rank != 1 else {"trunk": same, "more": nn.Linear(1, 1)}),
-        outcome_of_restore({"trunk": DistributedDataParallel(same)}, name="critic" if rank else "actor"),
-        outcome_of_restore({"trunk": DistributedDataParallel(same), "lazy": nn.LazyLinear(3) if rank else nn.Linear(2, 3)}),
+        outcome_of_restore(
+            {"trunk": same} if rank != 1 else {"trunk": same, "more": nn.Linear(1, 1)}
+        ),
+        outcome_of_restore(
+            {"trunk": DistributedDataParallel(same)}, name="critic" if rank else "actor"
+        ),
+        outcome_of_restore(
+            {
+                "trunk": DistributedDataParallel(same),
+                "lazy": nn.LazyLinear(3) if rank else nn.Linear(2, 3),
+            }
+        ),
     ]
 
 
@@ -89,9 +107,18 @@ def test_models_that_differ_between_ranks_are_refused_by_name() -> None:
     for of_rank in run_group(3, restore_different_shards):
         shard, more, name, lazy = of_rank
         assert "rank 2 has something else registered than rank 0" in shard
-        assert "table.weight is torch.float32 [100, 8] on rank 0, and torch.float32 [50, 8] on that rank" in shard
-        assert "rank 1 has something else registered than rank 0: only that rank has more.weight" in more
-        assert "State is no folder, name='actor' on rank 0, and no folder, name='critic' on that rank" in name
+        assert (
+            "table.weight is torch.float32 [100, 8] on rank 0, and torch.float32 [50, 8] on that rank"
+            in shard
+        )
+        assert (
+            "rank 1 has something else registered than rank 0: only that rank has more.weight"
+            in more
+        )
+        assert (
+            "State is no folder, name='actor' on rank 0, and no folder, name='critic' on that rank"
+            in name
+        )
         assert "has something else" not in lazy
 
 
@@ -105,12 +132,21 @@ def test_models_that_differ_between_ranks_are_refused_by_name() -> None:
         ({"a": "x", "b": "y"}, {"a": "x", "b": "z"}, "b is y on rank 0, and z on that rank"),
     ],
 )
-def test_first_difference(first: dict[str, str], other: dict[str, str], difference: str | None) -> None:
+def test_first_difference(
+    first: dict[str, str], other: dict[str, str], difference: str | None
+) -> None:
     assert first_difference(first, other) == difference
 
 
 def test_what_is_described() -> None:
-    described = describe({"model": nn.Linear(2, 3), "lazy": nn.LazyLinear(2), "value": 3, "optimizer": AdamW([torch.zeros(1)])})
+    described = describe(
+        {
+            "model": nn.Linear(2, 3),
+            "lazy": nn.LazyLinear(2),
+            "value": 3,
+            "optimizer": AdamW([torch.zeros(1)]),
+        }
+    )
     assert described == {
         "model.weight": "torch.float32 [3, 2]",
         "model.bias": "torch.float32 [3]",

@@ -1,4 +1,7 @@
-"""Which generators are seeded and kept. Generators of the CPU stand for those of devices: they are of the same class."""
+"""Which generators are seeded and kept.
+
+Generators of the CPU stand for those of devices: they are of the same class.
+"""
 
 import random
 from collections.abc import Iterator
@@ -51,7 +54,8 @@ def test_other_ranks_sizes_and_steps_draw_numbers_of_their_own_on_every_device()
     devices = two_devices()
     state = rng_state.capture(0, 2, devices)
     seen = [draw(devices)]
-    # The same state in another step: a training that draws on its devices alone never moves the CPU's generator.
+    # The same state in another step: a training that draws on its devices alone never moves the
+    # CPU's generator.
     for rank, world_size, step in ((1, 2, 7), (0, 3, 7), (1, 3, 7), (1, 2, 8), (0, 3, 8)):
         rng_state.put_back(state, rank, world_size, step, devices)
         seen.append(draw(devices))

@@ -27,9 +27,13 @@ def adapted_model(base_seed: int = 0, trained_seed: int = 1) -> nn.Sequential:
     return model
 
 
-def train_to(folder: Path, last_step: int, model: nn.Module, wrap: Callable[[nn.Module], nn.Module]) -> dict[str, torch.Tensor]:
+def train_to(
+    folder: Path, last_step: int, model: nn.Module, wrap: Callable[[nn.Module], nn.Module]
+) -> dict[str, torch.Tensor]:
     optimizer = torch.optim.AdamW(each for each in model.parameters() if each.requires_grad)
-    state = elastic.State(folder, elastic.State.Options(every=1), model=elastic.Trained(model), optimizer=optimizer)
+    state = elastic.State(
+        folder, elastic.State.Options(every=1), model=elastic.Trained(model), optimizer=optimizer
+    )
     step = state.restore()
     wrapped = wrap(model)
     assert state._holds(torch.compile(wrapped, backend="eager"))
@@ -83,7 +87,8 @@ def begin(folder: Path, model: nn.Module) -> elastic.State:
 def test_other_frozen_weights_are_refused_by_name(tmp_path: Path) -> None:
     begin(tmp_path, adapted_model()).close()
     with pytest.raises(
-        RuntimeError, match=r"does not fit the model of this script: the frozen 0\.weight is float32 \[8, 8\] #"
+        RuntimeError,
+        match=r"does not fit the model of this script: the frozen 0\.weight is float32 \[8, 8\] #",
     ):
         begin(tmp_path, adapted_model(base_seed=7))
     larger = nn.Sequential(nn.Linear(8, 9), nn.BatchNorm1d(9), nn.Linear(9, 1))
@@ -197,7 +202,11 @@ def test_weights_may_be_read_after_restore(tmp_path: Path) -> None:
     ("model", "error", "why"),
     [
         ({}, TypeError, "takes a model"),
-        (nn.Linear(1, 1).requires_grad_(False), ValueError, "no parameter of this model requires gradients"),
+        (
+            nn.Linear(1, 1).requires_grad_(False),
+            ValueError,
+            "no parameter of this model requires gradients",
+        ),
         (nn.LazyLinear(1), ValueError, "load them first"),
         (nn.Linear(1, 1, device="meta"), ValueError, "load them first"),
     ],
@@ -207,12 +216,25 @@ def test_what_has_no_trained_part_is_refused(model: Any, error: type[Exception],
         elastic.Trained(model)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.bool, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int8, torch.bool, torch.complex64]
+)
 def test_a_checksum_sees_each_element_its_place_and_its_type(dtype: torch.dtype) -> None:
-    values = torch.randint(0, 100, (300, 60), generator=torch.Generator().manual_seed(1)).gt(50 if dtype is torch.bool else -1)
-    values = values if dtype is torch.bool else torch.arange(18000).reshape(300, 60).remainder(120).to(dtype)
+    values = torch.randint(0, 100, (300, 60), generator=torch.Generator().manual_seed(1)).gt(
+        50 if dtype is torch.bool else -1
+    )
+    values = (
+        values
+        if dtype is torch.bool
+        else torch.arange(18000).reshape(300, 60).remainder(120).to(dtype)
+    )
     values[0, 0] = 0
-    changed = [values.flip(0), values.flatten(), values.t(), values.to(torch.uint8 if dtype is torch.bool else torch.bool)]
+    changed = [
+        values.flip(0),
+        values.flatten(),
+        values.t(),
+        values.to(torch.uint8 if dtype is torch.bool else torch.bool),
+    ]
     for place in range(0, 18000, 601):
         other = values.clone()
         other.view(-1)[place] = other.view(-1)[place] == 0

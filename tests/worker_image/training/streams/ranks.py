@@ -52,7 +52,11 @@ class RankOfThreads:
 
 
 def run_ranks(
-    count: int, make: Make, train: Callable[[ElasticStream, StreamLoader], Any], copies: int = 1, **options: Any
+    count: int,
+    make: Make,
+    train: Callable[[ElasticStream, StreamLoader], Any],
+    copies: int = 1,
+    **options: Any,
 ) -> list[Any]:
     """What a function returns in each rank of a group; an error of one rank ends all."""
     group = ThreadGroup(count)

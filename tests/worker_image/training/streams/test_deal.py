@@ -16,9 +16,14 @@ ITEMS = [(shard, 5 * (shard < 2)) for shard in range(7)]
         (5, 2, [[[0], [5]], [[1], [6]], [[2], []], [[3], []], [[4], []]]),
     ],
 )
-def test_shards_are_dealt_to_ranks_before_workers(readers: int, workers: int, expected: list[list[list[int]]]) -> None:
+def test_shards_are_dealt_to_ranks_before_workers(
+    readers: int, workers: int, expected: list[list[list[int]]]
+) -> None:
     deal = Deal(ITEMS, readers, workers)
-    found = [[[shard for shard, _ in deal.lane(rank, worker)] for worker in range(workers)] for rank in range(readers)]
+    found = [
+        [[shard for shard, _ in deal.lane(rank, worker)] for worker in range(workers)]
+        for rank in range(readers)
+    ]
     assert found == expected
     assert list(deal.lane(readers, 0)) == [], "a rank that does not read has none"
 
@@ -28,13 +33,18 @@ def test_positions_tell_what_has_changed() -> None:
     before = deal.begin(0)
     assert before == [Position(0, 5), Position(0, 0)]
     assert list(deal.changes(0, before, before)) == []
-    assert list(deal.changes(0, before, [Position(0, 8), Position(1, 3)])) == [Change(0, 8), Change(2, None), Change(6, 3)]
+    assert list(deal.changes(0, before, [Position(0, 8), Position(1, 3)])) == [
+        Change(0, 8),
+        Change(2, None),
+        Change(6, 3),
+    ]
     ends = [Position(2, 0), Position(2, 0)]
     assert list(deal.changes(0, before, ends)) == [Change(shard, None) for shard in (0, 4, 2, 6)]
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "readers", "expected"), [(8, 2, [4, 4, 0]), (7, 3, [2, 2, 3]), (1, 1, [1, 0, 0]), (2, 2, [1, 1, 0])]
+    ("batch_size", "readers", "expected"),
+    [(8, 2, [4, 4, 0]), (7, 3, [2, 2, 3]), (1, 1, [1, 0, 0]), (2, 2, [1, 1, 0])],
 )
 def test_shares_add_up_to_the_batch(batch_size: int, readers: int, expected: list[int]) -> None:
     assert [share(batch_size, rank, readers) for rank in range(3)] == expected

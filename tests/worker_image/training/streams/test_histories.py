@@ -41,7 +41,13 @@ def plain(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "status": state["status"].tolist()}
 
 
-def live(stream: ElasticStream, loader: StreamLoader, state: dict[str, Any] | None, steps: int, epochs: int) -> Outcome:
+def live(
+    stream: ElasticStream,
+    loader: StreamLoader,
+    state: dict[str, Any] | None,
+    steps: int,
+    epochs: int,
+) -> Outcome:
     if state is not None:
         stream.load_state_dict(state)
     outcome = Outcome([], [stream.state_dict()])
@@ -70,13 +76,22 @@ def check_weights(ranks: list[Outcome], batch_size: int) -> None:
     assert len({len(rank.steps) for rank in ranks}) == 1
     for step in zip(*(rank.steps for rank in ranks), strict=True):
         assert len({(epoch, len(parts)) for epoch, parts in step}) == 1
-        shares = [(len(batch), weight / len(batch) / len(ranks)) for _, parts in step for batch, weight in parts if len(batch)]
+        shares = [
+            (len(batch), weight / len(batch) / len(ranks))
+            for _, parts in step
+            for batch, weight in parts
+            if len(batch)
+        ]
         total = sum(count for count, _ in shares)
         assert 1 <= total <= batch_size
         assert all(share == pytest.approx(1 / total) for _, share in shares)
 
 
-LIVES = st.lists(st.builds(Life, st.integers(1, 5), st.integers(1, 12), st.integers(0, 3)), min_size=1, max_size=8)
+LIVES = st.lists(
+    st.builds(Life, st.integers(1, 5), st.integers(1, 12), st.integers(0, 3)),
+    min_size=1,
+    max_size=8,
+)
 
 
 @given(
@@ -89,7 +104,15 @@ LIVES = st.lists(st.builds(Life, st.integers(1, 5), st.integers(1, 12), st.integ
     seed=st.integers(0, 3),
 )
 # A rank that has no sample needs the only one there is for its idle batch.
-@example(lengths=[1], lives=[Life(2, 1, 0)], batch_size=2, micro_batch_size=None, shuffle_block=0, seeks=True, seed=0)
+@example(
+    lengths=[1],
+    lives=[Life(2, 1, 0)],
+    batch_size=2,
+    micro_batch_size=None,
+    shuffle_block=0,
+    seeks=True,
+    seed=0,
+)
 def test_each_sample_counts_once_an_epoch_whatever_the_groups_are(
     lengths: list[int],
     lives: list[Life],
@@ -122,7 +145,9 @@ def test_each_sample_counts_once_an_epoch_whatever_the_groups_are(
         ranks = run_ranks(
             life.ranks,
             make,
-            lambda stream, loader, life=life, state=state: live(stream, loader, state, life.steps, epochs),
+            lambda stream, loader, life=life, state=state: live(
+                stream, loader, state, life.steps, epochs
+            ),
             collate_fn=as_list,
         )
         check_weights(ranks, batch_size)
@@ -131,7 +156,12 @@ def test_each_sample_counts_once_an_epoch_whatever_the_groups_are(
         assert states == states[:1] * life.ranks, "all ranks know the place of all"
         state = ranks[0].states[counted]
         for rank in ranks:
-            seen.update((epoch, sample) for epoch, parts in rank.steps[:counted] for batch, _ in parts for sample in batch)
+            seen.update(
+                (epoch, sample)
+                for epoch, parts in rank.steps[:counted]
+                for batch, _ in parts
+                for sample in batch
+            )
     assert state is not None
     assert state["epoch"] == epochs
     every = [(shard, sample) for shard, length in enumerate(lengths) for sample in range(length)]

@@ -29,7 +29,9 @@ def read_uneven(shard: int) -> Iterator[int]:
 
 
 def every(lengths: Any = UNEVEN) -> Counter[int]:
-    return Counter(100 * shard + sample for shard, length in enumerate(lengths) for sample in range(length))
+    return Counter(
+        100 * shard + sample for shard, length in enumerate(lengths) for sample in range(length)
+    )
 
 
 def epoch_of(stream: elastic.ElasticStream, loader: StreamLoader) -> Seen:
@@ -55,7 +57,9 @@ def with_workers(workers: int) -> tuple[Seen, int]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("workers", [*(pytest.param(workers, marks=pytest.mark.long) for workers in (0, 1)), 3])
+@pytest.mark.parametrize(
+    "workers", [*(pytest.param(workers, marks=pytest.mark.long) for workers in (0, 1)), 3]
+)
 def test_a_group_with_workers_gets_each_sample_once(workers: int) -> None:
     outcomes = run_group(2, with_workers, workers)
     assert [epoch for _, epoch in outcomes] == [1, 1]
@@ -95,16 +99,22 @@ def steps_of_ddp(shards: int, workers: int) -> tuple[Seen, list[bool], list[torc
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("shards", "workers"), [(1, 0), (7, 2)], ids=["fewer shards than ranks", "workers"])
+@pytest.mark.parametrize(
+    ("shards", "workers"), [(1, 0), (7, 2)], ids=["fewer shards than ranks", "workers"]
+)
 def test_all_ranks_of_ddp_end_an_epoch_together(shards: int, workers: int) -> None:
     outcomes = run_group(3, steps_of_ddp, shards, workers)
-    assert counted([seen for seen, _, _ in outcomes]) == Counter(dict.fromkeys(every(UNEVEN[:shards]), 2))
+    assert counted([seen for seen, _, _ in outcomes]) == Counter(
+        dict.fromkeys(every(UNEVEN[:shards]), 2)
+    )
     for _, ends, parameters in outcomes:
         assert (sum(ends), ends[-1]) == (2, True)
         assert parameters == outcomes[0][2]
 
 
-@pytest.mark.parametrize("lengths", [[90, 1, 1, 1, 90, 90], [50, 10, 50, 10, 50, 10, 50], [6, 1, 1, 1, 1, 6]])
+@pytest.mark.parametrize(
+    "lengths", [[90, 1, 1, 1, 90, 90], [50, 10, 50, 10, 50, 10, 50], [6, 1, 1, 1, 1, 6]]
+)
 def test_no_rank_idles_as_long_as_there_is_a_shard_for_it(lengths: list[int]) -> None:
     def read(shard: int) -> Iterator[int]:
         return iter(range(100 * shard, 100 * shard + lengths[shard]))
@@ -140,12 +150,16 @@ def test_ranks_that_a_small_batch_has_no_sample_for_compute_nothing() -> None:
 
 def test_short_batches_can_be_left_out() -> None:
     def make() -> elastic.ElasticStream:
-        return elastic.ElasticStream(range(len(UNEVEN)), read_uneven, 8, drop_last=True, seed_random=False)
+        return elastic.ElasticStream(
+            range(len(UNEVEN)), read_uneven, 8, drop_last=True, seed_random=False
+        )
 
     ranks = run_ranks(2, make, epoch_of, collate_fn=as_list)
     assert {len(batch) for rank in ranks for batch, _ in rank} <= {0, 4}
     assert not counted(ranks) - every()
-    assert sum((every() - counted(ranks)).values()) <= 2 * 3, "each rank leaves less than its share out"
+    assert sum((every() - counted(ranks)).values()) <= 2 * 3, (
+        "each rank leaves less than its share out"
+    )
 
 
 def test_skipped_shards_are_known_to_all_ranks(caplog: pytest.LogCaptureFixture) -> None:
@@ -155,7 +169,9 @@ def test_skipped_shards_are_known_to_all_ranks(caplog: pytest.LogCaptureFixture)
             raise OSError("gone")
 
     def make() -> elastic.ElasticStream:
-        return elastic.ElasticStream(range(len(UNEVEN)), read, 6, skip_unreadable=True, seed_random=False)
+        return elastic.ElasticStream(
+            range(len(UNEVEN)), read, 6, skip_unreadable=True, seed_random=False
+        )
 
     def train(stream: elastic.ElasticStream, loader: StreamLoader) -> tuple[Seen, list[list[Any]]]:
         seen: Seen = []
@@ -163,14 +179,19 @@ def test_skipped_shards_are_known_to_all_ranks(caplog: pytest.LogCaptureFixture)
         for batch in loader:
             with stream.part() as part:
                 seen.append((list(batch) if part.samples else [], part.weight))
-            skipped.append([*stream.skipped, *(stream._names[shard] for shard in stream._taken[0].skipped)])
+            skipped.append(
+                [*stream.skipped, *(stream._names[shard] for shard in stream._taken[0].skipped)]
+            )
             stream.advance()
         return seen, skipped
 
     ranks = run_ranks(3, make, train, collate_fn=as_list)
     assert counted([seen for seen, _ in ranks]) == every(), "what was read of them counts"
     assert [sorted(skipped[-1]) for _, skipped in ranks] == [[3, 5]] * 3
-    assert "shard 3 cannot be read: OSError: gone; after 40 samples; the rest of it is skipped" in caplog.text
+    assert (
+        "shard 3 cannot be read: OSError: gone; after 40 samples; the rest of it is skipped"
+        in caplog.text
+    )
 
 
 def read_of_which_one_breaks(shard: int) -> Iterator[int]:

@@ -28,7 +28,9 @@ def test_an_order_has_each_shard_once(epoch: int) -> None:
 
 
 def test_an_order_depends_on_seed_and_epoch_alone() -> None:
-    orders = [order_of(50, shuffle=True, seed=seed, epoch=epoch) for seed in (1, 2) for epoch in (0, 1)]
+    orders = [
+        order_of(50, shuffle=True, seed=seed, epoch=epoch) for seed in (1, 2) for epoch in (0, 1)
+    ]
     assert len(set(map(tuple, orders))) == 4
     assert order_of(6, shuffle=True, seed=1, epoch=0) == [2, 1, 4, 5, 3, 0], (
         "the same in each release: a saved place depends on it"

@@ -76,7 +76,9 @@ def test_a_group_of_another_batch_size_goes_on() -> None:
     first, second = stream(), stream(batch_size=11)
     begun = take(first, iter(loader(first)), 2)
     second.load_state_dict(first.state_dict())
-    assert sorted(s for b in begun + take(second, iter(loader(second)), 3) for s in b) == list(range(40))
+    assert sorted(s for b in begun + take(second, iter(loader(second)), 3) for s in b) == list(
+        range(40)
+    )
 
 
 class Stream(IterableDataset[int]):
@@ -87,25 +89,45 @@ class Stream(IterableDataset[int]):
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"shards": Stream()}, TypeError, "not a Stream. Of a stream that is read as a whole, nothing can be dealt out"),
+        (
+            {"shards": Stream()},
+            TypeError,
+            "not a Stream. Of a stream that is read as a whole, nothing can be dealt out",
+        ),
         ({"shards": TensorDataset(torch.arange(3))}, TypeError, "index is for an ElasticSampler"),
-        ({"shards": "s3://bucket/{000..999}.tar"}, TypeError, "must be a list of names, URLs or numbers, not a str"),
+        (
+            {"shards": "s3://bucket/{000..999}.tar"},
+            TypeError,
+            "must be a list of names, URLs or numbers, not a str",
+        ),
         ({"shards": iter([1])}, TypeError, "not a list_iterator"),
-        ({"shards": [object()]}, TypeError, "a shard is a name, a path, a URL or a number, not a object: let `read` open it"),
+        (
+            {"shards": [object()]},
+            TypeError,
+            "a shard is a name, a path, a URL or a number, not a object: let `read` open it",
+        ),
         ({"shards": []}, ValueError, "there are no shards"),
-        ({"read": 3}, TypeError, "read must be a function of a shard that returns its samples, not a int"),
+        (
+            {"read": 3},
+            TypeError,
+            "read must be a function of a shard that returns its samples, not a int",
+        ),
         ({"batch_size": 0}, ValueError, "batch_size must be at least 1, not 0"),
         ({"micro_batch_size": 0}, ValueError, "micro_batch_size must be at least 1, not 0"),
         ({"shuffle_block": -1}, ValueError, "shuffle_block must be at least 0, not -1"),
     ],
 )
-def test_what_is_no_stream_is_refused(arguments: dict[str, Any], error: type[Exception], words: str) -> None:
+def test_what_is_no_stream_is_refused(
+    arguments: dict[str, Any], error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         stream(**arguments)
 
 
 def test_paths_are_names() -> None:
-    stream(["/data/a", "/data/b"]).load_state_dict(stream([Path("/data/a"), Path("/data/b")]).state_dict())
+    stream(["/data/a", "/data/b"]).load_state_dict(
+        stream([Path("/data/a"), Path("/data/b")]).state_dict()
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,11 +135,21 @@ def test_paths_are_names() -> None:
     [
         ({"batch_size": 3}, TypeError, "batch_size: the ElasticStream says so, and not its loader"),
         ({"shuffle": True}, TypeError, "shuffle: the ElasticStream"),
-        ({"persistent_workers": True, "num_workers": 1}, ValueError, "persistent_workers=True: workers get their shards"),
-        ({"in_order": False}, ValueError, "in_order=False: a batch would then meet the weight of another one"),
+        (
+            {"persistent_workers": True, "num_workers": 1},
+            ValueError,
+            "persistent_workers=True: workers get their shards",
+        ),
+        (
+            {"in_order": False},
+            ValueError,
+            "in_order=False: a batch would then meet the weight of another one",
+        ),
     ],
 )
-def test_options_that_are_the_streams_are_refused(options: dict[str, Any], error: type[Exception], words: str) -> None:
+def test_options_that_are_the_streams_are_refused(
+    options: dict[str, Any], error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         loader(stream(), **options)
 
@@ -142,13 +174,20 @@ def test_what_the_loop_forgets_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="the weight of a part was not used"), of.part():
         pass
     with of.part() as part:
-        assert (part.weight, part.last, part.samples, part.parts) == (pytest.approx(1 / 3), False, 2, 3)
+        assert (part.weight, part.last, part.samples, part.parts) == (
+            pytest.approx(1 / 3),
+            False,
+            2,
+            3,
+        )
     with pytest.raises(RuntimeError, match="the step has 3 micro-batches, and only 1 are done"):
         of.advance()
     with pytest.raises(RuntimeError, match="it uses number 2, of 1 given"), of.part():
         pass
     of.load_state_dict(of.state_dict())
-    with pytest.raises(RuntimeError, match="another place in the data was loaded while this iterator was in use"):
+    with pytest.raises(
+        RuntimeError, match="another place in the data was loaded while this iterator was in use"
+    ):
         next(batches)
 
 
@@ -175,7 +214,9 @@ def test_steps_finds_the_stream_of_a_loader() -> None:
     assert stream_of(loader(of)) is of
     assert stream_of(Bar(loader(of))) is of
     assert stream_of(DataLoader([1, 2])) is stream_of([]) is None  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"a StreamLoader is for elastic\.steps, or for a loop of your own"):
+    with pytest.raises(
+        TypeError, match=r"a StreamLoader is for elastic\.steps, or for a loop of your own"
+    ):
         sampler_of(loader(of))
     with pytest.raises(TypeError, match=r"or a StreamLoader\(ElasticStream\(...\)\), not a list"):
         sampler_of([])
@@ -183,8 +224,12 @@ def test_steps_finds_the_stream_of_a_loader() -> None:
 
 def test_ranks_with_different_settings_are_refused() -> None:
     numbers = iter(range(2))
-    with pytest.raises(RuntimeError, match="ranks 0 and 1 have different streams: the seed differs"):
-        run_ranks(2, lambda: stream(seed=next(numbers)), lambda _, its: list(its), collate_fn=as_list)
+    with pytest.raises(
+        RuntimeError, match="ranks 0 and 1 have different streams: the seed differs"
+    ):
+        run_ranks(
+            2, lambda: stream(seed=next(numbers)), lambda _, its: list(its), collate_fn=as_list
+        )
 
 
 def test_ranks_of_one_model_replica_get_the_same_samples() -> None:
@@ -195,7 +240,9 @@ def test_ranks_of_one_model_replica_get_the_same_samples() -> None:
     first, second, third, fourth = run_ranks(4, stream, all_of, copies=2, collate_fn=as_list)
     assert first == second
     assert third == fourth
-    assert not {sample for batch in first for sample in batch} & {sample for batch in third for sample in batch}
+    assert not {sample for batch in first for sample in batch} & {
+        sample for batch in third for sample in batch
+    }
 
 
 def test_ranks_of_one_model_replica_that_read_differently_are_refused() -> None:
@@ -206,6 +253,7 @@ def test_ranks_of_one_model_replica_that_read_differently_are_refused() -> None:
         return stream(range(1), 6, read=lambda shard: range(length))
 
     with pytest.raises(
-        RuntimeError, match="two ranks that compute the samples of data-parallel rank 0 together have read differently"
+        RuntimeError,
+        match="two ranks that compute the samples of data-parallel rank 0 together have read differently",
     ):
         run_ranks(2, make, lambda _, its: list(its), copies=2, collate_fn=as_list)

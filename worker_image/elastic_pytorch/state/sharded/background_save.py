@@ -31,7 +31,9 @@ class BackgroundSave:
         assert self.version is None
         self.version, self._problem = version, None
         # A daemon, so that a process that has failed ends at once.
-        self._thread = threading.Thread(target=self._run, args=(save,), name="checkpoint", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(save,), name="checkpoint", daemon=True
+        )
         self._thread.start()
 
     def take(self, *, wait: bool) -> tuple[StateVersion, Exception | None] | None:
@@ -71,9 +73,12 @@ def copy_on_cpu(tree: Tree) -> Tree:
 
 
 def _with_local(tensor: DTensor, local: torch.Tensor) -> DTensor:
-    """Returns a tensor that is sharded like another one. Not by `from_local`, which would put it on the mesh's device.
+    """Returns a tensor that is sharded like another one.
 
-    By the protocol of tensor subclasses (torch.utils._python_dispatch.is_traceable_wrapper_subclass).
+    Not by `from_local`, which would put it on the mesh's device.
+
+    By the protocol of tensor subclasses
+    (torch.utils._python_dispatch.is_traceable_wrapper_subclass).
     """
     like: Any = tensor.detach()
     names, spec = like.__tensor_flatten__()

@@ -11,7 +11,8 @@ from elastic_pytorch.group.rank_group import TorchGroup, gather_objects
 from elastic_pytorch.state.sharded.regions import Region, local_part, region_of
 from elastic_pytorch.state.values.trained import Trained
 
-WORD_BYTES = 4  # of the integers as which elements are seen, at most: a larger element is several words
+# Of the integers as which elements are seen, at most: a larger element is several words.
+WORD_BYTES = 4
 WORDS = {1: torch.uint8, 2: torch.int16, WORD_BYTES: torch.int32}
 CHUNK = 1 << 17  # words that are summed up at once: what they take stays in a processor's cache
 BITS = 64
@@ -24,7 +25,9 @@ class Seen(NamedTuple):
     frozen: bool
 
 
-def compare_frozen(objects: Mapping[str, Any], group: dist.ProcessGroup | None, *, all_again: bool = False) -> bool:
+def compare_frozen(
+    objects: Mapping[str, Any], group: dist.ProcessGroup | None, *, all_again: bool = False
+) -> bool:
     """Tells each `Trained` what its sharded parameters are, if they may have changed since, or all again. Collective.
 
     Returns:
@@ -37,12 +40,22 @@ def compare_frozen(objects: Mapping[str, Any], group: dist.ProcessGroup | None, 
     if all_again:
         for each in models.values():
             each.distrust()
-    suspects = {(name, path): one for name, each in models.items() for path, one in each.suspects().items()}
+    suspects = {
+        (name, path): one for name, each in models.items() for path, one in each.suspects().items()
+    }
     told = TorchGroup(group).gather([len(suspects), len(models)])
     if any(count for count, _ in told):
         named = gather_objects(sorted(suspects), group)
-        shards = {(name, path): one for name, each in models.items() for path, one in each.shards().items()}
-        own = {key: seen(shards[key]) for key in sorted({key for keys in named for key in keys}) if key in shards}
+        shards = {
+            (name, path): one
+            for name, each in models.items()
+            for path, one in each.shards().items()
+        }
+        own = {
+            key: seen(shards[key])
+            for key in sorted({key for keys in named for key in keys})
+            if key in shards
+        }
         found = checksums(gather_objects(own, group))
         for name, each in models.items():
             each.take_checksums({path: found[of, path] for of, path in own if of == name})
@@ -81,8 +94,9 @@ def seen(tensor: DTensor) -> Seen:
 def part_sum(part: torch.Tensor, offset: Sequence[int]) -> int:
     """Returns a part's share of a tensor's checksum: the sum over the parts, modulo 2^64, is the same however a tensor is cut.
 
-    Each element is seen as an integer, times one odd pseudo-random number for its index in each dimension. That is multilinear hashing
-    (https://arxiv.org/abs/1202.4961), with a product of numbers as each element's key. It is for mistakes, not against forgers.
+    Each element is seen as an integer, times one odd pseudo-random number for its index in each
+    dimension. That is multilinear hashing (https://arxiv.org/abs/1202.4961), with a product of
+    numbers as each element's key. It is for mistakes, not against forgers.
     """
     if not part.numel():
         return 0
@@ -90,7 +104,10 @@ def part_sum(part: torch.Tensor, offset: Sequence[int]) -> int:
     words = part.detach().contiguous().view(sizes)
     words = words.view(WORDS[min(part.element_size(), WORD_BYTES)])
     begins[-1] *= words.shape[-1] // sizes[-1]
-    keys = [_keys(number, *each, part.device) for number, each in enumerate(zip(begins, words.shape, strict=True))]
+    keys = [
+        _keys(number, *each, part.device)
+        for number, each in enumerate(zip(begins, words.shape, strict=True))
+    ]
     table, columns = words.flatten(0, -2) if words.dim() > 1 else words[None], keys.pop()
     sums = torch.zeros(len(table), dtype=torch.int64, device=part.device)
     rows = max(1, CHUNK // len(columns))
@@ -105,7 +122,10 @@ def part_sum(part: torch.Tensor, offset: Sequence[int]) -> int:
 
 
 def _keys(dimension: int, begin: int, size: int, device: torch.device) -> torch.Tensor:
-    """Returns the odd numbers of indices in a dimension. By SplitMix64 (https://doi.org/10.1145/2714064.2660195)."""
+    """Returns the odd numbers of indices in a dimension.
+
+    By SplitMix64 (https://doi.org/10.1145/2714064.2660195).
+    """
     numbers = torch.arange(begin + 1, begin + size + 1, device=device) + (dimension << 48)
     mixed = numbers * _signed(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):

@@ -12,7 +12,8 @@ from elastic_pytorch.progress.report import has_agent
 from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, RETRY_SECONDS, saving
 from elastic_pytorch.state.sharded.shared_folder import first_does
 
-STOP_SECONDS = 10.0  # less than half of a pod's usual grace period, which is what a group has to stop
+# Less than half of a pod's usual grace period, which is what a group has to stop.
+STOP_SECONDS = 10.0
 
 
 class Outcome(IntEnum):
@@ -21,15 +22,18 @@ class Outcome(IntEnum):
     STOPPED = 2
 
 
-def save_last(save: Callable[[], bool], group: Any, *, agent: AgentLink | None, stop: bool) -> Outcome:
+def save_last(
+    save: Callable[[], bool], group: Any, *, agent: AgentLink | None, stop: bool
+) -> Outcome:
     """Saves a step, and tries again what could not be saved. Collective; all ranks return the same.
 
     Args:
         save: saves it, and returns whether it is saved.
         group: all ranks, for CPU tensors.
         agent: tells whether the group has to stop meanwhile; None: there is none.
-        stop: whether the group stops already, and has `STOP_SECONDS`. At the end of a training the operator says how long it may take, and
-            ends the job; without one, `LAST_FLUSH_SECONDS` are over at some time.
+        stop: whether the group stops already, and has `STOP_SECONDS`. At the end of a training the
+            operator says how long it may take, and ends the job; without one, `LAST_FLUSH_SECONDS`
+            are over at some time.
 
     Raises:
         RuntimeError: a peer is lost.

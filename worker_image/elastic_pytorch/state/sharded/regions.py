@@ -18,14 +18,18 @@ class Region(NamedTuple):
         offset = tuple(map(max, self.offset, other.offset))
         ends = (
             min(a + size_a, b + size_b)
-            for a, size_a, b, size_b in zip(self.offset, self.size, other.offset, other.size, strict=True)
+            for a, size_a, b, size_b in zip(
+                self.offset, self.size, other.offset, other.size, strict=True
+            )
         )
         size = tuple(end - begin for begin, end in zip(offset, ends, strict=True))
         return Region(offset, size) if all(each > 0 for each in size) else None
 
     def within(self, outer: "Region") -> "Region":
         """Returns the same box, counted from the first element of a box that contains it."""
-        return Region(tuple(a - b for a, b in zip(self.offset, outer.offset, strict=True)), self.size)
+        return Region(
+            tuple(a - b for a, b in zip(self.offset, outer.offset, strict=True)), self.size
+        )
 
     @property
     def elements(self) -> int:
@@ -53,7 +57,9 @@ def local_part(tensor: DTensor) -> torch.Tensor:
     return local
 
 
-def pieces(wanted: Mapping[Keys, Region], parts: Mapping[int, Mapping[Keys, Region]]) -> list[Piece]:
+def pieces(
+    wanted: Mapping[Keys, Region], parts: Mapping[int, Mapping[Keys, Region]]
+) -> list[Piece]:
     """Returns what fills the wanted boxes, by the tensors' keys, from those in each part: each element once.
 
     Two boxes of one tensor in the parts are the same, or have nothing in common.
@@ -67,8 +73,14 @@ def pieces(wanted: Mapping[Keys, Region], parts: Mapping[int, Mapping[Keys, Regi
             there.setdefault(keys, {}).setdefault(region, part)
     found = []
     for keys, region in wanted.items():
-        overlaps = [(part, other, region.overlap(other)) for other, part in there.get(keys, {}).items()]
-        own = [Piece(keys, part, box.within(other), box.within(region)) for part, other, box in overlaps if box is not None]
+        overlaps = [
+            (part, other, region.overlap(other)) for other, part in there.get(keys, {}).items()
+        ]
+        own = [
+            Piece(keys, part, box.within(other), box.within(region))
+            for part, other, box in overlaps
+            if box is not None
+        ]
         if sum(piece.source.elements for piece in own) != region.elements:
             raise Uncovered(f"{name_of(keys)} is not there as a whole")
         found += own

@@ -11,8 +11,10 @@ from elastic_pytorch.group.rank_group import gather_objects
 from elastic_pytorch.state.sharded.regions import local_part
 from elastic_pytorch.state.sharded.stages import parameters_of, shards_number
 
-SUMMED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)  # torch adds up no others, on each device
-TOLERANCE = 1e-3  # of the norm: ranks that compute the same on devices of two kinds differ by much less
+# Torch adds up no others, on each device.
+SUMMED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+# Of the norm: ranks that compute the same on devices of two kinds differ by much less.
+TOLERANCE = 1e-3
 
 
 def summary_of(parameters: Sequence[torch.Tensor]) -> tuple[float, float]:
@@ -22,7 +24,9 @@ def summary_of(parameters: Sequence[torch.Tensor]) -> tuple[float, float]:
     if not local:
         return 0.0, 0.0
     sums = torch.stack([each.sum(dtype=torch.float64).cpu() for each in local])
-    norms = torch.stack([torch.linalg.vector_norm(each, dtype=torch.float64).cpu() for each in local])
+    norms = torch.stack(
+        [torch.linalg.vector_norm(each, dtype=torch.float64).cpu() for each in local]
+    )
     return sums.sum().item(), norms.norm().item()
 
 
@@ -39,10 +43,15 @@ def first_unlike(told: Sequence[tuple[int, float, float]]) -> tuple[int, int] | 
     return None
 
 
-def refuse_other_values(objects: Mapping[str, Any], stage: int, group: dist.ProcessGroup | None) -> None:
-    """Makes sure that ranks with the same shards have the same values in them. Collective; to be called after a step.
+def refuse_other_values(
+    objects: Mapping[str, Any], stage: int, group: dist.ProcessGroup | None
+) -> None:
+    """Makes sure that ranks with the same shards have the same values in them.
 
-    All ranks of a stage must have the same values in what is not sharded, whatever shards they have besides.
+    Collective; to be called after a step.
+
+    All ranks of a stage must have the same values in what is not sharded, whatever shards they have
+    besides.
 
     Raises:
         RuntimeError: on all ranks alike; the message says what to change.

@@ -1,6 +1,7 @@
 """The files in which torch.distributed.checkpoint keeps a rank's shards, in a folder or in object storage.
 
-Torch's own writer and reader for files take what opens these from their attribute `fs`, as torch's `FsspecWriter` does.
+Torch's own writer and reader for files take what opens these from their attribute `fs`, as torch's
+`FsspecWriter` does.
 """
 
 import io
@@ -11,14 +12,23 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from torch.distributed.checkpoint.filesystem import FileSystemBase, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import (
+    FileSystemBase,
+    FileSystemReader,
+    FileSystemWriter,
+)
 
 from elastic_pytorch.memory.pod_memory import workers_of_pod
 from elastic_pytorch.memory.slot_memory import room
 from elastic_pytorch.object_url import Location, ObjectUrl
 from elastic_pytorch.storage.object_store import ObjectStore
 from elastic_pytorch.storage.object_streams import BUFFER_BYTES, ObjectRanges
-from elastic_pytorch.storage.sharded_folder import ShardFile, check_checksums, describe_files, read_checked
+from elastic_pytorch.storage.sharded_folder import (
+    ShardFile,
+    check_checksums,
+    describe_files,
+    read_checked,
+)
 
 UNNAMED = ".tmp"  # the end of the name that torch gives its metadata file until it is whole
 Held = Mapping[str, bytearray]  # the content of files that have been read, by their names
@@ -27,18 +37,27 @@ _OF_RANK = re.compile(r"__(\d+)_\d+\.distcp")
 
 
 def shard_writer(location: Location, shard_bytes: int) -> "FolderWriter | ObjectsWriter":
-    return ObjectsWriter(location, shard_bytes) if isinstance(location, ObjectUrl) else FolderWriter(location)
+    return (
+        ObjectsWriter(location, shard_bytes)
+        if isinstance(location, ObjectUrl)
+        else FolderWriter(location)
+    )
 
 
 def shard_reader(location: Location, held: Held | None = None) -> FileSystemReader:
     """Returns what reads the shards of a checkpoint; those of object storage that are held are not read again."""
-    return ObjectsReader(location, held or {}) if isinstance(location, ObjectUrl) else FileSystemReader(location)
+    return (
+        ObjectsReader(location, held or {})
+        if isinstance(location, ObjectUrl)
+        else FileSystemReader(location)
+    )
 
 
 def checked_by(files: Iterable[ShardFile], rank: int, world_size: int) -> list[ShardFile]:
     """Returns the files that a rank checks, so that each is checked by one rank.
 
-    Where the group has the size of the one that wrote them, these are the rank's own, which it is going to load.
+    Where the group has the size of the one that wrote them, these are the rank's own, which it is
+    going to load.
     """
     found = []
     for number, file in enumerate(files):
@@ -60,7 +79,9 @@ def check_files(location: Location, files: Iterable[ShardFile]) -> Held:
     held: dict[str, bytearray] = {}
     for file in files:
         left = room()  # less what is held
-        if isinstance(location, ObjectUrl) and (left is None or file.size * workers_of_pod() <= left):
+        if isinstance(location, ObjectUrl) and (
+            left is None or file.size * workers_of_pod() <= left
+        ):
             held[file.name] = read_checked(location, file)
         else:
             check_checksums(location, [file])
@@ -79,7 +100,9 @@ class FolderWriter(FileSystemWriter):
             OSError: one cannot be read.
         """
         own = (f"__{rank}_*", *([".metadata"] if rank == 0 else []))
-        return describe_files(self._folder, [path.name for pattern in own for path in self._folder.glob(pattern)])
+        return describe_files(
+            self._folder, [path.name for pattern in own for path in self._folder.glob(pattern)]
+        )
 
 
 class ObjectsWriter(FileSystemWriter):
@@ -104,7 +127,10 @@ class ObjectsReader(FileSystemReader):
 
 
 class ObjectFiles(FileSystemBase):
-    """The objects below a prefix, as files: their paths are their names. Those of `held` have been read already."""
+    """The objects below a prefix, as files: their paths are their names.
+
+    Those of `held` have been read already.
+    """
 
     def __init__(self, store: ObjectStore, shard_bytes: int, held: Held | None = None) -> None:
         self.written: list[ShardFile] = []
@@ -114,9 +140,14 @@ class ObjectFiles(FileSystemBase):
 
     @contextmanager
     def create_stream(self, path: str | PathLike[str], mode: str) -> Generator[Any, None, None]:
-        name = str(path).removesuffix(UNNAMED)  # an object appears when it is whole, and so under its name
+        # An object appears when it is whole, and so under its name.
+        name = str(path).removesuffix(UNNAMED)
         if mode == "rb":
-            with _held_reader(self._held[name]) if name in self._held else self._store.reader(name) as reader:
+            with (
+                _held_reader(self._held[name])
+                if name in self._held
+                else self._store.reader(name) as reader
+            ):
                 yield reader
             return
         writer = self._store.writer(name, self._shard_bytes)
@@ -151,4 +182,6 @@ class ObjectFiles(FileSystemBase):
 
 def _held_reader(content: bytearray) -> io.BufferedReader:
     view = memoryview(content)
-    return io.BufferedReader(ObjectRanges(len(content), lambda start, end: view[start:end]), BUFFER_BYTES)
+    return io.BufferedReader(
+        ObjectRanges(len(content), lambda start, end: view[start:end]), BUFFER_BYTES
+    )

@@ -14,7 +14,14 @@ from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.pod_memory import Client, PodMemory, number_in_pod, pod_number
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held
-from elastic_pytorch.state.sharded.regions import Piece, Region, Uncovered, local_part, pieces, region_of
+from elastic_pytorch.state.sharded.regions import (
+    Piece,
+    Region,
+    Uncovered,
+    local_part,
+    pieces,
+    region_of,
+)
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, look_up, name_of, taken_apart
 
 LAYOUT = 2
@@ -39,7 +46,10 @@ class ShardMemory:
         return memory.snapshot
 
     def held(self, rank: int) -> list[Held]:
-        """Returns what this rank holds. What another release has left is of no use, and is left out."""
+        """Returns what this rank holds.
+
+        What another release has left is of no use, and is left out.
+        """
         found = []
         for own, snapshot in ((True, self.own), (False, self.copies)):
             for slot in snapshot.slots():
@@ -54,7 +64,9 @@ class ShardMemory:
     def mapped(self, held: Held) -> MappedState:
         """Returns a part that this rank holds. It is valid until its slot is written to."""
         snapshot = self.own if held.own else self.copies
-        return MappedState(snapshot.fd, next(slot for slot in snapshot.slots() if slot.number == held.slot))
+        return MappedState(
+            snapshot.fd, next(slot for slot in snapshot.slots() if slot.number == held.slot)
+        )
 
     def keep(self, version: Any) -> None:
         """Spares a version wherever it is held: until another one is kept, it is overwritten neither here nor in the copies."""
@@ -90,7 +102,11 @@ def _encoded(keys: Keys, tensor: DTensor) -> list[Any]:
 
 
 def read_state(
-    chosen: Chosen, memory: ShardMemory, template: Tree, stages: Sequence[int], group: dist.ProcessGroup | None
+    chosen: Chosen,
+    memory: ShardMemory,
+    template: Tree,
+    stages: Sequence[int],
+    group: dist.ProcessGroup | None,
 ) -> Tree:
     """Puts a state together from what the group's ranks hold of it: for each stage from what its ranks have committed. Collective.
 
@@ -103,7 +119,11 @@ def read_state(
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     of_part = {**chosen.others, **chosen.parts}
     mapped = {part: memory.mapped(held) for part, held in of_part.items() if held.holder == rank}
-    mine = {part: (mapped[part].tree["stage"], _description(mapped[part].tree)) for part in mapped if part in chosen.parts}
+    mine = {
+        part: (mapped[part].tree["stage"], _description(mapped[part].tree))
+        for part in mapped
+        if part in chosen.parts
+    }
     random = {part: mapped[part].tree["rest"]["random"] for part in mapped}
     described: dict[int, dict[Keys, tuple[tuple[int, ...], str, Region]]] = {}
     firsts: dict[int, int] = {}  # the first part of each stage
@@ -120,19 +140,29 @@ def read_state(
         )
     targets = _targets(described, template)
     wanted = {keys: region_of(tensor) for keys, tensor in targets.items()}
-    held = {part: {keys: region for keys, (_, _, region) in regions.items()} for part, regions in described.items()}
+    held = {
+        part: {keys: region for keys, (_, _, region) in regions.items()}
+        for part, regions in described.items()
+    }
     try:
         plan = pieces(wanted, held)
     except Uncovered as error:
         raise RuntimeError(f"the state in memory does not fit this script: {error}") from error
-    sources = {part: {tuple(keys): local for keys, _, _, local in each.tree["shards"]} for part, each in mapped.items()}
+    sources = {
+        part: {tuple(keys): local for keys, _, _, local in each.tree["shards"]}
+        for part, each in mapped.items()
+    }
     _fill(plan, {part: each.holder for part, each in chosen.parts.items()}, sources, targets, group)
     rests: dict[int, Tree] = {
-        stage: broadcast_tree(mapped[part].tree["rest"] if part in mapped else None, chosen.parts[part].holder, group)
+        stage: broadcast_tree(
+            mapped[part].tree["rest"] if part in mapped else None, chosen.parts[part].holder, group
+        )
         for stage, part in sorted(firsts.items())
     }
     rest, first = rests[stages[rank]], firsts[stages[rank]]
-    rest["random"] = randoms.get(rank, randoms[first]) if chosen.world_size == size else randoms[first]
+    rest["random"] = (
+        randoms.get(rank, randoms[first]) if chosen.world_size == size else randoms[first]
+    )
     for keys, tensor in targets.items():
         insert(rest, keys, tensor)
     for each in mapped.values():
@@ -156,8 +186,16 @@ def _targets(
             if keys in targets:
                 continue
             tensor = look_up(template, keys)
-            if not isinstance(tensor, DTensor) or tuple(tensor.shape) != shape or str(tensor.dtype) != dtype:
-                what = "nothing sharded" if not isinstance(tensor, DTensor) else f"{tensor.dtype} {list(tensor.shape)}"
+            if (
+                not isinstance(tensor, DTensor)
+                or tuple(tensor.shape) != shape
+                or str(tensor.dtype) != dtype
+            ):
+                what = (
+                    "nothing sharded"
+                    if not isinstance(tensor, DTensor)
+                    else f"{tensor.dtype} {list(tensor.shape)}"
+                )
                 raise RuntimeError(
                     f"the state in memory does not fit this script: {name_of(keys)} was {dtype} {list(shape)}, and is {what}"
                 )
@@ -176,16 +214,23 @@ def _fill(
     wanted: dict[int, list[Piece]] = {}
     for piece in plan:
         wanted.setdefault(holders[piece.part], []).append(piece)
-    asked = gather_objects({holder: each for holder, each in wanted.items() if holder != rank}, group)
+    asked = gather_objects(
+        {holder: each for holder, each in wanted.items() if holder != rank}, group
+    )
     sends = {
-        other: [_box(sources[piece.part][piece.keys], piece.source).contiguous() for piece in requests[rank]]
+        other: [
+            _box(sources[piece.part][piece.keys], piece.source).contiguous()
+            for piece in requests[rank]
+        ]
         for other, requests in enumerate(asked)
         if rank in requests
     }
     locals_ = {keys: local_part(tensor) for keys, tensor in targets.items()}
     with torch.no_grad():
         for piece in wanted.get(rank, ()):
-            _box(locals_[piece.keys], piece.target).copy_(_box(sources[piece.part][piece.keys], piece.source))
+            _box(locals_[piece.keys], piece.target).copy_(
+                _box(sources[piece.part][piece.keys], piece.source)
+            )
         receives: dict[int, list[torch.Tensor]] = {}
         late: list[tuple[torch.Tensor, torch.Tensor]] = []
         for holder, each in wanted.items():

@@ -1,8 +1,8 @@
 """The state of a model that is sharded over the ranks (FSDP2's fully_shard): saved by all of them, read by a group of any size.
 
-Each rank writes its shards with torch.distributed.checkpoint; rank 0 writes everything else to a checkpoint file beside them. All ranks
-must share the folder, or use the same prefix in object storage. Torch reads its own metadata file with pickle: load only what you have
-written.
+Each rank writes its shards with torch.distributed.checkpoint; rank 0 writes everything else to a
+checkpoint file beside them. All ranks must share the folder, or use the same prefix in object
+storage. Torch reads its own metadata file with pickle: load only what you have written.
 """
 
 import errno
@@ -21,9 +21,18 @@ from elastic_pytorch.group.broadcast import broadcast_tree
 from elastic_pytorch.group.rank_group import TorchGroup, gather_objects
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location
-from elastic_pytorch.state.sharded.optimizer_states import load_by_name, state_by_name, template_by_name
+from elastic_pytorch.state.sharded.optimizer_states import (
+    load_by_name,
+    state_by_name,
+    template_by_name,
+)
 from elastic_pytorch.state.sharded.regions import local_part
-from elastic_pytorch.state.sharded.shard_files import check_files, checked_by, shard_reader, shard_writer
+from elastic_pytorch.state.sharded.shard_files import (
+    check_files,
+    checked_by,
+    shard_reader,
+    shard_writer,
+)
 from elastic_pytorch.state.sharded.shared_folder import first_does, until_seen
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, name_of, taken_apart
 from elastic_pytorch.state.values.trained import Trained
@@ -53,13 +62,17 @@ class Engine(Protocol):
     """A part of the training that all ranks together write in a format of its own, such as DeepSpeed's engine."""
 
     def save(self, folder: Path) -> None:
-        """Writes it to a new folder. Collective. Raises no OSError: the other ranks would not know of it."""
+        """Writes it to a new folder.
+
+        Collective. Raises no OSError: the other ranks would not know of it.
+        """
 
     def load(self, folder: Path) -> None:
         """Reads it from a folder that a group of any size has written. Collective."""
 
 
-# --- the objects that are registered with a State ---------------------------------------------------------------------
+# --- the objects that are registered with a State
+# ---------------------------------------------------------------------
 
 
 def states_of(registered: dict[str, Any]) -> Tree:
@@ -79,8 +92,8 @@ def template_of(registered: dict[str, Any], saved: Collection[Keys]) -> Tree:
 
     Args:
         registered: the objects, by name.
-        saved: the keys of the sharded tensors that are there: what a `Trained` has kept may be frozen now, and what an optimizer has
-            not stepped yet has no state.
+        saved: the keys of the sharded tensors that are there: what a `Trained` has kept may be
+            frozen now, and what an optimizer has not stepped yet has no state.
     """
     states = states_of(registered)
     for name, each in registered.items():
@@ -88,7 +101,9 @@ def template_of(registered: dict[str, Any], saved: Collection[Keys]) -> Tree:
         if isinstance(each, Trained):
             states[name] = each.template(own)
         elif isinstance(each, Optimizer):
-            states[name] = template_by_name(each, registered, {parameter for _, parameter, *_ in own})
+            states[name] = template_by_name(
+                each, registered, {parameter for _, parameter, *_ in own}
+            )
     return {"objects": states}
 
 
@@ -100,7 +115,8 @@ def load_state(registered: dict[str, Any], each: Any, state: Any) -> None:
         each.load_state_dict(state)
 
 
-# --- saving -----------------------------------------------------------------------------------------------------------
+# --- saving
+# -----------------------------------------------------------------------------------------------------------
 
 
 def save_sharded(
@@ -113,7 +129,9 @@ def save_sharded(
     group: Any = None,
     engine: Engine | None = None,
 ) -> None:
-    """Writes a checkpoint. Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
+    """Writes a checkpoint.
+
+    Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
 
     The tree has dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
     An engine writes files of its own beside it, only in a folder.
@@ -152,10 +170,18 @@ def save_sharded(
                 told = f"{folder} is not one folder for all ranks: rank 0 does not see all that they have written"
                 raise OSError(errno.ENOENT, f"{told} ({error})") from error
             except ValueError as error:
-                raise OSError(errno.EIO, f"{folder} has not kept what was written: {error}") from error
-            content = {"rest": rest, "shards": list(shards), "files": [tuple(file) for file in files]}
+                raise OSError(
+                    errno.EIO, f"{folder} has not kept what was written: {error}"
+                ) from error
+            content = {
+                "rest": rest,
+                "shards": list(shards),
+                "files": [tuple(file) for file in files],
+            }
             content["stages"] = list(dict.fromkeys(stages))  # this one's is the first
-            drafts.publish(version, token, keep, lambda: write(draft, version, payload_chunks(content), keep=1))
+            drafts.publish(
+                version, token, keep, lambda: write(draft, version, payload_chunks(content), keep=1)
+            )
             return 0
 
         first_does(end, group)
@@ -171,7 +197,10 @@ def _stage_folder(checkpoint: Location, stage: int) -> Location:
 
 
 def _written_by(
-    draft: Location, written: Callable[[], list[ShardFile]], of_engine: list[str], write_stage: Callable[[], list[str]]
+    draft: Location,
+    written: Callable[[], list[ShardFile]],
+    of_engine: list[str],
+    write_stage: Callable[[], list[str]],
 ) -> list[ShardFile] | OSError:
     try:
         others = [*of_engine, *write_stage()]
@@ -188,11 +217,20 @@ def _written_by_engine(engine: Engine, draft: Location, group: Any) -> list[str]
     engine.save(draft / ENGINE)
     own = {str(path.relative_to(draft)) for path in (draft / ENGINE).rglob("*") if path.is_file()}
     seen: list[set[str]] = gather_objects(own, group)
-    ranks = {name: [other for other, names in enumerate(seen) if name in names] for name in sorted(set().union(*seen))}
-    return [name for number, (name, seers) in enumerate(ranks.items()) if seers[number % len(seers)] == dist.get_rank(group)]
+    ranks = {
+        name: [other for other, names in enumerate(seen) if name in names]
+        for name in sorted(set().union(*seen))
+    }
+    return [
+        name
+        for number, (name, seers) in enumerate(ranks.items())
+        if seers[number % len(seers)] == dist.get_rank(group)
+    ]
 
 
-def _write_shards(draft: Location, shards: dict[Keys, DTensor], group: Any) -> Callable[[], list[ShardFile]]:
+def _write_shards(
+    draft: Location, shards: dict[Keys, DTensor], group: Any
+) -> Callable[[], list[ShardFile]]:
     """Writes this rank's shards; returns what tells which files these are."""
     writer = shard_writer(draft, sum(local_part(tensor).nbytes for tensor in shards.values()))
     try:
@@ -202,7 +240,8 @@ def _write_shards(draft: Location, shards: dict[Keys, DTensor], group: Any) -> C
     return lambda: writer.written(dist.get_rank(group))
 
 
-# --- loading ----------------------------------------------------------------------------------------------------------
+# --- loading
+# ----------------------------------------------------------------------------------------------------------
 
 
 def load_sharded(
@@ -219,7 +258,8 @@ def load_sharded(
     those to be filled.
 
     Returns:
-        The version, and the tree that was saved with the template's tensors in it, filled; None: there is no checkpoint.
+        The version, and the tree that was saved with the template's tensors in it, filled; None:
+        there is no checkpoint.
 
     Raises:
         OSError: the folder cannot be read.
@@ -236,10 +276,14 @@ def load_sharded(
         shards, _ = taken_apart(template(saved))
         missing = saved ^ shards.keys()
         if missing:
-            raise RuntimeError(f"checkpoint {path.name} does not fit: {name_of(min(missing, key=str))} is in one of them only")
+            raise RuntimeError(
+                f"checkpoint {path.name} does not fit: {name_of(min(missing, key=str))} is in one of them only"
+            )
         try:
             if shards or engine is None:
-                read_shards(_by_name(shards), storage_reader=shard_reader(path, held), process_group=group)
+                read_shards(
+                    _by_name(shards), storage_reader=shard_reader(path, held), process_group=group
+                )
         except CheckpointException as error:
             raise plain_error(error) from error
         if engine is not None:
@@ -267,7 +311,9 @@ def _candidates(folder: Location, group: Any) -> list[tuple[StateVersion, Locati
     return [(version, folder / checkpoint_name(version)) for version in versions]
 
 
-def _content_if_whole(path: Location, version: StateVersion, held: dict[str, bytearray], group: Any) -> Tree | None:
+def _content_if_whole(
+    path: Location, version: StateVersion, held: dict[str, bytearray], group: Any
+) -> Tree | None:
     """Returns what rank 0 has saved beside the shards, if all files are whole; each rank checks a part of them, and may hold it."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
@@ -279,7 +325,11 @@ def _content_if_whole(path: Location, version: StateVersion, held: dict[str, byt
 
     def check() -> None:
         assert content is not None
-        held.update(check_files(path, checked_by([ShardFile(*file) for file in content["files"]], rank, world_size)))
+        held.update(
+            check_files(
+                path, checked_by([ShardFile(*file) for file in content["files"]], rank, world_size)
+            )
+        )
 
     # Rank 0 reads first: what it sees exists, whether other ranks see it yet or not.
     if not _whole_for_all(look if rank == 0 else None, path, group):
@@ -289,11 +339,15 @@ def _content_if_whole(path: Location, version: StateVersion, held: dict[str, byt
     return content if _whole_for_all(check, path, group) else None
 
 
-def _content_of_stage(path: Location, version: StateVersion, content: Tree, stages: Sequence[int], group: Any) -> Tree | None:
+def _content_of_stage(
+    path: Location, version: StateVersion, content: Tree, stages: Sequence[int], group: Any
+) -> Tree | None:
     """Returns what was saved beside the shards of this rank's stage; None: the checkpoint is not whole."""
     saved: list[int] = content.get("stages", [])
     if set(saved) != set(stages):
-        raise RuntimeError(f"checkpoint {path.name} does not fit: it is cut into {len(saved)} stages of other parameters")
+        raise RuntimeError(
+            f"checkpoint {path.name} does not fit: it is cut into {len(saved)} stages of other parameters"
+        )
     stage = stages[dist.get_rank(group)]
     own: Tree | None = content if stage == saved[0] else None
 
@@ -318,7 +372,9 @@ def _whole_for_all(action: Callable[[], None] | None, path: Location, group: Any
         problem, found = error, UNREADABLE
     worst = max(each for (each,) in TorchGroup(group).gather([found]))
     if worst == UNREADABLE:
-        raise problem or OSError(f"a rank cannot read the checkpoint {path}; training must not go on from an older one")
+        raise problem or OSError(
+            f"a rank cannot read the checkpoint {path}; training must not go on from an older one"
+        )
     return worst == WHOLE
 
 

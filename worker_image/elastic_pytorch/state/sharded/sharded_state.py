@@ -18,7 +18,11 @@ from elastic_pytorch.progress.report import report_failed_saves, report_written
 from elastic_pytorch.state.last_commits import unfinished
 from elastic_pytorch.state.options import Options as StateOptions
 from elastic_pytorch.state.restore import Found
-from elastic_pytorch.state.sharded.background_save import BackgroundSave, copy_on_cpu, has_room_for_copy
+from elastic_pytorch.state.sharded.background_save import (
+    BackgroundSave,
+    copy_on_cpu,
+    has_room_for_copy,
+)
 from elastic_pytorch.state.sharded.frozen_shards import compare_frozen
 from elastic_pytorch.state.sharded.last_save import Outcome, save_last
 from elastic_pytorch.state.sharded.peers.memory import PeerMemory
@@ -49,11 +53,13 @@ MEMORY = "memory"  # as a place
 class ShardedState(State):
     """What `State` is for sharded models: each rank commits its own shards to its pod's memory, and another pod has a copy of them.
 
-    So the loss of a pod costs the steps since the last copies, and a planned change costs none. Every few minutes all ranks together
-    write a checkpoint as well, from a copy while training goes on, if all containers have the memory for that. Without the agent of
-    elastic-pytorch, there are only the checkpoints. The arguments are those of `State`.
+    So the loss of a pod costs the steps since the last copies, and a planned change costs none.
+    Every few minutes all ranks together write a checkpoint as well, from a copy while training goes
+    on, if all containers have the memory for that. Without the agent of elastic-pytorch, there are
+    only the checkpoints. The arguments are those of `State`.
 
-    It is of one process group, as its model is: a function that `in_process` decorates makes both each time that it is called.
+    It is of one process group, as its model is: a function that `in_process` decorates makes both
+    each time that it is called.
 
     Raises:
         ValueError: an argument is invalid.
@@ -63,7 +69,11 @@ class ShardedState(State):
     _LOAD_INSTEAD = "after restore(), if it finds no step: if state.restore() == 0: load(model)"
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None, options: StateOptions | None = None, /, **registered: Any
+        self,
+        folder: str | os.PathLike[str] | None,
+        options: StateOptions | None = None,
+        /,
+        **registered: Any,
     ) -> None:
         options = StateOptions() if options is None else options
         super().__init__(folder, options, **registered)
@@ -84,37 +94,52 @@ class ShardedState(State):
     def restore(self) -> int:
         """Loads the newest state that the group's pods hold completely, or else the newest whole checkpoint, into the registered objects.
 
-        To be called by all ranks, once a group, after `init_process_group` and `fully_shard`. What has no state yet stays as it is.
+        To be called by all ranks, once a group, after `init_process_group` and `fully_shard`. What
+        has no state yet stays as it is.
 
         Returns:
             How many steps are done.
 
         Raises:
-            OSError: the folder cannot be read or written, or is not the same one for all ranks; or the pod's agent does not answer.
-            RuntimeError: there is no process group, or it is another one than before; or the state does not fit the registered objects. Or
-                these are not the same on all ranks, or are sharded in another way. Or the container has too little memory.
+            OSError: the folder cannot be read or written, or is not the same one for all ranks; or
+                the pod's agent does not answer.
+            RuntimeError: there is no process group, or it is another one than before; or the state
+                does not fit the registered objects. Or these are not the same on all ranks, or are
+                sharded in another way. Or the container has too little memory.
         """
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         if self._left:
-            raise RuntimeError("this State is of a group that is gone: make it and its model in the in_process function")
+            raise RuntimeError(
+                "this State is of a group that is gone: make it and its model in the in_process function"
+            )
         turns.complete()  # of a training before this one
-        in_process.register_holder(self, keep=True)  # first: what follows begins things in the group, and may fail
+        # first: what follows begins things in the group, and may fail
+        in_process.register_holder(self, keep=True)
         refuse_foreign_sharding(self._objects)
         if in_process.active():
             refuse_stale(meshes_of(self._objects))
         self._group = cpu_group()
-        self._rank, self._world, group = dist.get_rank(), dist.get_world_size(), TorchGroup(self._group)
+        self._rank, self._world, group = (
+            dist.get_rank(),
+            dist.get_world_size(),
+            TorchGroup(self._group),
+        )
         comparison = Comparison(self._identity, {}, self._objects, self._plain)
         parameters = describe(self._objects)
         told, numbers = gather_parts(group, comparison.numbers, numbers_of(parameters))
-        comparison.refuse_different(group, told)  # first, as a State does: one rank may have the other kind
+        # first, as a State does: one rank may have the other kind
+        comparison.refuse_different(group, told)
         self._stages = agree_on_stages(group, parameters, numbers)
         self._exchange()
         if self._uses_memory and agent_link.current() is not None and self._peers is None:
             self._peers = PeerMemory(self._name, agent_link.pod_client())
             self._commits.snapshot = self._peers.snapshot
-        in_memory = self._peers.form(self._objects, self._stages, self._group) if self._peers is not None else NONE
+        in_memory = (
+            self._peers.form(self._objects, self._stages, self._group)
+            if self._peers is not None
+            else NONE
+        )
         known = self._peers.newest if self._peers is not None else NONE
         refuse_unshared(self._path, self._group, needed=in_memory == NONE)
         on_disk, generation = claim_folder(self._path, known.generation, group)
@@ -124,7 +149,11 @@ class ShardedState(State):
         self._leave_unfinished()
         self._version, self._committed = StateVersion(generation, self._step), self._step
         if self._rank == 0:
-            missing = f"; of step {known.step}, some shards are gone, or were not committed" if known > found else ""
+            missing = (
+                f"; of step {known.step}, some shards are gone, or were not committed"
+                if known > found
+                else ""
+            )
             log = logger.warning if missing and found == NONE else logger.info
             log("going on from step %d, found in %s%s", self._step, where, missing)
         if self._peers is not None:
@@ -146,7 +175,9 @@ class ShardedState(State):
                 f"{self._LOAD_INSTEAD}"
             )
         if options.overlap:
-            raise ValueError("overlap is for models that each rank has as a whole: leave it out for a sharded one")
+            raise ValueError(
+                "overlap is for models that each rank has as a whole: leave it out for a sharded one"
+            )
 
     @property
     def has_stages(self) -> bool:
@@ -192,11 +223,18 @@ class ShardedState(State):
             return ""
         return f"steps {self._saved.step + 1} to {self._step} are not saved: {ASK_FOR_FLUSH}"
 
-    def _read(self, in_memory: StateVersion, on_disk: StateVersion, generation: int) -> tuple[StateVersion, str]:
-        """Loads the newest state, and returns its version and the place where it was, for messages. Collective."""
+    def _read(
+        self, in_memory: StateVersion, on_disk: StateVersion, generation: int
+    ) -> tuple[StateVersion, str]:
+        """Loads the newest state, and returns its version and the place where it was, for messages.
+
+        Collective.
+        """
         if self._path is not None and in_memory < on_disk:
             template = partial(template_of, self._objects)
-            found = load_sharded(self._path, template, stages=self._stages, group=self._group, engine=self._engine)
+            found = load_sharded(
+                self._path, template, stages=self._stages, group=self._group, engine=self._engine
+            )
             if found is not None and found[0] > in_memory:
                 self._saved = found[0]
                 where = f"checkpoint {tuple(found[0])}"
@@ -204,7 +242,9 @@ class ShardedState(State):
                 return found[0], where
         if self._peers is None or in_memory == NONE:
             return NONE, "the beginning"
-        self._load(Found(in_memory, self._peers.read(self._objects, self._group), generation, MEMORY))
+        self._load(
+            Found(in_memory, self._peers.read(self._objects, self._group), generation, MEMORY)
+        )
         return in_memory, MEMORY
 
     def _states(self) -> dict[str, Any]:
@@ -212,7 +252,9 @@ class ShardedState(State):
 
     def _exchange(self, *, all_again: bool = False) -> None:
         super()._exchange()
-        self._has_trained = self._has_trained and compare_frozen(self._objects, self._group, all_again=all_again)
+        self._has_trained = self._has_trained and compare_frozen(
+            self._objects, self._group, all_again=all_again
+        )
 
     def _put_back(self, states: dict[str, Any], found: Found) -> None:
         # In memory an optimizer's state is by the numbers of its parameters, as torch has it.
@@ -223,10 +265,17 @@ class ShardedState(State):
         return Agreement(self._told, self._learn)
 
     def _told(self) -> Sequence[int]:
-        is_saved = self._save_due or self._background.version is not None  # the one that is due begins after this agreement
-        by_time = self._rank == 0 and self._path is not None and not self._saves_by_steps and not is_saved
+        # The one that is due begins after this agreement.
+        is_saved = self._save_due or self._background.version is not None
+        by_time = (
+            self._rank == 0 and self._path is not None and not self._saves_by_steps and not is_saved
+        )
         save = int(by_time and time.monotonic() - self._saved_at >= self._flush_seconds)
-        return (0, 0, save) if self._peers is None else (-self._peers.copied, int(not self._peers.rested), save)
+        return (
+            (0, 0, save)
+            if self._peers is None
+            else (-self._peers.copied, int(not self._peers.rested), save)
+        )
 
     def _learn(self, numbers: Sequence[int]) -> None:
         least_copied, tired, save = numbers
@@ -266,7 +315,10 @@ class ShardedState(State):
             self._commits.write(self._version, lambda: peers.payload(self._local_tree()))
 
     def _local_tree(self) -> dict[str, Any]:
-        """The state with this rank's part of sharded tensors. Unlike `_tree`, it leaves optimizers as they are."""
+        """The state with this rank's part of sharded tensors.
+
+        Unlike `_tree`, it leaves optimizers as they are.
+        """
         return self._tree_of(super()._states())
 
     def _flush(self, *, now: bool) -> None:
@@ -278,7 +330,11 @@ class ShardedState(State):
         if self._save_due:
             self._save_due = False
             self._exchange()
-            if self._uses_memory and self._engine is None and has_room_for_copy(tree := self._tree(), self._group):
+            if (
+                self._uses_memory
+                and self._engine is None
+                and has_room_for_copy(tree := self._tree(), self._group)
+            ):
                 self._begin_save(tree)
             else:
                 self._save()
@@ -291,7 +347,9 @@ class ShardedState(State):
         version, copied = StateVersion(self._version.generation, self._step), copy_on_cpu(tree)
         options: Any = {"stages": self._stages, "group": self._saves_group}
         self._save_began_at = time.monotonic()
-        self._background.begin(version, partial(save_sharded, self._path, version, copied, self._keep, **options))
+        self._background.begin(
+            version, partial(save_sharded, self._path, version, copied, self._keep, **options)
+        )
 
     def _take_saved(self, *, wait: bool) -> None:
         """Learns what has become of the save beside the training.
@@ -305,7 +363,11 @@ class ShardedState(State):
     def _save(self) -> bool:
         assert self._path is not None
         self._exchange()
-        version, problem, self._save_began_at = StateVersion(self._version.generation, self._step), None, time.monotonic()
+        version, problem, self._save_began_at = (
+            StateVersion(self._version.generation, self._step),
+            None,
+            time.monotonic(),
+        )
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
             save_sharded(self._path, version, self._tree(), self._keep, **options)
@@ -333,7 +395,8 @@ class ShardedState(State):
         """Makes the last step safe: in the memory of pods that stay in the group, or on the disk.
 
         Returns:
-            Whether the group stops: it may have to while the last checkpoint of the training cannot be written.
+            Whether the group stops: it may have to while the last checkpoint of the training cannot
+            be written.
 
         Raises:
             OSError: on all ranks alike: it cannot be saved to the disk, and nothing else has it.
@@ -346,7 +409,9 @@ class ShardedState(State):
                 self._commit_together()
                 self._commits.settle(wait=True)
             agent = self._agent_link
-            if stop and peers.leave(self._version, leaves=agent is not None and agent.leaves_group()):
+            if stop and peers.leave(
+                self._version, leaves=agent is not None and agent.leaves_group()
+            ):
                 unfinished.pop(self, None)
                 return True
         return self._save_last(stop=stop) and (stop or self._settle_last(stop=True))
@@ -354,11 +419,16 @@ class ShardedState(State):
     def _save_last(self, *, stop: bool) -> bool:
         """Saves the last step, as it would be lost; returns whether the group stops."""
         if self._path is None and stop and self._rank == 0:
-            logger.warning("all pods stop, and no folder is given: what is done until step %d is lost", self._step)
+            logger.warning(
+                "all pods stop, and no folder is given: what is done until step %d is lost",
+                self._step,
+            )
         if self._path is None or self._saved.step == self._step:
             return stop
         outcome = save_last(self._save, self._group, agent=self._agent_link, stop=stop)
         if outcome is Outcome.GIVEN_UP:
             where = f"step {self._step} cannot be saved to {self._folder}, as the log says, and nothing else has it"
-            raise OSError(f"{where}: free or repair the volume. The last checkpoint is of step {self._saved.step}")
+            raise OSError(
+                f"{where}: free or repair the volume. The last checkpoint is of step {self._saved.step}"
+            )
         return stop or outcome is Outcome.STOPPED

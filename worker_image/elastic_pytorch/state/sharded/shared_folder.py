@@ -36,10 +36,12 @@ def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> Non
     Args:
         folder: of the checkpoints; None: there is none.
         group: of a backend that sends CPU tensors; None: the default group.
-        needed: whether nothing else has the state. Otherwise a folder that takes no writes just now does not end the training.
+        needed: whether nothing else has the state. Otherwise a folder that takes no writes just now
+            does not end the training.
 
     Raises:
-        OSError: on all ranks alike: a rank does not see it in time; or the folder is needed, and rank 0 cannot write it.
+        OSError: on all ranks alike: a rank does not see it in time; or the folder is needed, and
+            rank 0 cannot write it.
     """
     if folder is None:
         return
@@ -51,7 +53,11 @@ def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> Non
             place.put(f"{_TOKEN}{token:016x}", [b""], 0, lambda: None)
         except OSError as error:
             if not needed:
-                logger.warning("cannot write to %s: %s; training goes on, without checkpoints until it can be", folder, error)
+                logger.warning(
+                    "cannot write to %s: %s; training goes on, without checkpoints until it can be",
+                    folder,
+                    error,
+                )
                 return 0
             raise OSError(
                 error.errno or errno.EIO,
@@ -102,7 +108,9 @@ def claim_folder(folder: Location | None, known: int, group: RankGroup) -> tuple
         newest = next((version for version, _ in sharded_checkpoints(folder)), NONE)
         return [*newest, claim(str(folder), max(known, newest.generation, claimed(folder)) + 1)]
 
-    newest, step, generation = when_readable(group, read_and_claim, 3, str(folder), seconds=READ_SECONDS if known else 0.0)
+    newest, step, generation = when_readable(
+        group, read_and_claim, 3, str(folder), seconds=READ_SECONDS if known else 0.0
+    )
     return StateVersion(newest, step), generation
 
 
@@ -119,7 +127,9 @@ def until_seen(look: Callable[[], object]) -> None:
             return
         except (ValueError, FileNotFoundError, NotADirectoryError) as error:
             if time.monotonic() >= deadline:
-                raise OSError(errno.ESTALE, f"rank 0 sees it whole, and this rank does not: {error}") from error
+                raise OSError(
+                    errno.ESTALE, f"rank 0 sees it whole, and this rank does not: {error}"
+                ) from error
         time.sleep(POLL_SECONDS)
 
 

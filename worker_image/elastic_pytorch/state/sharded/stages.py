@@ -14,20 +14,34 @@ from elastic_pytorch.state.values.registered import first_difference, model_of, 
 
 def parameters_of(objects: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Returns the parameters of the registered models, by name; of sharded ones each rank's shards."""
-    models = {name: model_of(each) for name, each in objects.items() if isinstance(model_of(each), torch.nn.Module)}
+    models = {
+        name: model_of(each)
+        for name, each in objects.items()
+        if isinstance(model_of(each), torch.nn.Module)
+    }
     for module in (module for model in models.values() for module in model.modules()):
-        if any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__):  # whose import takes a newer torch
-            module.reshard()  # its parameters may be put together since a forward pass without a backward pass
-    return {f"{name}.{path}": parameter for name, each in models.items() for path, parameter in each.named_parameters()}
+        # Whose import takes a newer torch.
+        if any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__):
+            # Its parameters may be put together since a forward pass without a backward pass.
+            module.reshard()
+    return {
+        f"{name}.{path}": parameter
+        for name, each in models.items()
+        for path, parameter in each.named_parameters()
+    }
 
 
 def meshes_of(objects: Mapping[str, Any]) -> set[DeviceMesh]:
-    return {each.device_mesh for each in parameters_of(objects).values() if isinstance(each, DTensor)}
+    return {
+        each.device_mesh for each in parameters_of(objects).values() if isinstance(each, DTensor)
+    }
 
 
 def shards_number(objects: Mapping[str, Any], stage: int) -> int:
     """Returns a number of what this rank has of the models: ranks with the same number have the same shards."""
-    sharded = ((name, each) for name, each in parameters_of(objects).items() if isinstance(each, DTensor))
+    sharded = (
+        (name, each) for name, each in parameters_of(objects).items() if isinstance(each, DTensor)
+    )
     return digest_number(repr((stage, [(name, region_of(each)) for name, each in sharded])))
 
 
@@ -36,13 +50,18 @@ def numbers_of(parameters: dict[str, str]) -> list[int]:
     return [digest_number(repr(sorted(parameters))), digest_number(repr(parameters))]
 
 
-def agree_on_stages(group: RankGroup, parameters: dict[str, str], numbers: Sequence[Sequence[int]]) -> list[int]:
-    """Returns a number of each rank's stage, which depends on the names of its parameters only. Without a pipeline it is 0.
+def agree_on_stages(
+    group: RankGroup, parameters: dict[str, str], numbers: Sequence[Sequence[int]]
+) -> list[int]:
+    """Returns a number of each rank's stage, which depends on the names of its parameters only.
+
+    Without a pipeline it is 0.
 
     Collective, if not all ranks have the same parameters.
 
     Raises:
-        RuntimeError: on all ranks alike: the ranks have some parameters in common and others not, or they differ.
+        RuntimeError: on all ranks alike: the ranks have some parameters in common and others not,
+            or they differ.
     """
     stages = [names for names, _ in numbers]
     firsts = [stages.index(stage) for stage in dict.fromkeys(stages)]
@@ -61,7 +80,12 @@ def agree_on_stages(group: RankGroup, parameters: dict[str, str], numbers: Seque
             )
         owners.update(dict.fromkeys(its, rank))
     first = stages.index(stages[group.rank])
-    wrong = [each[0] for each in group.gather([int(first_difference(descriptions[first], parameters) is not None)])]
+    wrong = [
+        each[0]
+        for each in group.gather(
+            [int(first_difference(descriptions[first], parameters) is not None)]
+        )
+    ]
     if any(wrong):
         rank = wrong.index(1)
         first = stages.index(stages[rank])

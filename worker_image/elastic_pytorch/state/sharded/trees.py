@@ -12,10 +12,12 @@ Tree = dict[Any, Any]
 def taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
     """Returns the sharded tensors of a tree by the keys that lead to them, and the tree without them.
 
-    What has none is left as it is. The rest keeps its type, such as that of a model's state, which has the versions of its modules.
+    What has none is left as it is. The rest keeps its type, such as that of a model's state, which
+    has the versions of its modules.
 
     Raises:
-        RuntimeError: each rank has a summand of a tensor, instead of a shard; or two tensors have the same name in a checkpoint.
+        RuntimeError: each rank has a summand of a tensor, instead of a shard; or two tensors have
+            the same name in a checkpoint.
     """
     shards: dict[Keys, DTensor] = {}
 
@@ -26,7 +28,11 @@ def taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
         if not isinstance(value, dict | list):
             return value
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        changed = {key: rest for key, each in items if (rest := without_shards(each, (*keys, key))) is not each}
+        changed = {
+            key: rest
+            for key, each in items
+            if (rest := without_shards(each, (*keys, key))) is not each
+        }
         rest_of = copy(value) if changed else value
         for key, rest in changed.items():
             rest_of[key] = rest

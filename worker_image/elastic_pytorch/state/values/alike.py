@@ -2,7 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, MutableSet, Sequence, Sized
+from collections.abc import (
+    Callable,
+    Iterator,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    Sequence,
+    Sized,
+)
 from typing import Any
 
 import torch
@@ -16,11 +24,14 @@ from elastic_pytorch.state_format.state_encoding import flatten
 
 Plain = Callable[[dict[str, Any]], Any]
 _OF_MODULES = frozenset(vars(torch.nn.Module()))  # what each module has
-_loaded: set[str] = set()  # the States that this process has restored: what their objects hold since is no beginning
+# The States that this process has restored: what their objects hold since is no beginning.
+_loaded: set[str] = set()
 
 
 class Comparison:
-    """What must be the same on all ranks. They gather its numbers, and then call `refuse_different`.
+    """What must be the same on all ranks.
+
+    They gather its numbers, and then call `refuse_different`.
 
     Args:
         parameters: of the models, as `describe` has them.
@@ -32,23 +43,34 @@ class Comparison:
         RuntimeError: a state is empty, and its object is not.
     """
 
-    def __init__(self, identity: Identity, parameters: dict[str, str], objects: dict[str, Any], plain: Plain = dict) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        parameters: dict[str, str],
+        objects: dict[str, Any],
+        plain: Plain = dict,
+    ) -> None:
         self._name, self._description = identity.key, {"State": identity.description, **parameters}
         tells = identity.key not in _loaded
         if tells:
             _refuse_empty(objects)
         self._begins = digests_of(objects, plain) if tells else {}
         # What this rank tells the others.
-        self.numbers = [digest_number(repr(self._description)), _number_of(self._begins) if tells else 0]
+        self.numbers = [
+            digest_number(repr(self._description)),
+            _number_of(self._begins) if tells else 0,
+        ]
 
     def refuse_different(self, group: RankGroup, told: Sequence[Sequence[int]]) -> None:
         """Makes sure that all ranks have the same description, and have begun alike, apart from models and their optimizers.
 
-        The latter once for each State of a process: one that has restored it before tells nothing, as its objects have been trained, and
-        those of a new process have not. Collective, if something differs.
+        The latter once for each State of a process: one that has restored it before tells nothing,
+        as its objects have been trained, and those of a new process have not. Collective, if
+        something differs.
 
         Raises:
-            RuntimeError: on all ranks alike; the message names the object and what to use instead, or see `refuse_unlike`.
+            RuntimeError: on all ranks alike; the message names the object and what to use instead,
+                or see `refuse_unlike`.
         """
         descriptions, begins = zip(*told, strict=True)
         refuse_unlike(group, self._description, descriptions)
@@ -64,7 +86,9 @@ class Comparison:
 
 
 def refuse_grown_apart(group: RankGroup, objects: dict[str, Any], plain: Plain = dict) -> None:
-    """Makes sure that what is kept once for all ranks is the same on all. Collective; to be called after a step.
+    """Makes sure that what is kept once for all ranks is the same on all.
+
+    Collective; to be called after a step.
 
     Raises:
         RuntimeError: on all ranks alike; the message names the object and what to use instead.
@@ -84,7 +108,9 @@ def _number_of(digests: dict[str, str]) -> int:
     return digest_number(repr(sorted(digests.items())))
 
 
-def _first_unlike(group: RankGroup, digests: dict[str, str], told: Sequence[int]) -> tuple[str, int] | None:
+def _first_unlike(
+    group: RankGroup, digests: dict[str, str], told: Sequence[int]
+) -> tuple[str, int] | None:
     """Returns the name of the first object that differs from rank 0's, and the rank that has it."""
     if (other := first_other(told)) is None:
         return None
@@ -92,17 +118,24 @@ def _first_unlike(group: RankGroup, digests: dict[str, str], told: Sequence[int]
     name = next(key for key in [*first, *second] if first.get(key) != second.get(key))
     if name not in first or name not in second:
         has, lacks = (0, other) if name in first else (other, 0)
-        raise RuntimeError(f"only rank {has} has {name}, and rank {lacks} does not: a State must be the same on all ranks")
+        raise RuntimeError(
+            f"only rank {has} has {name}, and rank {lacks} does not: a State must be the same on all ranks"
+        )
     return name, other
 
 
 def digests_of(objects: dict[str, Any], plain: Plain) -> dict[str, str]:
     """Returns digests of the states, by name; empty for what may differ, as rank 0's replaces it rightly, or as it is kept by rank."""
-    return {name: "" if _may_differ(each) else digest_of(plain({name: each.state_dict()})) for name, each in objects.items()}
+    return {
+        name: "" if _may_differ(each) else digest_of(plain({name: each.state_dict()}))
+        for name, each in objects.items()
+    }
 
 
 def _may_differ(each: object) -> bool:
-    return isinstance(each, (torch.nn.Module, torch.optim.Optimizer, PerRank)) or getattr(each, "rank_0_counts", False)
+    return isinstance(each, (torch.nn.Module, torch.optim.Optimizer, PerRank)) or getattr(
+        each, "rank_0_counts", False
+    )
 
 
 def _refuse_empty(objects: dict[str, Any]) -> None:
@@ -124,7 +157,9 @@ def held_by(each: object) -> list[str]:
         key
         for part in parts
         for key, value in getattr(part, "__dict__", {}).items()
-        if not (isinstance(part, torch.nn.Module) and key in _OF_MODULES) and isinstance(value, held) and _has_any(value)
+        if not (isinstance(part, torch.nn.Module) and key in _OF_MODULES)
+        and isinstance(value, held)
+        and _has_any(value)
     ]
 
 
@@ -135,7 +170,9 @@ def _has_any(value: Sized) -> bool:
 def digest_of(tree: Any) -> str:
     """Returns a digest of a state: of its values, whatever the order of its keys and wherever its tensors are."""
     skeleton, tensors = flatten(tree)
-    return hashlib.sha256(_canonical(json.loads(skeleton)["tree"], iter(tensors)).encode()).hexdigest()
+    return hashlib.sha256(
+        _canonical(json.loads(skeleton)["tree"], iter(tensors)).encode()
+    ).hexdigest()
 
 
 def _canonical(node: Any, tensors: Iterator[torch.Tensor]) -> str:

@@ -16,13 +16,16 @@ Reshard = Callable[[list[Any], int, int], Any]
 class PerRank(Generic[Kept]):
     """Has a State keep an object by rank, such as the place in a stream of which each rank reads its own shards.
 
-    Where rank and world size are the same as at the commit, the object gets its state back. With each commit all ranks exchange their
-    states, and each pod keeps all of them: it is for states of kilobytes.
+    Where rank and world size are the same as at the commit, the object gets its state back. With
+    each commit all ranks exchange their states, and each pod keeps all of them: it is for states of
+    kilobytes.
 
     Args:
-        each: an object that has a `state_dict` and a `load_state_dict`; not a model or an optimizer.
-        reshard: a function that is called in a group of another size, with the states of all ranks of the group that has committed
-            them, this rank, and the world size. Returns this rank's state. None: a group of another size cannot go on.
+        each: an object that has a `state_dict` and a `load_state_dict`; not a model or an
+            optimizer.
+        reshard: a function that is called in a group of another size, with the states of all ranks
+            of the group that has committed them, this rank, and the world size. Returns this rank's
+            state. None: a group of another size cannot go on.
 
     Attributes:
         each: the object.
@@ -37,7 +40,9 @@ class PerRank(Generic[Kept]):
                 f"PerRank({type(each).__name__}): a model, an optimizer or an ElasticSampler is the same on all ranks"
             )
         if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
-            raise TypeError(f"PerRank({type(each).__name__}): it needs a state_dict and a load_state_dict")
+            raise TypeError(
+                f"PerRank({type(each).__name__}): it needs a state_dict and a load_state_dict"
+            )
         self.each = each
         self._reshard = reshard
         self._rank, self._world = 0, 1
@@ -74,7 +79,9 @@ class PerRank(Generic[Kept]):
         Raises:
             UnsupportedValue: a state is not plain data.
         """
-        self._rank, self._world = (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
+        self._rank, self._world = (
+            (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
+        )
         payload = encoded(self.each.state_dict())  # type: ignore[attr-defined]
         payloads = gather_objects(payload, group) if self._world > 1 else [payload]
         self._states = [decoded(each) for each in payloads]

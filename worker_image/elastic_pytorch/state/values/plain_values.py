@@ -27,7 +27,8 @@ class PlainValues:
     def take_over(self, values: dict[str, Any]) -> None:
         """Replaces values by rank 0's if those have changed, once all ranks have come here.
 
-        A tensor counts as changed when another one has replaced it, or when torch has written to it.
+        A tensor counts as changed when another one has replaced it, or when torch has written to
+        it.
         """
         changed = False
         if self._group.rank == 0:
@@ -43,7 +44,8 @@ class PlainValues:
 def placed(new: Any, old: Any) -> Any:
     """Returns a value instead of another one: the old collection with the new content, as a script may have a name of its own for it.
 
-    A tensor comes to the device of the one that it replaces, which is left as it is: it may be a part of the model.
+    A tensor comes to the device of the one that it replaces, which is left as it is: it may be a
+    part of the model.
     """
     if isinstance(new, torch.Tensor) and isinstance(old, torch.Tensor):
         return new.to(old.device)
@@ -68,13 +70,19 @@ def placed(new: Any, old: Any) -> Any:
 
 
 class _Seen:
-    """A fingerprint of values. It keeps their tensors, so that no new tensor gets the address of an old one."""
+    """A fingerprint of values.
+
+    It keeps their tensors, so that no new tensor gets the address of an old one.
+    """
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._skeleton, self._tensors = flatten(values)
         self._versions = [fingerprint(tensor) for tensor in self._tensors]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Seen) and (self._skeleton, self._versions) == (other._skeleton, other._versions)
+        return isinstance(other, _Seen) and (self._skeleton, self._versions) == (
+            other._skeleton,
+            other._versions,
+        )
 
     __hash__ = None  # type: ignore[assignment]

@@ -22,7 +22,8 @@ def is_stateful(each: object) -> bool:
 def innermost(each: Any) -> Any:
     """Returns a model without its wrappers, DistributedDataParallel and torch.compile, or any other object itself."""
     name = "module" if isinstance(each, DistributedDataParallel) else "_orig_mod"
-    # Not by getattr: a model around a compiled one, such as that of an adapter, may hand on the names of the inner one.
+    # Not by getattr: a model around a compiled one, such as that of an adapter, may hand on the
+    # names of the inner one.
     inner = dict(each.named_children()).get(name) if isinstance(each, torch.nn.Module) else None
     return each if inner is None else innermost(inner)
 
@@ -52,7 +53,9 @@ class Registered:
         taken = [name for name in registered if hasattr(type(self), name) or name.startswith("_")]
         if taken:
             raise ValueError(f"{', '.join(taken)}: State has a use of its own for this name")
-        self._objects = {key: innermost(each) for key, each in registered.items() if is_stateful(each)}
+        self._objects = {
+            key: innermost(each) for key, each in registered.items() if is_stateful(each)
+        }
         self._values = {key: each for key, each in registered.items() if key not in self._objects}
         refuse_options(self._values)
 
@@ -80,14 +83,18 @@ class Registered:
             ValueError: see `State`.
         """
         if not options.memory:
-            raise ValueError("memory=False is for sharded models: others are written to the disk from the pod's memory")
+            raise ValueError(
+                "memory=False is for sharded models: others are written to the disk from the pod's memory"
+            )
         if (initial := options.initial) is None:
             return
         if not callable(initial):
             raise ValueError(
                 "initial must be a function without arguments that loads the weights, as in lambda: model.load_state_dict(pretrained())"
             )
-        part = next((name for name, each in self._objects.items() if model_of(each) is not each), None)
+        part = next(
+            (name for name, each in self._objects.items() if model_of(each) is not each), None
+        )
         if part is not None:
             raise ValueError(
                 f"{part}: rank 0 alone calls initial, and Trained sends no frozen weights to the others: load them on all ranks before "
@@ -117,16 +124,20 @@ def refuse_sharded(objects: dict[str, Any], instead: str) -> None:
         RuntimeError: one is.
     """
     refuse_foreign_sharding(objects)
-    if (name := next((name for name, each in objects.items() if _is_sharded(each)), None)) is not None:
+    if (
+        name := next((name for name, each in objects.items() if _is_sharded(each)), None)
+    ) is not None:
         raise RuntimeError(f"{name} is sharded, so no rank has all of it: {instead}")
 
 
 def _is_sharded(each: Any) -> bool:
-    # By class name here, and below: the import of their modules takes long, and most scripts have no sharded model.
+    # By class name here, and below: the import of their modules takes long, and most scripts have
+    # no sharded model.
     if any("DTensor" in _names(parameter) for parameter in _parameters(each)):
         return True
     modules = model_of(each).modules() if isinstance(model_of(each), torch.nn.Module) else ()
-    return any("FSDPModule" in _names(module) for module in modules)  # its parameters may be put together just now
+    # Its parameters may be put together just now.
+    return any("FSDPModule" in _names(module) for module in modules)
 
 
 def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
@@ -144,7 +155,9 @@ def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
                 f"{name} is a FullyShardedDataParallel, whose state_dict is collective: shard it with "
                 "torch.distributed.fsdp.fully_shard before State is made"
             )
-        deepspeed = any(kind.__module__.partition(".")[0] == "deepspeed" for kind in type(each).__mro__)
+        deepspeed = any(
+            kind.__module__.partition(".")[0] == "deepspeed" for kind in type(each).__mro__
+        )
         if deepspeed or any(hasattr(parameter, "ds_id") for parameter in parameters):
             raise RuntimeError(
                 f"{name} is kept in parts by DeepSpeed, so no rank has all of it: give the engine to "
@@ -170,7 +183,8 @@ def put_back(
         objects: by name.
         states: likewise.
         where: they were found, for messages.
-        mapped: the memory of their tensors, which is valid for this call only; None: the tensors may be kept.
+        mapped: the memory of their tensors, which is valid for this call only; None: the tensors
+            may be kept.
         load: loads a state into an object.
 
     Raises:
@@ -182,7 +196,8 @@ def put_back(
             continue
         optimizer = isinstance(each, torch.optim.Optimizer)
         state = states[name]
-        if mapped is not None and not optimizer and not isinstance(each, torch.nn.Module):  # these copy what they load
+        # These copy what they load.
+        if mapped is not None and not optimizer and not isinstance(each, torch.nn.Module):
             state = own_copy(state)
         if optimizer:
             each.state.clear()  # a GPU may not have room for both the old and the new state
@@ -191,7 +206,9 @@ def put_back(
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:
-            raise RuntimeError(f"{where} does not fit the {name} of this script: {error}") from error
+            raise RuntimeError(
+                f"{where} does not fit the {name} of this script: {error}"
+            ) from error
         if mapped is not None and optimizer:
             _copy_kept(each, mapped)
         if hasattr(each, "param_groups") and hasattr(each, "zero_grad"):
@@ -227,7 +244,8 @@ def refuse_unlike(group: RankGroup, description: dict[str, str], numbers: Sequen
     The numbers are the `digest_number` of the `repr` of each rank's description.
 
     Raises:
-        RuntimeError: on all ranks alike; the message names the first difference from what rank 0 has.
+        RuntimeError: on all ranks alike; the message names the first difference from what rank 0
+            has.
     """
     for rank, its in enumerate(numbers):
         if its == numbers[0]:
@@ -241,7 +259,9 @@ def refuse_unlike(group: RankGroup, description: dict[str, str], numbers: Sequen
             )
 
 
-def first_difference(first: dict[str, str], other: dict[str, str], first_rank: int = 0) -> str | None:
+def first_difference(
+    first: dict[str, str], other: dict[str, str], first_rank: int = 0
+) -> str | None:
     """Returns the first difference between two ranks' descriptions, in words; None: there is none."""
     for path in [*first, *(path for path in other if path not in first)]:
         mine, its = first.get(path), other.get(path)

@@ -1,10 +1,11 @@
 """The random number generators: seeded for a micro-batch, and their state as part of what is committed.
 
-A generator's state belongs to one rank of one group: where rank and size are the same, it is restored as it was. Any other rank gets its
-own state, derived from the committed one, its step and the rank: then no two ranks draw the same numbers, and none repeats old ones.
+A generator's state belongs to one rank of one group: where rank and size are the same, it is
+restored as it was. Any other rank gets its own state, derived from the committed one, its step and
+the rank: then no two ranks draw the same numbers, and none repeats old ones.
 
-The devices are all that CUDA shows to this process: the model may be on any of them, not only on the current one. XPU and MPS are not
-handled.
+The devices are all that CUDA shows to this process: the model may be on any of them, not only on
+the current one. XPU and MPS are not handled.
 """
 
 import hashlib
@@ -32,20 +33,28 @@ def mixed(*parts: object) -> int:
 
 def seed_all(seed: int, devices: Sequence[torch.Generator] | None = None) -> None:
     """Seeds the generators of torch, on the CPU and on `devices`, of Python, and of numpy if it is in use."""
-    for generator in (torch.default_generator, *(device_generators() if devices is None else devices)):
+    for generator in (
+        torch.default_generator,
+        *(device_generators() if devices is None else devices),
+    ):
         generator.manual_seed(seed)
     random.seed(seed)
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed(seed & 0xFFFF_FFFF)
 
 
-def capture(rank: int, world_size: int, devices: Sequence[torch.Generator] | None = None) -> dict[str, Any]:
+def capture(
+    rank: int, world_size: int, devices: Sequence[torch.Generator] | None = None
+) -> dict[str, Any]:
     version, words, gauss = random.getstate()
     state: dict[str, Any] = {
         "rank": rank,
         "world": world_size,
         "torch": torch.get_rng_state(),
-        "devices": [generator.get_state() for generator in (device_generators() if devices is None else devices)],
+        "devices": [
+            generator.get_state()
+            for generator in (device_generators() if devices is None else devices)
+        ],
         "python": [version, torch.tensor(words), gauss],
     }
     numpy_random = sys.modules.get("numpy.random")
@@ -56,7 +65,11 @@ def capture(rank: int, world_size: int, devices: Sequence[torch.Generator] | Non
 
 
 def put_back(
-    state: dict[str, Any], rank: int, world_size: int, step: int, devices: Sequence[torch.Generator] | None = None
+    state: dict[str, Any],
+    rank: int,
+    world_size: int,
+    step: int,
+    devices: Sequence[torch.Generator] | None = None,
 ) -> None:
     """Restores a captured state, or for another rank or size sets a state that is derived from it and from the step."""
     devices = device_generators() if devices is None else devices

@@ -17,11 +17,13 @@ ROWS = 1 << 14  # that are summed up at once: 64 MB
 class Trained:
     """Has a State keep only what is trained of a model: parameters that require gradients, and persistent buffers.
 
-    Each start of the script must load the same frozen weights on all ranks before `restore()`, which refuses other weights by name, by
-    their checksums. A parameter that has once been trained is kept from then on, frozen or not. So is a frozen one that the script writes
-    to; writes by `.data`, numpy or other libraries are seen only by the first commit of a group.
+    Each start of the script must load the same frozen weights on all ranks before `restore()`,
+    which refuses other weights by name, by their checksums. A parameter that has once been trained
+    is kept from then on, frozen or not. So is a frozen one that the script writes to; writes by
+    `.data`, numpy or other libraries are seen only by the first commit of a group.
 
-    A model may be sharded (FSDP2's fully_shard), before `restore()`, and a group of any size goes on.
+    A model may be sharded (FSDP2's fully_shard), before `restore()`, and a group of any size goes
+    on.
 
     Args:
         model: the model. It may be wrapped in DistributedDataParallel or compiled, before or later.
@@ -38,7 +40,9 @@ class Trained:
 
     def __init__(self, model: torch.nn.Module) -> None:
         if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"Trained({type(model).__name__}): it takes a model; register anything else as it is")
+            raise TypeError(
+                f"Trained({type(model).__name__}): it takes a model; register anything else as it is"
+            )
         self.trained_model: torch.nn.Module = innermost(model)
         parameters = list(self.trained_model.parameters())
         if any(is_lazy(each) or each.is_meta for each in parameters):
@@ -74,11 +78,20 @@ class Trained:
             RuntimeError: the model has other frozen weights, or other parameters.
         """
         if set(state) != {"trained", "frozen"}:
-            raise RuntimeError("it was committed as a whole: register the model itself, or begin in another folder")
+            raise RuntimeError(
+                "it was committed as a whole: register the model itself, or begin in another folder"
+            )
         own = self._values()
         self._refuse_other_weights(state["frozen"], own)
         if (
-            new := next((name for name in own if name not in state["trained"] and name not in state["frozen"]), None)
+            new := next(
+                (
+                    name
+                    for name in own
+                    if name not in state["trained"] and name not in state["frozen"]
+                ),
+                None,
+            )
         ) is not None:
             raise RuntimeError(f"{new} is not in it")
         if (old := next((name for name in state["trained"] if name not in own), None)) is not None:
@@ -93,7 +106,13 @@ class Trained:
         Args:
             saved: where the tensors are that were kept; None: any may have been.
         """
-        return {"trained": {name: each for name, each in self._values().items() if saved is None or ("trained", name) in saved}}
+        return {
+            "trained": {
+                name: each
+                for name, each in self._values().items()
+                if saved is None or ("trained", name) in saved
+            }
+        }
 
     def distrust(self) -> None:
         """Has all frozen weights read again, also those that seem unchanged."""
@@ -101,11 +120,17 @@ class Trained:
 
     def shards(self) -> dict[str, Any]:
         """Returns the sharded parameters, by name."""
-        return {name: each for name, each in self._values().items() if isinstance(each, Parameter) and _is_sharded(each)}
+        return {
+            name: each
+            for name, each in self._values().items()
+            if isinstance(each, Parameter) and _is_sharded(each)
+        }
 
     def suspects(self) -> dict[str, Any]:
         """Returns the sharded parameters that are to be compared: no rank has seen them yet, or what this one has of them seems changed."""
-        return {name: each for name, each in self.shards().items() if not self._is_known(name, each)}
+        return {
+            name: each for name, each in self.shards().items() if not self._is_known(name, each)
+        }
 
     def take_checksums(self, found: Mapping[str, str]) -> None:
         """Takes what the ranks have found sharded parameters to be, by name: one that is not what it was is kept from now on."""
@@ -123,7 +148,11 @@ class Trained:
     def _is_known(self, name: str, value: torch.Tensor) -> bool:
         if name not in self._checksums:
             return False
-        return not _is_frozen(value) or name in self._kept or self._checksums[name][0] == _fingerprint(value)
+        return (
+            not _is_frozen(value)
+            or name in self._kept
+            or self._checksums[name][0] == _fingerprint(value)
+        )
 
     def _refuse_other_weights(self, frozen: dict[str, str], own: dict[str, Any]) -> None:
         for name, known in frozen.items():
@@ -170,15 +199,22 @@ def _fingerprint(shard: Any) -> Fingerprint:
 
 @torch.no_grad()
 def describe(value: torch.Tensor) -> str:
-    """Returns a tensor's type, shape and checksum, such as "float32 [4, 2] #1f0c…". It is the same on any device.
+    """Returns a tensor's type, shape and checksum, such as "float32 [4, 2] #1f0c…".
 
-    The checksum is for mistakes, not against forgers: of sums of integers, as memory is read faster than a hash is computed.
+    It is the same on any device.
+
+    The checksum is for mistakes, not against forgers: of sums of integers, as memory is read faster
+    than a hash is computed.
     """
     content = value.detach().contiguous().flatten().view(torch.uint8)
     if content.storage_offset() % 8:  # which torch does not view as larger integers
         content = content.clone()
     rows = content.numel() // ROW_BYTES
     digest = hashlib.sha256(bytes(content[rows * ROW_BYTES :].tolist()))
-    for table in content[: rows * ROW_BYTES].view(torch.int64).view(rows, ROW_BYTES // 8).split(ROWS):  # type: ignore[no-untyped-call]
+    for table in (
+        content[: rows * ROW_BYTES].view(torch.int64).view(rows, ROW_BYTES // 8).split(ROWS)
+    ):  # type: ignore[no-untyped-call]
         digest.update(repr(torch.cat([table.sum(0), table.sum(1)]).tolist()).encode())
-    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)} #{digest.hexdigest()[:16]}"
+    return (
+        f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)} #{digest.hexdigest()[:16]}"
+    )

@@ -1,7 +1,8 @@
 """Imported by the Python of a worker that does not start warm, before its script: any Python, so plain and old-fashioned.
 
-Has it answer when its stacks are asked for (see stopping/stacks.py) and when it is stopped (stopping/answers.py). Has it say where it
-crashed, and what it raised (failures/error_file.py). Then takes itself out of the way.
+Has it answer when its stacks are asked for (see stopping/stacks.py) and when it is stopped
+(stopping/answers.py). Has it say where it crashed, and what it raised (failures/error_file.py).
+Then takes itself out of the way.
 """
 
 import faulthandler
@@ -18,7 +19,10 @@ except Exception:  # it is a courtesy
 
 here = __file__.rpartition(os.sep)[0]
 package = os.path.dirname(os.path.dirname(here))  # noqa: PTH120
-for name, call in (("stopping/answers.py", "answer_stops()"), ("failures/error_file.py", "record_exceptions()")):
+for name, call in (
+    ("stopping/answers.py", "answer_stops()"),
+    ("failures/error_file.py", "record_exceptions()"),
+):
     try:
         path = os.path.join(package, name)  # noqa: PTH118
         with open(path, encoding="utf-8") as source:  # noqa: PTH123

@@ -1,4 +1,6 @@
-"""Deals the shards that are left to the ranks, and to the workers that read for each. Pure; no torch.
+"""Deals the shards that are left to the ranks, and to the workers that read for each.
+
+Pure; no torch.
 
 All ranks know the place, so each knows what every other one reads, and nothing is sent.
 """
@@ -35,7 +37,10 @@ class Deal(NamedTuple):
     workers: int
 
     def lane(self, rank: int, worker: int) -> Sequence[tuple[int, int]]:
-        """Returns the shards of a lane. Neighbours go to different ranks, so that all of them have some as long as possible."""
+        """Returns the shards of a lane.
+
+        Neighbours go to different ranks, so that all of them have some as long as possible.
+        """
         if rank >= self.readers:
             return ()
         return self.items[worker * self.readers + rank :: self.readers * self.workers]
@@ -44,7 +49,9 @@ class Deal(NamedTuple):
         lanes = (self.lane(rank, worker) for worker in range(self.workers))
         return [Position(0, lane[0][1] if lane else 0) for lane in lanes]
 
-    def changes(self, rank: int, before: Sequence[Position], after: Sequence[Position]) -> Iterator[Change]:
+    def changes(
+        self, rank: int, before: Sequence[Position], after: Sequence[Position]
+    ) -> Iterator[Change]:
         """Yields what has changed when a rank's lanes have come from one position to another."""
         for worker, (old, new) in enumerate(zip(before, after, strict=True)):
             if old == new:
@@ -58,7 +65,9 @@ class Deal(NamedTuple):
 
 def share(batch_size: int, rank: int, readers: int) -> int:
     """Returns a rank's samples of a step; 0: it does not read."""
-    return batch_size * (rank + 1) // readers - batch_size * rank // readers if rank < readers else 0
+    return (
+        batch_size * (rank + 1) // readers - batch_size * rank // readers if rank < readers else 0
+    )
 
 
 def deals_again(counts: Sequence[int], left: int, readers: int) -> bool:

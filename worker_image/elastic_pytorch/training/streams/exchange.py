@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 from elastic_pytorch.group import in_process
-from elastic_pytorch.group.rank_group import Alone, TorchGroup, cpu_group, digest_number, first_other, gather_objects
+from elastic_pytorch.group.rank_group import (
+    Alone,
+    TorchGroup,
+    cpu_group,
+    digest_number,
+    first_other,
+    gather_objects,
+)
 from elastic_pytorch.training.streams.deal import Position
 
 Gather = Callable[[Sequence[int]], list[list[int]]]
@@ -35,7 +42,9 @@ class Exchange:
         place: this rank among the data-parallel ranks, and how many of these there are.
     """
 
-    def __init__(self, gather: Gather, gather_objects: Callable[[Any], list[Any]], place: tuple[int, int]) -> None:
+    def __init__(
+        self, gather: Gather, gather_objects: Callable[[Any], list[Any]], place: tuple[int, int]
+    ) -> None:
         self._gather, self._gather_objects = gather, gather_objects
         self.rank, self.ranks = place
 
@@ -49,7 +58,9 @@ class Exchange:
             RuntimeError: they do not; on all ranks alike.
         """
         told = self._gather([self.ranks, *(digest_number(repr(each)) for each in what.values())])
-        for name, column in zip(("number of data-parallel ranks", *what), zip(*told, strict=True), strict=True):
+        for name, column in zip(
+            ("number of data-parallel ranks", *what), zip(*told, strict=True), strict=True
+        ):
             if (other := first_other(column)) is not None:
                 raise RuntimeError(
                     f"ranks 0 and {other} have different streams: the {name} differs. Samples would be lost or come twice: give all ranks "
@@ -60,9 +71,15 @@ class Exchange:
         """Returns what each data-parallel rank has for the next step. Collective.
 
         Raises:
-            RuntimeError: ranks that share a place among the data-parallel ranks have read differently; on all ranks alike.
+            RuntimeError: ranks that share a place among the data-parallel ranks have read
+                differently; on all ranks alike.
         """
-        numbers = [self.rank, own.samples, own.skips, *(number for lane in own.lanes for number in lane)]
+        numbers = [
+            self.rank,
+            own.samples,
+            own.skips,
+            *(number for lane in own.lanes for number in lane),
+        ]
         told: dict[int, Told] = {}
         for place, samples, skips, *lanes in self._gather(numbers):
             its = Told(samples, skips, tuple(map(Position, lanes[::2], lanes[1::2])))
@@ -95,7 +112,11 @@ class Groups:
             self._has_group, self._group = True, cpu_group()
             in_process.register_holder(self)
         # The group is asked for each time: another one may be formed while the exchange is kept.
-        return Exchange(lambda own: TorchGroup(self._group).gather(own), lambda own: gather_objects(own, self._group), place)
+        return Exchange(
+            lambda own: TorchGroup(self._group).gather(own),
+            lambda own: gather_objects(own, self._group),
+            place,
+        )
 
     def _leave_group(self) -> None:
         """Drops the process group."""

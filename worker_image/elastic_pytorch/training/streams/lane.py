@@ -38,7 +38,8 @@ class Shards:
 
     Attributes:
         names: what `read` gets, by number.
-        read: returns the samples of a shard. If it has a parameter `start`, it begins with the sample of that number.
+        read: returns the samples of a shard. If it has a parameter `start`, it begins with the
+            sample of that number.
         block: how many successive samples of a shard are put into a random order together; 0: none.
         seed: of that order.
         epoch: whose order it is.
@@ -53,7 +54,8 @@ class Shards:
     def samples(self, shard: int, start: int) -> Iterator[Any]:
         """Yields a shard's samples, without the first ones.
 
-        The order within a block depends on seed, epoch, shard and block alone. So the same samples are left out when a shard is read again.
+        The order within a block depends on seed, epoch, shard and block alone. So the same samples
+        are left out when a shard is read again.
 
         Raises:
             Exception: what the reader raises; or an Unreadable, if there were more samples once.
@@ -91,18 +93,25 @@ def takes_start(read: Read) -> bool:
 
 
 def read_lane(
-    lane: Sequence[tuple[int, int]], shards: Shards, size: int, *, drop_last: bool, skip_unreadable: bool
+    lane: Sequence[tuple[int, int]],
+    shards: Shards,
+    size: int,
+    *,
+    drop_last: bool,
+    skip_unreadable: bool,
 ) -> Iterator[Reading]:
     """Yields a lane's samples, `size` at a time, and at last a reading without any.
 
-    A reading is given when the sample after it is known. So its position tells which shards have ended.
+    A reading is given when the sample after it is known. So its position tells which shards have
+    ended.
 
     Args:
         lane: the shards, and the samples taken of each.
         shards: their samples.
         size: of a reading; the last one may have fewer.
         drop_last: whether to leave out a last one that has fewer.
-        skip_unreadable: whether to go on with the next shard if one cannot be read. What was read of it counts.
+        skip_unreadable: whether to go on with the next shard if one cannot be read. What was read
+            of it counts.
 
     Raises:
         Unreadable: a shard cannot be read; the message names it.
@@ -118,11 +127,11 @@ def read_lane(
             except StopIteration:
                 break
             except Exception as error:
-                message = (
-                    f"shard {shards.names[shard]!r} cannot be read: {type(error).__name__}: {error}; after {taken} samples"
-                )
+                message = f"shard {shards.names[shard]!r} cannot be read: {type(error).__name__}: {error}; after {taken} samples"
                 if not skip_unreadable:
-                    raise Unreadable(f"{message}. To go on without the rest of it, give skip_unreadable=True") from error
+                    raise Unreadable(
+                        f"{message}. To go on without the rest of it, give skip_unreadable=True"
+                    ) from error
                 logger.warning("%s; the rest of it is skipped", message)
                 skipped.append(shard)
                 break

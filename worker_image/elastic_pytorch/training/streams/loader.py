@@ -16,22 +16,32 @@ from elastic_pytorch.training.streams.place import Change
 from elastic_pytorch.training.streams.stream import ElasticStream, EpochLeft, TakenStep
 from elastic_pytorch.training.streams.workers import Collate, Lanes, Shipped, as_it_is
 
-GIVEN_BY_THE_STREAM = ("batch_size", "batch_sampler", "sampler", "shuffle", "drop_last", "generator")
+GIVEN_BY_THE_STREAM = (
+    "batch_size",
+    "batch_sampler",
+    "sampler",
+    "shuffle",
+    "drop_last",
+    "generator",
+)
 
 
 class StreamLoader:
     """The batches of an ElasticStream: a DataLoader whose workers each read shards of their own.
 
-    To be iterated on all ranks, in the thread that trains: before each step the ranks tell each other how many samples they have. When a
-    rank has no samples left, it gets a batch of weight 0, so that all ranks do the same number of steps.
+    To be iterated on all ranks, in the thread that trains: before each step the ranks tell each
+    other how many samples they have. When a rank has no samples left, it gets a batch of weight 0,
+    so that all ranks do the same number of steps.
 
-    Iterating yields micro-batches, from the place of the stream to the end of its epoch. It reads one step ahead, and what the workers
-    prefetch besides. What a changed group did not train on is read again.
+    Iterating yields micro-batches, from the place of the stream to the end of its epoch. It reads
+    one step ahead, and what the workers prefetch besides. What a changed group did not train on is
+    read again.
 
     Args:
         collate_fn: makes a batch of a list of samples. None: torch's `default_collate`.
         num_workers: the same on all ranks. Each worker reads other shards.
-        options: other options of a DataLoader: `pin_memory`, `prefetch_factor`, `timeout`, `worker_init_fn`, `multiprocessing_context`.
+        options: other options of a DataLoader: `pin_memory`, `prefetch_factor`, `timeout`,
+            `worker_init_fn`, `multiprocessing_context`.
 
     Raises:
         TypeError: `stream` is no ElasticStream, or an option is one that the stream decides.
@@ -39,26 +49,42 @@ class StreamLoader:
     """
 
     def __init__(
-        self, stream: ElasticStream, *, collate_fn: Collate | None = None, num_workers: int = 0, **options: Any
+        self,
+        stream: ElasticStream,
+        *,
+        collate_fn: Collate | None = None,
+        num_workers: int = 0,
+        **options: Any,
     ) -> None:
         if not isinstance(stream, ElasticStream):
             raise TypeError(f"StreamLoader needs an ElasticStream, not a {type(stream).__name__}")
         if wrong := [name for name in GIVEN_BY_THE_STREAM if name in options]:
             raise TypeError(f"{wrong[0]}: the ElasticStream says so, and not its loader")
         if options.get("persistent_workers"):
-            raise ValueError("persistent_workers=True: workers get their shards as they start, in each epoch and each group")
+            raise ValueError(
+                "persistent_workers=True: workers get their shards as they start, in each epoch and each group"
+            )
         if options.get("in_order") is False:
             raise ValueError("in_order=False: a batch would then meet the weight of another one")
         self.stream = stream
-        self._collate, self._workers, self._options = collate_fn or default_collate, num_workers, options
+        self._collate, self._workers, self._options = (
+            collate_fn or default_collate,
+            num_workers,
+            options,
+        )
         self._groups = Groups()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields the micro-batches of this rank, from the current place to the end of the epoch. Collective."""
+        """Yields the micro-batches of this rank, from the current place to the end of the epoch.
+
+        Collective.
+        """
         left = self.stream.begin()
         exchange = self._groups.exchange(self.stream.data_parallel.place())
         exchange.compare({**left.alike, "num_workers": self._workers})
-        return _Epoch(self.stream, left, exchange, self._collate, self._workers, self._options).batches()
+        return _Epoch(
+            self.stream, left, exchange, self._collate, self._workers, self._options
+        ).batches()
 
 
 @dataclass(slots=True)
@@ -74,7 +100,10 @@ class _Epoch:
     stand_in: list[Any] = field(default_factory=list)  # samples that do not count
 
     def batches(self) -> Iterator[Any]:
-        """Yields the micro-batches of this rank. It is a step ahead, so that it is known which one is the last."""
+        """Yields the micro-batches of this rank.
+
+        It is a step ahead, so that it is known which one is the last.
+        """
         held: tuple[TakenStep, list[Any]] | None = None
         for step, parts in self.steps():
             if step.samples == 0:
@@ -91,7 +120,8 @@ class _Epoch:
         yield from self.hand_on(*held)
 
     def hand_on(self, step: TakenStep, parts: list[Any]) -> Iterator[Any]:
-        # Idle ones come first, so that the last micro-batch, after which the ranks synchronise, counts on every rank if possible.
+        # Idle ones come first, so that the last micro-batch, after which the ranks synchronise,
+        # counts on every rank if possible.
         idle = len(step.parts) - len(parts)
         for number in range(len(step.parts)):
             self.stream.give(self.left.ticket)
@@ -115,15 +145,27 @@ class _Epoch:
                 counts = [each.samples for each in told]
                 again = deals_again(counts, place.left, self.readers)
                 if again:  # what busy ranks have read is read again
-                    told = [Told(0, 0, tuple(before[rank])) if each.samples else each for rank, each in enumerate(told)]
+                    told = [
+                        Told(0, 0, tuple(before[rank])) if each.samples else each
+                        for rank, each in enumerate(told)
+                    ]
                     own_skipped = [] if samples else own_skipped
-                new = [change for rank, each in enumerate(told) for change in deal.changes(rank, before[rank], each.lanes)]
+                new = [
+                    change
+                    for rank, each in enumerate(told)
+                    for change in deal.changes(rank, before[rank], each.lanes)
+                ]
                 place.apply(new)
                 changes, skipped = changes + new, skipped + exchange.all_skipped(own_skipped, told)
                 if again:
                     break
                 parts_of_rank = _parts_of(counts, exchange.rank, self.stream.micro_batch_size)
-                yield TakenStep(changes, sum(counts), parts_of_rank, ends_epoch=False, skipped=skipped), parts
+                yield (
+                    TakenStep(
+                        changes, sum(counts), parts_of_rank, ends_epoch=False, skipped=skipped
+                    ),
+                    parts,
+                )
                 if not any(counts):
                     return
                 changes, skipped = [], []
@@ -151,7 +193,12 @@ class _Epoch:
         )
         generator = torch.Generator().manual_seed(stream.worker_seed(number, rank))
         return DataLoader(
-            dataset, batch_size=None, collate_fn=as_it_is, num_workers=self.workers, generator=generator, **self.options
+            dataset,
+            batch_size=None,
+            collate_fn=as_it_is,
+            num_workers=self.workers,
+            generator=generator,
+            **self.options,
         )
 
     def idle_batch(self) -> Any:
@@ -166,11 +213,15 @@ class _Epoch:
             if self.stand_in:
                 break
         if not self.stand_in:
-            raise Unreadable("this rank has no samples left, and can read no shard for a batch that does not count")
+            raise Unreadable(
+                "this rank has no samples left, and can read no shard for a batch that does not count"
+            )
         return self.collate(deepcopy(self.stand_in))
 
 
-def _next_samples(shipped: Iterator[Shipped], own: list[Position]) -> tuple[int, list[Any], list[int]]:
+def _next_samples(
+    shipped: Iterator[Shipped], own: list[Position]
+) -> tuple[int, list[Any], list[int]]:
     """Takes this rank's next samples, and moves its lanes on.
 
     Returns:

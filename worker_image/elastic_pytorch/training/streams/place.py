@@ -52,7 +52,9 @@ class Place:
     def rest(self, order: Iterable[int]) -> list[tuple[int, int]]:
         """Returns the shards that are not done, and the samples taken of each: first the open ones, each kind in the epoch's order."""
         left = [shard for shard in order if self.status[shard] == TO_BE_READ]
-        return sorted(((shard, self.taken.get(shard, 0)) for shard in left), key=lambda item: item[1] == 0)
+        return sorted(
+            ((shard, self.taken.get(shard, 0)) for shard in left), key=lambda item: item[1] == 0
+        )
 
 
 def order_of(shards: int, *, shuffle: bool, seed: int, epoch: int) -> list[int]:

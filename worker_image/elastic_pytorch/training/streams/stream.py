@@ -65,20 +65,26 @@ class EpochLeft:
 class ElasticStream(Epochs):
     """Samples that can only be read one after the other, in shards: files, archives, parts of a table. For a training whose group changes.
 
-    Whole shards are dealt to the ranks, and to the workers of their loaders. Each sample comes exactly once in an epoch: the place is the
-    number of samples that are taken of each shard, and a group of any size deals out what is left.
+    Whole shards are dealt to the ranks, and to the workers of their loaders. Each sample comes
+    exactly once in an epoch: the place is the number of samples that are taken of each shard, and a
+    group of any size deals out what is left.
 
     Args:
-        shards: the names, paths, URLs or numbers of the shards, which must be the same after each restart.
-        read: returns the samples of a shard, always the same ones in the same order. If it has a parameter `start`, it is called with it to
-            go on within a shard, and begins with the sample of that number, from 0. Otherwise the samples before are read again.
-        batch_size: samples of a step, of all ranks together. A step has fewer when a worker comes to the end of its shards, and when
-            there are fewer shards left than ranks.
-        micro_batch_size: the most samples that the model sees at once; a rank's share of a step is split accordingly. None: it is not.
-        shuffle_block: how many successive samples of a shard are put into a random order together, in memory. To go on within a shard takes
-            reading that many again. 0: none.
-        drop_last: whether to leave out the rest of a worker's shards that is less than a rank's share of a step.
-        skip_unreadable: whether to go on without the rest of a shard that cannot be read: see `skipped`. Otherwise that is an error.
+        shards: the names, paths, URLs or numbers of the shards, which must be the same after each
+            restart.
+        read: returns the samples of a shard, always the same ones in the same order. If it has a
+            parameter `start`, it is called with it to go on within a shard, and begins with the
+            sample of that number, from 0. Otherwise the samples before are read again.
+        batch_size: samples of a step, of all ranks together. A step has fewer when a worker comes
+            to the end of its shards, and when there are fewer shards left than ranks.
+        micro_batch_size: the most samples that the model sees at once; a rank's share of a step is
+            split accordingly. None: it is not.
+        shuffle_block: how many successive samples of a shard are put into a random order together,
+            in memory. To go on within a shard takes reading that many again. 0: none.
+        drop_last: whether to leave out the rest of a worker's shards that is less than a rank's
+            share of a step.
+        skip_unreadable: whether to go on without the rest of a shard that cannot be read: see
+            `skipped`. Otherwise that is an error.
         seed_random: whether `part` seeds the random number generators, by the step and the rank.
 
     Attributes:
@@ -87,7 +93,8 @@ class ElasticStream(Epochs):
 
     Raises:
         TypeError: the shards are no sequence of names or numbers, or `read` is no function.
-        ValueError: there are no shards, or a size is invalid; or what ElasticSampler says of the mesh.
+        ValueError: there are no shards, or a size is invalid; or what ElasticSampler says of the
+            mesh.
     """
 
     _called = "stream"
@@ -110,7 +117,9 @@ class ElasticStream(Epochs):
         super().__init__()
         self._names = _names(shards)
         if not callable(read):
-            raise TypeError(f"read must be a function of a shard that returns its samples, not a {type(read).__name__}")
+            raise TypeError(
+                f"read must be a function of a shard that returns its samples, not a {type(read).__name__}"
+            )
         for name, size, least in (
             ("batch_size", batch_size, 1),
             ("micro_batch_size", micro_batch_size, 1),
@@ -122,7 +131,12 @@ class ElasticStream(Epochs):
         self.samples_per_step = index(batch_size)  # of all ranks together
         self.micro_batch_size = micro_batch_size
         self.drop_last, self.skip_unreadable = drop_last, skip_unreadable
-        self._shuffle, self._block, self._seed, self._seed_random = shuffle, index(shuffle_block), index(seed), seed_random
+        self._shuffle, self._block, self._seed, self._seed_random = (
+            shuffle,
+            index(shuffle_block),
+            index(seed),
+            seed_random,
+        )
         self._checksum = hashlib.blake2b(repr(self._names).encode(), digest_size=8).hexdigest()
         self.data_parallel = DataParallel(mesh)
         self.samples = 0
@@ -136,21 +150,42 @@ class ElasticStream(Epochs):
     # --- the place in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the place and the settings that it depends on. It is the same on all ranks, and has a byte for each shard."""
-        place = {"epoch": self.epoch, "steps": self._steps, "samples": self.samples, "skipped": list(self._skipped)}
+        """Returns the place and the settings that it depends on.
+
+        It is the same on all ranks, and has a byte for each shard.
+        """
+        place = {
+            "epoch": self.epoch,
+            "steps": self._steps,
+            "samples": self.samples,
+            "skipped": list(self._skipped),
+        }
         status = torch.frombuffer(bytearray(self._place.status), dtype=torch.uint8)
-        return {**place, "status": status, "taken": sorted(map(list, self._place.taken.items())), **self._meaning()}
+        return {
+            **place,
+            "status": status,
+            "taken": sorted(map(list, self._place.taken.items())),
+            **self._meaning(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a place.
 
         Raises:
-            ValueError: the place is in another stream: of other shards, another seed or another order.
+            ValueError: the place is in another stream: of other shards, another seed or another
+                order.
         """
         refuse_another(state, self._meaning(), "the saved place is of another stream")
-        self.epoch, self._steps, self.samples = int(state["epoch"]), int(state["steps"]), int(state["samples"])
+        self.epoch, self._steps, self.samples = (
+            int(state["epoch"]),
+            int(state["steps"]),
+            int(state["samples"]),
+        )
         self._skipped = [int(shard) for shard in state["skipped"]]
-        self._place = Place(bytearray(state["status"].tolist()), {int(shard): int(taken) for shard, taken in state["taken"]})
+        self._place = Place(
+            bytearray(state["status"].tolist()),
+            {int(shard): int(taken) for shard, taken in state["taken"]},
+        )
         self._loads += 1
         self._taken.clear()
 
@@ -213,7 +248,9 @@ class ElasticStream(Epochs):
         place = self._place.copy()
         return EpochLeft(
             place=place,
-            order=order_of(len(self._names), shuffle=self._shuffle, seed=self._seed, epoch=self.epoch),
+            order=order_of(
+                len(self._names), shuffle=self._shuffle, seed=self._seed, epoch=self.epoch
+            ),
             shards=Shards(self._names, self._read, self._block, self._seed, self.epoch),
             alike={
                 **self._meaning(),
@@ -236,7 +273,9 @@ class ElasticStream(Epochs):
             RuntimeError: another place has been loaded since the loader began.
         """
         if ticket != self._loads:
-            raise RuntimeError("another place in the data was loaded while this iterator was in use: make a new one")
+            raise RuntimeError(
+                "another place in the data was loaded while this iterator was in use: make a new one"
+            )
         self._iteration.give()
 
     def worker_seed(self, number: int, rank: int) -> int:
@@ -266,7 +305,9 @@ def _names(shards: Any) -> list[Any]:
     names = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in shards]
     wrong = next((each for each in names if not _is_plain(each)), None)
     if wrong is not None:
-        raise TypeError(f"a shard is a name, a path, a URL or a number, not a {type(wrong).__name__}: let `read` open it")
+        raise TypeError(
+            f"a shard is a name, a path, a URL or a number, not a {type(wrong).__name__}: let `read` open it"
+        )
     if not names:
         raise ValueError("there are no shards")
     return names

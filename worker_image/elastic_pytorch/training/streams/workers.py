@@ -55,17 +55,25 @@ class Lanes(IterableDataset[Shipped]):
         if not self.lanes[number]:
             return
         for samples, position, skipped in read_lane(
-            self.lanes[number], self.shards, self.size, drop_last=self.drop_last, skip_unreadable=self.skip_unreadable
+            self.lanes[number],
+            self.shards,
+            self.size,
+            drop_last=self.drop_last,
+            skip_unreadable=self.skip_unreadable,
         ):
             size = self.micro_batch_size
-            parts = [self.collate(samples[begin : begin + size]) for begin in range(0, len(samples), size)]
+            parts = [
+                self.collate(samples[begin : begin + size])
+                for begin in range(0, len(samples), size)
+            ]
             yield Shipped(number, position, skipped, len(samples), parts)
 
 
 def be_the_only_worker() -> int:
     """Returns the number of this worker of a DataLoader, and has it be the only one from now on, for all that asks torch.
 
-    Datasets of others (Hugging Face, WebDataset) leave out what they take to be another worker's. The shards have been dealt out already.
+    Datasets of others (Hugging Face, WebDataset) leave out what they take to be another worker's.
+    The shards have been dealt out already.
 
     Raises:
         RuntimeError: torch keeps it elsewhere than this library knows.
@@ -73,10 +81,14 @@ def be_the_only_worker() -> int:
     info = get_worker_info()
     if info is None or info.num_workers == 1:
         return 0
-    worker_module._worker_info = type(info)(id=0, num_workers=1, seed=info.seed, dataset=info.dataset)
+    worker_module._worker_info = type(info)(
+        id=0, num_workers=1, seed=info.seed, dataset=info.dataset
+    )
     now = get_worker_info()
     if now is None or now.num_workers != 1:
-        raise RuntimeError("this release of torch has no worker that is the only one: give StreamLoader num_workers=1 at most")
+        raise RuntimeError(
+            "this release of torch has no worker that is the only one: give StreamLoader num_workers=1 at most"
+        )
     return info.id
 
 

@@ -26,9 +26,18 @@ class Allocation:
 
     def resources(self) -> dict[str, Any]:
         """A container's `resources`, empty if nothing is asked for."""
-        requests = {**({"cpu": self.cpus} if self.cpus else {}), **({"memory": self.memory} if self.memory else {})}
-        limits = {**({"memory": self.memory} if self.memory else {}), **({GPU: self.gpus} if self.gpus else {})}
-        return {**({"requests": requests} if requests else {}), **({"limits": limits} if limits else {})}
+        requests = {
+            **({"cpu": self.cpus} if self.cpus else {}),
+            **({"memory": self.memory} if self.memory else {}),
+        }
+        limits = {
+            **({"memory": self.memory} if self.memory else {}),
+            **({GPU: self.gpus} if self.gpus else {}),
+        }
+        return {
+            **({"requests": requests} if requests else {}),
+            **({"limits": limits} if limits else {}),
+        }
 
     def variables(self) -> dict[str, str]:
         """The variables of Slurm that are numbers known beforehand."""
@@ -65,7 +74,9 @@ def read_allocation(options: Mapping[str, str], remarks: Remarks) -> Allocation:
     gpus = _gpus(options, nodes, tasks, remarks)
     cpus_per_task = _number("cpus-per-task", options.get("cpus-per-task"), 0)
     cpus = tasks * cpus_per_task or gpus * _number("cpus-per-gpu", options.get("cpus-per-gpu"), 0)
-    return Allocation(least, nodes, tasks, gpus, cpus, cpus_per_task, _memory(options, cpus, gpus, remarks))
+    return Allocation(
+        least, nodes, tasks, gpus, cpus, cpus_per_task, _memory(options, cpus, gpus, remarks)
+    )
 
 
 def seconds_of(time: str) -> int | None:
@@ -78,12 +89,21 @@ def seconds_of(time: str) -> int | None:
         return None
     days, dash, clock = time.rpartition("-")
     parts = clock.split(":")
-    if not all(part.isdecimal() for part in parts) or len(parts) > 3 or (dash and not days.isdecimal()):
+    if (
+        not all(part.isdecimal() for part in parts)
+        or len(parts) > 3
+        or (dash and not days.isdecimal())
+    ):
         raise CannotMigrate("--time", f"{time} is no time: write it as days-hours:minutes:seconds")
     numbers = [int(part) for part in parts]
     if dash:
         hours, minutes, seconds = (*numbers, 0, 0)[:3]
-        return int(days) * SECONDS_A_DAY + hours * SECONDS_AN_HOUR + minutes * SECONDS_A_MINUTE + seconds
+        return (
+            int(days) * SECONDS_A_DAY
+            + hours * SECONDS_AN_HOUR
+            + minutes * SECONDS_A_MINUTE
+            + seconds
+        )
     hours, minutes, seconds = (0, numbers[0], (*numbers, 0)[1]) if len(numbers) < 3 else numbers
     return hours * SECONDS_AN_HOUR + minutes * SECONDS_A_MINUTE + seconds
 
@@ -101,7 +121,12 @@ def _gpus(options: Mapping[str, str], nodes: int, tasks: int, remarks: Remarks) 
         if one and one.partition(":")[0] != "gpu":
             remarks.add("--gres", f"{one} is dropped: only GPUs are known here")
     gres = next(
-        (one[len("gpu") :].lstrip(":") or "1" for one in options.get("gres", "").split(",") if one.startswith("gpu")), None
+        (
+            one[len("gpu") :].lstrip(":") or "1"
+            for one in options.get("gres", "").split(",")
+            if one.startswith("gpu")
+        ),
+        None,
     )
     for option, given, factor, divisor in (
         ("gpus-per-node", options.get("gpus-per-node"), 1, 1),
@@ -116,7 +141,8 @@ def _gpus(options: Mapping[str, str], nodes: int, tasks: int, remarks: Remarks) 
             kind, number = number, "1"
         if kind:
             remarks.add(
-                f"--{option}", f"GPUs of the kind {kind}: choose its nodes by a nodeSelector or an affinity in spec.template"
+                f"--{option}",
+                f"GPUs of the kind {kind}: choose its nodes by a nodeSelector or an affinity in spec.template",
             )
         return -(-int(number) * factor // divisor)
     return 0
@@ -133,5 +159,7 @@ def _memory(options: Mapping[str, str], cpus: int, gpus: int, remarks: Remarks) 
         amount = int(found[1]) * times
         if amount:
             return f"{amount}{UNITS[found[2].upper()]}"
-        remarks.add(f"--{option}", "names no amount here: set resources.requests.memory of the container")
+        remarks.add(
+            f"--{option}", "names no amount here: set resources.requests.memory of the container"
+        )
     return ""

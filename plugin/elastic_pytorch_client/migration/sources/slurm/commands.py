@@ -10,30 +10,85 @@ from elastic_pytorch_client.migration import shell_text
 from elastic_pytorch_client.migration.launch import OTHER_LAUNCHERS
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 from elastic_pytorch_client.migration.shell_words import words_from
-from elastic_pytorch_client.migration.sources.slurm.script import Command, read_commands_of, split_options
+from elastic_pytorch_client.migration.sources.slurm.script import (
+    Command,
+    read_commands_of,
+    split_options,
+)
 
 DECLARED = re.compile(r"(?:(?:export|declare|typeset|local|readonly)(?:\s+-\w+)*\s+)?")
-ASSIGNMENT = re.compile(r"""(\w+)(\+?)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^)]*\)|\$\{[^}]*\}|`[^`]*`|[^\s'"`])*)\s*""")
+ASSIGNMENT = re.compile(
+    r"""(\w+)(\+?)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^)]*\)|\$\{[^}]*\}|`[^`]*`|[^\s'"`])*)\s*"""
+)
 ELEMENT = re.compile(r"(\w+)\[[^\]]*\]\+?=")
 ARRAY = re.compile(r"(\w+)(\+?)=\((.*)\)\s*\Z", re.DOTALL)
 WHOLE_ARRAY = re.compile(r'(")?\$\{(\w+)\[[@*]\]\}(?(1)")')
-VARIABLE = re.compile(r"\$(?:\{(?P<name>\w+)(?::?(?P<operator>[-=])(?P<default>(?:[^{}]|\$\{[^{}]*\})*))?\}|(?P<plain>\w+))")
-LAUNCHER = re.compile(rf"(?<![\w./=-])(?:[\w./-]*/)?(?:torchrun|python[\d.]*|{'|'.join(OTHER_LAUNCHERS)}|bash|sh)(?=\s)")
+VARIABLE = re.compile(
+    r"\$(?:\{(?P<name>\w+)(?::?(?P<operator>[-=])(?P<default>(?:[^{}]|\$\{[^{}]*\})*))?\}|(?P<plain>\w+))"
+)
+LAUNCHER = re.compile(
+    rf"(?<![\w./=-])(?:[\w./-]*/)?(?:torchrun|python[\d.]*|{'|'.join(OTHER_LAUNCHERS)}|bash|sh)(?=\s)"
+)
 OWN_LAUNCHER = re.compile(rf"(?:[\w./-]*/)?(?:{'|'.join({*OTHER_LAUNCHERS} - {'mpirun'})})\s")
 SHELL_SCRIPT = re.compile(r"[\w./-]+\.sh\b")
 # As the agent sets the variable anyway.
 TO_ITSELF = re.compile(r"""(?<!\S)(\w+)=("?)\$\{?\1\}?\2\s+""")
 # What sets nothing up that a pod would miss.
 QUIET = {
-    *("[", "[[", ":", "clear", "date", "echo", "exit", "hostname", "ls", "nvidia-smi", "popd", "printenv", "printf", "pwd"),
-    *("read", "scontrol", "set", "shopt", "sleep", "squeue", "test", "trap", "true", "ulimit", "unset", "wait", "which"),
+    *(
+        "[",
+        "[[",
+        ":",
+        "clear",
+        "date",
+        "echo",
+        "exit",
+        "hostname",
+        "ls",
+        "nvidia-smi",
+        "popd",
+        "printenv",
+        "printf",
+        "pwd",
+    ),
+    *(
+        "read",
+        "scontrol",
+        "set",
+        "shopt",
+        "sleep",
+        "squeue",
+        "test",
+        "trap",
+        "true",
+        "ulimit",
+        "unset",
+        "wait",
+        "which",
+    ),
 }
 # What srun starts on all nodes beside them, before a training or after it.
 BESIDE = {"cat", "chmod", "cp", "ln", "mkdir", "mv", "pkill", "rm", "rsync", "sync", "tar", "touch"}
 UNTOUCHED = "\0"
-SOFTWARE = {"module", "ml", "conda", "mamba", "micromamba", "source", ".", "eval", "pip", "spack", "pyenv"}
+SOFTWARE = {
+    "module",
+    "ml",
+    "conda",
+    "mamba",
+    "micromamba",
+    "source",
+    ".",
+    "eval",
+    "pip",
+    "spack",
+    "pyenv",
+}
 # Each training process has the variable that torchrun sets, where a task of srun has Slurm's.
-OF_A_TASK = {"SLURM_PROCID": "${RANK}", "SLURM_LOCALID": "${LOCAL_RANK}", "SLURM_NODEID": "${GROUP_RANK}"}
+OF_A_TASK = {
+    "SLURM_PROCID": "${RANK}",
+    "SLURM_LOCALID": "${LOCAL_RANK}",
+    "SLURM_NODEID": "${GROUP_RANK}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +116,9 @@ class Surroundings:
     unknown: list[str] = field(default_factory=list)
 
 
-def read_commands(commands: Sequence[Command], known: Mapping[str, str], remarks: Remarks) -> tuple[Start, Surroundings]:
+def read_commands(
+    commands: Sequence[Command], known: Mapping[str, str], remarks: Remarks
+) -> tuple[Start, Surroundings]:
     """Finds the command that starts the training; a remark names each other one that a pod would miss.
 
     Raises:
@@ -77,12 +134,18 @@ def read_commands(commands: Sequence[Command], known: Mapping[str, str], remarks
             start = _start(command, rest)
             if start is not None and (start.likelihood or not start.nested):
                 if command.unread:
-                    raise CannotMigrate(f"line {command.line}", "has what is no plain bash here: write the words out")
+                    raise CannotMigrate(
+                        f"line {command.line}",
+                        "has what is no plain bash here: write the words out",
+                    )
                 starts.append(start)
             elif rest:
                 _say(command, rest, around, remarks)
     if not starts:
-        raise CannotMigrate("the script", "starts no training that is known: no torchrun, no Python, and nothing by srun")
+        raise CannotMigrate(
+            "the script",
+            "starts no training that is known: no torchrun, no Python, and nothing by srun",
+        )
     likeliest = max(start.likelihood for start in starts)
     found = [start for start in starts if start.likelihood == likeliest]
     if nested := next((start for start in found if start.nested), None):
@@ -96,7 +159,10 @@ def read_commands(commands: Sequence[Command], known: Mapping[str, str], remarks
         raise CannotMigrate(f"lines {lines}", text)
     for start in starts:
         if start is not found[0]:
-            remarks.add(f"line {start.line}", f"`{start.text}` is dropped: run it before, as a Job of its own")
+            remarks.add(
+                f"line {start.line}",
+                f"`{start.text}` is dropped: run it before, as a Job of its own",
+            )
     return found[0], around
 
 
@@ -145,7 +211,8 @@ def _assign(part: str, around: Surroundings) -> str:
         except ValueError:
             plain = value
         worked_out = "$(" in plain or "`" in plain
-        if not worked_out or LAUNCHER.match(plain):  # what only the script knows are mostly options of the rendezvous
+        # What only the script knows are mostly options of the rendezvous.
+        if not worked_out or LAUNCHER.match(plain):
             _add(around, name, plain, "" if more else None)
         else:
             around.variables.pop(name, None)
@@ -194,7 +261,11 @@ def _start(command: Command, part: str) -> Start | None:
         place = found.start() if found else _program_of_srun(part)
         if not found and PurePosixPath((part[place:].split() or [":"])[0]).name in QUIET | BESIDE:
             return None
-    elif found := LAUNCHER.match(part) or SHELL_SCRIPT.match(part) or shell_text.TORCHRUN.search(part):
+    elif (
+        found := LAUNCHER.match(part)
+        or SHELL_SCRIPT.match(part)
+        or shell_text.TORCHRUN.search(part)
+    ):
         place = found.start()
     else:
         return None
@@ -203,8 +274,13 @@ def _start(command: Command, part: str) -> Start | None:
         words = shlex.split(text)
     except ValueError:
         words = text.split()
-    if len(words) > 2 and PurePosixPath(words[0]).name in shell_text.SHELLS and re.match(r"-\w*c\Z", words[1]):
-        quoted = re.match(r"\S+\s+\S+\s+\"", text)  # there, the outer shell takes a backslash away, which shlex leaves
+    if (
+        len(words) > 2
+        and PurePosixPath(words[0]).name in shell_text.SHELLS
+        and re.match(r"-\w*c\Z", words[1])
+    ):
+        # there, the outer shell takes a backslash away, which shlex leaves
+        quoted = re.match(r"\S+\s+\S+\s+\"", text)
         text = re.sub(r"\\([$`])", r"\1", words[2]) if quoted else words[2]
     return Start(command.line, TO_ITSELF.sub("", text), by_srun, before, command.nested)
 
@@ -227,4 +303,6 @@ def _say(command: Command, part: str, around: Surroundings, remarks: Remarks) ->
     elif program in SOFTWARE:
         remarks.add(path, f"`{part}` is dropped: put the software into the image")
     else:
-        remarks.add(path, f"`{part}` is dropped: do it in the image, in the script, or in an init container")
+        remarks.add(
+            path, f"`{part}` is dropped: do it in the image, in the script, or in an init container"
+        )

@@ -12,7 +12,11 @@ from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.launch import PYTHON, Launch, read_launch
 from elastic_pytorch_client.migration.process_variables import SET_BY_AGENT, listed
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
-from elastic_pytorch_client.migration.sources.slurm.allocation import Allocation, read_allocation, seconds_of
+from elastic_pytorch_client.migration.sources.slurm.allocation import (
+    Allocation,
+    read_allocation,
+    seconds_of,
+)
 from elastic_pytorch_client.migration.sources.slurm.commands import (
     ASSIGNMENT,
     VARIABLE,
@@ -22,17 +26,41 @@ from elastic_pytorch_client.migration.sources.slurm.commands import (
     split_commands,
 )
 from elastic_pytorch_client.migration.sources.slurm.script import read_script
-from elastic_pytorch_client.migration.sources.training_pods import TrainingPods, make_job, processes_of
+from elastic_pytorch_client.migration.sources.training_pods import (
+    TrainingPods,
+    make_job,
+    processes_of,
+)
 from elastic_pytorch_client.migration.template import accelerators, set_launch, take_variables
 
 Manifest = dict[str, Any]
 
 # RFC 2606 reserves `.invalid`: the API server accepts the name, and no registry has it.
 PLACEHOLDER = "fill-in.invalid/image-of-the-training"
-READ = {"nodes", "ntasks", "ntasks-per-node", "gpus", "gpus-per-node", "gpus-per-task", "gres", "cpus-per-task", "cpus-per-gpu"}
+READ = {
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "gpus",
+    "gpus-per-node",
+    "gpus-per-task",
+    "gres",
+    "cpus-per-task",
+    "cpus-per-gpu",
+}
 READ |= {"mem", "mem-per-cpu", "mem-per-gpu", "time", "job-name", "chdir", "container-image"}
 # What pods have anyway, or what no pod has.
-WITHOUT_REMARK = {"export", "get-user-env", "no-requeue", "requeue", "parsable", "verbose", "quiet", "hint", "threads-per-core"}
+WITHOUT_REMARK = {
+    "export",
+    "get-user-env",
+    "no-requeue",
+    "requeue",
+    "parsable",
+    "verbose",
+    "quiet",
+    "hint",
+    "threads-per-core",
+}
 DEVICES = "CUDA_VISIBLE_DEVICES"
 DROPPED = {
     "account": "for quota, give the job Kueue's label kueue.x-k8s.io/queue-name",
@@ -70,11 +98,17 @@ def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Ma
     _refuse(text, script.options)
     allocation = read_allocation(script.options, remarks)
     title = script.options.get("job-name") or PurePosixPath(file_name).name.split(".")[0]
-    start, around = read_commands(script.commands, {**allocation.variables(), "SLURM_JOB_NAME": title}, remarks)
+    start, around = read_commands(
+        script.commands, {**allocation.variables(), "SLURM_JOB_NAME": title}, remarks
+    )
     pods = _pods(start, around, allocation, script.options, remarks)
     sizes = group_size("--nodes", allocation.nodes, pods.options, remarks)
     if allocation.least < allocation.nodes and "minReplicas" not in sizes:
-        sizes = {"replicas": allocation.nodes, "minReplicas": allocation.least, "maxReplicas": allocation.nodes}
+        sizes = {
+            "replicas": allocation.nodes,
+            "minReplicas": allocation.least,
+            "maxReplicas": allocation.nodes,
+        }
     limit = seconds_of(script.options["time"]) if "time" in script.options else None
     job = make_job(
         {"name": _name(title, remarks)},
@@ -86,7 +120,10 @@ def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Ma
     )
     if limit is not None:
         remarks.add("--time", TIME)
-    for option in [*script.options, *(["container-mounts"] if "--container-mounts" in start.before else [])]:
+    for option in [
+        *script.options,
+        *(["container-mounts"] if "--container-mounts" in start.before else []),
+    ]:
         if option not in READ | WITHOUT_REMARK:
             remarks.add(f"--{option}", f"is dropped: {DROPPED.get(option, NO_COUNTERPART)}")
     return [job]
@@ -94,22 +131,33 @@ def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Ma
 
 def _refuse(text: str, options: Mapping[str, str]) -> None:
     if "array" in options or "SLURM_ARRAY_TASK_ID" in text:
-        raise CannotMigrate("--array", "is a sweep of trainings that do not know each other: write a job for each of them")
+        raise CannotMigrate(
+            "--array",
+            "is a sweep of trainings that do not know each other: write a job for each of them",
+        )
     if re.search(r"^#SBATCH\s+(?:hetjob|packjob)", text, re.MULTILINE):
         raise CannotMigrate(
-            "#SBATCH hetjob", "asks for nodes of several kinds, and workers are alike: write a job for one of them"
+            "#SBATCH hetjob",
+            "asks for nodes of several kinds, and workers are alike: write a job for one of them",
         )
 
 
 def _name(title: str, remarks: Remarks) -> str:
-    name = re.sub(r"[^a-z0-9]+", "-", title.lower()).lstrip("-0123456789")[:LONGEST_NAME].rstrip("-") or "training"
+    name = (
+        re.sub(r"[^a-z0-9]+", "-", title.lower()).lstrip("-0123456789")[:LONGEST_NAME].rstrip("-")
+        or "training"
+    )
     if name != title:
         remarks.add("--job-name", f"{title} becomes {name}: pods and hosts are named after it")
     return name
 
 
 def _pods(
-    start: Start, around: Surroundings, allocation: Allocation, options: Mapping[str, str], remarks: Remarks
+    start: Start,
+    around: Surroundings,
+    allocation: Allocation,
+    options: Mapping[str, str],
+    remarks: Remarks,
 ) -> TrainingPods:
     path = f"line {start.line}"
     container: Manifest = {"image": _image(start, options, remarks)}
@@ -117,23 +165,34 @@ def _pods(
         container["workingDir"] = folder
     if resources := allocation.resources():
         container["resources"] = resources
-    environment = {name: value for name, value in around.environment.items() if name != DEVICES} | _set_by_env(start.before)
+    environment = {
+        name: value for name, value in around.environment.items() if name != DEVICES
+    } | _set_by_env(start.before)
     if DEVICES in around.environment:
         remarks.add(DEVICES, "is dropped: a pod sees the GPUs of its resources.limits")
     if unknown := sorted({*around.unknown} - SET_BY_AGENT - set(environment)):
-        remarks.add(path, f"{', '.join(unknown)}: set in the container's env, for only the batch script knows the values")
+        remarks.add(
+            path,
+            f"{', '.join(unknown)}: set in the container's env, for only the batch script knows the values",
+        )
     if environment:
         container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
-    variables = take_variables(path, container, Remarks())  # that the group's are set is no news here
+    # That the group's are set is no news here.
+    variables = take_variables(path, container, Remarks())
     own = Remarks()
     launch = _launch(path, start.text)
     set_launch(path, container, launch, own)
     for remark in own.found:
         remarks.add(path, remark.text)
     _say_variables(path, launch, environment, remarks)
-    used = " ".join((*launch.command, *launch.args, *environment.values(), str(container.get("workingDir", ""))))
+    used = " ".join(
+        (*launch.command, *launch.args, *environment.values(), str(container.get("workingDir", "")))
+    )
     if folders := sorted(set(FOLDERS.findall(used))):
-        remarks.add(path, f"{', '.join(folders)}: mount volumes there, in spec.template, unless the image has them")
+        remarks.add(
+            path,
+            f"{', '.join(folders)}: mount volumes there, in spec.template, unless the image has them",
+        )
     return TrainingPods(
         path,
         names.TRAINING_CONTAINER,
@@ -180,12 +239,18 @@ def _launch(path: str, text: str) -> Launch:
 
 def _needed_without_value(text: str) -> list[str]:
     """What a command cannot do without, and what only the batch script knows: parts of values, its arguments, what is to be started."""
-    found = [part[0] for part in WORKED_OUT.finditer(text) if not re.search(rf"\b{part[1] or part[2]}\+?=", text)]
+    found = [
+        part[0]
+        for part in WORKED_OUT.finditer(text)
+        if not re.search(rf"\b{part[1] or part[2]}\+?=", text)
+    ]
     found += [argument[0] for argument in ARGUMENT.finditer(QUOTED.sub("", text))]
     found += [
         word
         for word in _started(text)
-        if (name := VARIABLE.match(word)) and name["name"] not in ALWAYS_SET and name["plain"] not in ALWAYS_SET
+        if (name := VARIABLE.match(word))
+        and name["name"] not in ALWAYS_SET
+        and name["plain"] not in ALWAYS_SET
     ]
     return list(dict.fromkeys(found))
 
@@ -203,25 +268,47 @@ def _started(text: str) -> list[str]:
     return found
 
 
-def _say_variables(path: str, launch: Launch, environment: Mapping[str, str], remarks: Remarks) -> None:
-    used = {found["name"] or found["plain"] for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))}
-    of_processes = {"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "local_rank"}
+def _say_variables(
+    path: str, launch: Launch, environment: Mapping[str, str], remarks: Remarks
+) -> None:
+    used = {
+        found["name"] or found["plain"]
+        for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))
+    }
+    of_processes = {
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "local_rank",
+    }
     if unknown := sorted(used - set(environment) - of_processes - ALWAYS_SET):
-        remarks.add(path, f"{', '.join(unknown)}: set in the container's env, for the batch script does not run")
+        remarks.add(
+            path,
+            f"{', '.join(unknown)}: set in the container's env, for the batch script does not run",
+        )
 
 
-def _processes(start: Start, allocation: Allocation, pods: TrainingPods, remarks: Remarks) -> Manifest:
+def _processes(
+    start: Start, allocation: Allocation, pods: TrainingPods, remarks: Remarks
+) -> Manifest:
     path = f"line {start.line}"
     own = TASKS.search(start.before)
     tasks = int(own[1]) if own else allocation.tasks
     if not start.by_srun and allocation.nodes > 1:
-        remarks.add(path, f"without srun, it ran on the first node only. Now it runs on all {allocation.nodes}")
+        remarks.add(
+            path,
+            f"without srun, it ran on the first node only. Now it runs on all {allocation.nodes}",
+        )
     if pods.launch.by != "python" or not start.by_srun:
         if start.by_srun and tasks > 1 and pods.launch.by == "torchrun":
             text = f"srun started torchrun {tasks} times on each node. Now the agent starts nproc-per-node processes, once"
             remarks.add(path, text)
         return processes_of(pods, remarks)
     remarks.add(
-        path, "in a script that reads SLURM_PROCID, SLURM_LOCALID or SLURM_NTASKS, read RANK, LOCAL_RANK and WORLD_SIZE"
+        path,
+        "in a script that reads SLURM_PROCID, SLURM_LOCALID or SLURM_NTASKS, read RANK, LOCAL_RANK and WORLD_SIZE",
     )
     return {} if tasks == max(1, pods.accelerators) else {"nprocPerNode": tasks}

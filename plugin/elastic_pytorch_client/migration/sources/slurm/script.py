@@ -30,9 +30,28 @@ SHORT = {
     "w": "nodelist",
     "x": "exclude",
 }
-FLAGS = {"exclusive", "requeue", "no-requeue", "overcommit", "oversubscribe", "hold", "wait", "verbose", "quiet", "parsable"}
-# In tree-sitter's grammar of bash: what is one command, and what makes those in it run perhaps, or several times.
-SIMPLE = {"command", "declaration_command", "test_command", "unset_command", "variable_assignment", "variable_assignments"}
+FLAGS = {
+    "exclusive",
+    "requeue",
+    "no-requeue",
+    "overcommit",
+    "oversubscribe",
+    "hold",
+    "wait",
+    "verbose",
+    "quiet",
+    "parsable",
+}
+# In tree-sitter's grammar of bash: what is one command, and what makes those in it run perhaps, or
+# several times.
+SIMPLE = {
+    "command",
+    "declaration_command",
+    "test_command",
+    "unset_command",
+    "variable_assignment",
+    "variable_assignments",
+}
 NESTING = {
     *("case_statement", "c_style_for_statement", "compound_statement", "for_statement"),
     *("function_definition", "if_statement", "while_statement"),
@@ -102,7 +121,8 @@ def _simple(node: "Node", unread: frozenset[int], *, nested: bool) -> Iterator[C
 def _is_choice(node: "Node") -> bool:
     """Whether it is `a || b`, or `[ a ] && b`."""
     return node.type == "list" and (
-        node.children[1].type == "||" or node.children[0].type in ("test_command", "negated_command")
+        node.children[1].type == "||"
+        or node.children[0].type in ("test_command", "negated_command")
     )
 
 
@@ -139,7 +159,12 @@ def split_options(words: list[str]) -> tuple[dict[str, str], list[str]]:
         place += 1
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            if not equals and name not in FLAGS and place < len(words) and not words[place].startswith("-"):
+            if (
+                not equals
+                and name not in FLAGS
+                and place < len(words)
+                and not words[place].startswith("-")
+            ):
                 value = words[place]
                 place += 1
         else:

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 def places(nodes: str, per_pod: int = 1, replicas: int = 1, unit: int = 1) -> list[RankLocation]:
     """A pod for each letter, on the node of that name; units of that many pods."""
     ranks = [(pod, ord(node)) for pod, node in enumerate(nodes) for _ in range(per_pod)]
-    return [RankLocation(pod // unit, pod, node, rank % (len(ranks) // replicas)) for rank, (pod, node) in enumerate(ranks)]
+    return [
+        RankLocation(pod // unit, pod, node, rank % (len(ranks) // replicas))
+        for rank, (pod, node) in enumerate(ranks)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -65,18 +68,26 @@ def test_copies_are_on_another_node(group: list[RankLocation], to: list[int | No
     assert buddies(group) == to
 
 
-@given(st.lists(st.sampled_from("abcd"), min_size=4, max_size=12), st.integers(2, 3), st.integers(1, 3))
+@given(
+    st.lists(st.sampled_from("abcd"), min_size=4, max_size=12), st.integers(2, 3), st.integers(1, 3)
+)
 def test_no_copy_is_in_the_same_unit(nodes: list[str], unit: int, per_pod: int) -> None:
     group = places("".join(nodes[: len(nodes) // unit * unit]), per_pod, unit=unit)
     to = buddies(group)
     receivers = [each for each in to if each is not None]
     assert len(set(receivers)) == len(receivers) == len(group), "each keeps one copy"
     several = group[-1].unit > 0
-    assert all(group[buddy].unit != group[rank].unit or not several for rank, buddy in enumerate(to) if buddy is not None)
+    assert all(
+        group[buddy].unit != group[rank].unit or not several
+        for rank, buddy in enumerate(to)
+        if buddy is not None
+    )
 
 
 @given(st.lists(st.sampled_from("abcd"), min_size=2, max_size=12), st.integers(1, 3))
-def test_no_copy_is_on_the_same_node_if_there_is_room_elsewhere(nodes: list[str], per_pod: int) -> None:
+def test_no_copy_is_on_the_same_node_if_there_is_room_elsewhere(
+    nodes: list[str], per_pod: int
+) -> None:
     group = places("".join(nodes), per_pod)
     to = buddies(group)
     receivers = [each for each in to if each is not None]
@@ -101,8 +112,15 @@ def test_no_copy_is_on_the_same_node_if_there_is_room_elsewhere(nodes: list[str]
     ],
     ids=["none", "one", "half", "most", "all", "a replica", "both replicas"],
 )
-def test_shards_of_leaving_pods_go_to_those_that_stay(leaving: list[int], replicas: int, to: dict[int, int] | None) -> None:
-    assert receivers_of_leaving([rank in leaving for rank in range(4)], places("abcd", replicas=replicas)) == to
+def test_shards_of_leaving_pods_go_to_those_that_stay(
+    leaving: list[int], replicas: int, to: dict[int, int] | None
+) -> None:
+    assert (
+        receivers_of_leaving(
+            [rank in leaving for rank in range(4)], places("abcd", replicas=replicas)
+        )
+        == to
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,6 +128,8 @@ def test_shards_of_leaving_pods_go_to_those_that_stay(leaving: list[int], replic
     [([3], {}), ([0, 1], {0: 2}), ([0, 1, 2], None), ([1, 3], {})],
     ids=["one", "half", "most", "every other"],
 )
-def test_shards_that_have_a_copy_in_a_pod_that_stays_are_not_sent(leaving: list[int], to: dict[int, int] | None) -> None:
+def test_shards_that_have_a_copy_in_a_pod_that_stays_are_not_sent(
+    leaving: list[int], to: dict[int, int] | None
+) -> None:
     group = places("abcd")
     assert receivers_of_leaving([rank in leaving for rank in range(4)], group, buddies(group)) == to

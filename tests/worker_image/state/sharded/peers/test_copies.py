@@ -18,11 +18,16 @@ def copy_two_states() -> None:
     """Two ranks copy two states of the same size to each other, which each begins in another order."""
     rank = dist.get_rank()
     own, copies = ([Snapshot.create(name, 2) for _ in range(2)] for name in ("own", "copies"))
-    both = [PeerCopies(own[number], copies[number], 1 - rank, 1 - rank, None, tag_of(1000 + number)) for number in range(2)]
+    both = [
+        PeerCopies(own[number], copies[number], 1 - rank, 1 - rank, None, tag_of(1000 + number))
+        for number in range(2)
+    ]
     for step in range(1, STEPS):
         version = StateVersion(1, step)
         for number in sorted(range(2), reverse=rank == 1):
-            own[number].write(version, {"of": torch.full((1000,), 100 * number + step), "rank": rank})
+            own[number].write(
+                version, {"of": torch.full((1000,), 100 * number + step), "rank": rank}
+            )
             both[number].begin(version)
         for number, each in enumerate(both):
             each.wait()

@@ -54,7 +54,9 @@ def die_at(points: list[Point]) -> None:
     sys.setprofile(profile)
 
 
-def train(records: Path, victim: int, phase: str, copies: int, until: int, folder: Path | None = None) -> StateVersion:
+def train(
+    records: Path, victim: int, phase: str, copies: int, until: int, folder: Path | None = None
+) -> StateVersion:
     """Where it has begun. One rank dies in a phase of a copy; -1: none.
 
     Args:
@@ -83,27 +85,39 @@ def lose(servers: list[Any], records: Path, victim: int, phase: str, copies: int
 
 SHOWN_BY_MAKE_TEST = {("emptied", 3), ("whole", 2), ("next", 4)}
 AFTER = [
-    pytest.param(phase, after, marks=[] if (phase, after) in SHOWN_BY_MAKE_TEST else pytest.mark.long)
+    pytest.param(
+        phase, after, marks=[] if (phase, after) in SHOWN_BY_MAKE_TEST else pytest.mark.long
+    )
     for phase in PHASES
     for after in (2, 3, 4)
 ]
 
 
 @pytest.mark.parametrize(("phase", "after"), AFTER)
-def test_others_go_on_with_the_newest_version_that_was_copied(phase: str, after: int, tmp_path: Path) -> None:
+def test_others_go_on_with_the_newest_version_that_was_copied(
+    phase: str, after: int, tmp_path: Path
+) -> None:
     with pods(3) as servers, pods(2) as new:
         lose(servers, tmp_path, 1, phase, 2)
         sealed = Records(tmp_path).sealed()
         assert sealed.step > 0
         del servers[1]
-        [found, *others] = run_pods([*servers, *new][:after], 1, train, tmp_path, -1, "", 0, sealed.step + 20)
+        [found, *others] = run_pods(
+            [*servers, *new][:after], 1, train, tmp_path, -1, "", 0, sealed.step + 20
+        )
     assert sealed <= found and others == [found] * (after - 1)
 
 
 @pytest.mark.parametrize(
-    "phase", ["emptied", *(pytest.param(phase, marks=pytest.mark.long) for phase in ("before", "received", "whole"))]
+    "phase",
+    [
+        "emptied",
+        *(pytest.param(phase, marks=pytest.mark.long) for phase in ("before", "received", "whole")),
+    ],
 )
-def test_pod_is_lost_in_the_first_copy_after_all_processes_have_started_again(phase: str, tmp_path: Path) -> None:
+def test_pod_is_lost_in_the_first_copy_after_all_processes_have_started_again(
+    phase: str, tmp_path: Path
+) -> None:
     with pods(3) as servers:
         lose(servers, tmp_path, 0, "before", 2)
         sealed = Records(tmp_path).sealed()
@@ -144,7 +158,9 @@ def announce(server: Any, records: Path, *, leaves: bool, late: bool) -> None:
     ],
     ids=["grows", "emptied", "whole", "shrinks", "shrinks, and the pod that leaves hears it last"],
 )
-def test_pod_is_lost_in_the_first_copy_after_a_planned_change(leaving: int, phase: str, late: bool, tmp_path: Path) -> None:
+def test_pod_is_lost_in_the_first_copy_after_a_planned_change(
+    leaving: int, phase: str, late: bool, tmp_path: Path
+) -> None:
     with pods(3) as servers, pods(1) as new, ThreadPoolExecutor() as agents:
         for number, server in enumerate(servers):
             leaves = number >= 3 - leaving
@@ -177,6 +193,8 @@ def fail_to_copy(records: Path) -> None:
         os._exit(TOLD if "copies for peers" in str(error) else UNTOLD)
 
 
-def test_copies_that_fail_for_another_reason_end_the_training_rather_than_the_commits(tmp_path: Path) -> None:
+def test_copies_that_fail_for_another_reason_end_the_training_rather_than_the_commits(
+    tmp_path: Path,
+) -> None:
     with pods(2) as servers, running_in_pods(servers, 1, fail_to_copy, tmp_path) as group:
         assert group.exit_codes()[0] == TOLD

@@ -15,9 +15,10 @@ class RankLocation(NamedTuple):
 def buddies(places: Sequence[RankLocation]) -> list[int | None]:
     """Returns to which rank each rank sends a copy of its shards; None: a rank of another unit has them, or there is no other pod.
 
-    Each rank receives one copy at most. The units are sorted by node, and each sends to the one that follows at a distance of the most
-    units that a node has: that one is on another node, unless a single node has more than half of the units. In a group of one unit the
-    pods do so among themselves: it goes on when the pod that is lost has been replaced.
+    Each rank receives one copy at most. The units are sorted by node, and each sends to the one
+    that follows at a distance of the most units that a node has: that one is on another node,
+    unless a single node has more than half of the units. In a group of one unit the pods do so
+    among themselves: it goes on when the pod that is lost has been replaced.
     """
     several_units = len({place.unit for place in places}) > 1
     lost_together = [place.unit if several_units else place.pod for place in places]
@@ -53,7 +54,11 @@ def receivers_of_leaving(
     """Returns to which rank each rank of a leaving pod sends its shards, before it goes; None: those that stay cannot take them all."""
     staying = [rank for rank, leaving in enumerate(leaves) if not leaving]
     kept = {places[rank].shards for rank in staying}
-    kept |= {places[rank].shards for rank, holder in enumerate(copies) if holder is not None and not leaves[holder]}
+    kept |= {
+        places[rank].shards
+        for rank, holder in enumerate(copies)
+        if holder is not None and not leaves[holder]
+    }
     sending = []
     for rank, leaving in enumerate(leaves):
         if leaving and places[rank].shards not in kept:

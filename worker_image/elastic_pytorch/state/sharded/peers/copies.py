@@ -68,7 +68,9 @@ class PeerCopies:
         if to is None and source is None:
             return
         self._whole = False
-        self._thread = threading.Thread(target=self._run, args=(version, to, source), name="copies for peers", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(version, to, source), name="copies for peers", daemon=True
+        )
         self._thread.start()
 
     def wait(self) -> None:
@@ -99,9 +101,7 @@ class PeerCopies:
         since = self._clock()
         try:
             send_part(version, self._own, self._copies, to, source, self._group, self._tag)
-        except (
-            Exception
-        ) as error:  # told at the next agreement; of a peer that is lost, the training itself may hear before that
+        except Exception as error:  # told at the next agreement; of a peer that is lost, the training itself may hear before that
             self._problem = error
             logger.debug("copies for peers: %s", error)
             return
@@ -138,7 +138,12 @@ def send_part(
         swap(ByteStream(sent), ends[0], ByteStream(received), ends[1], group, tag)
 
     send_on([length] if to is not None else (), [of_source] if source is not None else ())
-    arriving: Arriving | None = copies.receive(version, int(of_source)) if source is not None else None
-    send_on([mapped.payload] if mapped is not None else (), [arriving.memory] if arriving is not None else ())
+    arriving: Arriving | None = (
+        copies.receive(version, int(of_source)) if source is not None else None
+    )
+    send_on(
+        [mapped.payload] if mapped is not None else (),
+        [arriving.memory] if arriving is not None else (),
+    )
     if arriving is not None:
         arriving.complete()

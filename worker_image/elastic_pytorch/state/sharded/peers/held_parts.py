@@ -36,7 +36,8 @@ class Chosen(NamedTuple):
 def choose(held: Sequence[Held]) -> Chosen | None:
     """Returns the newest version of which all shards are held; None: there is none.
 
-    A part is read where it was committed rather than from a copy, as most often its rank needs it again.
+    A part is read where it was committed rather than from a copy, as most often its rank needs it
+    again.
     """
     alike: dict[tuple[StateVersion, int], list[Held]] = {}
     for each in held:

@@ -33,8 +33,9 @@ NODE = "ELASTIC_PYTORCH_NODE"
 class PeerMemory:
     """The memory of one rank, and its part in what the group agrees on.
 
-    A version is copied to the peers if all ranks were ready for it when they committed it, which they learn at the same step. Until all
-    have its copies, no other step is committed: there is memory for two versions, and the one before may still be needed.
+    A version is copied to the peers if all ranks were ready for it when they committed it, which
+    they learn at the same step. Until all have its copies, no other step is committed: there is
+    memory for two versions, and the one before may still be needed.
     """
 
     def __init__(self, name: str, client: Client) -> None:
@@ -59,7 +60,9 @@ class PeerMemory:
     def snapshot(self) -> Snapshot:
         return self._memory.own
 
-    def form(self, objects: Mapping[str, Any], stages: Sequence[int], group: dist.ProcessGroup | None) -> StateVersion:
+    def form(
+        self, objects: Mapping[str, Any], stages: Sequence[int], group: dist.ProcessGroup | None
+    ) -> StateVersion:
         """Forms the group, and returns the newest version that its ranks hold completely; (0, 0): there is none. Collective."""
         self._group, self._stages = group, stages
         ranks = TorchGroup(group)
@@ -85,7 +88,9 @@ class PeerMemory:
         return version or NONE
 
     def read(self, objects: Mapping[str, Any], group: dist.ProcessGroup | None) -> Tree:
-        """Returns the version that `form` has found, with the tensors of the objects in it, filled. Collective.
+        """Returns the version that `form` has found, with the tensors of the objects in it, filled.
+
+        Collective.
 
         Raises:
             RuntimeError: it does not fit; or a peer is lost.
@@ -94,27 +99,36 @@ class PeerMemory:
         for each in objects.values():
             if isinstance(each, Optimizer):  # one that has made no step has no state to be filled
                 make_state(each, objects)
-        states = {name: each.template() if isinstance(each, Trained) else each.state_dict() for name, each in objects.items()}
+        states = {
+            name: each.template() if isinstance(each, Trained) else each.state_dict()
+            for name, each in objects.items()
+        }
         return read_state(self._chosen, self._memory, {"objects": states}, self._stages, group)
 
     def payload(self, tree: Tree) -> Tree:
         rank = dist.get_rank(self._group)
-        return payload(tree, self._number, rank, [place.shards for place in self._places], self._stages[rank])
+        return payload(
+            tree, self._number, rank, [place.shards for place in self._places], self._stages[rank]
+        )
 
     def check_room(self, tree: Tree) -> None:
         """Makes sure that the container has the memory for all that is kept. Collective.
 
         Raises:
-            RuntimeError: on all ranks alike: a container has too little; the message says how much is needed.
+            RuntimeError: on all ranks alike: a container has too little; the message says how much
+                is needed.
         """
         own, left = shard_bytes(tree), room()
         ranks = TorchGroup(self._group)
-        kept = max((slot.length for slot in self._memory.own.slots()), default=0)  # in the parts of another group
+        # In the parts of another group.
+        kept = max((slot.length for slot in self._memory.own.slots()), default=0)
         held = _taken(self._memory.own) + _taken(self._memory.copies)
         told = ranks.gather([own, max(own, kept), held, -1 if left is None else max(0, left)])
         needed = bytes_needed([Room(*each) for each in told], self._to, workers_of_pod())
         if ranks.rank == 0:
-            logger.info("each rank keeps up to %.3f GB of the state in its pod's memory", needed[0] / 1e9)
+            logger.info(
+                "each rank keeps up to %.3f GB of the state in its pod's memory", needed[0] / 1e9
+            )
 
     def begin_copies(self, version: StateVersion) -> None:
         """Starts to copy the state that the group goes on from, which all ranks have just committed."""
@@ -125,10 +139,13 @@ class PeerMemory:
             self._memory.keep(None)
 
     def copy_restored(self) -> bool:
-        """Starts to copy the restored version itself, where it lies. False: it is to be committed again, and that is copied.
+        """Starts to copy the restored version itself, where it lies.
 
-        It may have no copies yet. If it were committed again, in the parts of this group, the version before would be overwritten,
-        which has copies: until the new ones are whole, the loss of one pod would be the loss of both versions.
+        False: it is to be committed again, and that is copied.
+
+        It may have no copies yet. If it were committed again, in the parts of this group, the
+        version before would be overwritten, which has copies: until the new ones are whole, the
+        loss of one pod would be the loss of both versions.
         """
         chosen = self._chosen
         if chosen is None or not chosen.all_own or not self._has_buddies():
@@ -146,11 +163,16 @@ class PeerMemory:
         self._begun, self._copies = 0, None
         if any(each is not None for each in self._to):
             to = self._to[dist.get_rank(self._group)]
-            self._copies = PeerCopies(self._memory.own, self._memory.copies, to, self._source, self._group, self._tag)
+            self._copies = PeerCopies(
+                self._memory.own, self._memory.copies, to, self._source, self._group, self._tag
+            )
         return self._copies is not None
 
     def plan_copies(self, version: StateVersion) -> None:
-        """Has a version copied, which is being committed. To be called by all ranks at the same step."""
+        """Has a version copied, which is being committed.
+
+        To be called by all ranks at the same step.
+        """
         self._planned, self.copying, self.may_copy = version, True, False
         self._begun += 1
 
@@ -205,7 +227,9 @@ class PeerMemory:
             self._seal()
 
     def leave(self, version: StateVersion, *, leaves: bool) -> bool:
-        """Has the ranks that stay keep the shards of those whose pods leave. If any leaves, all shards are copied first. Collective.
+        """Has the ranks that stay keep the shards of those whose pods leave.
+
+        If any leaves, all shards are copied first. Collective.
 
         All ranks have committed the version last.
 
@@ -226,7 +250,15 @@ class PeerMemory:
         if (to := receivers_of_leaving(leaving, self._places, self._to if copied else ())) is None:
             return False
         source = next((sender for sender, receiver in to.items() if receiver == ranks.rank), None)
-        send_part(version, self._memory.own, self._memory.copies, to.get(ranks.rank), source, self._group, self._tag)
+        send_part(
+            version,
+            self._memory.own,
+            self._memory.copies,
+            to.get(ranks.rank),
+            source,
+            self._group,
+            self._tag,
+        )
         ranks.gather([0])
         return True
 
