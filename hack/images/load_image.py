@@ -107,9 +107,10 @@ def layers_on_node(node: str, image: str) -> list[dict[str, Any]]:
 
 def saved_layers(image: str) -> list[bytes]:
     with tarfile.open(fileobj=io.BytesIO(docker("save", image))) as archive:
-        files = {
-            entry.name: archive.extractfile(entry).read() for entry in archive if entry.isfile()
-        }  # type: ignore[union-attr]
+        files: dict[str, bytes] = {}
+        for entry in archive:
+            if entry.isfile() and (content := archive.extractfile(entry)):
+                files[entry.name] = content.read()
     return [files[path] for path in json.loads(files["manifest.json"])[0]["Layers"]]
 
 

@@ -106,11 +106,12 @@ def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
             [Replicate()] * mesh.ndim,
             run_check=False,
         )
-        results: list[DTensor] = []
-        _in_threads(
-            lambda tensor=tensor, results=results: results.append(tensor + 1),
-            torch.device(mesh.device_type),
-        )  # type: ignore[misc]
+        results: list[Any] = []
+
+        def add_one(tensor: Any = tensor, results: list[Any] = results) -> None:
+            results.append(tensor + 1)
+
+        _in_threads(add_one, torch.device(mesh.device_type))
         if any(result.device_mesh is not mesh for result in results) or not _is_of_this_group(mesh):
             raise StaleMesh(
                 f"torch {torch.__version__} takes {mesh} for one of an earlier group: leave out in_process, so that each group has new "

@@ -34,9 +34,9 @@ class CudaLane:
 
     def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
         for device, pairs in _by_device(targets, sources).items():
-            stream = self._streams.get(device) or self._streams.setdefault(
-                device, torch.cuda.Stream(device)
-            )  # type: ignore[no-untyped-call]
+            if (stream := self._streams.get(device)) is None:
+                stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+                self._streams[device] = stream
             stream.wait_stream(torch.cuda.current_stream(device))
             with torch.cuda.stream(stream):
                 for target, source in pairs:
@@ -54,9 +54,8 @@ class CudaLane:
         return True
 
     def done(self) -> bool:
-        return all(
-            event.query() for event in (*self._copied.values(), *(end for _, end in self._held_up))
-        )  # type: ignore[no-untyped-call]
+        events = (*self._copied.values(), *(end for _, end in self._held_up))
+        return all(event.query() for event in events)  # type: ignore[no-untyped-call]
 
     def wait(self) -> float:
         for event in (*self._copied.values(), *(end for _, end in self._held_up)):

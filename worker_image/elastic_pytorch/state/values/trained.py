@@ -211,9 +211,8 @@ def describe(value: torch.Tensor) -> str:
         content = content.clone()
     rows = content.numel() // ROW_BYTES
     digest = hashlib.sha256(bytes(content[rows * ROW_BYTES :].tolist()))
-    for table in (
-        content[: rows * ROW_BYTES].view(torch.int64).view(rows, ROW_BYTES // 8).split(ROWS)
-    ):  # type: ignore[no-untyped-call]
+    whole = content[: rows * ROW_BYTES].view(torch.int64).view(rows, ROW_BYTES // 8)
+    for table in whole.split(ROWS):  # type: ignore[no-untyped-call]
         digest.update(repr(torch.cat([table.sum(0), table.sum(1)]).tolist()).encode())
     return (
         f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)} #{digest.hexdigest()[:16]}"
