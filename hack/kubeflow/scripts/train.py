@@ -73,7 +73,7 @@ def plain() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
 
     def ends() -> bool:
-        """Whether this is the last step, as a rank has been told to end; where a peer is gone, each rank asks itself."""
+        """Whether a rank has been told to end; where a peer is gone, each rank asks itself."""
         count = torch.tensor(len(told))
         try:
             dist.all_reduce(count)
@@ -95,8 +95,10 @@ def plain() -> None:
             new = file.with_suffix(f".{os.environ['WORKER']}")
             torch.save((step, network.state_dict(), optimizer.state_dict()), new)
             new.replace(file)
-        if end:
+        if end and told:
             break
+        # A rank that has not been told goes on, and fails as the others are gone: torchrun takes an
+        # exit code of 0 for the end of the training, and would not start it again.
     else:
         dist.barrier()
     dist.destroy_process_group()  # or gloo's threads may abort the end of the process
