@@ -1,4 +1,4 @@
-"""How a job ends: complete, when the workers of a round agree that they are done; failed, when a limit is reached or none can start."""
+"""Decides whether a job ends now, complete or failed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ from elastic_pytorch_operator.planning.workers.liveness import Candidate, Livene
 from elastic_pytorch_operator.spec.job import FAIL_JOB, Job
 
 NO_AGENT = (
-    "It never joined the job: its `command` starts neither the agent nor torchrun, or hides how that has failed (see its "
-    'log). Remove `command` and name the script in `args` (args: ["train.py"]), or start it by torchrun '
-    '(command: ["torchrun", "train.py"])'
+    "It never joined the job: its `command` starts neither the agent nor torchrun, "
+    "or hides how that has failed (see its log). "
+    'Remove `command` and name the script in `args` (args: ["train.py"]), '
+    'or start it by torchrun (command: ["torchrun", "train.py"])'
 )
 # Registries and webhooks may fail for minutes; a missing image stays missing.
 GIVE_UP_SECONDS = 300.0
@@ -37,13 +38,12 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """Workers that go, or have gone, for a reason that is known."""
+    """Workers that go, or have gone, for a known reason."""
 
-    victims: frozenset[str] = frozenset()  # those that the operator wants gone
-    # Lost ones on which a rule of `failurePolicy.rules` has decided, so that `onPodLoss` does not.
+    victims: frozenset[str] = frozenset()  # the operator wants them gone
+    # Lost, but a rule of `failurePolicy.rules` has decided on them, so that `onPodLoss` does not.
     excused: frozenset[str] = frozenset()
-    # Those that have left the group since they were told to stop.
-    leaving: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()  # they have left the group since SIGTERM
 
 
 NO_DEPARTURES = Departures()
@@ -61,14 +61,10 @@ def decide_ending(
     deadline_at: float | None = None,
     starts: FailedStarts = NONE_FAILED,
 ) -> tuple[Ending | None, float | None]:
-    """Decides whether the job ends now.
+    """Returns the ending, None if the job goes on, and when to decide again.
 
     Args:
-        invalid: why the API server will never accept a pod of its template, or a claim of its claim
-            templates; None: it may.
-
-    Returns:
-        The ending, None if the job goes on; and when to look again.
+        invalid: why the API server will never accept a pod or claim of the job's templates.
     """
     if invalid is not None:
         claim = invalid.startswith("PersistentVolumeClaim")
@@ -138,7 +134,10 @@ def _why_not_written(job: Job, observed: Observed) -> str:
     error = next(
         (f": {agent.progress.save_error}" for agent in agents if agent.progress.save_error), ""
     )
-    return f"the last checkpoint was not written within saveDeadlineSeconds ({job.save_deadline_seconds}){error}"
+    return (
+        "the last checkpoint was not written within saveDeadlineSeconds "
+        f"({job.save_deadline_seconds}){error}"
+    )
 
 
 def _failures(count: int) -> str:
@@ -146,7 +145,7 @@ def _failures(count: int) -> str:
 
 
 def _never_joined(observed: Observed) -> str:
-    """What is wrong with a worker that has ended well without having been part of the job; empty if none has."""
+    """Names a worker that exited with 0 and was never part of the job; empty: none did."""
     for pod in observed.pods:
         if pod.exit_code == 0 and not (
             pod.deleting or pod.ended_before_takeover or has_spoken(pod, observed)
@@ -158,10 +157,10 @@ def _never_joined(observed: Observed) -> str:
 def _lost_members(
     job: Job, observed: Observed, candidates: Sequence[Candidate], departures: Departures
 ) -> list[str]:
-    """The members that go without having been asked to, and that no rule excuses.
+    """The members that go although the operator wants them, and that no rule excuses.
 
-    If a rule is about conditions, an agent's report of SIGTERM is not enough: the pod's conditions
-    will show why.
+    With a rule about conditions, an agent's report of SIGTERM is not enough: the pod's conditions
+    will show why it ends.
     """
     excepted = {*departures.victims, *departures.excused}
     members = observed.ranks
@@ -178,8 +177,7 @@ def _lost_members(
         )
         and not has_succeeded(candidate.worker, observed)
     ]
-    # After a change of leader a round has the members that have been heard since; the status still
-    # names the others.
+    # A new leader's round has only the members that have reported to it; the status names the rest.
     size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
     if len(members) < size:
         alive = (c.worker for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING))
@@ -193,7 +191,7 @@ def _lost_members(
 
 
 def active_since(target: Target, now: float, known: float | None) -> float | None:
-    """Since when a job is active, monotonic seconds, as far as that is known already; None: it is stopped."""
+    """Monotonic seconds; None while the job is stopped."""
     return None if target.stopped else now if known is None else known
 
 
@@ -204,13 +202,9 @@ def deadline_at(job: Job, active_since: float | None) -> float | None:
 
 
 def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float | None]:
-    """Returns why none of a job's pods will ever start: their containers cannot even be created.
+    """Why no container of a job that never had a round can be created; and when to look again.
 
-    Args:
-        pods: of a job that has never had a round.
-
-    Returns:
-        The reason, for people, empty while one may still start; and when to look again.
+    The reason is for people, and empty while a worker may still start.
     """
     waiting = [pod for pod in pods if not pod.ended and not pod.deleting]
     if not waiting or any(pod.started or not pod.stuck for pod in waiting):

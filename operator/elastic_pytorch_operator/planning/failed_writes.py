@@ -1,4 +1,4 @@
-"""What the API server has not accepted: when each write is tried again, and what the job's user is told about it. Pure."""
+"""The writes that the API server has not accepted, and when each is tried again. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,12 +11,12 @@ from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.spec.job import Job
 
 REFUSED_SECONDS = 10.0  # between two tries of what a policy or a quota refuses
-FIRST_BACKOFF_SECONDS = 0.2  # after trouble; twice as long after each further failure
+FIRST_BACKOFF_SECONDS = 0.2  # after trouble; doubles with each further failure
 MAX_BACKOFF_SECONDS = 30.0
 REPORTED_AFTER_FAILURES = 3  # in a row: most trouble has passed before
 MAX_REPORTED = 3  # at once: the deletions of a thousand pods may be refused
 
-# What is written for a job, besides the deletions of its pods.
+# Keys of a job's writes, besides the deletions of its pods.
 SERVICE, CLAIMS, POD_GROUP, DRY_RUN, PODS, STATUS, JOB = (
     "service",
     "claims",
@@ -30,28 +30,26 @@ SERVICE, CLAIMS, POD_GROUP, DRY_RUN, PODS, STATUS, JOB = (
 
 @dataclass(frozen=True, slots=True)
 class FailedWrite:
-    """A write that has failed each time since it was first tried."""
-
-    words: str  # what came of it the last time, a clause for people
+    words: str  # the outcome of the last try, a clause for people
     retry_at: float
     times: int = 1
-    lasting: bool = False  # its user is to know: it is refused, or its trouble does not pass
+    lasting: bool = False  # reported to the user: it is refused, or its trouble does not pass
     reported: bool = False
 
 
-FailedWrites = Mapping[str, FailedWrite]  # by what was to be written
+FailedWrites = Mapping[str, FailedWrite]  # by the keys of the writes
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
     failed: FailedWrites = field(default_factory=dict)
-    invalid: str | None = None  # why it can make no pod from the template; None: it has not said so
-    generation: int | None = None  # of the spec that the last plan was made for
+    invalid: str | None = None  # why the template can make no pod; None: no answer said so
+    generation: int | None = None  # of the last plan's spec
     tried_generation: int = 0  # of the spec whose pods a dry run has tried
     unreadable: tuple[UnreadableObject, ...] = ()
 
     def about(self, generation: int) -> "Answers":
-        """The same for a job's present spec: what another one's pods were refused says nothing about this one's."""
+        """Without refusals of another spec's pods, which say nothing about this one's."""
         if self.generation in (None, generation):
             return replace(self, generation=generation)
         failed = {
@@ -74,11 +72,7 @@ def note_failure(
     refused_seconds: float = REFUSED_SECONDS,
     retry_after_seconds: float = 0.0,
 ) -> FailedWrite:
-    """A write has failed.
-
-    Args:
-        before: its last failure, if it has not succeeded since.
-    """
+    """Adds a failure to `before`, the last one if the write has not succeeded since."""
     times = before.times + 1 if before else 1
     trouble = judgement is Judgement.TROUBLE
     backoff = (
@@ -96,7 +90,7 @@ def note_failure(
 
 
 def lasting(failed: FailedWrites) -> tuple[str, ...]:
-    """What came of a job's writes that the API server does not take for some time, each once."""
+    """The outcomes of writes that have failed for some time, each once."""
     return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting))
 
 
@@ -105,7 +99,6 @@ def describe(failed: FailedWrites) -> str:
 
 
 def explain_refusals(words: Sequence[str]) -> str:
-    """Several of them in one text, and how many more there are."""
     more = len(words) - MAX_REPORTED
     return "; ".join([*words[:MAX_REPORTED], *([f"and {more} more"] if more > 0 else [])])
 
@@ -126,12 +119,12 @@ def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
 
 
 def wants_dry_run(job: Job, target: Target, observed: Observed, answers: Answers) -> bool:
-    """Whether a dry run asks the API server about a job's worker pods before the first is created.
+    """Whether to ask the API server about worker pods by a dry run before the first is created.
 
-    It asks until there is an answer, once for each valid generation of a job that has never begun,
-    or has no pod while it is stopped. The template of a suspended job may have changed. The status
-    remembers the answer for the next leader: it has seen this generation, and its `Suspended`
-    condition says whether what the job needs was refused.
+    That goes on until there is an answer, once for each valid generation of a job that has never
+    begun, or has no pod while it is stopped: its template may have changed. The status holds the
+    answer for the next leader: it has observed this generation, and its `Suspended` condition says
+    whether the API server refused what the job needs.
     """
     begun = observed.round is not None or job.status.get("round")
     if (

@@ -1,4 +1,4 @@
-"""What has become of a group that the operator decides, and what that means for its job."""
+"""What has become of a group that forms in rounds, and what that means for its job."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ class Judgement:
     workers: WorkerPlan
     memory: Memory
     failure: RoundFailure
-    stall: Stall | None  # the group is restarted for it now
+    stall: Stall | None  # the group restarts for it now
     dump_stacks: bool
     restarting: GroupRestart
     ending: Ending | None
@@ -108,7 +108,7 @@ def _count_failures(
         cause is None
         and not failure.open
         and all(pod.pod_uid in budget.counted_pods for pod in pods)
-    ):  # kept for their logs
+    ):  # the pods that are counted are kept for their logs
         budget = budget.after_steady_round(lasted)
     crashed = lasted < CRASH_LOOP_SECONDS
     there = [pod.uid for pod in observed.pods]

@@ -1,4 +1,4 @@
-"""What the operator remembers of a job between two plans, what a new leader knows of it by its status, and what a plan is."""
+"""What the operator remembers of a job between two plans, and what a plan is."""
 
 from dataclasses import dataclass, field
 
@@ -41,16 +41,16 @@ from elastic_pytorch_operator.spec.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Moments of a job's past, in monotonic seconds of this operator; None: it was not yet, or that is not known."""
+    """In monotonic seconds of this operator; None: not yet, or unknown."""
 
-    active_since: float | None = None  # when it began, or was resumed
+    active_since: float | None = None  # the start of the job, or its last resumption
     grown_at: float | None = None
     ended_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the operator remembers of a job from one plan to the next; all of it can be lost without harm to the job."""
+    """What the operator remembers of a job between plans; its loss does the job no harm."""
 
     budget: Budget = field(default_factory=Budget)
     nodes: Objections = ()
@@ -73,21 +73,18 @@ class Plan:
     round: Round | None = None  # to be declared; None: the current one stands
     nudge: bool = False  # ask the agents to report at once
     dump_stacks: bool = False
-    resumed: Interruption | None = None  # the interruption that is over now
-    # What the round that is declared has waited for, if it begins a training; None: it waited for
-    # no set-up.
+    resumed: Interruption | None = None  # it is over now
+    # Of the declared round, if it begins a training; None: it has waited for no set-up.
     set_up_seconds: float | None = None
-    # What to tell the agents of a job that has ended: `complete` or `failed`. Only after the
-    # actions have succeeded: what an agent acts on must be in the cluster first.
+    # For the agents of an ended job: `complete` or `failed`. It is sent after the actions have
+    # succeeded, as what an agent acts on must be in the cluster first.
     verdict: str | None = None
-    # In the order in which they are to be done; creates may go in parallel.
-    actions: tuple[Action, ...] = field(default_factory=tuple)
+    actions: tuple[Action, ...] = field(default_factory=tuple)  # in order; creates may go abreast
     recheck_at: float | None = None
-    # When that may change the group: a worker is lost by then if nothing is heard of it, or a wait
-    # is over.
+    # When the group may change, as a wait ends or a silent worker counts as lost.
     urgent_at: float | None = None
-    # When an agent has been silent for too long, if it sends no heartbeat before. While none of
-    # the job's agents is late, nothing else is to be looked at then.
+    # When an agent will have been silent for too long. The job needs no plan then unless that
+    # agent is late.
     silent_at: float | None = None
 
 
@@ -99,7 +96,7 @@ def find_news(
     resumed: Interruption | None = None,
     waited: WaitEnd | None = None,
 ) -> News:
-    """What a plan finds out; no event has reported the failed writes in `after` yet."""
+    """The news of a plan, with the failed writes in `after` that no event has reported yet."""
     failed = after.budget.last if after.budget.last is not before.budget.last else None
     return News(declared, resumed, ending, unreported(after.answers.failed), waited, failed)
 
@@ -111,8 +108,7 @@ def recall(job: Job, now: float, time: str) -> Memory:
     state = read_operator_state(job.status)
     timeouts, step = state.schedule_timeouts, int(progress.get("step", 0))
     paused = timeouts > 0 and running.get("reason") == names.SCHEDULE_TIMEOUT
-    # Failures that a rule keeps from counting are not in the status: a pause means that there were
-    # two in a row.
+    # The status lacks failures that a rule keeps from counting; a pause means two in a row.
     in_a_row = max(failures, 2 if backing_off else 0)
     started, grown = str(job.status.get("startTime") or ""), state.last_growth_time
     return Memory(
@@ -129,7 +125,7 @@ def recall(job: Job, now: float, time: str) -> Memory:
             failures=failures,
             total=int(job.status.get("totalFailures", 0)),
             in_a_row=in_a_row,
-            # The agents of a group that backs off still report the failure that has been counted.
+            # The agents of a group that backs off still report the failure already counted.
             counted_round=int(job.status.get("round", 0)) if backing_off and not job.stock else 0,
             step=step,
             backoff_until=now + backoff_seconds(in_a_row) if backing_off else 0.0,
@@ -141,6 +137,6 @@ def recall(job: Job, now: float, time: str) -> Memory:
             unled_step=step if step and job.status.get("worldSize") else None,
         ),
         stragglers=read_stragglers(job.status),
-        # By another leader, perhaps: its progress need not be written at once.
+        # Another leader, perhaps, has written the progress: it need not be written at once.
         written=Written(at=now),
     )

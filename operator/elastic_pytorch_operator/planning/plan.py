@@ -26,10 +26,7 @@ EXIT_SECONDS = 10.0  # what agents get to exit by themselves once the job has en
 
 
 def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do for a job now.
-
-    Deciding again on the outcome of having done it yields nothing more to do.
-    """
+    """Decides what to do for a job now; nothing more once that has been done."""
     if job.deleting:
         return Plan(memory)  # the garbage collector removes what the job owns
     if not job.ours:
@@ -58,7 +55,7 @@ def _plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
         and observed.round.size == 0
         and observed.round.number < int(job.status.get("round", 0))
     ):
-        # Stock torchrun formed the groups since then: the job was suspended in between.
+        # Stock torchrun has formed the groups since then: the job was suspended in between.
         observed = replace(observed, round=None)
     target = Target(job.wanted, find_quota(job, job.wanted, observed), job.spares)
     return _with_quota(job, target, observed, plan_rounds(job, target, observed, memory))
@@ -87,11 +84,7 @@ def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 
 def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action], float | None]:
-    """Decides which pods of an ended job go, and whether the job itself does.
-
-    Returns:
-        What to do; and when to look again.
-    """
+    """Which pods of an ended job go, or the job itself; and when to look again."""
     recheck = None
     if job.ttl_seconds is not None:
         left = job.ttl_seconds - seconds_between(

@@ -1,4 +1,4 @@
-"""The plan of a job whose group the operator decides in rounds, together with the agents: it judges, decides and reports."""
+"""The plan of a job whose group the operator forms in rounds with the agents."""
 
 from dataclasses import replace
 
@@ -47,8 +47,8 @@ from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
-# Between two plans of a job whose agents are heard, as long as a window of their work, each of
-# which is judged by a plan; metrics count by plans what its time is spent on.
+# Between two plans while agents report: a window of their work, each of which a plan judges.
+# Metrics count by plans, too, what the job spends its time on.
 REGULAR_SECONDS = 5.0
 
 
@@ -120,9 +120,10 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
 def _decide(
     job: Job, target: Target, observed: Observed, judged: Judgement
 ) -> tuple[Decision, Deferral, Interruption | None, Memory]:
-    """Which round is next, whether it waits for a checkpoint, the interruption that is over, and the memory with what follows.
+    """Decides on the next round, which may have to wait for a checkpoint.
 
-    While the job ends, or its whole group is to be replaced, there is no further round.
+    There is none while the job ends or its whole group is to be replaced. Returns the interruption
+    that is over, if any, and the memory after the decision, too.
     """
     memory, candidates = judged.memory, judged.workers.candidates
     frozen = judged.ending is not None or judged.restarting.asked

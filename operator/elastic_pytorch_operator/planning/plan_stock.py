@@ -1,10 +1,8 @@
-"""Decides everything about one job whose group stock torchrun forms.
+"""The plan of a job whose group stock torchrun forms.
 
-Pure, as `plan_rounds.py`, which it replaces for such a job.
-
-There are no agents to talk to: the operator sees pods and nodes only. It keeps as many workers as
-are wanted, and a store for them to meet in. It finds out when their rendezvous is over, and then
-begins a new one, completes the job or fails it.
+Without agents, the operator sees only pods and nodes. It keeps as many workers as are wanted, and a
+store where they meet. Once their rendezvous is over, it begins a new one, completes the job or
+fails it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -84,20 +82,18 @@ from elastic_pytorch_operator.planning.workers.worker_pods import (
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
 from elastic_pytorch_operator.spec.job import Job
 
-# Once one worker has ended: the others end in that time, and each may be the one that knows why.
+# After the first worker has ended, the others end within this time, and any may know why.
 EXIT_REPORT_SECONDS = 5.0
-# A rendezvous that has lasted this long may be followed by another one at once.
-STEADY_SECONDS = 60.0
+STEADY_SECONDS = 60.0  # another rendezvous may follow one of this length at once
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
     job: Job
     target: Target
-    observed: Observed  # with the group as it was last reported as its round
+    observed: Observed  # its round is the group as last reported
     candidates: tuple[Candidate, ...]  # those that run are ready
-    # Names of pods, workers' and stores', that will never report their end: their nodes are gone.
-    lost: frozenset[str]
+    lost: frozenset[str]  # pods of workers and stores whose end no node will ever report
     running: tuple[PodView, ...]  # of the current rendezvous
     rendezvous: Rendezvous
     starts: FailedStarts
@@ -107,10 +103,6 @@ class _View:
 
 
 def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do now for a job that trains, or is to train.
-
-    The arguments are those of `plan_rounds`.
-    """
     view, stock = _look(job, target, observed, memory)
     objections = find_objections(job, view.observed, view.candidates, view.starts, ())
     going = Going(
@@ -208,7 +200,7 @@ def _look(
     if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
         running += [pod for pod in observed.pods if pod.rendezvous == number and pod.succeeded]
     elif rendezvous.phase is Phase.OVER:
-        running = []  # some may still run; none of them will be in the next group
+        running = []  # none that still runs will be in the next group
     starts = find_failed_starts(observed, stock=True)
     return _View(job, target, observed, candidates, lost, tuple(running), rendezvous, starts), stock
 
@@ -216,7 +208,7 @@ def _look(
 def _understand(
     view: _View, budget: Budget, stock: StockMemory, pods: Sequence[FailureRecord]
 ) -> tuple[Budget, StockMemory, list[Action]]:
-    """Counts what the job's own code has done wrong: a rendezvous once, and each pod that left its rendezvous standing."""
+    """Counts failures of the job's own code: a rendezvous once, and pods that did not end one."""
     now, rendezvous = view.observed.now, view.rendezvous
     if rendezvous.phase is not Phase.OVER and all(
         record.pod_uid in budget.counted_pods for record in pods
@@ -236,7 +228,7 @@ def _understand(
     if cause is not None and rendezvous.counts and not cause.pod.ended_before_takeover:
         record = rule_on_worker(dated(cause.record, view.observed), view.observed, view.job.rules)
         budget = budget.after_round(rendezvous.number, record, now, back_off=True)
-        # Torchrun itself has started the script again as often as the job allows.
+        # Torchrun itself has restarted the script as often as the job allows.
         if cause.gave_up and action_on(record) is FailureAction.COUNT:
             budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
     note = f"Rendezvous {rendezvous.number} is over, all workers begin a new one: {rendezvous.why}"
@@ -248,7 +240,7 @@ def _understand(
 
 
 def _exits_collected(view: _View, stock: StockMemory) -> bool:
-    """Whether every worker that may know why the rendezvous is over has ended, or has had the time to."""
+    """Whether all workers that may know why the rendezvous is over have had the time to end."""
     assert stock.over_since is not None
     if view.observed.now >= stock.over_since + EXIT_REPORT_SECONDS:
         return True
@@ -285,7 +277,7 @@ def _decide_ending(
 
 
 def _ended_pods(observed: Observed) -> list[FailureRecord]:
-    """The pods that have ended without success and without closing their rendezvous."""
+    """The pods that have failed without closing their rendezvous."""
     ends = [read_end(pod, observed.now) for pod in observed.pods if pod.ended]
     left = [end for end in ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
     return [_judged(end) for end in left]
@@ -369,28 +361,28 @@ def _creates(view: _View, indices: Iterable[int]) -> list[Action]:
 
 
 def _begin(job: Job, target: Target, number: int) -> list[Action]:
-    """Begins a rendezvous: with c10d the store comes first, and workers once it runs."""
+    """With c10d the store comes first, and workers once it runs."""
     if job.backend == names.BACKEND_C10D:
         return [CreateStore(number)]
     return [CreatePod(index, rendezvous=number) for index in range(target.size)]
 
 
 def _serving(view: _View) -> list[PodView]:
-    """The pods of the current rendezvous, and those that have ended: they are kept for their logs."""
+    """The pods of the current rendezvous, and the ended ones, which are kept for their logs."""
     return [
         pod for pod in view.observed.pods if pod.ended or pod.rendezvous == view.rendezvous.number
     ]
 
 
 def _ready_if_running(candidate: Candidate) -> Candidate:
-    """There is no agent to report that it is ready: a container that runs is enough."""
+    """Without an agent to report it, a container that runs is ready."""
     if candidate.liveness is Liveness.STARTING and candidate.container_runs:
         return replace(candidate, liveness=Liveness.READY)
     return candidate
 
 
 def _node_lost(pod: PodView, observed: Observed, *, outage: bool) -> bool:
-    """Whether a pod will never report its end: its node has been removed, or the cluster has evicted it from a node that is not ready.
+    """Whether a pod's node is removed, or is not ready and the cluster has evicted the pod.
 
     A node that has just become NotReady may only have lost its connection: its taint evicts the pod
     some seconds later.

@@ -1,4 +1,4 @@
-"""What becomes of each worker of a group that the operator decides, and which pods come and go for that."""
+"""What becomes of each worker of a group that forms in rounds, and which pods come and go."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,10 +96,10 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
 def missing_pods(
     job: Job, target: Target, observed: Observed, memory: Memory
 ) -> tuple[Action, ...]:
-    """Pods for indices that have none: a new leader can create them before it has heard any agent.
+    """Pods that a new leader can create for free indices before any agent has reported.
 
-    None if a worker has succeeded, for the job may be about to complete, or if the loss of a pod is
-    to fail the job.
+    It creates none if a worker has succeeded, for the job may be about to complete, or if the loss
+    of a pod is to fail the job.
     """
     ending = any(agent.state is AgentState.SUCCEEDED for agent in observed.agents.values())
     taken = {pod.index for pod in observed.pods if not pod.deleting}
@@ -125,11 +125,7 @@ def pod_actions(
     memory: Memory,
     restarting: GroupRestart,
 ) -> list[Action]:
-    """What is to be done about the pods of a job that has not ended.
-
-    Args:
-        round_: the newest; its members are not deleted.
-    """
+    """What to do about the pods of a job that goes on, except the members of `round_`."""
     replicas, starts = workers.replicas, workers.starts
     gang = plan_pod_group(job, target, observed, memory.answers.failed)
     actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
@@ -159,7 +155,7 @@ def pod_actions(
     for name in sorted(replicas.victims):
         if name not in members:
             actions.append(DeletePod(name, observed.pods_by_name[name].uid, "is no longer wanted"))
-    # Kept until their replacements, which take over their counts, are made.
+    # They stay until their replacements, which take over their counts, are made.
     remembers = {pod.name for index, pod in starts.newest.items() if index in backing_off}
     for pod in replicas.discard:
         if pod.name not in members and pod.name not in remembers:
