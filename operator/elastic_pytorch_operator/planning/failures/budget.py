@@ -1,11 +1,10 @@
-"""How failures count against `failurePolicy.maxFailures` and `failurePolicy.backoffLimit`: those of the job's own code.
+"""Counts failures of a job's own code against `maxFailures` and `backoffLimit`.
 
-The former bounds failures since the last progress, the latter those since the job began. A rule of
-`failurePolicy.rules` may say that a failure counts or that it does not. A worker that was killed
-from outside is a cause, but it does not count and delays nothing. An end that repeats is a failure:
-if a pod of the same index ends in the same way again without progress in between, something in its
-spec ends it, such as the limit of its disk or a probe. A failure of the job's own code that a rule
-keeps from counting still delays the next try: it may come back at once.
+`maxFailures` bounds failures since the last progress, `backoffLimit` those since the job began. A
+rule may decide that a failure does not count; such a failure of the job's own code still delays the
+next try, since it may come back at once. A worker that was killed from outside is a cause that does
+not count and delays nothing. But if a pod of its index ends in the same way again without progress
+in between, something in its spec ends it, such as the limit of its disk or a probe: that counts.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,10 +15,8 @@ from elastic_pytorch_operator.spec.failure_rules import FailureAction
 
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
-# Since the last progress: a script that always fails may do a few after each start.
-PROGRESS_STEPS = 10
-# A round that lasts this long is progress with one step, or of a script that reports none.
-STEADY_SECONDS = 300.0
+PROGRESS_STEPS = 10  # a script that always fails may do a few after each start
+STEADY_SECONDS = 300.0  # a round of this length is progress with one step, or without reports
 CRASH_LOOP_SECONDS = 5.0  # only a round that has ended sooner makes the next one wait
 # The first of them decides where several failures become known together.
 GRAVITY = (
@@ -34,29 +31,25 @@ GRAVITY = (
 class Budget:
     failures: int = 0  # since the last progress
     total: int = 0  # since the job began
-    in_a_row: int = 0  # since the last progress, those that a rule keeps from counting included
+    in_a_row: int = 0  # since the last progress, with those that a rule keeps from counting
     counted_round: int = 0
-    counted_pods: frozenset[str] = frozenset()  # UIDs of those that are still there
+    counted_pods: frozenset[str] = frozenset()  # UIDs, while the pods are there
     step: int = 0  # at the last progress
     backoff_until: float = 0.0
     last: FailureRecord | None = None  # the newest root cause
-    fatal: FailureRecord | None = None  # what fails the job, by a rule
-    group_restarts: int = 0  # how often all worker pods are to have been replaced, by a rule
-    # Of pods that were ended from outside, since the last progress.
-    ends: frozenset[str] = frozenset()
+    fatal: FailureRecord | None = None  # by a rule that fails the job
+    group_restarts: int = 0  # how often rules have asked to replace all worker pods
+    ends: frozenset[str] = frozenset()  # of pods ended from outside, since the last progress
 
     def after_progress(self, step: int, seconds: float) -> "Budget":
-        """The budget once a round of that many seconds has come to a step: the count starts again if that is progress.
-
-        A step that a restart has thrown back and that is reached again is none.
-        """
+        """Counts anew after a round of that many seconds with progress, not with repeated steps."""
         if step >= self.step + PROGRESS_STEPS:
             return replace(self, failures=0, in_a_row=0, ends=frozenset(), step=step)
         steady = self.after_steady_round(seconds)
         return self if steady is self or step <= self.step else replace(steady, step=step)
 
     def after_steady_round(self, seconds: float) -> "Budget":
-        """The budget after a round of that many seconds, while no agent reports its steps: unused if that is long enough."""
+        """Counts anew after a round of that many seconds, if no agent reports steps."""
         used = self.failures or self.in_a_row or self.ends
         return (
             replace(self, failures=0, in_a_row=0, ends=frozenset())
@@ -67,7 +60,7 @@ class Budget:
     def after_round(
         self, number: int, cause: FailureRecord, now: float, *, back_off: bool
     ) -> "Budget":
-        """The budget once the cause of a round's failure is known. A round counts once."""
+        """A round counts once."""
         if number <= self.counted_round:
             return self
         return replace(self, counted_round=number)._after(cause, now, back_off=back_off)
@@ -75,16 +68,10 @@ class Budget:
     def after_pods(
         self, failed: Sequence[FailureRecord], there: Collection[str], now: float, *, back_off: bool
     ) -> "Budget":
-        """The budget once pods are known to have failed.
+        """Counts pods that have failed and are still there, as are those of the UIDs `there`.
 
-        Those that become known together count as one.
-
-        So do those of one round, with the failure of that round: if a rule asks for nothing else, a
-        round counts once.
-
-        Args:
-            failed: pods that have failed and are still there.
-            there: UIDs of all pods that are still there.
+        Pods that become known together count as one. So does a round with its pods, unless a rule
+        asks for something else.
         """
         uids = (self.counted_pods | {record.pod_uid for record in failed}) & frozenset(there)
         new = [
@@ -135,14 +122,14 @@ class Budget:
 
 
 def action_on(failure: FailureRecord) -> FailureAction | None:
-    """What a failure leads to: what its rule says; without one, it counts if it is the job's own fault; None: nothing."""
+    """By its rule; without one, a failure counts if it is the job's own fault."""
     if failure.rule is not None:
         return failure.rule.action
     return FailureAction.COUNT if failure.fault is Fault.CODE else None
 
 
 def backoff_seconds(failures: int) -> float:
-    """How long a group waits for its restart after a number of failures in a row: not at all, then 1, 2, 4, … up to 60 s."""
+    """0 after one failure in a row, then 1, 2, 4, … up to 60 s."""
     if failures <= 1:
         return 0.0
     return float(min(FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 2), MAX_BACKOFF_SECONDS))

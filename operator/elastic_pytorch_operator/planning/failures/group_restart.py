@@ -1,10 +1,8 @@
 """RestartGroup of `failurePolicy.rules`: all worker pods of a job are replaced, once for a failure.
 
-The cluster's objects hold all that is needed. `status.groupRestarts` counts how often it was asked
-for, and each pod carries the count of the time when it was made. A failure in a pod with the count
-N asks for N + 1: each operator that finds it, before or after a restart, asks for the same. Pods
-with a lower count than the stored one are deleted, so none is deleted before the new count is
-stored.
+`status.groupRestarts` counts the requests, and each pod carries the count at its creation. A
+failure in a pod with the count N asks for N + 1, so all operators that find it ask for the same.
+Pods with a lower count than the stored one are deleted, and none before the count is stored.
 """
 
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from elastic_pytorch_operator.spec.job import Job
 class GroupRestart:
     asked: bool = False  # the count is yet to be stored; nothing may change before
     under_way: bool = False  # it is asked for, or workers are yet to be replaced
-    stops: bool = False  # the current round has such workers, and is to stop
+    stops: bool = False  # the current round has such workers and must stop
     cause: FailureRecord | None = None
 
 
@@ -32,7 +30,6 @@ def group_restarts(job: Job) -> int:
 
 
 def outdated_pods(job: Job, observed: Observed) -> frozenset[str]:
-    """The worker pods that are to be replaced and have not ended yet."""
     stored = group_restarts(job)
     return frozenset(
         pod.name for pod in observed.pods if pod.group_restarts < stored and not pod.ended

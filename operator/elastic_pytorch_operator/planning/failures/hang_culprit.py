@@ -1,8 +1,7 @@
-"""Whom the ranks of a group that hangs wait for: the ones that are outside of the collective in which the others are.
+"""Finds the ranks that a hanging group waits for: those outside of the others' collective.
 
-Each pod says only where its own ranks stand. A rank in a collective waits for all others; so the
-ones that are in none are what it waits for. Ranks that are all in collectives, but not in the same
-one, wait for each other. Then those in another one than most are named.
+A rank in a collective waits for all others, so it waits for the ones that are in none. Ranks in
+different collectives wait for each other: then those in another one than most are named.
 """
 
 from collections import Counter
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.observed import Place, PlaceKind
 
-MAX_NAMED = 4  # ranks of which a text says where each stands
+MAX_NAMED = 4  # ranks whose places a text has
 # Point to point: two ranks that wait for each other are in different ones.
 _ONE_TO_ONE = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
@@ -31,16 +30,12 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Culprits:
-    ranks: tuple[int, ...] = ()  # that the others wait for, in order; empty: none stands out
-    text: str = ""  # to follow a semicolon; empty: no rank has said where it is
+    ranks: tuple[int, ...] = ()  # the others wait for them; in order; empty: none stands out
+    text: str = ""  # follows a semicolon; empty: no rank has reported its place
 
 
 def find_culprits(places: Mapping[int, Place]) -> Culprits:
-    """Compares where the ranks of a group stand.
-
-    Args:
-        places: by rank; one that is missing is silent.
-    """
+    """Compares the places of a group's ranks; a rank without one is silent."""
     if all(place.kind is PlaceKind.SILENT for place in places.values()):
         return Culprits()
     waiting = {
@@ -57,7 +52,8 @@ def find_culprits(places: Mapping[int, Place]) -> Culprits:
     if outside:
         if len(outside) > len(waiting):
             return Culprits(
-                text=f"most ranks are outside of the group's communication: {_name(outside, places)}"
+                text="most ranks are outside of the group's communication: "
+                f"{_name(outside, places)}"
             )
         operations = " or ".join(sorted(set(waiting.values())))
         return Culprits(
@@ -68,14 +64,15 @@ def find_culprits(places: Mapping[int, Place]) -> Culprits:
         return Culprits(text=f"all ranks wait in {most}: none stands out")
     if count * 2 <= len(waiting):
         return Culprits(
-            text=f"the ranks wait for each other in different collectives: {_name(sorted(waiting), places)}"
+            text="the ranks wait for each other in different collectives: "
+            f"{_name(sorted(waiting), places)}"
         )
     apart = tuple(rank for rank in sorted(waiting) if waiting[rank] != most)
     return Culprits(apart, f"{_name(apart, places)}, {_others(count)} in {most}")
 
 
 def _apart_from_most(places: Mapping[int, Place]) -> Culprits:
-    """The ranks that are elsewhere than most, if these are at one line of the script: so a wait for a GPU shows."""
+    """The ranks elsewhere, if most are at one line of the script, perhaps to wait for a GPU."""
     (most, count), *_ = Counter(places.values()).most_common()
     apart = tuple(rank for rank in sorted(places) if places[rank] != most)
     if not apart:

@@ -1,9 +1,8 @@
-"""`progressDeadlineSeconds`: a group that finishes no step within that time hangs, unless it only waits for its last checkpoint.
+"""`progressDeadlineSeconds`: a group that finishes no step within that time hangs.
 
-First its agents are asked for the stacks of their workers, which go to the pods' logs, and where
-each rank stands. Then the group is restarted, and that counts as a failure of the job's own. It
-names the rank that the others wait for (hang_culprit.py), or if none stands out, the one that is
-furthest behind.
+Unless it only waits for its last checkpoint, its agents write the stacks of their workers to the
+pods' logs and report where each rank stands. Then the group restarts, which counts as a failure of
+the job's own. It names the rank that the others wait for, or else the one that is furthest behind.
 """
 
 from collections import Counter
@@ -23,28 +22,22 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.failures.hang_culprit import find_culprits
 from elastic_pytorch_operator.spec.job import Job
 
-STACKS_SECONDS = 2.0  # what the agents get to write the stacks down
-ANSWERS_SECONDS = 5.0  # what the others get to say where their ranks stand, once one has
+STACKS_SECONDS = 2.0  # for agents to write the stacks
+ANSWERS_SECONDS = 5.0  # for the other agents to report their ranks' places, once one has
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A round that hangs."""
-
     round: int
-    found_at: float  # when the agents were asked for stacks
+    found_at: float  # the agents were asked for stacks
     restart_at: float
-    cause: FailureRecord  # what is to be counted then
+    cause: FailureRecord  # counts at the restart
 
 
 def find_stall(
     job: Job, observed: Observed, known: Stall | None
 ) -> tuple[Stall | None, float | None]:
-    """Returns whether the current round hangs.
-
-    Returns:
-        The stall, None if the group steps; and when to look again.
-    """
+    """Returns the stall, None if the group steps, and when to look again."""
     round_ = observed.round
     if (
         job.progress_deadline_seconds is None
@@ -102,7 +95,10 @@ def _cause(
     elif not reported:
         text += "; the script has reported none at all (it does so by elastic_pytorch.report)"
     elif behind is not None and (steps[behind.worker] or 0) < max(reported):
-        text += f"; rank {behind.rank} has come to step {steps[behind.worker] or 0}, others to step {max(reported)}"
+        text += (
+            f"; rank {behind.rank} has come to step {steps[behind.worker] or 0}, "
+            f"others to step {max(reported)}"
+        )
     else:
         text += f"; all have come to step {max(reported)}"
     if culprits.text and not (culprits.ranks and reported):
@@ -118,10 +114,7 @@ def _cause(
 def _places_of(
     round_: Round, members: list[AgentView], answers: Mapping[str, tuple[Place, ...]]
 ) -> dict[int, tuple[str, Place]]:
-    """The worker and the place of each rank.
-
-    A pod that says more than it has processes says nothing of another pod's.
-    """
+    """The worker and the place of each rank; places beyond a pod's own processes are left out."""
     if not members:
         return {}
     [(processes, _)] = Counter(agent.local_world_size for agent in members).most_common(1)

@@ -1,14 +1,13 @@
-"""Why a round has failed: the one failure that explains the others, found once every member of the round has reported or is lost.
+"""Finds the one failure that explains the others, once all members have reported or are lost.
 
-- A member that is lost explains whatever the others report: none of it is the job's own fault.
-- A member whose own torchrun has given up has reported all that it knows: it is there, whether or
-  not its pod has ended since.
+- A lost member explains whatever the others report: none of it is the job's own fault.
+- A member whose own torchrun has given up has reported all that it knows, and counts as there.
 - With every member there, the earliest failure that is not an echo of another is the cause.
 - Echoes of a member that has not taken the round up, since it is on its way to a step boundary of
   the one before, count nothing.
-- With every member there and nothing but echoes, the first one is the cause, and it is the job's
-  own fault: a network that drops connections, a rank that has never come. A loss may become known a
-  moment after its echoes, so this waits for a heartbeat of every member that was sent later.
+- With every member there and only echoes, the first is the cause and the job's own fault: a network
+  drops connections, or a rank has never come. A loss may become known a moment after its echoes,
+  so this waits for a later heartbeat of every member.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,17 +18,15 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Obser
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, never_formed
 
-ECHO_SECONDS = 1.0  # after the first echo: by then the heartbeats of a lost member have stopped
+ECHO_SECONDS = 1.0  # after the first echo, the heartbeats of a lost member have stopped
 
 
 @dataclass(frozen=True, slots=True)
 class RoundFailure:
-    open: bool = False  # members are yet to report: the cause is not known
-    # What counts, with whose fault it is; None: nothing has failed, a lost member explains it, or
-    # it is not known yet.
+    open: bool = False  # members are yet to report
+    # None: nothing has failed, a lost member explains it, or it is not known yet.
     cause: FailureRecord | None = None
-    # All that has failed is the echo of something that no agent has reported.
-    echoes_only: bool = False
+    echoes_only: bool = False  # all failures are echoes of something that no agent has reported
 
 
 def judge_round(
@@ -38,9 +35,9 @@ def judge_round(
     """Returns why the current round has failed.
 
     Args:
-        again: those that a device has failed where one had failed the job before. Such a failure
-            counts: so a job ends that has no other node, or whose script has the words of a broken
-            device by mistake.
+        again: workers failed by a device where one had failed the job before. Such a failure
+            counts, so that a job without another node ends, or one whose script has the words of a
+            broken device by mistake.
     """
     round_ = observed.round
     if round_ is None or round_.size == 0:

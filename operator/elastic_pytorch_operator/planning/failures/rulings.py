@@ -1,11 +1,10 @@
-"""What has failed, with the rule of `failurePolicy.rules` that decides on it: a round, and pods that have failed or are lost.
+"""Which rules of `failurePolicy.rules` decide on failed rounds, and on failed or lost pods.
 
-A rule on exit codes sees the root cause of a round's failure, and how the training container of a
-pod has ended by itself: what a container exits with once its pod is being deleted says nothing. A
-rule on conditions sees a pod that has ended without success, and a member of the group that is
-lost: its pod is being deleted, though not by the operator, or its node is gone. A member's agent
-may report SIGTERM before the operator sees why its pod ends, so a pod is looked at until its end
-even if the group does without it.
+A rule on exit codes sees the root cause of a round's failure, and a training container that has
+ended by itself: the exit code says nothing once the pod is being deleted. A rule on conditions sees
+a pod that has failed, and a lost member: its node is gone, or its pod is being deleted, though not
+by the operator. An agent may report SIGTERM before the operator sees why its pod ends, so the
+operator watches the pod until its end even if the group does without it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -28,8 +27,7 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Obser
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, find_rule
 
-# Finding these again changes nothing, so it does not matter whether an operator before this one has
-# found them.
+# To find these again changes nothing: an operator before this one may have found them.
 REPEATABLE = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP)
 
 
@@ -42,7 +40,7 @@ def rule_on_worker(
 
 
 def ended_pods(observed: Observed) -> list[FailureRecord]:
-    """The pods that have ended, other than with success, each with whose fault that is."""
+    """The pods that have failed, each with whose fault that is."""
     records = []
     explained = any(pod.ended for pod in observed.pods) and _has_lost_member(observed)
     for pod in observed.pods:
@@ -63,7 +61,7 @@ def ended_pods(observed: Observed) -> list[FailureRecord]:
                 message = f"the pod {describe_end(pod)}"
             elif (
                 pod.exit_reason == OOM_KILLED or fault is Fault.OUTSIDE or not message
-            ):  # its log does not report a kill
+            ):  # the log does not report a kill
                 message = f"the container {describe_end(pod)}\n{message}".strip()
             record = _record(pod, pod.exit_code, message, observed.now, fault)
         trained = agent is not None and agent.state in (AgentState.RUNNING, AgentState.FAILED)
@@ -76,11 +74,7 @@ def ended_pods(observed: Observed) -> list[FailureRecord]:
 
 
 def _last_words(agent: AgentView, observed: Observed, *, explained: bool) -> FailureRecord | None:
-    """Why the torchrun of a pod that has ended gave up, if its agent has reported that.
-
-    Args:
-        explained: a lost member of the group explains echoes in it.
-    """
+    """Why an ended pod's torchrun gave up, if its agent reported it; `explained` excuses echoes."""
     if agent.state is not AgentState.FAILED or not agent.gives_up:
         return None
     record, round_ = record_of(agent), observed.round
@@ -108,10 +102,10 @@ def judge_pods(
     ours: Collection[str] = (),
     leaving: Collection[str] = (),
 ) -> list[FailureRecord]:
-    """The pods that have failed by the job's own fault or were ended from outside, and those failed or lost that a rule matches.
+    """Pods that failed by the job's fault or from outside, and failed or lost ones with a rule.
 
-    Not those that had ended before this operator began to decide, unless what their rule asks for
-    can be asked for twice.
+    Those that had ended before this operator began to decide are left out, unless what their rule
+    asks for can be asked for twice.
 
     Args:
         ours: workers that go because the operator wants them to.
@@ -138,7 +132,10 @@ def judge_pods(
             continue
         pod = observed.pods_by_name.get(worker)
         if pod is not None and not pod.ended and (rule := find_rule(rules, None, pod.conditions)):
-            message = f"{candidate.why} ({', '.join(f'{t}={s}' for t, s in sorted(rule.conditions & pod.conditions))})"
+            message = (
+                f"{candidate.why} "
+                f"({', '.join(f'{t}={s}' for t, s in sorted(rule.conditions & pod.conditions))})"
+            )
             record = _record(pod, None, message, observed.now, Fault.PLACE)
             records.append(replace(record, rule=rule, group_restarts=pod.group_restarts))
     return records
@@ -150,7 +147,7 @@ def leaving_members(
     known: Collection[str],
     ours: Collection[str],
 ) -> frozenset[str]:
-    """The workers that leave or have left the group since they were told to stop, as long as their pods are there."""
+    """The workers that leave or have left the group since SIGTERM, and whose pods are there."""
     begin = {
         c.worker
         for c in candidates
@@ -165,10 +162,7 @@ def excused_members(
     pods: Sequence[FailureRecord],
     leaving: Collection[str] = (),
 ) -> frozenset[str]:
-    """The lost members of the group on which a rule has decided.
-
-    Their pods may be gone before the group does without them.
-    """
+    """The lost members on which a rule has decided, even if their pods are gone by now."""
     return (known | {record.worker for record in pods if record.rule is not None}).intersection(
         {*observed.ranks, *leaving}
     )

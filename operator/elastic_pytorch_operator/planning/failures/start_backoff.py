@@ -1,15 +1,14 @@
-"""Pods that end before they join, or soon after by their own spec: the next pod of their index waits a while.
+"""Pods that end before they join, or soon after by their own spec: their successors wait a while.
 
 The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for
 its own pod alone. If no pod can ever join, the job is given up.
 
-The limit of its own disk may end the pods of one index again and again. The others of the group
-make progress in between, so that no bound on the job's failures is ever reached. The count is
-therefore the index's own, and only a pod that lasts ends it.
+The limit of its own disk may end the pods of one index again and again, while the progress of the
+others keeps the job within its bounds on failures. The count is therefore the index's own, and only
+a pod that lasts ends it.
 
-As Kubernetes does with `backoffLimitPerIndex`, what has happened so far is written on the pod
-itself: each one carries the nodes on which those before it have failed in a row, so that a change
-of leader forgets nothing.
+As with Kubernetes' `backoffLimitPerIndex`, the count is on the pod: each one carries the nodes on
+which those before it have failed in a row, so that a change of leader forgets nothing.
 """
 
 from collections.abc import Mapping
@@ -26,19 +25,17 @@ from elastic_pytorch_operator.model.failure import (
 from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
 
-# Of a container, after which the kubelet forgets how often it has restarted those before.
-LASTING_SECONDS = 600.0
-NO_NODE = "-"  # stands for the node of an end for which no node is to blame
-MAX_FAILED_STARTS = 8  # that a pod remembers; the pause has long reached its longest by then
+LASTING_SECONDS = 600.0  # of a container, until the kubelet forgets its earlier restarts
+NO_NODE = "-"  # of an end for which no node is to blame
+MAX_FAILED_STARTS = 8  # on a pod; the pause has long reached its longest by then
 ATTEMPTS = 6  # of each index, before a job that has never begun is given up: some half a minute
 
 
 @dataclass(frozen=True, slots=True)
 class FailedStarts:
-    # By worker index: where its newest pods have failed in a row, the oldest first.
+    # By worker index; `nodes` has where its newest pods have failed in a row, the oldest first.
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    backoff_until: Mapping[int, float] = field(default_factory=dict)  # by worker index
-    # By worker index: the pod that has failed last.
+    backoff_until: Mapping[int, float] = field(default_factory=dict)
     newest: Mapping[int, PodView] = field(default_factory=dict)
     unprepared: frozenset[int] = frozenset()
 
@@ -47,11 +44,7 @@ NONE_FAILED = FailedStarts()
 
 
 def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStarts:
-    """The failed starts of a job's pods, read from those that are kept for their logs.
-
-    Args:
-        stock: no agents are heard: only the kubelet and the runtime report a failed start.
-    """
+    """Reads failed starts from the pods kept for their logs; in stock mode without agents."""
     newest: dict[int, PodView] = {}
     for pod in observed.pods:
         if (
@@ -82,14 +75,17 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
 def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
     """Why a job that has never begun is given up; empty: it is not.
 
-    No container of it can be started, on any try, or the script of a worker fails in its set-up
-    again and again. What a kubelet rejects is tried for as long as the job lasts: another node, or
-    the same one later, may take it.
+    No container of it can be started, or the script of a worker fails in its set-up again and
+    again. A pod that a kubelet rejects is tried for as long as the job lasts: another node, or the
+    same one later, may take it.
     """
     for index in sorted(starts.unprepared):
         tries, pod = len(starts.nodes[index]), starts.newest[index]
         if index < wanted and tries > min(max_failures, MAX_FAILED_STARTS - 1):
-            return f"no group can form: {pod.name} {describe_failed_start(pod)}; so have {tries} pods of worker {index} in a row"
+            return (
+                f"no group can form: {pod.name} {describe_failed_start(pod)}; "
+                f"so have {tries} pods of worker {index} in a row"
+            )
     pods = [
         starts.newest[index]
         for index in range(wanted)
@@ -101,12 +97,15 @@ def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
         or any(pod.exit_code not in START_ERROR_CODES for pod in pods)
     ):
         return ""
-    return f"no worker can start: {pods[0].name} {describe_failed_start(pods[0])}; correct `command` or the image in spec.template"
+    return (
+        f"no worker can start: {pods[0].name} {describe_failed_start(pods[0])}; "
+        "correct `command` or the image in spec.template"
+    )
 
 
 def describe_failed_start(pod: PodView) -> str:
     """How a pod has failed to start, to follow its name in a sentence."""
-    # Without an exit code the message is in the words already.
+    # Without an exit code, describe_end has the message.
     said = pod.exit_message.strip() if pod.exit_code is not None else ""
     return f"{describe_end(pod)}{f': {said}' if said else ''}"
 
@@ -120,9 +119,8 @@ def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:
 
 
 def _failed_on(pod: PodView, observed: Observed, *, stock: bool) -> tuple[str, ...]:
-    """Where pods of an index have failed in a row, the last of which is this one; empty: it has not failed."""
-    # Of a pod that had ended before this operator began to decide, only what the pod itself carries
-    # is known.
+    """Where pods of an index have failed in a row up to this one; empty: it has not failed."""
+    # Of a pod that ended before this operator began to decide, only its own record is known.
     if pod.ended_before_takeover:
         return pod.failed_starts
     if _failed_to_start(pod, observed, stock=stock):

@@ -1,1 +1,1 @@
-"""What speaks against nodes, which nodes new pods keep away from, and which workers leave theirs."""
+"""What speaks against nodes: which ones new pods avoid, and which workers leave theirs."""

@@ -1,12 +1,11 @@
-"""Workers on nodes whose end is announced: each gets a replacement first, and all leave in one round when those are ready.
+"""Workers leave nodes with an announced end in one round, once their replacements are ready.
 
-If they do not become ready in time, the workers leave before the node ends: the group stops them at
-a step boundary, which no end without an eviction would. An announcement that is withdrawn is
-forgotten: then the replacement is one worker too many.
+If these are not ready in time, the workers leave before the node ends: the group stops them at a
+step boundary, which no end without an eviction would. If the announcement is withdrawn, the
+replacement is one worker too many.
 
-A node that reports a fault is left in the same way, but no earlier than the replacements are ready:
-those that train there still do. The same holds for a worker whose own device is unhealthy, as its
-kubelet says.
+A node that reports a fault is left in the same way, but no earlier than the replacements are ready,
+as its workers still train. So is a worker whose own device its kubelet reports as unhealthy.
 """
 
 import math
@@ -27,16 +26,16 @@ from elastic_pytorch_operator.planning.workers.liveness import Candidate, Livene
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import in_whole_units, largest_allowed
 
-# Workers that would have to leave so soon after the first one leave with it, in one round.
-TOGETHER_SECONDS = 30.0
+TOGETHER_SECONDS = 30.0  # workers that must leave this soon after the first leave with it
 
 
 @dataclass(frozen=True, slots=True)
 class Evacuation:
-    # Until their replacements are ready; why they leave, to follow their names.
+    # Workers, with why they leave, to follow their names: after their replacements are ready, or
+    # now.
     staying: Mapping[str, str] = field(default_factory=dict)
-    leaving: Mapping[str, str] = field(default_factory=dict)  # now; why, to follow their names
-    leave_by: float = math.inf  # when the first of those has to have left
+    leaving: Mapping[str, str] = field(default_factory=dict)
+    leave_by: float = math.inf  # the first of `leaving`
     recheck_at: float | None = None
 
 
@@ -79,7 +78,7 @@ def plan_evacuation(
     members = sorted(
         why.keys() & observed.ranks.keys(), key=lambda worker: observed.pods_by_name[worker].index
     )
-    # Those that are no longer wanted need no replacement.
+    # Workers that are no longer wanted need no replacement.
     waiting = members[: max(0, len(members) - max(0, size - target.size))]
     first_leave_by = min((leave_by[worker] for worker in waiting), default=math.inf)
     if observed.now >= first_leave_by - checkpoint_wait_seconds:

@@ -1,10 +1,8 @@
-"""What speaks against a node?
-
-One table: each cause, what it is counted from, when it is over, and what follows for pods.
+"""The table of what speaks against a node: since when, until when, and what follows for pods.
 
 Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead
-node, as the fewest pods run there. An agent says once that a device has failed, and a process that
-starts again in the same container has the same device. A new leader does not know of it before the
+node, as the fewest pods run there. An agent reports once that a device has failed, and a process
+that starts again in the same container has the same device. A new leader learns of it when the
 device fails another worker.
 """
 
@@ -23,37 +21,33 @@ from elastic_pytorch_operator.planning.workers.liveness import Candidate, Livene
 from elastic_pytorch_operator.spec.job import Job
 
 FAILED_STARTS_TO_AVOID = 2  # of pods of one job on a node
-REPLACE_AHEAD_SECONDS = 600.0  # of an end at a known time: a new node and its images take minutes
-PAST_SECONDS = 3600.0  # after a known time it is over, whatever the label says
+REPLACE_AHEAD_SECONDS = 600.0  # of an announced end: a new node and its images take minutes
+PAST_SECONDS = 3600.0  # an announced end is over by then, whatever the label says
 
 
 class Weight(IntEnum):
-    """How strongly something speaks against a node.
-
-    Of workers that serve alike, those there always go first.
-    """
+    """How strongly something speaks against a node; of equal workers, those there go first."""
 
     ANY = 0  # new pods go there as to any other node
     LAST = 1  # they go there only if no other node takes them
-    DOUBTFUL = 2  # they keep away while another node has room; then as above
+    DOUBTFUL = 2  # they keep away while another node has room; then as LAST
     NEVER = 3  # they keep away even if they have to wait
 
 
 class Cause(NamedTuple):
-    """What may speak against a node: a row of the table."""
-
     known: str  # what is known of the node
     since: str  # what the seconds count from
     ends: str  # what ends it before
-    at_most_seconds: float  # it is over after; inf: only what ends it does
-    weight: Weight  # what follows for new pods
+    at_most_seconds: float  # inf: only what `ends` says ends it
+    weight: Weight  # for new pods
     workers: str = "stay"  # what follows for those there
 
 
 SUSPECTED = Cause(
     "a worker there is lost, but the node is reported as ready",
     "the loss",
-    "an agent of the job reports from there, the kubelet reports the end of its pods, or the node is not ready",
+    "an agent of the job reports from there, the kubelet reports the end of its pods, "
+    "or the node is not ready",
     90.0,  # by then the cluster has found out by itself
     Weight.DOUBTFUL,
 )
@@ -68,7 +62,7 @@ DEVICE_FAILED = Cause(
     "a device there has failed a worker, by its own last words",
     "the failure",
     "",
-    1800.0,  # who repairs a device takes minutes to hours
+    1800.0,  # a repair takes minutes to hours
     Weight.DOUBTFUL,
     "the one that failed is replaced",
 )
@@ -97,12 +91,10 @@ TABLE = (SUSPECTED, STARTS_FAILED, DEVICE_FAILED, DEVICE_UNHEALTHY, MAY_END, END
 
 
 class Objection(NamedTuple):
-    """Something that speaks against a node where the job is or has been."""
-
     node: str
     cause: Cause
     since: float
-    until: float  # it is over, or has to be looked at again; of ENDS: the workers have to have left
+    until: float  # it is over or to be read again; of ENDS: the workers have to have left
     worker: str = ""  # whose device it is
 
 
@@ -130,22 +122,18 @@ def nodes_of(objections: Objections, cause: Cause) -> dict[str, Objection]:
 
 
 def doubtful_nodes(objections: Objections) -> set[str]:
-    """The nodes that new pods keep away from if others have room."""
     return {each.node for each in objections if each.cause.weight is Weight.DOUBTFUL}
 
 
 def displaced_workers(objections: Objections, observed: Observed) -> set[str]:
-    """The workers that their devices have failed.
-
-    A member is not among them: the failure of its round comes first.
-    """
+    """Workers that a device has failed, but no members: the failure of their round comes first."""
     return {
         each.worker for each in objections if each.cause is DEVICE_FAILED
     } - observed.ranks.keys()
 
 
 def failed_again(objections: Objections) -> set[str]:
-    """The workers that a device has failed on a node where one had failed another worker before."""
+    """Workers that a device has failed where one had failed another worker before."""
     failed = [each for each in objections if each.cause is DEVICE_FAILED]
     return {
         each.worker
@@ -155,13 +143,13 @@ def failed_again(objections: Objections) -> set[str]:
 
 
 def weigh_end(end: AnnouncedEnd | None, time: str) -> Weight:
-    """How strongly a node's announcement speaks against it at a time of day, RFC 3339."""
+    """How strongly a node's announcement speaks against it at a time, RFC 3339."""
     cause, _ = _read_end(end, time)
     return cause.weight if cause else Weight.ANY
 
 
 def _read_end(end: AnnouncedEnd | None, time: str) -> tuple[Cause | None, float]:
-    """The row for a node's announcement, and for how many seconds it holds; of ENDS, how long the node is there for certain."""
+    """The announcement's row, and the seconds that it holds; of ENDS, those that the node lasts."""
     if end is None or end.certainty is Certainty.SOFT:
         return MAY_END if end else None, math.inf
     if end.certainty is Certainty.SURE:

@@ -1,12 +1,12 @@
 """Which nodes new pods keep away from, and which nodes could take a pod.
 
-The latter looks at each node and the pod's spec alone; only the scheduler knows which other pods
-are there. Its rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and
+The latter looks at each node and the pod's spec alone, as only the scheduler knows the other pods
+there. Its rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and
 NodeResourcesFit.
 
-However large the cluster is, a pod names few nodes. Its affinity and its annotations name each one,
-and the API server refuses a pod whose annotations are larger than 256 KiB. What does not fit is
-left to the scheduler, and to the evacuation of the pods that it places there.
+A pod names few nodes, however large the cluster is: its affinity and its annotations name each one,
+and the API server refuses annotations over 256 KiB. The scheduler deals with the rest, and so does
+the evacuation of the pods that it places there.
 """
 
 import re
@@ -37,11 +37,10 @@ class AvoidedNodes(NamedTuple):
 
 
 def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objections) -> AvoidedNodes:
-    """Which nodes new pods keep away from.
+    """A node that ends for certain is worse than none, and a doubtful one worse than any other.
 
-    A node that ends for certain is worse than none. A doubtful one is not, but worse than any
-    other. One that may end is as good as any while it is there: if a pod waited, an autoscaler
-    might buy another node.
+    One that may end is as good as any while it is there: if a pod waited, an autoscaler might buy
+    another node.
     """
     doubtful = doubtful_nodes(objections)
     marked = (node for node in observed.nodes.values() if node.end)
@@ -64,7 +63,7 @@ def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objection
 
 
 def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
-    """The pods that wait for a node while they avoid one that lives on, or is the only one left."""
+    """The pods that wait for a node and avoid one that lives on, or is the only one left."""
     doubtful = doubtful_nodes(objections)
 
     def takes(name: str, pod: PodView) -> bool:
@@ -83,7 +82,7 @@ def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
 def _others_have_room(avoided: Collection[str], observed: Observed, template: Manifest) -> bool:
     """Whether another node will probably take a new pod.
 
-    If the scheduler has found none for one that avoids some, all are full.
+    All are full if the scheduler has found none for a pod that avoids some.
     """
     if any(pod.unschedulable and pod.avoids for pod in observed.pods):
         return False
@@ -92,7 +91,7 @@ def _others_have_room(avoided: Collection[str], observed: Observed, template: Ma
 
 
 def _repels(end: AnnouncedEnd, template: Manifest) -> bool:
-    """Whether the scheduler itself prefers other nodes for a pod: a taint announces it that the pod does not tolerate."""
+    """Whether a taint that the pod does not tolerate has the scheduler prefer other nodes."""
     taint = end.taint
     return (
         taint is not None
@@ -104,13 +103,13 @@ def _repels(end: AnnouncedEnd, template: Manifest) -> bool:
 def _first(
     nodes: Iterable[str], limit: int, known: Collection[str], own: Collection[str]
 ) -> tuple[str, ...]:
-    """As many nodes as a pod may name: those known to be bad come first, then those where the job has been."""
+    """As many as a pod may name, first those known to be bad, then those where the job has been."""
     ranked = sorted(nodes, key=lambda name: (name not in known, name not in own, name))
     return tuple(sorted(ranked[:limit]))
 
 
 class Requirement:
-    """A NodeSelectorRequirement, whose values are a set: there may be thousands of them, for thousands of nodes."""
+    """A NodeSelectorRequirement, with a set of values, which may be thousands of nodes."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.key: str = manifest.get("key") or ""
@@ -120,7 +119,7 @@ class Requirement:
         self._bound = int(values[0]) if len(values) == 1 and _WHOLE.fullmatch(values[0]) else None
 
     def holds(self, value: str | None) -> bool:
-        """Whether a label's value, None where there is none, meets the requirement."""
+        """Compares a label's value; None: the node has no such label."""
         match self._operator:
             case "In":
                 return value in self._values
@@ -152,7 +151,7 @@ class Term(NamedTuple):
 
 
 def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
-    """Those of some nodes that could take a pod, were they empty."""
+    """The nodes that could take a pod, were they empty."""
     # Once for all nodes: a template may be as large as an object can be.
     requests = {name: amount for name, amount in pod_requests(spec).items() if amount > 0}
     tolerated = cache(partial(tolerates, spec))
@@ -186,7 +185,7 @@ def tolerates(spec: Manifest, taint: Taint) -> bool:
 
 
 def _required_terms(spec: Manifest) -> list[Term] | None:
-    """The terms of which a node has to match one; None: it has to match nothing."""
+    """A node has to match one of them; None: there is no such rule."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if not required:
