@@ -1,4 +1,4 @@
-"""How many workers of a job may run now: as many as its spec asks for, and as the admitted base and the admitted extras of its queue allow.
+"""How many workers of a job may run now, by its spec and the admitted Workloads of its queue.
 
 None may while the job leaves its queue: what Kueue gives to others when the quota is back must not
 be in use.
@@ -15,19 +15,16 @@ from elastic_pytorch_operator.model.workload import BASE, WorkloadView
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import largest_allowed
 
-# Kueue evicts the Workloads of one preemption by one write each: they are to leave in one round.
+# Kueue evicts the Workloads of one preemption by one write each: they leave in one round.
 EVICTION_SETTLE_SECONDS = 0.5
 
 
 class QuotaLack(Enum):
-    """Why not all wanted workers of a job may run."""
-
-    UNSUPPORTED = auto()  # the operator does not talk to Kueue
-    NO_WORKLOAD = auto()  # that for the minimum is yet to be made
-    OTHER_TEMPLATE = auto()  # it was made for another pod template
-    OTHER_QUEUE = auto()  # it still waits, or has quota, in the queue in which the job was before
-    # The label of the queue was removed, and the quota there is not given back yet.
-    NO_QUEUE = auto()
+    UNSUPPORTED = auto()  # the operator does not use Kueue
+    NO_WORKLOAD = auto()  # the base is yet to be made
+    OTHER_TEMPLATE = auto()  # the base is for another pod template
+    OTHER_QUEUE = auto()  # the base waits, or has quota, in the former queue
+    NO_QUEUE = auto()  # the label was removed, and the quota is not given back yet
     DEACTIVATED = auto()
     EVICTED = auto()
     NOT_ADMITTED = auto()
@@ -37,22 +34,20 @@ class QuotaLack(Enum):
 @dataclass(frozen=True, slots=True)
 class Quota:
     limited: bool = False  # the job is in a queue, or leaves one
-    size: int = 0  # how many workers may run
-    pods: int = 0  # how many pods may: the spares run by quota, too
-    base: WorkloadView | None = None  # the Workload for the minimum, admitted or not
-    base_size: int = 0  # for how many workers the base holds quota that may be used now
-    extras: tuple[WorkloadView, ...] = ()  # those that may be used now, by number
+    size: int = 0  # workers that may run
+    pods: int = 0  # pods that may run: the spares need quota, too
+    base: WorkloadView | None = None  # for the minimum, admitted or not
+    base_size: int = 0  # workers for which the base has quota that may be used now
+    extras: tuple[WorkloadView, ...] = ()  # usable now, by number
     fitting: tuple[WorkloadView, ...] = ()  # those that the job would ask for now
-    counts: tuple[int, ...] = ()  # for how many workers each extra asks, or is to ask
+    counts: tuple[int, ...] = ()  # workers of each extra, by number, wanted or there
     queue: str = ""  # in which it waits, or which it leaves
-    lack: QuotaLack | None = None  # why not all wanted workers may run; None: they may
-    missing: int = 0  # how many of those that extras are for may not run
+    lack: QuotaLack | None = None  # None: all wanted workers may run
+    missing: int = 0  # workers of extras that may not run
     waiting: tuple[WorkloadView, ...] = ()  # the extras by which none may run
-    # Evicted extras whose workers stay for a moment, so that all that Kueue evicts together leave
-    # together.
+    # Evicted, but their workers stay a while, so that what Kueue evicts together leaves together.
     staying: tuple[WorkloadView, ...] = ()
-    # The extras that Kueue wants back, so that workers have to leave.
-    evicted: tuple[WorkloadView, ...] = ()
+    evicted: tuple[WorkloadView, ...] = ()  # Kueue wants them back, so workers have to leave
     recheck_at: float | None = None
 
     @property
@@ -62,7 +57,7 @@ class Quota:
 
     @property
     def covered(self) -> int:
-        """For how many pods the usable Workloads hold quota."""
+        """Pods for which the usable Workloads have quota."""
         return self.base_size + sum(extra.granted for extra in self.extras)
 
 
@@ -70,10 +65,9 @@ NO_LIMIT = Quota()
 
 
 def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
-    """Reads from the Workloads of a job what it may use, if this many workers are wanted, and its spares beyond them.
+    """What a job may use of its Workloads for this many wanted workers, and its spares beyond them.
 
-    Extras for the spares come last. What is granted goes to workers first: an extra that has quota
-    is for a worker while one waits.
+    Extras for spares come last, and their quota, too, goes to workers while one waits.
     """
     if job.queue is None:
         return _find_quota_to_give_back(wanted, observed)
@@ -124,7 +118,7 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
 
 
 def _find_quota_to_give_back(wanted: int, observed: Observed) -> Quota:
-    """What a job without a queue may use: nothing while a Workload, from the queue in which it was, still reserves quota.
+    """What a job without a queue may use: nothing while a Workload of its former one has quota.
 
     A finalizer may keep a deleted Workload. It holds the job up no longer once no pod runs by any.
     """
@@ -152,16 +146,16 @@ def _lack_of_base(job: Job, queue: str, base: WorkloadView | None) -> QuotaLack:
 
 
 def _base_to_be(job: Job, base_size: int) -> int:
-    """From which size the extras count: a base that is larger than the minimum becomes smaller as extras take its place.
+    """From which size the extras count: a base above the minimum shrinks as they take its place.
 
-    With allowed sizes, extras lead from one to the next: other steps would not fit those that there
-    are. Extras of other flavors do not take its place.
+    Not with allowed sizes, where extras lead from one to the next and those there would no longer
+    fit, and not for extras of other flavors.
     """
     return base_size if job.allowed or job.extras_choose_flavors else min(base_size, job.minimum)
 
 
 def is_for(workload: WorkloadView, job: Job) -> bool:
-    """Whether a Workload asks for what the job's pods are now, in its queue."""
+    """Whether a Workload is for the job's present pods and queue."""
     queue = job.queue
     return (
         queue is not None
@@ -177,25 +171,21 @@ def _fits_job(extra: WorkloadView, job: Job, counts: tuple[int, ...]) -> bool:
 
 
 def takes_flavors(extra: WorkloadView, job: Job, base: WorkloadView) -> bool:
-    """Whether an extra may have its flavors: those of the base, as a group runs on equal nodes unless `extraWorkers` chooses others."""
+    """Whether an extra has the flavors of the base, or `extraWorkers` lets it choose others."""
     if job.extras_choose_flavors or extra.admission is None or base.admission is None:
         return True
     return {*extra.admission.flavors} == {*base.admission.flavors}
 
 
 def extra_counts(job: Job, wanted: int, base: int) -> tuple[int, ...]:
-    """For how many workers each extra Workload asks, by its number: one, or as many as lead to the next allowed size.
-
-    Args:
-        base: for how many workers the base may be used.
-    """
+    """For how many workers each extra asks: one, or as many as lead to the next allowed size."""
     sizes = job.allowed or range(base + 1, wanted + 1)
     rising = [base, *(size for size in sizes if base < size <= wanted)]
     return tuple(after - before for before, after in pairwise(rising))
 
 
 def workloads_of_unseen_pods(observed: Observed) -> list[str]:
-    """The Workloads of the pods whose creation is on its way: their requests count before they are seen."""
+    """The Workloads of pods that are being created, whose requests count before they are seen."""
     if not observed.being_created:  # as with nearly all plans
         return []
     # Perhaps before their creation is confirmed.
@@ -204,12 +194,15 @@ def workloads_of_unseen_pods(observed: Observed) -> list[str]:
 
 
 def is_matched(pod: PodView, job: Job) -> bool:
-    """Whether a pod runs by one certain Workload: Kueue has chosen its node, or extras have other flavors. Elsewhere workers only count."""
+    """Whether a pod belongs to one Workload, as Kueue chose its node or extras have other flavors.
+
+    Of other pods, only the number counts.
+    """
     return pod.topology or job.extras_choose_flavors
 
 
 def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]:
-    """The pods that are matched with a Workload by which they may no longer run."""
+    """Pods matched with a Workload by which they may no longer run."""
     if not quota.limited:
         return frozenset()
     usable = {workload.name for workload in (*quota.usable, *quota.staying)}
@@ -218,10 +211,10 @@ def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]
 
 
 def holding_pods(observed: Observed) -> tuple[PodView, ...]:
-    """The worker pods whose requests count: those that may still run.
+    """Worker pods that may still run, whose requests therefore count.
 
-    A pod that is being deleted counts until it is gone. On a node that is lost it may never go, and
-    uses nothing that another could have.
+    A pod that is being deleted counts until it is gone. On a lost node it may never go, and uses
+    nothing that another could have.
     """
     return tuple(
         pod
@@ -237,27 +230,27 @@ def _stays_behind(pod: PodView, observed: Observed) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    wanted: int  # by its spec; 0 while it is suspended
+    wanted: int  # 0 while the job is suspended
     quota: Quota = NO_LIMIT
     spares: int = 0  # pods beyond these that wait for a loss
 
     @property
     def size(self) -> int:
-        """How many workers may run: the size that its rounds and its checks are planned for."""
+        """Workers that may run, for which rounds and checks are planned."""
         return self.quota.size if self.quota.limited else self.wanted
 
     @property
     def pods(self) -> int:
-        """How many worker pods there are to be: the workers, and as many spares as have quota."""
+        """Worker pods that are to exist: workers, and as many spares as have quota."""
         whole = self.size + self.spares
         return 0 if self.stopped else min(whole, self.quota.pods) if self.quota.limited else whole
 
     @property
     def stopped(self) -> bool:
-        """Whether no worker may run, as the job is suspended or has no quota: its group saves and stops, and its pods go."""
+        """Whether no worker may run: the job is suspended, or has no quota."""
         return self.size == 0
 
     @property
     def held(self) -> bool:
-        """Whether no worker may run only because there is no quota for any."""
+        """Whether only the lack of quota stops the job."""
         return self.wanted > 0 and self.stopped

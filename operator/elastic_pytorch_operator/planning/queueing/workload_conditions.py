@@ -1,12 +1,9 @@
-"""Changes of a Workload's conditions.
-
-A merge patch has to carry the whole list, so that none that Kueue has set is lost.
+"""Changes a Workload's conditions by merge patches, each with all conditions that Kueue has set.
 
 Kueue evicts a Workload that is not ready for too long (`waitForPodsReady`). Workers are counted,
 not matched with Workloads: with a worker lost, the last extra is not ready. If the loss lasts,
-Kueue evicts that extra, and the job goes on with the others. An extra whose pods are matched with
-it, as it has flavors of its own or Kueue chooses their nodes, is ready by these instead: its
-eviction takes just them away.
+Kueue evicts that extra, and the job goes on with the others. An extra that is matched with its pods
+is ready by these instead: its eviction takes just them away.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,17 +14,17 @@ from elastic_pytorch_operator.api.conditions import transition_time
 from elastic_pytorch_operator.model.actions import PatchWorkload
 from elastic_pytorch_operator.model.workload import BASE, WorkloadView
 
-MAX_MESSAGE = 32768  # of a condition, as the API server stores it
-# The reasons of an eviction after which Kueue itself requeues.
+MAX_MESSAGE = 32768  # characters, by the API server's schema of a condition
+# After an eviction for these reasons, Kueue itself requeues.
 REQUEUED_AT_ONCE = (kueue.PREEMPTED, kueue.NODE_FAILURES)
 
 
 def release(workload: WorkloadView, time: str) -> PatchWorkload:
     """Gives the quota of an evicted Workload back, and has Kueue queue it again.
 
-    As Kueue's own jobs do when their pods are gone (pkg/controller/jobframework/reconciler.go, step
-    6). `Evicted` stays: Kueue clears it when it reserves quota again. `PodsReady` begins again, or
-    else a wait for recovery from before would be timed from its old date.
+    Kueue's own jobs do so when their pods are gone (pkg/controller/jobframework/reconciler.go, step
+    6). Kueue clears `Evicted` when it reserves quota again. `PodsReady` begins again, or the old
+    date would time a later wait for recovery.
     """
     why = workload.message(kueue.EVICTED)
     reason = workload.reason(kueue.EVICTED)
@@ -71,11 +68,10 @@ def _merged(
 def report_readiness(
     usable: Iterable[WorkloadView], ready: int, time: str, running: Mapping[str, int] | None = None
 ) -> list[PatchWorkload]:
-    """Returns what changes of the condition PodsReady.
+    """Returns the changes of PodsReady for the admitted Workloads, the base first.
 
     Args:
-        usable: the admitted ones, the base first.
-        running: pods of each extra, by its name; None: workers are counted.
+        running: pods by the names of their extras; None: workers are counted.
     """
     patches, needed = [], 0
     for workload in usable:

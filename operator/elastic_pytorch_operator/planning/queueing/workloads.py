@@ -1,9 +1,7 @@
 """Which Workloads of a job are created, changed and deleted, and by which each new pod runs.
 
-All of that is decided from what there is, never from what has happened.
-
-Quota is given back when the pods that use it are gone, not before: Kueue may grant it to another
-job at once.
+That depends only on what there is, never on what has happened. Quota is given back when the pods
+that use it are gone: Kueue may grant it to another job at once.
 """
 
 from collections import Counter
@@ -39,9 +37,7 @@ from elastic_pytorch_operator.planning.queueing.workload_conditions import (
 )
 from elastic_pytorch_operator.spec.job import Job
 
-# Extras of a job that wait at the same time: Kueue tries each of them after every change of its
-# queue.
-MAX_PENDING_EXTRAS = 4
+MAX_PENDING_EXTRAS = 4  # of a job: Kueue tries each of them after every change of its queue
 ENDED = "the job has ended"
 
 
@@ -80,7 +76,7 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
         actions += _reconcile_base(job, quota, quota.base, len(holding), observed.time)
     if quota.usable:
         actions += _ask_for_extras(job, observed.workloads, quota, quota.base)
-        # Else workers count for another Workload soon.
+        # After a resize, workers count for other Workloads.
         if not any(isinstance(action, ResizeWorkload) for action in actions):
             ready = int(job.status.get("readyReplicas", 0)) + int(job.status.get("readySpares", 0))
             running = None
@@ -95,7 +91,7 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
 
 
 def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> list[Action]:
-    """Gives each pod that is to be created a place in a Workload that has room: the base is filled first.
+    """Gives each pod that is to be created a place in a Workload with room, the base first.
 
     A pod whose creation is on its way keeps its place, and is not asked for again. One that is
     being deleted keeps it until it is gone.
@@ -111,8 +107,7 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
         if workload.admission is not None
         for _ in range(max(0, workload.granted - used[workload.name]))
     ]
-    # Of pods whose Workload was given back, as workers only count: each takes any place, the last
-    # first.
+    # Pods whose Workload was given back take any places, the last first, as only numbers count.
     reserved = {workload.name for workload in observed.workloads or () if workload.reserves}
     del places[
         max(0, len(places) - sum(pods for name, pods in used.items() if name not in reserved)) :
@@ -127,7 +122,7 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
 
 
 def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:
-    """Returns what is to be done about the Workloads of a job that has ended: once no pod is left, its quota is free."""
+    """Frees the quota of an ended job once no pod is left."""
     if not observed.workloads or holding_pods(observed):
         return []
     actions: list[WorkloadAction] = []
@@ -145,15 +140,12 @@ def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:
 
 
 def _asks_well(base: WorkloadView, job: Job) -> bool:
-    """Whether the base is for what the job is now, and nothing else has finished it."""
+    """Whether the base is for the present job, and nothing else has finished it."""
     return is_for(base, job) and not base.is_true(kueue.FINISHED)
 
 
 def _serves(extra: WorkloadView) -> bool:
-    """Whether an extra stays as it is.
-
-    A deactivated one does, as it asks for nothing. An evicted one does once it is released.
-    """
+    """Whether an extra stays: a deactivated one asks for nothing, a released one queues again."""
     leaves = extra.active and extra.evicted and extra.reserves
     return not extra.is_true(kueue.FINISHED) and not leaves
 
@@ -166,10 +158,10 @@ def _give_back(
     quota: Quota,
     time: str,
 ) -> list[WorkloadAction]:
-    """Deletes what is no longer wanted: at once what holds no quota, and the rest as its pods go, the base last.
+    """Deletes Workloads without quota at once, and the rest as their pods go, the base last.
 
     A preempted extra is made again, behind those of other jobs. One that is evicted for another
-    reason is released: Kueue's own pause before the next try would be lost with it.
+    reason is released, or Kueue's own pause before its next try would be lost.
     """
     holders = sorted((w for w in surplus if w.reserves), key=lambda w: -w.number)
     actions: list[WorkloadAction] = [
@@ -177,7 +169,7 @@ def _give_back(
     ]
     needed = max(0, len(holding) + len(unseen) - quota.covered)
     left = sum(workload.count for workload in holders)
-    # Also those of another spec: what their pods hold is no quota of the others.
+    # Pods of a Workload for another spec use no quota of the others.
     chosen = {workload.name for workload in holders if not is_for(workload, job)}
     fitting = {workload.name for workload in quota.fitting}
     placed = {
@@ -198,11 +190,7 @@ def _give_back(
 def _reconcile_base(
     job: Job, quota: Quota, base: WorkloadView, holding: int, time: str
 ) -> list[WorkloadAction]:
-    """Releases an evicted base, and keeps its count at the minimum: while it is admitted, only if extras have its flavors.
-
-    Args:
-        holding: how many pods use quota.
-    """
+    """Releases an evicted base, or keeps its count at the minimum; `holding` pods use quota."""
     if base.deleting:
         return []
     if base.evicted and base.reserves:
@@ -236,7 +224,7 @@ def _reconcile_base(
 def _ask_for_extras(
     job: Job, workloads: Sequence[WorkloadView], quota: Quota, base: WorkloadView
 ) -> list[WorkloadAction]:
-    """Creates the lowest extras that are missing, and turns those off to which Kueue has assigned other flavors than they may have."""
+    """Creates the lowest missing extras, and turns off those with flavors they may not have."""
     extras = [workload for workload in workloads if workload.number != BASE]
     actions: list[WorkloadAction] = [
         PatchWorkload(extra.name, extra.version, spec={"active": False})

@@ -1,7 +1,7 @@
-"""`resizePolicy.checkpointWaitSeconds`: a change of the group that can wait does so until the script has just written a checkpoint.
+"""`resizePolicy.checkpointWaitSeconds`: a change of the group waits for the next checkpoint.
 
-A script that knows nothing of this project loses, at each change, what it has trained since its
-last checkpoint. Losses and failures do not wait: their group has stopped already.
+At each change, a script that does not use the library loses what it has trained since its last
+checkpoint. Losses and failures do not wait: their group has stopped already.
 """
 
 import math
@@ -15,24 +15,23 @@ from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.spec.job import Job
 
 CANNOT_WAIT = (names.WORKER_FAILED, names.WORKER_LOST)
-# How long a leaving worker trains on after any wait, until the round without it is declared.
-LEAVE_SECONDS = 2.0
+LEAVE_SECONDS = 2.0  # a leaving worker trains on after a wait, until the round without it
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointWait:
-    round: int  # that trains on meanwhile
-    since: float  # when its change was first wanted
-    # By worker, how many checkpoints its agent had seen at its first report in this wait.
+    round: int  # it trains on meanwhile
+    since: float  # the change was first wanted then
+    # By worker: the checkpoints that its agent had seen at its first report in this wait.
     counts: Mapping[str, int] = field(default_factory=dict)
-    leaving_since: float | None = None  # when the first member that has to go was seen to leave
+    leaving_since: float | None = None  # the first member that has to go was seen to leave
 
 
 class WaitEndReason(Enum):
     CHECKPOINT = auto()
     TOO_LONG = auto()
     UNWATCHED = auto()  # no agent can see checkpoints
-    URGENT = auto()  # the group is to change in a way that cannot wait
+    URGENT = auto()  # the change cannot wait
     MEMBER_FAILED = auto()
     NO_CHANGE = auto()
 
@@ -41,18 +40,17 @@ class WaitEndReason(Enum):
 class WaitEnd:
     reason: WaitEndReason
     seconds: float
-    # The worker that has seen the checkpoint or has failed, or the cause of the change that cannot
-    # wait.
+    # The worker that saw the checkpoint or failed, or the cause of an urgent change.
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
     wait: CheckpointWait | None = None
-    until: float | None = None  # the change waits, but not longer; None: it need not
-    change: Round | None = None  # the round that would be declared if it did not wait
-    seconds: float = 0.0  # the longest that it waits, from when it was first wanted
-    over: WaitEnd | None = None  # the wait that has ended just now
+    until: float | None = None  # the longest that the change waits; None: it need not
+    change: Round | None = None  # that waits
+    seconds: float = 0.0  # the longest wait, since the change was first wanted
+    over: WaitEnd | None = None  # just now
 
 
 NO_DEFERRAL = Deferral()
@@ -65,12 +63,7 @@ def defer_for_checkpoint(
     known: CheckpointWait | None,
     leave_by: float = math.inf,
 ) -> Deferral:
-    """Decides whether a change of the group is to wait for a checkpoint.
-
-    Args:
-        wanted: the round that would be declared now.
-        leave_by: when workers that leave now have to have left.
-    """
+    """Whether the `wanted` round waits for a checkpoint; leaving workers must go by `leave_by`."""
     current = observed.round
     if known is not None and (current is None or current.number != known.round):
         known = None
@@ -110,7 +103,7 @@ def defer_for_checkpoint(
 
 
 def can_wait(current: Round, wanted: Round) -> bool:
-    """Whether the members of a round can train on although the next one is known: there are some, and none is lost or has failed."""
+    """Whether a round has members, and all can train on although the next one is known."""
     return (
         current.size > 0
         and wanted.orderly_since <= current.number
@@ -119,12 +112,12 @@ def can_wait(current: Round, wanted: Round) -> bool:
 
 
 def leaving_wait_seconds(job: Job) -> float:
-    """How long a change may wait while a pod of the round is being deleted: half of its grace period is left to save and to end."""
+    """Half of the grace period of a pod that is being deleted is left to save and to end."""
     return max(0.0, min(job.checkpoint_wait_seconds, job.grace_seconds / 2 - LEAVE_SECONDS))
 
 
 def leave_seconds(job: Job) -> float:
-    """How long the workers of a pod that is being deleted train on unless a round without it is declared before."""
+    """How long workers of a pod that is being deleted train on without a round that lacks them."""
     return LEAVE_SECONDS + leaving_wait_seconds(job)
 
 

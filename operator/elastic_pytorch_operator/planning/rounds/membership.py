@@ -1,11 +1,9 @@
-"""Who is in a group, and with which rank: whole units only, those that stay first, near their neighbours in the network.
+"""Chooses the members of a group and their ranks.
 
 A unit is `spec.unitReplicas` workers of consecutive indices, which hold one replica of the model. A
-unit that lacks a worker is of no use to the group: its others wait until it is whole again. Most
-jobs have units of one worker.
+unit that lacks a worker is of no use to the group: its others wait. Most units have one worker.
 
-A member keeps the rank of the round before where that is possible. With
-`scheduling.rankTopologyKey`, the units whose nodes have the same value of that label are a
+With `scheduling.rankTopologyKey`, the units whose nodes have the same value of that label are a
 *domain*, and have consecutive ranks. Without it, all units are in one domain.
 """
 
@@ -25,13 +23,12 @@ def choose_group(
     allowed: Sequence[int],
     unit: int = 1,
 ) -> list[Candidate]:
-    """Returns the workers of the next group: units of which all have been in the group first, those with newcomers only last.
+    """Returns the next group: units that have been in it first, those of newcomers only last.
 
     Args:
         stay: in the order of their ranks.
-        joiners: workers that are ready and in no group, in the order of their indices; none has the
-            index of another or of a member.
-        allowed: none: any.
+        joiners: ready workers in no group, by index; none has the index of another or of a member.
+        allowed: sizes; empty: any.
     """
     ready = [*stay, *joiners]
     if unit > 1:
@@ -44,7 +41,7 @@ def choose_group(
 
 
 def torn_workers(candidates: Iterable[Candidate], unit: int) -> frozenset[str]:
-    """The workers that are ready, and wait for others of their unit."""
+    """The ready workers that wait for others of their unit."""
     if unit == 1:
         return frozenset()
     ready = [candidate for candidate in candidates if candidate.liveness is Liveness.READY]
@@ -53,7 +50,7 @@ def torn_workers(candidates: Iterable[Candidate], unit: int) -> frozenset[str]:
 
 
 def units_of(candidates: Sequence[Candidate], unit: int) -> list[list[Candidate]]:
-    """The units that some workers are of, in the order of the first worker of each."""
+    """The units of some workers, in the order of the first worker of each."""
     if unit == 1:
         return [[candidate] for candidate in candidates]
     units: dict[int, list[Candidate]] = {}
@@ -67,7 +64,7 @@ NO_DOMAINS: Mapping[str, str] = MappingProxyType({})
 
 
 def domains_of(job: Job, observed: Observed) -> Mapping[str, str]:
-    """By worker, the value of the label `scheduling.rankTopologyKey` on its node; without those whose node has none, or is unknown."""
+    """By worker, its node's value of the label `scheduling.rankTopologyKey`, where it is known."""
     if not (key := job.scheduling.rank_topology_key):
         return NO_DOMAINS
     labels = {
@@ -85,20 +82,20 @@ def assign_ranks(
     unit: int = 1,
     domains: Mapping[str, str] = NO_DOMAINS,
 ) -> list[Candidate]:
-    """Puts a group in rank order: domain by domain, within each unit by unit, and within each unit by index.
+    """Puts a group in rank order: by domain, in it by unit, and in each unit by index.
 
-    A domain comes before those that had higher ranks in the round before, and before those that had
-    none. These follow by index, and the units without a domain come last. A unit keeps its place if
-    its domain still has it; the others of the domain fill the gaps by index. So the loss of a unit
-    moves at most one other unit of each domain.
+    Domains are in the order of their lowest ranks in the round before. New ones follow by index,
+    and units without a domain come last. A unit keeps its place if its domain still has it; the
+    others of the domain fill the gaps by index. So the loss of a unit moves at most one other unit
+    of each domain.
 
-    The first unit changes its place with the second if the agent of rank 0 has not told its next
-    port yet: new processes of the others might reach the store that is about to end. If it is the
-    only one of its domain, that domain changes its place with the second.
+    The first unit changes its place with the second if the agent of rank 0 has not reported its
+    next port yet: new processes of the others might reach the store that is about to end. If it is
+    the only one of its domain, that domain changes its place with the second.
 
     Args:
         group: whole units in any order.
-        domains: by worker, the domain of its node; that of a unit's first worker is the unit's.
+        domains: by worker; that of a unit's first worker is the unit's.
     """
     blocks = _blocks_of(group, before, unit, domains)
     ranked = _place(blocks, before, unit)
@@ -114,7 +111,7 @@ def assign_ranks(
 def _blocks_of(
     group: Sequence[Candidate], before: Mapping[str, int], unit: int, domains: Mapping[str, str]
 ) -> list[list[Unit]]:
-    """The units of each domain, the domains in order, and the units of each by index."""
+    """The units of each domain by index, and the domains in order."""
     units = [sorted(members, key=_position) for members in units_of(group, unit)]
     blocks: dict[str | None, list[Unit]] = {}
     for members in sorted(units, key=lambda members: _position(members[0])):
@@ -133,7 +130,7 @@ def _blocks_of(
 
 
 def _place(blocks: Iterable[Sequence[Unit]], before: Mapping[str, int], unit: int) -> list[Unit]:
-    """All units in the order of their ranks: those of a block keep their places in it, and the rest fill its gaps in their order."""
+    """The units by rank: those of a block keep their places in it, and the rest fill its gaps."""
     ranked: list[Unit] = []
     for block in blocks:
         places: list[Unit | None] = [None] * len(block)

@@ -1,24 +1,6 @@
 """Which workers are in the next round, and whether it is time for one.
 
-The rules (docs/internals/rounds.md describes them in full):
-
-- **first**: when the minimum is ready, and all wanted ones are or no further one has come for a
-  settle time;
-- **loss**: at once, without the members that are gone or leaving. If a worker failed, only when
-  every other member has reported since or is known to be gone, so that one round is enough;
-- **set-up**: with `spec.prepare`, a member whose process has failed is left out while it sets up
-  another, if the others keep theirs;
-- **newcomers**: when they are ready and connected, several in one round, without disturbing a
-  worker before, and not too soon after the last growth (`resizePolicy.minSecondsBetweenGrowths`),
-  unless a round forms for another reason;
-- **unequal**: a worker that runs another number of processes than the others is in no round;
-- **unheard**: while a new leader has not heard workers that may train in the group, it stands,
-  unless another member fails or goes;
-- **units**: with `spec.unitReplicas`, only whole units are in a round (membership.py);
-- **too few**: an empty round, which stops all workers, until the minimum is ready again.
-
-Ranks are stable: a survivor keeps its rank if the new round has it; the rest fill the holes in the
-order of their indices (membership.py).
+docs/internals/rounds.md has the rules, in a table of events and the rounds that follow.
 """
 
 from collections.abc import Sequence
@@ -43,8 +25,6 @@ from elastic_pytorch_operator.spec.job import Job
 
 
 class Cause(NamedTuple):
-    """Why a round is declared: one of the reasons, and for people what has happened."""
-
     reason: str
     text: str
 
@@ -52,9 +32,9 @@ class Cause(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Decision:
     round: Round | None = None  # to be declared; None: the current one stands
-    nudge: bool = False  # ask every agent to report at once
+    nudge: bool = False  # all agents are to report at once
     recheck_at: float | None = None
-    cooling: tuple[str, ...] = ()  # newcomers that wait only because the group has just grown
+    cooling: tuple[str, ...] = ()  # newcomers that wait since the group has just grown
 
 
 def next_round(
@@ -78,22 +58,22 @@ def next_round(
     have declared a round of that number, if the API server took no status of it and every agent
     that received it counts as lost. The two do not mix: the pods of those agents are deleted, so
     that they are members of no round whatever they report later, and only the history stores
-    anything by a round's number, of rounds that a status has. An agent that is heard again before
+    anything by a round's number, of rounds that a status has. An agent that reports again before
     its pod ends is not asked to stop, as the newest round is not newer than its own: its kubelet
     stops it.
 
     Args:
-        candidates: all workers of the job; at most one READY one of each index is chosen.
+        candidates: all workers; at most one READY one of each index is chosen.
         stop: why no worker is to train.
         restart: why all workers are replaced, so that the group stops.
-        stall: why the group hangs and is to be restarted.
+        stall: why the group hangs and restarts.
         eviction: why it has less quota, if some is taken back.
-        failure_open: why a member has failed is not known yet: all are to report first.
-        settled: the change waits for a checkpoint anyway: no further newcomers are awaited.
-        grown_at: when a round, the first one included, last made the group larger.
+        failure_open: members are to report first, as the cause of a failure is not known yet.
+        settled: the change waits for a checkpoint anyway, so no further newcomers are awaited.
+        grown_at: when a round, even the first, last made the group larger.
     """
     now, current, members, wanted = observed.now, observed.round, observed.ranks, target.size
-    # A member has finished its work: a whole group is not disturbed any more.
+    # Once a member has finished its work, nothing disturbs a whole group.
     finishing = any(has_succeeded(name, observed) for name in members)
     by_name = {candidate.worker: candidate for candidate in candidates}
     processes = processes_each(members, candidates)
@@ -111,7 +91,7 @@ def next_round(
         ready = candidate.liveness is Liveness.READY and not (
             candidate.gives_up or differs(candidate, processes)
         )
-        # A spare may have been on the node of a member that is lost.
+        # A spare may have been on the node of a lost member.
         reached = ready and not candidate.disconnected
         if candidate.worker not in members and reached and candidate.index not in taken:
             joiners.append(candidate)
@@ -185,7 +165,10 @@ def next_round(
     if finishing or observed.saving_since is not None:
         return Decision(recheck_at=recheck)
     if apart := [candidate for candidate in present if differs(candidate, processes)]:
-        cause = f"{_list(apart)} {'runs' if len(apart) == 1 else 'run'} another number of processes than the {len(chosen)} others"
+        cause = (
+            f"{_list(apart)} {'runs' if len(apart) == 1 else 'run'} another number of processes "
+            f"than the {len(chosen)} others"
+        )
         if len(chosen) < job.minimum:
             return declare(names.BELOW_MINIMUM, cause)
         return declare(names.PROCESSES_DIFFER, cause, chosen)
@@ -205,10 +188,10 @@ def next_round(
 def _without_set_up(
     stay: Sequence[Candidate], joiners: Sequence[Candidate], job: Job, wanted: int
 ) -> list[Candidate]:
-    """The group that waits for no new process to set itself up; empty: there is none, or not of enough workers.
+    """The group that waits for no set-up of a new process; empty: it has too few workers.
 
-    Where another member needs new processes as well, the group waits for them anyway. Where no
-    member goes on, all have failed alike.
+    If another member needs new processes as well, the group waits for them anyway. If no member
+    goes on, all have failed alike.
     """
     going_on = [candidate for candidate in stay if not candidate.at_fault]
     if not (job.prepare_seconds and going_on) or not all(
@@ -225,7 +208,7 @@ def _may_train_unheard(
     last_number: int,
     present: Sequence[Candidate],
 ) -> bool:
-    """Whether all that is missing of a group are workers that a new leader has not heard, while nothing says that the group has broken."""
+    """Whether a whole group lacks only workers that have not reported to a new leader."""
     unheard = sum(candidate.unheard for candidate in candidates)
     if current is None:
         return bool(last_number and unheard)
@@ -238,7 +221,7 @@ def _may_train_unheard(
 def _explain_loss(
     current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]
 ) -> tuple[str, str]:
-    """The reason and the cause of a round that follows a loss: a lost worker explains its peers' failures."""
+    """The reason and cause of a round after a loss, which explains the failures of its peers."""
     gone, leaving = [], []
     retired = True
     for worker in current.ranks:

@@ -1,10 +1,9 @@
-"""Since when has no member been lost?
+"""Finds since when no member has been lost.
 
 From this, an agent that is rounds behind knows whether the group in which it trains is still whole.
-
-Only a whole group reaches its next step boundary: a collective needs all members. So workers may
-train on towards it when all members of their round were alive as each later round was declared.
-They must be stopped at once when they were not.
+Only a whole group reaches its next step boundary, as a collective needs all members. So workers may
+train on towards it if all members of their round were alive as each later round was declared, and
+must stop at once if they were not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,31 +16,24 @@ from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How far back a new round is an orderly change."""
-
     # The oldest round since which every member of every round was alive when the next one was
     # declared. The new round's own if a member was lost before it, or none trained.
     since: int
-    # Rounds after that one whose groups never formed, and which have lost a member. A group before
-    # them may still train; theirs reaches no step boundary.
+    # Later rounds that lost a member before their groups formed. A group before them may still
+    # train; theirs reaches no step boundary.
     unformed: tuple[int, ...] = ()
 
 
 def order_of(
     before: Round | None, candidates: Sequence[Candidate], number: int, *, now: float, stuck: bool
 ) -> Order:
-    """Returns since when no member has been lost.
-
-    Args:
-        stuck: the members of `before` are not all at work, though alive: their group hangs, or some
-            have finished.
-    """
+    """If members of `before` are `stuck`, alive but not at work, no change is orderly."""
     if before is None or before.size == 0 or stuck:
         return Order(number)
     by_name = {candidate.worker: candidate for candidate in candidates}
     members = [by_name[worker] for worker in before.ranks if worker in by_name]
     lost = [member for member in members if not _is_at_work(member, now)]
-    if len(members) < before.size:  # some have been deleted, or are unknown to a restarted operator
+    if len(members) < before.size:  # some are deleted, or unknown to a restarted operator
         return Order(number)
     if not lost:
         return Order(before.orderly_since, before.unformed)
@@ -53,14 +45,14 @@ def order_of(
 
 
 def keeps_all_since(before: Round | None, members: Iterable[str], number: int) -> int:
-    """Returns the oldest round since which no member has had to leave, so that no pod waits for the workers to stop."""
+    """Returns the oldest round since which no member, and so no pod, waits for workers to stop."""
     if before is None or len(before.ranks) < before.size or not before.ranks.keys() <= set(members):
         return number
     return before.keeps_all_since
 
 
 def _began_with(number: int, member: Candidate) -> bool:
-    """Whether a member has nothing to do with the rounds before this one: it is new in it, or has left them at their end."""
+    """Whether a member is new in a round, or left the rounds before at their end."""
     return member.round == number and (member.failed or member.restarts == 0)
 
 

@@ -1,6 +1,6 @@
-"""The group of a job whose rendezvous is stock torchrun's, as far as the operator can see it: the worker pods that run.
+"""The group of a job with stock torchrun, as far as the operator sees it: the pods that run.
 
-Each change of it is reported as a round, as if the operator had declared it, so that the status and
+Each change is reported as a round, as if the operator had declared it, so that the status and
 events of all jobs are alike. Only torchrun knows the ranks, and when a new group really trains.
 """
 
@@ -21,11 +21,11 @@ START_SECONDS = 4.0  # between the starts of pods that were made together
 class StockGroup:
     round: Round | None = None
     running: frozenset[str] = frozenset()
-    since: float = 0.0  # since when no other worker runs
+    since: float = 0.0  # the same workers have run since then
 
 
 def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
-    """The group that an operator finds when it starts: as the status has it, so that a worker lost meanwhile is missed."""
+    """The group of the status, so that a starting operator misses workers lost meanwhile."""
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
     addresses = {pod.name: pod.address for pod in running}
     trained = [
@@ -49,14 +49,13 @@ def next_group(
     victims: Collection[str],
     now: float,
 ) -> tuple[StockGroup, float | None]:
-    """Follows the group, and reports a change: a loss at once, newcomers when no more have come for a while.
+    """Returns the group, with a new round if there is one, and when to look again.
+
+    A loss counts at once, and newcomers count when no more have come for a while.
 
     Args:
         reasons: why workers are gone or go, by name.
-        victims: those that the operator has deleted because they were too many.
-
-    Returns:
-        The group, with a new round if there is one; and when to look again.
+        victims: surplus workers that the operator has deleted.
     """
     there = frozenset(pod.name for pod in running)
     if there != group.running:
@@ -95,14 +94,14 @@ def _members(running: Sequence[PodView]) -> tuple[Member, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StockMemory:
-    """A stock rendezvous from one plan to the next; all of it can be lost without harm to the job."""
+    """A stock rendezvous from one plan to the next; its loss does the job no harm."""
 
-    rendezvous: int  # the number of the one that the rest is about
+    rendezvous: int  # its number
     since: float
-    disturbed: bool  # workers of it have been lost, or may have been before this operator was there
+    disturbed: bool  # it has lost workers, perhaps before this operator began
     group: StockGroup
-    victims: frozenset[str] = field(default_factory=frozenset)  # deleted because they were too many
-    in_a_row: int = 0  # how many before it were over soon
+    victims: frozenset[str] = field(default_factory=frozenset)  # surplus workers, deleted
+    in_a_row: int = 0  # rendezvous before it that were soon over
     over_since: float | None = None
-    understood: bool = False  # why it is over has been found out, and counted
+    understood: bool = False  # the cause of its end is known, and counted
     backoff_until: float = 0.0

@@ -1,8 +1,8 @@
-"""How the pod of a stock worker has ended, read from its exit code and its last words.
+"""How the pod of a stock worker has ended, by its exit code and its last words.
 
 Stock torchrun exits with 1 in all cases: on SIGTERM, with lost peers, without a store, with a
-script that raises. Only the traceback at the end of its log tells them apart; the kubelet hands it
-over as the termination message.
+script that raises. Only the traceback at the end of its log, the kubelet's termination message,
+tells them apart.
 """
 
 import re
@@ -21,8 +21,7 @@ from elastic_pytorch_operator.model.peer_errors import is_peer_error
 from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
-# From here on: not started, or ended by a signal, without notice to its peers.
-SIGNAL_EXIT_CODES = 126
+SIGNAL_EXIT_CODES = 126  # and above: not started, or ended by a signal, without notice to peers
 
 TOLD_TO_STOP = re.compile(r"SignalException: .*got signal")
 # The second is torch's error for a surplus worker whose peers are done.
@@ -33,7 +32,7 @@ GAVE_UP = "ChildFailedError"
 PEER_GONE = "caused by a remote worker crashing"
 EXCEPTION = re.compile(r"^(\[rank\d+\]: )?[\w.]*(Error|Exception|Interrupt|Exit)\b", re.MULTILINE)
 
-# What torchrun prints when it gives up, after the script's own output.
+# Torchrun prints these when it gives up, after the script's own output.
 _CHILD_LOG = re.compile(r"^E\d{4} .*failed \(exitcode: ", re.MULTILINE)
 _RECORDED = re.compile(r"^ *traceback : (Traceback .*?)^=+$", re.MULTILINE | re.DOTALL)
 _RANK = re.compile(r"^ *rank +: (\d+)", re.MULTILINE)
@@ -43,15 +42,13 @@ _SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
 
 
 class Manner(StrEnum):
-    SUCCEEDED = "succeeded"  # it has done its work
-    NOT_STARTED = "not started"  # the kubelet or the container runtime refused it: it never joined
+    SUCCEEDED = "succeeded"
+    NOT_STARTED = "not started"  # refused by the kubelet or the container runtime
     LOST = "lost"  # stopped from outside: deleted, drained, killed
-    RENDEZVOUS_CLOSED = "rendezvous closed"  # its rendezvous had been closed
-    STORE_UNREACHABLE = "store unreachable"  # it could not reach the store
-    # Its workers failed because of a peer's loss, more often than torchrun restarts them.
-    PEER_LOST = "peer lost"
-    # Its own fault, and the rendezvous stands: it never joined, or died without notice.
-    BROKEN = "broken"
+    RENDEZVOUS_CLOSED = "rendezvous closed"
+    STORE_UNREACHABLE = "store unreachable"
+    PEER_LOST = "peer lost"  # failed with a lost peer more often than torchrun restarts workers
+    BROKEN = "broken"  # its own fault, but the rendezvous stands: it never joined, or died silently
     FAILED = "failed"  # its own fault, and it has closed the rendezvous
 
 
@@ -62,17 +59,13 @@ CLOSING = (Manner.RENDEZVOUS_CLOSED, Manner.STORE_UNREACHABLE, Manner.PEER_LOST,
 class End:
     pod: PodView
     manner: Manner
-    gave_up: bool  # torchrun has started the script again as often as it may
-    telling: bool  # its record names what has gone wrong
+    gave_up: bool  # torchrun has restarted the script as often as it may
+    telling: bool  # the record names the fault
     record: FailureRecord
 
 
 def read_end(pod: PodView, now: float) -> End:
-    """Returns how a pod has ended.
-
-    Args:
-        now: the time of the failure as far as it is known.
-    """
+    """`now` stands for the time of the failure, as far as it is known."""
     message = pod.exit_message
     signal = _SIGNAL.search(message)
     rank, exit_code, pid = _RANK.search(message), _EXIT_CODE.search(message), _PID.search(message)
@@ -92,10 +85,7 @@ def read_end(pod: PodView, now: float) -> End:
 
 
 def last_words(message: str) -> str:
-    """The end of the script's own output.
-
-    Torchrun's traceback, which is always the same, is left out.
-    """
+    """The end of the script's own output, without torchrun's traceback, which never differs."""
     recorded = _RECORDED.search(message)
     if recorded:
         return recorded[1].strip()

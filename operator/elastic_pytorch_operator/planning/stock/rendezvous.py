@@ -1,8 +1,7 @@
-"""What has become of a stock rendezvous: whether workers may still join it, it is about to finish, or it is over.
+"""What has become of a stock rendezvous, as the ends of its pods show.
 
-Stock torchrun closes its rendezvous for all when one of its agents ends, with success or without,
-and what has been closed stays closed. A later worker can only join a new one. No agent reports it:
-it is read from how the pods have ended.
+Stock torchrun closes its rendezvous when one of its agents ends, with success or without. It stays
+closed, so a later worker can only join a new one.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,22 +17,22 @@ from elastic_pytorch_operator.spec.job import Job
 
 class Phase(StrEnum):
     OPEN = "open"
-    FINISHING = "finishing"  # a worker has done its work, others still run
+    FINISHING = "finishing"  # a worker has succeeded, others still run
     DONE = "done"
-    OVER = "over"  # not done, and no worker can use it any more
+    OVER = "over"  # not done, but no worker can use it any more
 
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
     number: int  # from 1
     phase: Phase
-    why: str = ""  # what has ended it, for people
-    cause: End | None = None  # the end of the worker that is to blame
-    counts: bool = False  # that is a failure of the job's own
+    why: str = ""  # it has ended, for people
+    cause: End | None = None  # of the worker to blame
+    counts: bool = False  # as a failure of the job's own
 
 
 def current_number(job: Job, observed: Observed) -> int:
-    """The number of the newest rendezvous: what its pods say, or if there are none, one more than there can have been."""
+    """The newest rendezvous of its pods; without pods, one more than there can have been."""
     known = max((pod.rendezvous for pod in (*observed.pods, *observed.stores)), default=0)
     return known or int(job.status.get("round", 0)) + 1
 
@@ -44,9 +43,8 @@ def judge_rendezvous(
     """Returns what has become of a rendezvous.
 
     Args:
-        lost: names of pods that are gone although they have not ended: their nodes are.
-        disturbed: whether workers of it have been lost, or may have been before this operator was
-            there: then peers may fail because of that.
+        lost: pods that have not ended, but are gone with their nodes.
+        disturbed: it has lost workers, perhaps before this operator began, which may fail peers.
     """
     pods = [pod for pod in observed.pods if pod.rendezvous == number]
     ends = [read_end(pod, observed.now) for pod in pods if pod.ended]
@@ -73,7 +71,7 @@ def judge_rendezvous(
             counts=True,
         )
     if succeeded:
-        # Workers that were shut out or lost no longer belonged to the group: its members wait for
+        # Workers that were shut out or lost were no longer in the group, whose members wait for
         # each other before they exit.
         return Rendezvous(number, Phase.DONE)
     if peer_lost and not disturbed:
@@ -103,7 +101,7 @@ def _blameless(end: End, disturbed: bool) -> str:
 
 
 def delete_stores(observed: Observed, *, keep: int, why: str) -> list[DeletePod]:
-    """Deletes the pods that serve the c10d stores of all rendezvous but the one numbered `keep`; 0: of all."""
+    """Deletes the pods of all c10d stores but that of rendezvous `keep`; 0: of all."""
     return [
         DeletePod(store.name, store.uid, why, force=observed.on_removed_node(store))
         for store in observed.stores
