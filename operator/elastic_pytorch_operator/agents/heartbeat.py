@@ -32,15 +32,12 @@ UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
 class MalformedHeartbeat(ValueError):
-    """A line of an agent that cannot be read; the message names the field, or what else is wrong."""
+    """An agent's line cannot be read; the message names the field or the fault."""
 
 
 @dataclass(slots=True)
 class Heartbeat:
-    """A checked heartbeat; docs/internals/protocol.md describes the fields.
-
-    Not frozen, which would triple the time to make one.
-    """
+    """The fields of docs/internals/protocol.md. Freezing would triple the time to make one."""
 
     incarnation: str
     state: AgentState
@@ -92,9 +89,9 @@ def parse_heartbeat(body: object) -> Heartbeat:
         failure=failure,
         failure_age_seconds=age,
         newest=_number(body, "newest", 0),
-        started_age_seconds=_seconds(progress, "startedAgeSeconds", "progress"),
-        formed_age_seconds=_seconds(progress, "formedAgeSeconds", "progress"),
-        saving_seconds=_seconds(progress, "savingSeconds", "progress"),
+        started_age_seconds=_seconds(progress, "startedAgeSeconds"),
+        formed_age_seconds=_seconds(progress, "formedAgeSeconds"),
+        saving_seconds=_seconds(progress, "savingSeconds"),
         places=places,
         places_age_seconds=places_age,
         gives_up=body.get("givesUp") is True,
@@ -115,11 +112,11 @@ def _progress(body: object) -> Progress:
         if body.get("loss") is None
         else _real(body["loss"], "progress.loss", least=-MAX_REAL),
         checkpoint_step=_optional(body, "checkpointStep"),
-        checkpoint_seconds=_seconds(body, "checkpointSeconds", "progress"),
+        checkpoint_seconds=_seconds(body, "checkpointSeconds"),
         checkpoints=_optional(body, "checkpoints"),
         work_windows=_optional(body, "workWindows"),
         work_seconds=_seconds_by_local_rank(body.get("workSeconds")),
-        step_seconds=_seconds(body, "stepSeconds", "progress"),
+        step_seconds=_seconds(body, "stepSeconds"),
         metrics=_metrics(body.get("metrics")),
         failed_saves=_number(body, "failedSaves", 0),
         save_error=_text(body, "saveError", "")[:MAX_SAVE_ERROR],
@@ -139,10 +136,7 @@ def _seconds_by_local_rank(value: object) -> tuple[float | None, ...]:
 
 
 def _metrics(found: object) -> tuple[tuple[str, float], ...]:
-    """Those that a status can show.
-
-    They are for people: what is wrong with one is no reason to refuse a heartbeat.
-    """
+    """The metrics that a status can show. A bad one does not refuse the heartbeat."""
     if not isinstance(found, dict):
         return ()
     good = (
@@ -170,8 +164,7 @@ def _failure(body: object) -> tuple[Failure | None, float]:
         exit_code=exit_code,
         failed_at=0.0,
         pid=_number(body, "pid", 0),
-        # Judged once for each heartbeat: plans ask for each failed worker several times, and a
-        # tenant chooses the words.
+        # Once for each heartbeat: plans ask several times, and a tenant chooses the words.
         echo=is_echo(exit_code=exit_code, **words),
         **words,
     )
@@ -193,7 +186,7 @@ def _places(body: object) -> tuple[tuple[Place, ...], float]:
 
 
 def _place(body: object) -> Place:
-    """A place; what a newer agent says in words that this operator does not know is another one."""
+    """The kind is OTHER if a newer agent reports one that this operator does not know."""
     if not isinstance(body, dict):
         raise MalformedHeartbeat("places.byLocalRank: must be a list of objects")
     kind, operation = _text(body, "kind"), _text(body, "operation", "")
@@ -205,7 +198,7 @@ def _place(body: object) -> Place:
 
 
 def _line(body: dict[str, Any], name: str, most: int) -> str:
-    """A text for people, in one line of ASCII: it stands in messages of the operator's own."""
+    """A text for people, in one line of ASCII: the operator's own messages quote it."""
     return UNPRINTABLE.sub(" ", _text(body, name, "")).strip()[:most]
 
 
@@ -215,8 +208,7 @@ def _text(body: dict[str, Any], name: str, default: str | None = None) -> str:
         raise MalformedHeartbeat(f"{name}: must be a string")
     if value.isascii():
         return value[:MAX_TEXT]
-    # Half a surrogate pair cannot be stored: what is read back would differ from what was written,
-    # and be written again each time.
+    # Half a surrogate pair would be read back differently, and so be written again each time.
     return value[:MAX_TEXT].encode(errors="replace").decode()
 
 
@@ -244,9 +236,9 @@ def _is_real(value: object, least: float, most: float) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
 
 
-def _seconds(fields: dict[str, Any], name: str, path: str) -> float | None:
-    value = fields.get(name)
-    return None if value is None else _real(value, f"{path}.{name}", least=0.0, most=MAX_NUMBER)
+def _seconds(progress: dict[str, Any], name: str) -> float | None:
+    value = progress.get(name)
+    return None if value is None else _real(value, f"progress.{name}", least=0.0, most=MAX_NUMBER)
 
 
 def _optional(body: dict[str, Any], name: str) -> int | None:

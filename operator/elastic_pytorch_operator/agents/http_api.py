@@ -38,10 +38,10 @@ from elastic_pytorch_operator.spec.job import Job, JobKey
 
 logger = logging.getLogger(__name__)
 
-# Of one pod, new streams included; an agent sends one, and a few when its state changes.
+# The limits of one pod. An agent has one stream, and perhaps another whose end is not noticed yet.
+# It sends a line for each heartbeat, and a few when its state changes.
 LINES_PER_SECOND = 20.0
 BURST_SECONDS = 3.0  # of such lines may come at once
-# Of one pod at once; an agent has one, and perhaps another whose end has not been noticed yet.
 MAX_STREAMS = 4
 FULL_SECONDS = 60.0  # between two warnings that the process may open no more files
 LINES = {"Content-Type": "application/x-ndjson; charset=utf-8"}
@@ -51,13 +51,12 @@ Speaker = tuple[JobKey, str, str]  # job, its UID, worker
 
 
 class AgentApi:
-    """Hears agents, and answers them.
+    """Answers agents.
 
     Args:
-        request_work: called with a job and a delay in seconds when a request may change a decision.
-        leading: whether this replica may answer; otherwise agents are refused, and look for the one
-            that leads.
-        lines_per_second: of one pod that are admitted.
+        request_work: called with a job and a delay in seconds when a decision may change.
+        leading: whether this replica leads; otherwise it refuses agents, and they look for the
+            leader.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class AgentApi:
             lines_per_second, BURST_SECONDS * lines_per_second
         )
         self._held: WeakValueDictionary[str, HeldBytes] = WeakValueDictionary()  # by namespace
-        self._full_told_at = -math.inf
+        self._warned_full_at = -math.inf
 
     @property
     def hearing(self) -> Hearing:
@@ -91,10 +90,11 @@ class AgentApi:
     def note_refusal(self, reason: str, address: str) -> None:
         self.metrics.refused_connection(reason)
         self._note_turned_away(address)
-        if reason == "files" and (now := self._clock()) >= self._full_told_at + FULL_SECONDS:
-            self._full_told_at = now
+        if reason == "files" and (now := self._clock()) >= self._warned_full_at + FULL_SECONDS:
+            self._warned_full_at = now
             logger.warning(
-                "%d connections are open, and no more agents are let in: the process may open %d files. Raise the container runtime's "
+                "%d connections are open, and no more agents are let in: the process may open %d "
+                "files. Raise the container runtime's "
                 "limit of open files",
                 most_connections(),
                 most_connections() + OWN_FILES,
@@ -126,10 +126,10 @@ class AgentApi:
         return answer
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """All that an agent says and is told, on one connection: a line for each heartbeat, for each answer, and for each news."""
+        """Reads an agent's heartbeats and writes answers and rounds, each as one line."""
         token = _token_of(request)
         speaker = await self._speaker(request, token)
-        told = web.StreamResponse(headers=LINES)
+        reply = web.StreamResponse(headers=LINES)
         news: asyncio.Task[None] | None = None
         held = self._held.setdefault(speaker[0].namespace, HeldBytes())
         lines = StreamLines(
@@ -137,10 +137,10 @@ class AgentApi:
         )
         with self.listening_to(speaker):
             try:
-                await told.prepare(request)
+                await reply.prepare(request)
                 while line := await lines.next():
                     if lines.refused_seconds:
-                        await told.write(self._refuse(_too_many(speaker, lines.refused_seconds)))
+                        await reply.write(self._refuse(_too_many(speaker, lines.refused_seconds)))
                         continue
                     fields = _parse(line)
                     if isinstance(fields, dict) and "token" in fields:
@@ -148,28 +148,25 @@ class AgentApi:
                         if not isinstance(token, str):
                             raise MalformedHeartbeat("token: must be a string")
                         continue
-                    await told.write(await self._answer_line(request, token, fields))
-                    if news is None:  # not before: a new leader hears thousands of agents sooner so
-                        news = asyncio.create_task(self._tell_news(told, speaker))
+                    await reply.write(await self._answer_line(request, token, fields))
+                    # A new leader hears thousands of agents sooner if their rounds come later.
+                    if news is None:
+                        news = asyncio.create_task(self._send_news(reply, speaker))
             except (web.HTTPException, MalformedHeartbeat) as error:
-                told.force_close()
+                reply.force_close()
                 refusal = (
                     error
                     if isinstance(error, web.HTTPException)
                     else _failure(web.HTTPBadRequest, str(error))
                 )
-                await told.write(self._refuse(refusal))
+                await reply.write(self._refuse(refusal))
             finally:
                 if news is not None:
                     news.cancel()
-        return told
+        return reply
 
     async def _answer_line(self, request: web.Request, token: str, fields: object) -> bytes:
-        """Answers a heartbeat of a stream.
-
-        Raises:
-            web.HTTPException, MalformedHeartbeat: the stream is to end.
-        """
+        """The answer to a heartbeat; web.HTTPException and MalformedHeartbeat end the stream."""
         try:
             answer = self.take(await self._identify(request, token), fields)
         except web.HTTPTooManyRequests as refusal:
@@ -184,28 +181,24 @@ class AgentApi:
             fields["retrySeconds"] = int(seconds)
         return _line("refused", json.dumps(fields).encode())
 
-    async def _tell_news(self, told: web.StreamResponse, speaker: Speaker) -> None:
+    async def _send_news(self, reply: web.StreamResponse, speaker: Speaker) -> None:
         with suppress(ConnectionError):  # the stream ends with it
             async for news in self.news(speaker):
                 self.metrics.answered("round", HTTPStatus.OK)
-                await told.write(_line("round", news))
+                await reply.write(_line("round", news))
 
     async def news(self, speaker: Speaker) -> AsyncIterator[bytes]:
-        """Yields the round of a worker's job as JSON objects: at once, and again whenever there is news."""
+        """Yields the round of a worker's job as JSON: at once, and again after each change."""
         _, job_uid, worker = speaker
         job = self._registry.job(job_uid)
         while True:
-            told_last = _news_of(job)
+            sent = _news_of(job)
             yield _describe_round(job, worker)
-            while _news_of(job) == told_last:
+            while _news_of(job) == sent:
                 await job.news.wait()
 
     def take(self, speaker: Speaker, fields: object) -> Mapping[str, Any]:
-        """Takes note of a heartbeat; returns the answer.
-
-        Raises:
-            MalformedHeartbeat: it cannot be read.
-        """
+        """Records a heartbeat; returns the answer."""
         key, job_uid, worker = speaker
         beat = parse_heartbeat(fields)
         delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, self._clock())
@@ -220,10 +213,10 @@ class AgentApi:
 
     @contextmanager
     def listening_to(self, speaker: Speaker) -> Iterator[None]:
-        """While an agent's stream is open; an exception means that its connection has closed.
+        """Counts an agent's stream; an exception in the context means that it was dropped.
 
         Raises:
-            web.HTTPTooManyRequests: it has other streams, too.
+            web.HTTPTooManyRequests: the agent has MAX_STREAMS already.
         """
         key, job_uid, worker = speaker
         job = self._registry.job(job_uid)
@@ -276,8 +269,7 @@ class AgentApi:
         """The worker that a pod is.
 
         Raises:
-            web.HTTPException: this replica does not answer agents, or the pod is no worker of a
-            job.
+            web.HTTPException: another replica leads, or the pod is no worker.
         """
         self._require_leading()
         worker = self._cache.worker(identity.namespace, identity.name, identity.uid)
@@ -307,7 +299,7 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[int]:
-    """Serves agents for as long as the context lasts; yields the port, which may have been 0."""
+    """Serves agents while the context lasts; yields the port."""
     connections = Connections(
         limits or ConnectionLimits(open=most_connections()), api.is_workers, api.hearing.waiting
     )

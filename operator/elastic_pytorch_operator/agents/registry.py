@@ -1,4 +1,4 @@
-"""What agents have reported, and what they have been told: one entry a job, in memory, rebuilt from heartbeats after a restart."""
+"""The agents of each job, in memory, rebuilt from heartbeats after a restart."""
 
 import asyncio
 import math
@@ -24,7 +24,7 @@ class JobAgents:
     nudged_for: int = -1
     dump: int = 0  # the newest round whose stacks have been asked for
     verdict: str | None = None  # `complete` or `failed` once the job has ended
-    # Is set and replaced whenever agents are to be told something.
+    # Is set and replaced whenever agents are to be sent something.
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
     # When the last agent arrived that already had a round, from another operator.
@@ -32,8 +32,7 @@ class JobAgents:
     streams: dict[str, int] = field(default_factory=dict)
     closed_at: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
-    # The latest rounds that some member has left: its workers no longer train with those of the
-    # other members.
+    # The latest rounds that some member has left: its processes no longer take part.
     left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
     _answer: RoundAnswer = field(default_factory=lambda: RoundAnswer(None))
 
@@ -66,8 +65,7 @@ class AgentRegistry:
     """The agents of all jobs, by the job's UID.
 
     Args:
-        expected: returns how many agents there probably are. An operator that has just begun to
-            lead has not heard them all yet.
+        expected: about how many agents there are, for an operator that has just begun to lead.
     """
 
     def __init__(
@@ -101,12 +99,12 @@ class AgentRegistry:
         return self._interval.seconds
 
     def longest_heartbeat_seconds(self, now: float) -> float:
-        """The longest time between two heartbeats that an agent may have been told and still keep, in seconds."""
+        """The longest interval that an agent may keep now, in seconds."""
         self.heartbeat_seconds(now)
         return self._interval.longest(now)
 
     def late_at(self, job_uid: str, now: float) -> float:
-        """When one of a job's agents has been silent for so long that it may be lost, if it sends no heartbeat before.
+        """When one of a job's agents will have been silent for so long that it may be lost.
 
         Returns:
             Monotonic seconds; -inf: no agent is known.
@@ -117,10 +115,7 @@ class AgentRegistry:
         return heard_at + SILENCE_SECONDS * self.longest_heartbeat_seconds(now)
 
     def heard_since(self, moment: float) -> int:
-        """How many agents have sent a heartbeat since a moment, monotonic seconds.
-
-        Those of pods that are kept for their logs have not.
-        """
+        """How many agents have sent a heartbeat since a moment, in monotonic seconds."""
         return sum(
             agent.heard_at >= moment for job in self._jobs.values() for agent in job.agents.values()
         )
@@ -132,9 +127,9 @@ class AgentRegistry:
     def note_heartbeat(
         self, job_uid: str, worker: str, beat: Heartbeat, now: float
     ) -> float | None:
-        """Takes note of a heartbeat; returns in how many seconds the job is to be planned; None: no decision depends on it.
+        """Records a heartbeat; returns in how many seconds to plan the job, None if not at all.
 
-        A step is none that one depends on: plans look at the steps when their time has come.
+        A new step asks for no plan: plans read the steps when their own time has come.
         """
         if self.last_heard_at and now >= self.last_heard_at + SILENCE_SECONDS:
             self.heard_again_at = now
@@ -146,23 +141,21 @@ class AgentRegistry:
             job.arrived_at = now  # once for each pod: the job's takeover waits for it
         if known is not None and known.incarnation != beat.incarnation:
             known = None  # another process under the pod's name: nothing of the old one holds
-        steady = (
-            known
-            if known is not None and (known.state, known.round) == (beat.state, beat.round)
-            else None
-        )
+        steady = known
+        if known is not None and (known.state, known.round) != (beat.state, beat.round):
+            steady = None
         stepped = beat.progress.step is not None and (
             steady is None or steady.progress.step != beat.progress.step
         )
         saved = steady.saving_since if steady is not None else None
         saves = beat.state is AgentState.RUNNING and beat.saving_seconds is not None
         saving_since = _moment(saved, beat.saving_seconds, now) if saves else None
-        # A training that goes on has its time again.
+        # A training that goes on after a save has its whole time again.
         stepped = stepped or (saved is not None and saving_since is None)
         begins = steady is None or _is_known(steady.progress) != _is_known(beat.progress)
         begins = begins or (saved is None) is not (saving_since is None)
         checkpointed = known is not None and known.progress.checkpoints != beat.progress.checkpoints
-        # Nothing may be heard of the pod later.
+        # The pod may report nothing more.
         if known is not None and beat.state is AgentState.LEAVING:
             checkpointed |= known.progress.checkpoint_step != beat.progress.checkpoint_step
         placed = known is not None and known.places != beat.places
@@ -217,13 +210,13 @@ class AgentRegistry:
             job.failed.add(worker)
         else:
             job.failed.discard(worker)
-        # Once a member has failed, each heartbeat of the others is awaited.
+        # Once a member has failed, a plan awaits each heartbeat of the others.
         if begins or checkpointed or placed or is_back or job.failed:
             return delay_of_change(len(job.agents))
         return None
 
     def agents(self, job_uid: str, workers: set[str]) -> Mapping[str, AgentView]:
-        """The agents of a job's pods as they stand; those of other pods are forgotten."""
+        """The agents of a job's pods; forgets those of other pods."""
         job = self.job(job_uid)
         for worker in [worker for worker in job.agents if worker not in workers]:
             del job.agents[worker]
@@ -242,7 +235,7 @@ class AgentRegistry:
         job.streams[worker] = job.streams.get(worker, 0) + 1
 
     def close_stream(self, job_uid: str, worker: str, now: float, *, dropped: bool) -> None:
-        """An agent's stream has ended: in order, or, if it was dropped, with its connection, which is a sign against the agent."""
+        """Records a stream's end; `dropped`: with its connection, which is a sign of loss."""
         job = self.job(job_uid)
         agent = job.agents.get(worker)
         if dropped and agent is not None and agent.state is AgentState.LEAVING:
@@ -254,7 +247,7 @@ class AgentRegistry:
                 job.closed_at[worker] = now
 
     def peer_stopped(self, job_uid: str, round_number: int) -> bool:
-        """Whether a member of a round has stopped its workers, so that the round's collectives cannot complete any more."""
+        """Whether a member has left a round, so that its collectives can no longer complete."""
         return round_number in self.job(job_uid).left_rounds
 
     @staticmethod
@@ -269,7 +262,7 @@ class AgentRegistry:
         job.announce()
 
     def nudge(self, job_uid: str, round_number: int) -> None:
-        """Asks all agents to report at once; once for each round."""
+        """Asks all agents to report at once, once for each round."""
         job = self.job(job_uid)
         if job.nudged_for != round_number:
             job.nudged_for = round_number
@@ -292,7 +285,7 @@ def _is_known(progress: Progress) -> tuple[bool, bool]:
 
 
 def _moment(known: float | None, age_seconds: float | None, now: float) -> float | None:
-    """When something happened, monotonic seconds: as it was first reported, since what a heartbeat takes on its way varies."""
+    """Monotonic seconds, by the first report: the delay of a heartbeat varies."""
     return now - age_seconds if known is None and age_seconds is not None else known
 
 

@@ -1,8 +1,7 @@
-"""A round as JSON, as agents get it (docs/internals/protocol.md). Pure.
+"""A round as JSON for agents (docs/internals/protocol.md). Pure.
 
-A thousand agents get a round at the same time. What is the same for all is encoded once, and each
-gets its own rank instead of a list of all members. So the bytes for all agents grow with the
-members, and not with their square.
+A thousand agents get a round at the same time. The common part is encoded once, and each gets its
+own rank instead of a list of all members: the bytes grow with the members, not their square.
 """
 
 import json
@@ -16,11 +15,7 @@ MAX_CAUSE_CHARACTERS = 1000  # agents keep no more
 
 
 class RoundAnswer:
-    """The answers about one round.
-
-    Args:
-        declared: None: no round has been declared, which is number 0.
-    """
+    """The answers about one round; None: no round has been declared, which is number 0."""
 
     def __init__(self, declared: Round | None) -> None:
         self.declared = declared

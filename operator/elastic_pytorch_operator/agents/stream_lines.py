@@ -1,8 +1,7 @@
 """The lines of an agent's stream, read at the rate that its pod may send them.
 
-A pod may send lines faster than the operator handles them. A line over the limit is refused, and
-the stream is not read for a while: TCP then stops the sender. Every line has a turn of the event
-loop of its own, so that others are served between two of them.
+After a line over the limit the stream is not read for a while, so that TCP stops the sender. Every
+line has its own turn of the event loop, so that others are served in between.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from aiohttp import StreamReader
 
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat
 
-PAUSE_SECONDS = 0.25  # after a refused line; the agent was told to wait longer
+PAUSE_SECONDS = 0.25  # after a refused line; the answer asked the agent to wait longer
 MAX_LINE_BYTES = 64 * 1024
 MAX_HELD_BYTES = 4 * 1024 * 1024  # of lines that have not ended, in all streams of a namespace
 LINE_SECONDS = 10.0  # in which a line that has begun must end; an agent sends it at once
@@ -21,14 +20,14 @@ LINE_BYTES = 2048  # longer lines count as several: reading JSON takes time by i
 
 
 class LineTooLongError(MalformedHeartbeat):
-    """A line has more than MAX_LINE_BYTES, or has not ended within LINE_SECONDS, or within what its namespace may have."""
+    """A line exceeds MAX_LINE_BYTES, LINE_SECONDS, or what its namespace may have unfinished."""
 
     def __init__(self) -> None:
         super().__init__("a line is too long, or takes too long to come")
 
 
 class HeldBytes:
-    """What the streams of a namespace have sent of lines that have not ended."""
+    """The bytes of unfinished lines in all streams of a namespace."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,15 +36,13 @@ class HeldBytes:
 class StreamLines:
     """The lines of a request's body.
 
+    A sender may cut its lines into chunks of a byte: nothing is copied or searched twice.
+
     Args:
-        content: the body. A sender may cut its lines into chunks of a byte: nothing is copied or
-            searched twice.
-        admit: admits that many lines now, or returns how many seconds it takes until it would; 0:
-            admitted.
-        held: by all streams of the namespace.
+        admit: admits that many lines now, and returns 0, or the seconds until it would.
 
     Attributes:
-        refused_seconds: until the limit admits such a line as the last; 0: it was admitted.
+        refused_seconds: until the limit admits a line like the last one; 0: it was admitted.
     """
 
     def __init__(
@@ -58,7 +55,7 @@ class StreamLines:
         self.refused_seconds = 0.0
 
     async def next(self) -> bytes:
-        """The next line; empty: the body has ended.
+        """The next line; empty at the end of the body.
 
         Raises:
             LineTooLongError: the line is too long.

@@ -1,13 +1,10 @@
-"""Finds out whose token it is: by its signature, or else by the API server's answer (TokenReview).
+"""Identifies the pod of a token by its signature, or else by a TokenReview of the API server.
 
-What is found is cached.
+Results are cached. A cached token stays in use during its next review, in the background, because a
+pod's name and UID do not change, and the API server may be slow or away.
 
-A cached token is reviewed in the background, and used meanwhile: a pod's name and UID do not
-change, and the API server may be slow or away. A token that turns out to be invalid is refused from
-then on.
-
-Forged tokens cost little: invalid ones have a cache of their own, so that they cannot push out
-valid ones, and an address may have only a few new ones reviewed in a second.
+Forged tokens cost little: invalid ones have their own cache, so that they cannot push out valid
+ones, and the reviews of new ones are limited for each address.
 """
 
 import asyncio
@@ -23,16 +20,17 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Po
 from elastic_pytorch_operator.http.rate_limit import Newest, RateLimit
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 
-REVIEW_SECONDS = 300.0  # at most, from one review of a token to the next; at least half of it
-# The same in heartbeats, if that is longer: thousands of agents send them less often.
+# At most; at least half of it. Between two reviews of a token, REVIEW_HEARTBEATS count if they take
+# longer: thousands of agents send them less often.
+REVIEW_SECONDS = 300.0
 REVIEW_HEARTBEATS = 100
-RETRY_SECONDS = 60.0  # at most, after an error; at least half of it
+RETRY_SECONDS = 60.0  # after an error
 INVALID_SECONDS = 5.0
 MAX_REMEMBERED = 20_000
 REVIEWS_PER_SECOND = 5.0  # for an address
-# All pods of a node, where they share its address, after a restart of the operator.
+# All pods of a node may share its address, and all come after a restart of the operator.
 REVIEWS_AT_ONCE = 120.0
-# Reviews in flight. More make the API server no faster, and whatever else it is asked slower.
+# In flight: more do not make the API server faster, but slow down its other requests.
 MAX_FIRST_REVIEWS = 16
 MAX_LATER_REVIEWS = 4  # apart, so that new agents do not wait for them
 
@@ -79,12 +77,12 @@ class TokenReviewer:
         """The pod that a token was issued to; None if the token is not valid.
 
         Args:
-            client: whose connection it is; None: not known yet. Kubelets renew tokens: a known
-                client does not wait for the review.
+            client: the known client of the connection: it does not wait for the review of a
+                renewed token.
 
         Raises:
-            ClusterError: the API server could not be asked, and the token is not known.
-            TooManyTokensError: it is not asked, for the sake of the API server.
+            ClusterError: the API server does not answer, and the token is not known.
+            TooManyTokensError: this address has sent too many new tokens.
         """
         digest = hashlib.sha256(token.encode()).digest()
         now = self._clock()
@@ -104,12 +102,12 @@ class TokenReviewer:
         return await asyncio.shield(self._reviews[digest])
 
     def _begin_review(self, token: str, digest: bytes, gate: asyncio.Semaphore) -> None:
-        """Has a token reviewed; what comes of it is remembered whether or not anything still waits for it."""
+        """Reviews a token in a task, whose result is kept even if nothing waits for it."""
 
         def end(review: asyncio.Task[PodIdentity | None]) -> None:
             del self._reviews[digest]
             if not review.cancelled():
-                review.exception()  # those that wait get it, if any do
+                review.exception()  # only for the tasks that wait for it, if any
 
         review = asyncio.create_task(self._review(token, digest, gate))
         self._reviews[digest] = review
@@ -118,7 +116,7 @@ class TokenReviewer:
     async def _review(
         self, token: str, digest: bytes, gate: asyncio.Semaphore
     ) -> PodIdentity | None:
-        # What the API server has said of a token is not overruled by its signature.
+        # A signature does not overrule what the API server has answered.
         reviewed = digest in self._valid or digest in self._invalid
         if not reviewed and (identity := await self._signatures.identify(token)):
             self._metrics.reviewed("signature")
@@ -147,5 +145,5 @@ class TokenReviewer:
 
 
 def _spread(digest: bytes) -> float:
-    """From 0.5 to 1, evenly over all tokens, so that those first reviewed together, after a takeover, are not all due again together."""
+    """From 0.5 to 1, evenly over all tokens: those reviewed together are not due together again."""
     return 0.5 + digest[0] / 512

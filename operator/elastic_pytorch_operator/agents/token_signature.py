@@ -1,12 +1,11 @@
-"""Whose a token is, by its signature.
+"""Identifies the pod of a token by the token's signature.
 
-After a takeover thousands of agents come at once: a TokenReview for each would keep them waiting.
+After a takeover, a TokenReview for each of thousands of agents would keep them waiting.
 
 ServiceAccount tokens are JWTs, and the API server publishes the keys that it signs them with
 (https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery).
-A signature does not tell whether the token's pod still exists: the caller looks up the pod's UID.
-Nor does it tell whether the ServiceAccount exists: a review does. A token that cannot be checked
-here is not refused, but left to a review.
+A signature does not prove that the pod or the ServiceAccount still exists: the caller looks up the
+pod's UID, and a review finds the other. A token that cannot be checked here needs a review.
 """
 
 import asyncio
@@ -21,10 +20,10 @@ import jwt
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
 
-# For which keys that were read are used: not for long after the API server has withdrawn one.
+# Keys are used for this long, and not much longer than the API server publishes them.
 KEYS_SECONDS = 300.0
-AHEAD_SECONDS = 240.0  # then a token has them read again, and does not wait
-# From one read to the next, at least: anyone may make up a name, and the API server may be away.
+AHEAD_SECONDS = 240.0  # after which a token causes a new read, and does not wait for it
+# At least, between two reads: anyone may invent a key's name, and the API server may be away.
 UNKNOWN_KEY_SECONDS = 10.0
 
 logger = logging.getLogger(__name__)
@@ -38,10 +37,10 @@ class TokenSignatures:
         self._keys: dict[str, jwt.PyJWK] = {}
         self._read_at = self._asked_at = -math.inf
         self._reading: asyncio.Task[None] | None = None
-        self._told = False  # that they cannot be read
+        self._warned = False
 
     async def identify(self, token: str) -> PodIdentity | None:
-        """The pod that a token was issued to; None if that cannot be told from its signature."""
+        """The pod that a token was issued to; None if its signature does not prove one."""
         try:
             name = str(jwt.get_unverified_header(token).get("kid"))
         except jwt.InvalidTokenError:
@@ -73,7 +72,7 @@ class TokenSignatures:
         return self._keys.get(name) if self._clock() < self._read_at + KEYS_SECONDS else None
 
     def _begin_to_read(self) -> None:
-        """Has the keys read by a task, for which only tokens of unknown keys wait, unless they have just been asked for."""
+        """Reads the keys in a task, but not soon after the last attempt."""
         if self._clock() < self._asked_at + UNKNOWN_KEY_SECONDS:
             return
         self._asked_at = self._clock()
@@ -88,14 +87,15 @@ class TokenSignatures:
             }
             self._issuer, self._read_at = found.issuer, asked_at
         except (ClusterError, jwt.PyJWTError) as error:
-            if not self._told:
+            if not self._warned:
                 logger.warning(
-                    "cannot read the keys of tokens' signatures; without them the API server reviews each token first: %s",
+                    "cannot read the keys of tokens' signatures; without them the API server "
+                    "reviews each token first: %s",
                     error,
                 )
-            self._told = True
+            self._warned = True
         else:
-            self._told = False
+            self._warned = False
         finally:
             self._reading = None
 
