@@ -313,7 +313,7 @@ async def listening(
             tls=tls,
             connections=connections,
             on_refusal=api.note_refusal,
-            on_crowd=api.turn_away,
+            on_overload=api.turn_away,
         ) as bound:
             yield bound
     finally:

@@ -1,13 +1,12 @@
-"""Which connections a server admits, and which it closes to make room. Pure: times are arguments.
+"""Decides which connections a server admits, and which it closes to make room. Pure.
 
-A connection is unknown until a client has authenticated on it. Unknown connections are limited
-three ways: how many an address opens in a second, how many it has open, and how many there are in
-all. Beyond the last limit there is room for addresses that are expected, those of worker pods, so
-that strangers do not keep agents out. Known connections are limited for each client: it keeps the
-newest. All together leave the process some of its files.
+A connection is unknown until a client has authenticated on it. Unknown connections have three
+limits: those that an address opens in a second, those that it has open, and those in all. Beyond
+the last one, some room is reserved for worker pods. A known client keeps its newest connections.
+All together leave the process some of its files.
 
-Addresses are taken whole, also those of IPv6: in Kubernetes a /64 is mostly a whole node, whose
-pods must not pay for each other, and a pod cannot take another address than its own.
+IPv6 addresses count whole: in Kubernetes a /64 is mostly a node, whose pods must not pay for each
+other, and a pod cannot take another address than its own.
 """
 
 import sys
@@ -26,37 +25,29 @@ Refusal = Literal["files", "rate", "address", "total"]
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be.
+    """All but `open` are limits of unknown connections. The defaults suit agents."""
 
-    All limits but the first one are of unknown ones. The defaults suit agents.
-    """
-
-    # That all clients may have open, also known ones: beyond that, the process has too few files
-    # for itself.
-    open: int = sys.maxsize
-    # That an address may open each second. Opening one is the bulk of what a stranger costs: a
-    # millisecond, mostly TLS.
-    per_second: float = 50.0
-    # That it may open after a pause: where pods share their node's address, a hundred agents open
-    # one each after a takeover, and some again while the new leader is not ready.
+    open: int = sys.maxsize  # known and unknown: the process needs the rest of its files
+    per_second: float = 50.0  # that an address may open: each costs a millisecond, mostly for TLS
+    # That it may open after a pause: where pods share their node's address, a hundred agents come
+    # after a takeover, and some again while the new leader is not ready.
     at_once: float = 600.0
     per_address: int = 256
     total: int = 1024
-    reserved: int = 1024  # more of them, for addresses that are expected
+    reserved: int = 1024  # beyond `total`, for expected addresses
     # A new one takes the place of the oldest, of its address or of all, instead of being refused.
-    # So those that hold connections open keep no client out whose request is answered at once.
+    # So idle connections keep no client out whose request is answered at once.
     newest_first: bool = False
-    # For which one may stay open. No request of an agent waits for anything before it has
-    # authenticated, but for a token review.
+    # For which one may stay open: an agent authenticates at once, but for a token review.
     authentication_seconds: float = 10.0
 
 
 @dataclass(slots=True)
 class Connections:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    # Whether clients are expected at an address.
+    # Expected addresses are those of clients that are likely to authenticate.
     is_expected: Callable[[str], bool] = lambda _: False
-    # Since when each unknown connection from such an address has been open, the oldest first.
+    # When each unknown connection from such an address was opened, the oldest first.
     waiting: MutableMapping[Hashable, float] = field(default_factory=dict)
     # Closes a connection that has made room for a newer one.
     displace: Callable[[Peer], None] = lambda _: None
@@ -70,7 +61,7 @@ class Connections:
         self._rate = RateLimit(self.limits.per_second, self.limits.at_once)
 
     def open(self, peer: Peer, now: float) -> Refusal | None:
-        """Takes in a new connection; returns why it is to be closed at once, or None."""
+        """Records a new connection; returns why it is to be closed at once, or None."""
         address = peer[0]
         if len(self._unknown) + len(self._clients) >= self.limits.open:
             return "files"
@@ -83,7 +74,7 @@ class Connections:
         room = self.limits.total - len(self._unknown)
         if room <= 0 and (room + self.limits.reserved <= 0 or not self.is_expected(address)):
             return "total"
-        # A connection whose end was not reported yet: the kernel has given its port to another.
+        # The kernel has given this port to another client before the end was reported.
         self.close(peer)
         self._unknown[peer] = None
         self._unknown_of[address] += 1
@@ -105,7 +96,7 @@ class Connections:
         return self._clients.get(peer)
 
     def authenticate(self, peer: Peer, client: Hashable) -> Peer | None:
-        """Takes note of whose an open connection is; returns the client's oldest, to be closed, if it has too many by now."""
+        """Records whose a connection is; returns the client's oldest one if it has too many."""
         if self._clients.get(peer) == client or (
             peer not in self._unknown and peer not in self._clients
         ):

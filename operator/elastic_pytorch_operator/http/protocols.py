@@ -1,7 +1,4 @@
-"""What is between a connection and the HTTP server: TLS or nothing.
-
-Little is taken from a connection in one turn of the event loop.
-"""
+"""What is between a connection and the HTTP server: TLS or nothing."""
 
 import asyncio
 import ssl
@@ -9,19 +6,16 @@ from asyncio.sslproto import SSLProtocol, SSLProtocolState
 from collections.abc import Callable
 from functools import partial
 
-READ_BYTES = 2 * 1024  # at most from a connection in one turn: more than a heartbeat
+READ_BYTES = 2 * 1024  # at most from a connection in one turn of the loop: more than a heartbeat
 HANDSHAKE_SECONDS = 5
 GOODBYE_SECONDS = 1  # for the end of TLS
 
 
 class Tls(SSLProtocol):
-    """asyncio's TLS, with shorter times, and with a small buffer instead of 256 KiB for each connection.
+    """asyncio's TLS with shorter times, and 2 KiB of buffer for a connection instead of 256.
 
-    A step of a handshake costs up to a millisecond, and hundreds of strangers may send one at the
-    same time: each waits for its turn.
-
-    Args:
-        take_step: has a step of a handshake taken when there is time for it.
+    A step of a handshake costs up to a millisecond, and hundreds may come at the same time:
+    `take_step` takes each when there is time for it.
     """
 
     max_size = READ_BYTES  # of the buffer

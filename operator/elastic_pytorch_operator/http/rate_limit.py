@@ -1,7 +1,4 @@
-"""Token buckets, one for each key: a number of requests a second, and some more at once.
-
-Pure: times are arguments. Bounded in memory.
-"""
+"""Token buckets, one for each key, bounded in memory. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -11,11 +8,11 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 MAX_KEYS = 20_000
-ROUNDING = 1e-6  # of a request: who waits as long as told is admitted, although times are rounded
+ROUNDING = 1e-6  # of a request: who has waited as long as asked is admitted in spite of rounding
 
 
 class Newest(OrderedDict[Key, Value]):
-    """A mapping of at most `most` entries, which forgets the one that was set longest ago."""
+    """A mapping of at most `most` entries, which drops the one that was set longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -33,8 +30,7 @@ class RateLimit(Generic[Key]):
 
     Args:
         burst: how many at once, after a pause.
-        max_keys: how many keys are remembered; the one that has been quiet for longest is forgotten
-            first.
+        max_keys: the key that has been quiet for longest is dropped first.
     """
 
     def __init__(self, per_second: float, burst: float, max_keys: int = MAX_KEYS) -> None:
@@ -44,7 +40,7 @@ class RateLimit(Generic[Key]):
         self._buckets: Newest[Key, tuple[float, float]] = Newest(max_keys)
 
     def admit(self, key: Key, now: float, price: float = 1.0) -> float:
-        """Admits a request, or returns how many seconds to wait: 0 means admitted.
+        """Admits a request and returns 0, or returns how many seconds to wait.
 
         Args:
             price: how many requests it counts as. It is admitted as soon as one would be, and its
@@ -62,7 +58,7 @@ class RateLimit(Generic[Key]):
         return lacking / self._per_second if lacking > ROUNDING else 0.0
 
     def charge(self, key: Key, requests: float, now: float) -> None:
-        """Takes the price of more requests from a key, which may owe as many as it gets in a second."""
+        """Takes requests from a key, which may owe as many as it gets in a second."""
         self._buckets[key] = (max(self._left(key, now) - requests, -self._per_second), now)
 
     def _left(self, key: Key, now: float) -> float:

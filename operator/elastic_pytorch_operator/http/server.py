@@ -1,7 +1,7 @@
-"""An HTTP server that stops within a second, and whose connections strangers cannot use up.
+"""An HTTP server that stops within a second, and that unknown clients cannot use up.
 
-Connections are counted as they are accepted, before a byte of TLS. A connection is closed with each
-refusal, so that the next request costs its address another one. One on which no client
+Connections are counted as they are accepted, before a byte of TLS. Each refusal closes its
+connection, so that the next request costs its address another one. A connection on which no client
 authenticates is closed with its first answer, and after some seconds in any case.
 """
 
@@ -29,23 +29,21 @@ logger = logging.getLogger(__name__)
 # Of a body: with twice that, or a sixteenth of it in chunks, nothing more is read.
 BUFFER_BYTES = 4 * 1024
 SHUTDOWN_SECONDS = 0.5
-# For what must go on when clients have the rest: connections to the API server, probes, metrics.
+# For connections to the API server, probes and metrics when clients have the rest.
 OWN_FILES = 256
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
 MAX_ACCEPTED_AT_ONCE = 256
-# connections, or steps of handshakes, of a millisecond each: then others have their turn
+# Connections, or steps of handshakes, of a millisecond each, in one turn of the event loop.
 MAX_BEGUN_AT_ONCE = 8
-# Connections that wait for their turn: about as many as are served in the two seconds that agents
-# wait for their handshakes. The newest has its turn first. If more clients come together than can
-# be served in these seconds, each that had waited longest would just have given up when its turn
-# came, and come again: the server would work all the time and serve none.
+# About as many connections as are served in the two seconds that agents wait for a handshake. The
+# newest has its turn first: under overload, the clients that have waited longest are about to give
+# up and come again, and a server that took them first would serve none.
 MAX_WAITING = 512
 NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
 TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (netinet/tcp.h)
 IDLE_SECONDS = 75.0  # between two requests of a known client
-# The kernel closes a connection whose other end has acknowledged nothing for a minute: its node was
-# lost, or its pod deleted without notice. Clients that stream may say nothing for longer. Not every
-# system has each of these options.
+# The kernel closes a connection whose peer has acknowledged nothing for a minute: its node was
+# lost, or its pod deleted without notice. Streams may be quiet. Not every system has each option.
 LOST_PEER_OPTIONS = (
     ("TCP_USER_TIMEOUT", 60_000),
     ("TCP_KEEPIDLE", 30),
@@ -56,7 +54,7 @@ LINGER_SECONDS = 1.0  # for the rest of a request that was answered before it wa
 
 
 class _OwnFaults(logging.Filter):
-    """Leaves out what aiohttp logs, with a stack, about each fault of a client: its request is no HTTP, or it has gone."""
+    """Leaves out the stacks that aiohttp logs about faults of clients."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         faults_of_clients = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
@@ -77,27 +75,22 @@ async def serving(
     tls: ssl.SSLContext | None = None,
     connections: Connections | None = None,
     on_refusal: Callable[[str, str], None] = lambda *_: None,
-    on_crowd: Callable[[], None] = lambda: None,
+    on_overload: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[int]:
-    """Serves for as long as the context lasts, then closes all connections.
+    """Serves while the context lasts, then closes all connections; yields the port.
 
     Args:
-        host: the address where it listens; `::` is every address, of IPv6 and IPv4, as far as the
-            kernel has them.
+        host: `::` is every address, of IPv6 and IPv4, as far as the kernel has them.
         port: 0: a free one.
-        tls: None: plain HTTP.
-        on_refusal: called for each connection that is refused or closed because no client has
-            authenticated on it, with the reason and the client's address.
-        on_crowd: called when more connections come than can be served at once.
-
-    Yields:
-        The port.
+        on_refusal: called with the reason and the client's address for each connection that is
+            refused, or closed because no client has authenticated on it.
+        on_overload: called when more connections come than can be served at once.
     """
-    gate = _Gate(connections or Connections(), on_refusal, on_crowd)
+    gate = _Gate(connections or Connections(), on_refusal, on_overload)
     app = web.Application(middlewares=[gate.dismiss, *middlewares])
     app[GATE] = gate
     app.add_routes(routes)
-    # Cancelling a handler whose client has gone is how a closed connection is noticed at once.
+    # Cancelling a handler whose client has gone shows a closed connection at once.
     runner = web.AppRunner(
         app,
         handler_cancellation=True,
@@ -138,12 +131,12 @@ def client_of(request: web.Request) -> Hashable | None:
 
 
 def peer_of(request: web.Request) -> Peer:
-    """Where a request comes from; an empty address if its connection is closed by now."""
+    """Where a request comes from; an empty address if its connection is closed."""
     return _as_peer(request.get_extra_info("peername") or ("", 0))
 
 
 def bound_address(host: str, *, has_ipv6: bool) -> str:
-    """What a server binds to in order to listen at an address: `::` needs a kernel with IPv6."""
+    """The address to bind to: `::` needs a kernel with IPv6."""
     return "0.0.0.0" if host == "::" and not has_ipv6 else host
 
 
@@ -156,15 +149,12 @@ def _listening_socket(host: str, port: int) -> socket.socket:
 
 
 def _as_peer(name: Sequence[Any]) -> Peer:
-    """A socket's peer.
-
-    One of IPv4 on a socket of both families is named as pods are: without the prefix.
-    """
+    """A socket's peer, without the prefix of IPv4 on a socket of both families: as pods have it."""
     return str(name[0]).removeprefix("::ffff:"), int(name[1])
 
 
 def _was_given_up(link: socket.socket) -> bool:
-    """Whether the client has closed the connection; where the kernel does not say, a handshake will find out."""
+    """Whether the client has closed the connection, as far as the kernel tells."""
     option = getattr(socket, "TCP_INFO", None)  # Linux has it
     return (
         option is not None and link.getsockopt(socket.IPPROTO_TCP, option, 1)[0] != TCP_ESTABLISHED
@@ -185,20 +175,20 @@ class _Link:
 
 
 class _Gate:
-    """Accepts connections, and closes those of strangers in time."""
+    """Accepts connections, and closes in time those on which no client authenticates."""
 
     def __init__(
         self,
         connections: Connections,
         on_refusal: Callable[[str, str], None],
-        on_crowd: Callable[[], None],
+        on_overload: Callable[[], None],
     ) -> None:
         self._connections = connections
         connections.displace = self._abort
         self._on_refusal = on_refusal
-        self._on_crowd = on_crowd
+        self._on_overload = on_overload
         self._links: dict[Peer, _Link] = {}
-        # That wait for their turn, the oldest first.
+        # The oldest first.
         self._arrivals: deque[tuple[socket.socket, Peer]] = deque()
         self._steps: deque[Callable[[], None]] = deque()
         self._serving = False
@@ -211,11 +201,10 @@ class _Gate:
         listening: socket.socket,
         protocol: Callable[[Callable[[], None]], asyncio.BaseProtocol],
     ) -> None:
-        """Accepts connections until it is closed.
+        """Accepts connections until `close`.
 
         Args:
-            protocol: makes the protocol of a connection, which calls what it is given when the
-                connection is closed.
+            protocol: makes a connection's protocol, which calls its argument at the end.
         """
         listening.setblocking(False)
         self._listening, self._protocol = listening, protocol
@@ -231,7 +220,7 @@ class _Gate:
             await asyncio.wait(self._accepting)
 
     def abort_all(self) -> None:
-        """Closes what is open, also connections within their handshakes, which no HTTP server knows of."""
+        """Closes all connections, also those within handshakes, which no HTTP server knows."""
         for link in list(self._links.values()):
             link.transport.abort()
 
@@ -247,7 +236,7 @@ class _Gate:
 
     @web.middleware
     async def dismiss(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A middleware: closes the connection with a refusal, and with any answer if no client has authenticated on it."""
+        """Closes the connection with a refusal, or with any answer to an unknown client."""
         # Requests may come one behind the other: each has a turn of the event loop of its own.
         await asyncio.sleep(0)
         try:
@@ -284,13 +273,13 @@ class _Gate:
             self._serve()
 
     def take_step(self, step: Callable[[], None]) -> None:
-        """Has a step of a handshake taken, in this turn of the event loop or in a later one."""
+        """Takes a step of a handshake, in this turn of the event loop or in a later one."""
         self._steps.append(step)
         if not self._serving:
             self._serve()
 
     def _serve(self) -> None:
-        """Goes on with a few handshakes, or begins with the newest connections; with more in the next turn of the event loop."""
+        """Goes on with a few handshakes, or with the newest connections; the rest come later."""
         self._serving = bool(self._steps or self._arrivals)
         if not self._serving:
             return
@@ -311,7 +300,7 @@ class _Gate:
                 task.add_done_callback(self._accepting.discard)
             begun += 1
         if self._steps or self._arrivals:
-            self._on_crowd()
+            self._on_overload()
 
     def _turn_away(self, link: socket.socket, peer: Peer) -> None:
         link.close()
@@ -349,7 +338,7 @@ GATE = web.AppKey("gate", _Gate)
 
 
 def raise_limit() -> None:
-    """Lets the process open as many files as it may: container runtimes start it with 1024, which two thousand agents' connections pass."""
+    """Raises the limit of open files: container runtimes start processes with as few as 1024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
