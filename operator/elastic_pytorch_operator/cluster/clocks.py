@@ -1,8 +1,8 @@
-"""The clocks that the operator reads: seconds since this machine was started, and the time of day.
+"""The operator's clocks: seconds since this machine was started, and the time of day.
 
-A replica that takes over reads times that another one has written, such as a job's `startTime`. If
-its machine's clock were wrong by a day, jobs would exceed their `activeDeadlineSeconds` at once. So
-the API server's time counts where the two differ by more than a few seconds.
+A new leader reads times that another replica has written, such as a job's `startTime`. If its
+machine's clock were a day ahead, jobs would exceed their `activeDeadlineSeconds` at once. So the
+API server's time counts where the two differ by more than a few seconds.
 """
 
 import logging
@@ -13,25 +13,18 @@ from email.utils import parsedate_to_datetime
 
 logger = logging.getLogger(__name__)
 
-# Of two clocks that are kept by NTP, with the time that an answer takes on its way.
+# Of two clocks that NTP keeps, with the time that an answer takes on its way.
 MAX_DIFFERENCE_SECONDS = 10.0
-BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the first is Linux'
+BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the first is of Linux
 
 
 def boot_seconds() -> float:
-    """Seconds since this machine was started.
-
-    Unlike the monotonic clock, it goes on while Linux is suspended.
-    """
+    """Seconds since this machine was started; unlike the monotonic clock, with Linux' suspends."""
     return time.clock_gettime(BOOT_CLOCK)
 
 
 class ServerClock:
-    """The API server's time of day, by the `Date` of its last answer (RFC 9110), to the second.
-
-    Args:
-        clock: seconds that go on while the machine is suspended.
-    """
+    """The API server's time of day, by the `Date` of its last answer (RFC 9110), to the second."""
 
     def __init__(self, clock: Callable[[], float] = boot_seconds) -> None:
         self._clock = clock
@@ -39,7 +32,7 @@ class ServerClock:
         self._noted_at = 0.0
 
     def note(self, date: str) -> None:
-        """Takes note of an answer's Date; an answer without one says nothing."""
+        """Notes the Date of an answer, which may be empty."""
         if date:
             self._date, self._noted_at = date, self._clock()
 
@@ -52,7 +45,7 @@ class ServerClock:
 
 
 class TimeOfDay:
-    """The time of day of this machine, or of the API server if the two differ by more than ten seconds; the log then says so."""
+    """The machine's time of day, or the API server's if the two differ, which is then logged."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The few verbs of the API server that the operator uses, as an interface: the real cluster and the in-memory one both have it."""
+"""The operator's requests to the API server, as an interface of the real and in-memory clusters."""
 
 import json
 from collections.abc import Sequence
@@ -19,10 +19,9 @@ class ClusterError(Exception):
 
     Attributes:
         code: the HTTP status; 0: no answer.
-        reason: of the Status object, such as `Invalid`.
+        reason: the Status object's, such as `Invalid`.
         retry_after_seconds: how long the API server asks to wait; 0: it does not say.
-        judgement: what it means for the object to write; by default, what the code and the message
-            say.
+        judgement: what the error means for the object to write.
     """
 
     def __init__(
@@ -47,17 +46,15 @@ class ClusterError(Exception):
 
     @property
     def words(self) -> str:
-        return (
-            self._words
-            or f"the API server {'fails' if self.judgement is Judgement.TROUBLE else 'refuses'}: {self}"
-        )
+        verb = "fails" if self.judgement is Judgement.TROUBLE else "refuses"
+        return self._words or f"the API server {verb}: {self}"
 
 
 def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:
     """The error in a Status object, or else the start of the answer.
 
     Args:
-        retry_after: the header; it is in seconds here, never a date.
+        retry_after: the header, which the API server sends in seconds, never as a date.
     """
     seconds = float(parse_count(retry_after) or 0)
     try:
@@ -89,24 +86,24 @@ class PodIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TokenKeys:
-    issuer: str  # the `iss` of the tokens that it issues
+    issuer: str  # the `iss` of its tokens
     keys: Manifest  # a JSON Web Key Set (RFC 7517)
 
 
 class RequestObserver(Protocol):
     def requested(self, method: str, code: int) -> None:
-        """The API server has answered a request with a status; 0: it has not answered."""
+        """The API server has answered a request with a status; 0: with none."""
         ...
 
 
 class Cluster(Protocol):
-    """What the operator asks of a cluster. All methods raise ClusterError."""
+    """The operator's requests to a cluster. All methods raise ClusterError."""
 
     @property
     def namespaces(self) -> Sequence[str]: ...
 
     async def list_all(self, resource: Resource, namespace: str = "") -> list[Manifest]:
-        """All objects of a resource in a namespace; of all if it is empty."""
+        """All objects of a resource in a namespace; if that is empty, in all."""
         ...
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Manifest: ...
@@ -114,17 +111,13 @@ class Cluster(Protocol):
     async def create(
         self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
     ) -> Manifest:
-        """Creates an object.
-
-        Args:
-            strict: a field that the API server does not know is an error; else it is dropped.
-        """
+        """Creates an object; `strict`: a field that the API server does not know is an error."""
         ...
 
     async def replace(
         self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
     ) -> Manifest:
-        """Replaces the object of the resource version in a manifest; ClusterError 409 if another writer came first."""
+        """Replaces an object; ClusterError 409 if it no longer has the manifest's version."""
         ...
 
     async def patch(
@@ -139,7 +132,7 @@ class Cluster(Protocol):
         """Changes fields of an object; returns it.
 
         Args:
-            version: that the change is based on; an object with another one is a ClusterError 409.
+            version: that the change is based on; if the object has another one, ClusterError 409.
             change: a JSON merge patch (null removes a field), or the operations of a JSON patch.
         """
         ...
@@ -153,24 +146,23 @@ class Cluster(Protocol):
         *,
         grace_seconds: int | None = None,
     ) -> Manifest | None:
-        """Deletes an object if it is the one with that UID; None if it is gone already.
+        """Deletes an object if it has that UID; returns None if it is gone already.
 
         Args:
-            uid: a precondition: an object of the same name that came later is left alone.
             grace_seconds: 0 removes a pod without waiting for the kubelet; None: the pod's own.
         """
         ...
 
     async def review_token(self, token: str, audience: str) -> PodIdentity | None:
-        """The pod that a ServiceAccount token for this audience was issued to, None if it is not valid."""
+        """The pod that a token for this audience was issued to; None if it is not valid."""
         ...
 
     async def review_user(self, token: str) -> Manifest | None:
-        """Whose token for the API server itself it is, as a TokenReview names the user; None if it is not valid."""
+        """The user whose token for the API server it is, as in a TokenReview; None if not valid."""
         ...
 
     async def review_read(self, user: Manifest, path: str) -> bool:
-        """Whether the roles of a user allow `get` of a path that is no resource, as a SubjectAccessReview finds."""
+        """Whether a user may `get` a path that is no resource, by a SubjectAccessReview."""
         ...
 
     async def get_token_keys(self) -> TokenKeys:

@@ -1,6 +1,6 @@
 """The real cluster, through the official client's asyncio side.
 
-Works on plain dicts: its models cost 65 us a pod and buy nothing here.
+Objects are plain dicts: the client's models would cost 65 us a pod.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from elastic_pytorch_operator.model.reduced_objects import reducer
 
 PAGE_SIZE = 250
 REQUEST_TIMEOUT_SECONDS = 15
-# Of a write that webhooks may hold up, each for up to 30 s. In a request that ends before its
-# webhook does, the API server answers 504 without naming the webhook, and passes over none whose
-# failurePolicy is Ignore (measured: API server 1.34). By itself it waits for 34 s.
+# Of a write that webhooks may hold up, each for up to 30 s. In a shorter request, the API server
+# answers 504 without the webhook's name, and does not pass over webhooks whose failurePolicy is
+# Ignore (measured: API server 1.34). By itself it waits for 34 s.
 ADMISSION_TIMEOUT_SECONDS = 32
 WRITE_TIMEOUT_SECONDS = 35
-# writes, reviews of tokens and lists together: the lease is not renewed behind them
+# Writes, token reviews and lists together; the lease has another connection.
 MAX_CONNECTIONS = 200
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -44,8 +44,9 @@ JSON_PATCH = "application/json-patch+json"
 class KubernetesCluster:
     """The Cluster behind an API server.
 
-    Args:
-        namespaces: none: all.
+    Attributes:
+        answering_since: when the API server began to answer every request, monotonic seconds; None:
+            it did not answer the last one.
     """
 
     def __init__(
@@ -54,19 +55,14 @@ class KubernetesCluster:
         self._api = api
         self.namespaces = namespaces
         self._observer = observer
-        self._answering_since: float | None = None
+        self.answering_since: float | None = None
         self.server_clock = ServerClock()
-
-    @property
-    def answering_since(self) -> float | None:
-        """Since when the API server has answered every request, monotonic seconds; None: it did not answer the last one."""
-        return self._answering_since
 
     @classmethod
     async def connect(
         cls, observer: RequestObserver, namespaces: Sequence[str] = ()
     ) -> "KubernetesCluster":
-        """Connects as the pod's ServiceAccount, or outside a pod as the kubeconfig says."""
+        """Connects as the pod's ServiceAccount, or outside a pod by the kubeconfig."""
         configuration = client.Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
@@ -81,10 +77,10 @@ class KubernetesCluster:
         observer: RequestObserver,
         namespaces: Sequence[str] = (),
     ) -> "KubernetesCluster":
-        """Connects as a configuration says, through the proxy that the environment names, if any."""
+        """Connects by a configuration, through the proxy that the environment names, if any."""
         configuration.connection_pool_maxsize = MAX_CONNECTIONS
-        # By itself, aiohttp asks the environment and ~/.netrc again for each request, in two
-        # threads: that was 40 % of its cost.
+        # By itself, aiohttp reads the environment and ~/.netrc for each request, in two threads:
+        # that was 40 % of a request's cost.
         configuration.client_session_kwargs = {"trust_env": False}
         configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
         return cls(client.ApiClient(configuration), observer, namespaces)
@@ -218,7 +214,7 @@ class KubernetesCluster:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Writes into a job's namespace: the API server asks that namespace's webhooks, and says which one is too slow."""
+        """Writes to the API server, and in a job's namespace waits for its webhooks."""
         if resource.of_chart:
             return await self._request(method, path, body, query=query, content_type=content_type)
         query = {**(query or {}), "timeout": f"{ADMISSION_TIMEOUT_SECONDS}s"}
@@ -266,15 +262,15 @@ class KubernetesCluster:
                 found = json.loads(text) if good else None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             self._observer.requested(method, 0)
-            self._answering_since = None
+            self.answering_since = None
             raise ClusterError(
                 0, f"no answer from the API server: {error or type(error).__name__}"
             ) from error
         except (ValueError, RecursionError) as error:
             text = str(getattr(error, "doc", error)).encode(errors="replace")
         self._observer.requested(method, answer.status)
-        if self._answering_since is None:
-            self._answering_since = time.monotonic()
+        if self.answering_since is None:
+            self.answering_since = time.monotonic()
         if not good:
             raise error_of_answer(answer.status, text, answer.headers.get("Retry-After", ""))
         if not isinstance(found, dict):  # a proxy's page, for instance
@@ -297,16 +293,14 @@ def _options(*, strict: bool, dry_run: bool) -> dict[str, str]:
 
 
 def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
-    """The pod named by a TokenReview's status; None if the token is not valid for the audience, or is no pod's."""
+    """The pod in a TokenReview's status; None if the token is not valid here, or is no pod's."""
     if not status.get("authenticated") or audience not in (status.get("audiences") or ()):
         return None
     user = status.get("user") or {}
     extra = user.get("extra") or {}
     parts = str(user.get("username", "")).split(":")  # system:serviceaccount:NAMESPACE:NAME
-    pod_names, uids = (
-        extra.get("authentication.kubernetes.io/pod-name"),
-        extra.get("authentication.kubernetes.io/pod-uid"),
-    )
+    pod_names = extra.get("authentication.kubernetes.io/pod-name")
+    uids = extra.get("authentication.kubernetes.io/pod-uid")
     if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"] or not pod_names or not uids:
         return None
     return PodIdentity(parts[2], pod_names[0], uids[0])
