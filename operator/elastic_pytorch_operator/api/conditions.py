@@ -1,4 +1,4 @@
-"""Conditions by the Kubernetes API conventions: a list, one entry a type, whose transition time changes only with its status."""
+"""Conditions by the Kubernetes API conventions: one of each type, with its transition time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 
-# Of a condition: the API allows 32,768, but each write of a status stores all its messages.
+# The API allows 32,768, but each write of a status stores all messages.
 MAX_MESSAGE = 4096
 
 
@@ -24,7 +24,7 @@ def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
 
 
 def transition_time(before: Mapping[str, Any], status: str, time: str) -> str:
-    """Since when a condition has its status: what is written of it if that has not changed, and otherwise now."""
+    """Since when a condition has its status: `time` if it had another one before."""
     kept = before.get("lastTransitionTime") if before.get("status") == status else None
     return kept or time
 
@@ -38,7 +38,7 @@ def has_ended(status: Mapping[str, Any]) -> bool:
 
 
 def not_ended() -> list[Condition]:
-    """The conditions of an end, of a job that goes on."""
+    """The conditions of an end, for a job that goes on."""
     return [
         Condition(type_, False, names.NOT_ENDED, "the job has not ended")
         for type_ in (names.COMPLETE, names.FAILED)

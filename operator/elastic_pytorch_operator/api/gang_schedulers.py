@@ -1,4 +1,4 @@
-"""The schedulers that know gangs: the PodGroup that each expects, and how a pod says that it belongs to one.
+"""The gang schedulers: the PodGroup that each expects, and how a pod names its PodGroup.
 
 From their sources: kubernetes-sigs/scheduler-plugins v0.34.7 (apis/scheduling/v1alpha1,
 pkg/coscheduling), kubernetes/kubernetes v1.37.2 (staging/src/k8s.io/api/scheduling/v1beta1,
@@ -17,13 +17,13 @@ PLURAL: Final = "podgroups"
 class GangScheduler:
     name: str  # in `spec.scheduling.gangScheduler`
     api_version: str  # of its PodGroup
-    scheduler_name: str  # of pods whose template names none, by default; empty: the cluster's own
+    scheduler_name: str  # of pods whose template names none; empty: the cluster's own
     group_label: str = ""  # of a pod, with the name of its PodGroup; empty: none
-    # It is Kubernetes' own. A pod names its PodGroup in `spec.schedulingGroup`, and the size lies
-    # in a policy. All pods must have the priority of their PodGroup, and a PodGroup that is deleted
-    # stays until none of them runs. The PodGroup of another scheduler says what the gang requests.
+    # Kubernetes itself: a pod names its PodGroup in `spec.schedulingGroup`; a policy has the size.
+    # All pods have the priority of their PodGroup, and a deleted PodGroup stays until none of them
+    # runs. The PodGroup of another scheduler says what the gang requests.
     built_in: bool = False
-    remedy: str = "install that scheduler"  # what to do if the cluster does not serve its PodGroup
+    remedy: str = "install that scheduler"  # if the cluster does not serve its PodGroup
 
 
 COSCHEDULING: Final = GangScheduler(

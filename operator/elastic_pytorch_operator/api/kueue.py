@@ -1,4 +1,4 @@
-"""The names of Kueue's API, as of v1beta2 in Kueue 0.19: labels, annotations, conditions and reasons."""
+"""The names of Kueue's API v1beta2 (Kueue 0.19)."""
 
 from typing import Final
 

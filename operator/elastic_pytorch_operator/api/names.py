@@ -16,8 +16,7 @@ BACKEND_ETCD: Final = "etcd-v2"
 MANAGER: Final = f"{GROUP}/operator"  # in spec.managedBy
 TOKEN_AUDIENCE: Final = "elastic-pytorch-operator"
 TRAINING_CONTAINER: Final = "pytorch"
-OPERATOR_URL_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_URL"  # in a worker's environment
-# there, too, since agents speak TLS
+OPERATOR_URL_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_URL"  # this and the next one in a worker
 AUTHORITIES_VARIABLE: Final = "ELASTIC_PYTORCH_OPERATOR_AUTHORITIES"
 
 LABEL_NAME: Final = "app.kubernetes.io/name"
@@ -27,8 +26,8 @@ LABEL_WORKER_INDEX: Final = f"{GROUP}/worker-index"
 LABEL_UNIT: Final = f"{GROUP}/unit"
 LABEL_ROLE: Final = f"{GROUP}/role"
 LABEL_RENDEZVOUS: Final = f"{GROUP}/rendezvous"
-LABEL_WORKLOAD_NUMBER: Final = f"{GROUP}/workload-number"  # on a Workload of Kueue
-ANNOTATION_QUOTA_FOR: Final = f"{GROUP}/quota-for"  # there, too
+LABEL_WORKLOAD_NUMBER: Final = f"{GROUP}/workload-number"  # this and the next one on a Workload
+ANNOTATION_QUOTA_FOR: Final = f"{GROUP}/quota-for"
 ROLE_WORKER: Final = "worker"
 ROLE_STORE: Final = "store"
 ANNOTATION_AVOIDS: Final = f"{GROUP}/avoids-nodes"

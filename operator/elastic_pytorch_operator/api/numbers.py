@@ -1,4 +1,4 @@
-"""Numbers in texts that anyone may write: counts in labels and annotations, sets of indexes, and Kubernetes quantities. Pure.
+"""Numbers in labels and annotations, sets of indexes, and Kubernetes quantities. Pure.
 
 A label or an annotation may hold any text. `str.isdigit` accepts digits that `int` refuses, such as
 `²`, and `int` refuses more than 4,300 digits, so nothing else reads a number from such a text.
@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 
 MAX_COUNT_DIGITS = 9  # more than any count that the operator writes; it fits into 32 bits
-# Far beyond the workers of a job: what claims more is no index that the operator gives.
+# Far beyond the workers of a job.
 MAX_INDEX = 65_535
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
-# Quantities are those of apimachinery's `resource.Quantity`.
+# Quantities are apimachinery's `resource.Quantity`.
 _QUANTITY = re.compile(
     r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)([numkMGTPE]?|[KMGTPE]i)"
 )
@@ -32,7 +32,7 @@ _UNITS |= {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", 
 
 
 def parse_count(text: object) -> int | None:
-    """A whole number that is not negative; None if the text is not one that the operator itself would write."""
+    """A count, at least 0; None if the operator would not write it in this way."""
     if (
         isinstance(text, str)
         and len(text) <= MAX_COUNT_DIGITS
@@ -44,14 +44,14 @@ def parse_count(text: object) -> int | None:
 
 
 def parse_quantity(text: object) -> float | None:
-    """A quantity, such as `500m` or `2Gi`, in its base unit; None if it is not one, or too large for a float."""
+    """A quantity, such as `500m` or `2Gi`, in its base unit; None if it is none, or infinite."""
     found = _QUANTITY.fullmatch(str(text))
     amount = float(found[1]) * _UNITS[found[2]] if found else math.inf
     return amount if math.isfinite(amount) else None
 
 
 def format_ranges(indexes: Iterable[int]) -> str:
-    """The notation of some indexes, as Kubernetes' Indexed Jobs have it (`completedIndexes`): `0-3,5,7-9`; empty for none.
+    """Indexes in the notation of Indexed Jobs (`completedIndexes`): `0-3,5,7-9`; empty for none.
 
     What is no index of a worker is left out: `parse_ranges` would refuse the whole.
     """
@@ -65,7 +65,7 @@ def format_ranges(indexes: Iterable[int]) -> str:
 
 
 def parse_ranges(text: str) -> tuple[int, ...]:
-    """The indexes of a notation, in their order; none if it is not one that `format_ranges` writes."""
+    """The indexes of a notation, in order; none if `format_ranges` would not write it."""
     indexes: list[int] = []
     for part in text.split(",") if text else ():
         match = _RANGE.fullmatch(part)

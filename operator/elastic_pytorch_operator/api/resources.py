@@ -11,8 +11,8 @@ class Resource:
     """A resource of the API server.
 
     Attributes:
-        label: that all objects of a list have; empty: all there are.
-        of_chart: the chart renders the operator's own object, which is only read and replaced.
+        label: that all objects of a list have; empty: a list has all.
+        of_chart: the chart makes the one object, which the operator only reads and replaces.
     """
 
     api_version: str
@@ -22,7 +22,7 @@ class Resource:
     of_chart: bool = False
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """The path of an object, or of a list of them; without a namespace, that of all namespaces."""
+        """The path of an object, or of a list of them, in a namespace or in all."""
         root = "/api" if "/" not in self.api_version else "/apis"
         place = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}/{self.api_version}{place}/{self.plural}" + (f"/{name}" if name else "")
@@ -32,7 +32,7 @@ JOBS: Final = Resource(names.API_VERSION, names.KIND, names.PLURAL)
 TEMPLATES: Final = Resource(
     names.API_VERSION, names.TEMPLATE_KIND, f"{names.TEMPLATE_KIND.lower()}s"
 )
-# Those with a role in a job. Not the label managed-by: policies of others write it, too.
+# Objects with a role in a job. The label managed-by would not do: policies of others write it, too.
 PODS: Final = Resource("v1", "Pod", "pods", names.LABEL_ROLE)
 NODES: Final = Resource("v1", "Node", "nodes")
 SERVICES: Final = Resource("v1", "Service", "services")

@@ -1,10 +1,10 @@
-"""Times as the API writes them, RFC 3339, and moments of the operator's monotonic clock, in seconds; None where there is none."""
+"""Times of the API (RFC 3339), and moments of the monotonic clock in seconds."""
 
 from datetime import UTC, datetime, timedelta
 
 
 def write_time(moment: datetime) -> str:
-    """Returns a moment in UTC as Kubernetes' Time, in whole seconds."""
+    """A moment in UTC as Kubernetes' Time, in whole seconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -13,7 +13,7 @@ def write_micro_time(moment: datetime) -> str:
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """The seconds from one time to another, at least 0; 0 too if one of them is not a time."""
+    """The seconds from one time to another, at least 0; 0 if one of them is not a time."""
     try:
         return max(
             0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
@@ -23,7 +23,7 @@ def seconds_between(earlier: str, later: str) -> float:
 
 
 def earlier(time: str, seconds: float) -> str:
-    """The time some seconds before another, in whole seconds; the other itself if there is no such time."""
+    """The time some seconds before another, in whole seconds; the other if there is none."""
     try:
         found = datetime.fromisoformat(time) - timedelta(seconds=seconds)
         return write_time(found.astimezone(UTC))
