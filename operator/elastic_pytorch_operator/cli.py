@@ -5,6 +5,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from elastic_pytorch_operator import __version__
 from elastic_pytorch_operator.api.names import OPERATOR
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ.get("POD_NAMESPACE") and options.url.startswith("https://")
         ):
             raise ValueError(
-                "--metrics-port needs an https --url and POD_NAMESPACE: the certificate is in a Secret there"
+                "--metrics-port needs an https --url and POD_NAMESPACE: the certificate is in a "
+                "Secret there"
             )
         tolerations = parse_tolerations(options.default_tolerations)
         options.defaults = JobDefaults(
@@ -62,16 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
+    # Half a second of imports.
     from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint  # noqa: PLC0415
-    from elastic_pytorch_operator.runtime.run import run_operator  # noqa: PLC0415  half a second of imports
+    from elastic_pytorch_operator.runtime.run import run_operator  # noqa: PLC0415
     from elastic_pytorch_operator.runtime.settings import ReplicaSettings  # noqa: PLC0415
 
     name = os.environ.get("AGENT_IMAGE", "")
-    pull_policy, pull_secrets = (
-        os.environ.get("AGENT_IMAGE_PULL_POLICY", ""),
-        options.agent_image_pull_secrets,
-    )
-    agent_image = AgentImage(name, pull_policy, pull_secrets) if name else None
+    pull_policy = os.environ.get("AGENT_IMAGE_PULL_POLICY", "")
+    agent_image = AgentImage(name, pull_policy, options.agent_image_pull_secrets) if name else None
     if agent_image is None:
         logger.warning(
             "AGENT_IMAGE is not set: no agent is injected, the images of all jobs must have one"
@@ -79,7 +79,8 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
     pod, namespace = os.environ.get("POD_NAME", ""), os.environ.get("POD_NAMESPACE", "")
     if not (pod and namespace):
         logger.warning(
-            "POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other replica"
+            "POD_NAME and POD_NAMESPACE are not set: no leader is elected, there must be no other "
+            "replica"
         )
     uid, address, node = (os.environ.get(name, "") for name in ("POD_UID", "POD_IP", "NODE_NAME"))
     if pod and namespace and not (uid and address):
@@ -88,7 +89,7 @@ async def _run(options: argparse.Namespace, timing: LeaseTiming) -> None:
         )
     settings = ReplicaSettings(
         operator_url=options.url or f"http://{os.uname().nodename}:{options.port}",
-        host="::",  # a pod's own address is not known in advance, nor is its family
+        host="::",  # neither a pod's address nor its family is known in advance
         port=options.port,
         probe_port=options.probe_port,
         namespace=namespace if pod else "",
@@ -117,43 +118,37 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run the operator, in a pod or with a kubeconfig")
+    words = partial(run.add_argument, type=_split, default=())
+    integer = partial(run.add_argument, type=int)
     run.add_argument(
         "--url", default="", help="where agents find this operator (default: this host's name)"
     )
-    run.add_argument(
-        "--port", type=int, default=DEFAULT_PORT, help="where it listens (default: %(default)s)"
-    )
-    run.add_argument(
-        "--namespaces",
-        type=_split,
-        default=(),
-        help="whose jobs it reconciles, as a,b (default: all)",
-    )
-    run.add_argument(
+    integer("--port", default=DEFAULT_PORT, help="where it listens (default: %(default)s)")
+    words("--namespaces", help="whose jobs it reconciles, as a,b (default: all)")
+    integer(
         "--probe-port",
-        type=int,
         default=DEFAULT_PROBE_PORT,
         help="where it answers probes and scrapes (default: %(default)s)",
     )
-    run.add_argument(
+    integer(
         "--metrics-port",
-        type=int,
         default=0,
-        help="where it answers scrapes over TLS, of clients whose token may get /metrics (default: the probe port, for all)",
+        help="where it answers scrapes over TLS, of clients whose token may get /metrics "
+        "(default: the probe port, for all)",
     )
     run.add_argument(
         "--existing-secret",
         default="",
-        help="of its namespace, with tls.crt, tls.key and ca.crt, which others keep (default: it makes its own certificate)",
+        help="of its namespace, with tls.crt, tls.key and ca.crt, which others keep "
+        "(default: it makes its own certificate)",
     )
     run.add_argument(
         "--name",
         default=OPERATOR,
         help="of its Lease and of the agents' Service (default: %(default)s)",
     )
-    run.add_argument(
+    integer(
         "--max-writes",
-        type=int,
         default=MAX_WRITES,
         help="how many writes to the API server may be on their way at once (default: %(default)s)",
     )
@@ -161,35 +156,16 @@ def _parser() -> argparse.ArgumentParser:
         "--metrics-per-job", action="store_true", help="give each job series of its own"
     )
     form = "further taints and labels, as key[=value][:effect],…"
-    run.add_argument(
-        "--sure-ends",
-        type=_split,
-        default=(),
-        help=f"{form}, by which a node announces that it ends in two minutes",
-    )
-    run.add_argument(
-        "--soft-ends",
-        type=_split,
-        default=(),
-        help=f"{form}, by which a node announces that it may end",
-    )
+    words("--sure-ends", help=f"{form}, by which a node announces that it ends in two minutes")
+    words("--soft-ends", help=f"{form}, by which a node announces that it may end")
     form = "further taints, labels and conditions, as key[=value][:effect],…"
-    run.add_argument(
-        "--sure-faults", type=_split, default=(), help=f"{form}, of nodes that workers are to leave"
-    )
-    run.add_argument(
-        "--soft-faults",
-        type=_split,
-        default=(),
-        help=f"{form}, of nodes that new pods are to avoid",
-    )
+    words("--sure-faults", help=f"{form}, of nodes that workers are to leave")
+    words("--soft-faults", help=f"{form}, of nodes that new pods are to avoid")
     run.add_argument(
         "--kueue", action="store_true", help="ask Kueue for the quota of jobs that name a queue"
     )
-    run.add_argument(
-        "--default-ttl",
-        type=int,
-        help="ttlSecondsAfterFinished of jobs that set none (default: they stay)",
+    integer(
+        "--default-ttl", help="ttlSecondsAfterFinished of jobs that set none (default: they stay)"
     )
     run.add_argument(
         "--default-clean-pod-policy",
@@ -202,18 +178,16 @@ def _parser() -> argparse.ArgumentParser:
         default="[]",
         help="tolerations that all worker pods get, a JSON list",
     )
-    run.add_argument(
+    words(
         "--agent-image-pull-secrets",
-        type=_split,
-        default=(),
         help="Secrets of the jobs' namespaces for the agent's image, as a,b",
     )
     timing = LeaseTiming()
-    run.add_argument(
+    integer(
         "--lease-duration",
-        type=int,
         default=timing.lease_seconds,
-        help="seconds after which another replica leads if the leader has not renewed its Lease (default: %(default)s)",
+        help="seconds after which another replica leads if the leader has not renewed its Lease "
+        "(default: %(default)s)",
     )
     run.add_argument(
         "--renew-deadline",
