@@ -15,7 +15,7 @@ class CreateService: ...
 class PutPodGroup:
     """Make the job's PodGroup, or give it the job's minimum."""
 
-    before_pods: bool  # no pod is to be made before
+    before_pods: bool  # no pod is made before
     without_pods: bool = False
 
 
@@ -25,28 +25,27 @@ class DeletePodGroup: ...
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Make a worker pod of an index; the executor gives it a name of its own."""
+    """Make a worker pod of an index, with a new name."""
 
     index: int
     avoid: tuple[str, ...] = ()  # nodes on which it is never placed
-    # Of stock torchrun, that it joins; 0: the operator decides who is in the group.
-    rendezvous: int = 0
+    rendezvous: int = 0  # of stock torchrun; 0: the operator decides who is in the group
     unwanted: tuple[str, ...] = ()  # nodes on which it is placed only if no other takes it
-    # Where the pods before it of its index have failed to start, in a row.
+    # Where its predecessors of the index have failed to start, in a row.
     failed_starts: tuple[str, ...] = ()
     group_restarts: int = 0
     grant: Grant | None = None
-    apart: bool = False  # it is a spare so far, and prefers a node without another pod of the job
+    apart: bool = False  # a spare, which prefers a node without another pod of the job
 
 
 @dataclass(frozen=True, slots=True)
 class TryPod:
-    """Ask the API server by a dry run whether it would accept a worker pod of the job."""
+    """Ask the API server by a dry run whether it would accept a worker pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateStore:
-    """Make the pod that serves the c10d store of a stock rendezvous."""
+    """Make the pod with the c10d store of a stock rendezvous."""
 
     rendezvous: int
 
@@ -64,10 +63,9 @@ class RecordEvent:
     reason: str
     note: str
     warning: bool = False
-    # It reports a change of the status: only once that is written, or else each plan would record
-    # it again.
+    # Only once the status is written that it reports: or else each plan would record it again.
     with_status: bool = False
-    annotations: Mapping[str, str] = field(default_factory=dict)  # what the note says, for programs
+    annotations: Mapping[str, str] = field(default_factory=dict)  # the note's facts, for programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class PatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete the job itself, and with it all that it owns: its time to live after its end is over."""
+    """Delete the job and all that it owns: its time to live after its end is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,7 @@ class CreateWorkload:
 
     number: int  # `BASE`, or which extra it is
     count: int
-    # An extra is to be of the same ones as the base; none: those that fit it.
-    flavors: tuple[str, ...] = ()
+    flavors: tuple[str, ...] = ()  # for an extra, those of the base; none: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ class PatchWorkload:
 
 @dataclass(frozen=True, slots=True)
 class ResizeWorkload:
-    """Change for how many pods a Workload asks, if it still has this resource version."""
+    """Change a Workload's number of pods, if it still has this resource version."""
 
     name: str
     version: str

@@ -1,7 +1,4 @@
-"""What a node announces of its own end, and which faults it reports.
-
-That are taints, labels and conditions that autoscalers, clouds, Kubernetes and health monitors set,
-and keys of the cluster's own.
+"""The taints, labels and conditions by which a node announces its end, or reports a fault.
 
 Sources of ends: aws-node-termination-handler pkg/node/node.go, Karpenter pkg/apis/v1/taints.go,
 Cluster Autoscaler utils/taints/taints.go, GKE's "Manage GKE node disruption for GPUs and TPUs",
@@ -22,49 +19,43 @@ from typing import NamedTuple
 
 from elastic_pytorch_operator.api.times import write_time
 
-# AWS's notice for spot instances, the shortest one after which a node may end without an eviction.
+# AWS's notice for spot instances is the shortest one without an eviction.
 NOTICE_SECONDS = 120.0
 
 
 class Taint(NamedTuple):
-    """What keeps pods without a toleration off a node."""
-
     key: str
     value: str
     effect: str
 
 
 class Certainty(StrEnum):
-    """How sure an end is."""
-
-    SURE = "sure"  # it comes soon
+    SURE = "sure"  # the end comes soon
     DATED = "dated"  # it comes at a known time
     SOFT = "soft"  # it may come
 
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedEnd:
-    """The end of a node, as announced in the cluster, or a fault that is as good as one for its workers."""
+    """The end of a node, as announced, or a fault that is as good as one for its workers."""
 
     by: str  # what announces it, for people
     certainty: Certainty
-    # From the announcement to the earliest end, if it is sure; infinite for a fault: nothing ends
-    # the node by then.
+    # To the earliest end, if it is sure; infinite for a fault, which ends no node.
     notice_seconds: float = NOTICE_SECONDS
     at: str = ""  # RFC 3339, if it is dated
     taint: Taint | None = None  # None: something else announces it
     fault: bool = False
 
     def __str__(self) -> str:
-        """What the node does, to follow its name in a sentence."""
+        """The rest of a sentence that begins with the node's name."""
         return f"{'reports a fault' if self.fault else 'announces its end'} by {self.by}"
 
 
 class Mark(NamedTuple):
     """A taint, a label or a condition that announces an end or reports a fault.
 
-    An empty value stands for any, and for the status True of a condition. An empty effect stands
-    for any, an effect for a taint.
+    An empty value or effect stands for any; of a condition, for the status True.
     """
 
     key: str
@@ -80,10 +71,11 @@ class Mark(NamedTuple):
 
 
 def _faults(
-    certainty: Certainty, *keys: str, value: str = "", on: str = "condition"
+    certainty: Certainty, keys: str, *, value: str = "", on: str = "condition"
 ) -> tuple[Mark, ...]:
     return tuple(
-        Mark(key, certainty, value, notice_seconds=math.inf, on=(on,), fault=True) for key in keys
+        Mark(key, certainty, value, notice_seconds=math.inf, on=(on,), fault=True)
+        for key in keys.split()
     )
 
 
@@ -93,7 +85,7 @@ MAINTENANCE_TIME = f"{_GKE}/scheduled-maintenance-time"  # a label, seconds sinc
 ENDS = (
     Mark(f"{_AWS}/spot-itn", Certainty.SURE),
     Mark(f"{_AWS}/asg-lifecycle-termination", Certainty.SURE),
-    # Without a date: the handler sets it as it begins to drain.
+    # Not dated: the handler sets it as it begins to drain.
     Mark(f"{_AWS}/scheduled-maintenance", Certainty.SURE),
     Mark(f"{_AWS}/rebalance-recommendation", Certainty.SOFT),
     Mark("karpenter.sh/disrupted", Certainty.SURE),
@@ -106,81 +98,50 @@ ENDS = (
     Mark("node.kubernetes.io/out-of-service", Certainty.SURE, notice_seconds=0.0),
     Mark("node.cloudprovider.kubernetes.io/shutdown", Certainty.SURE, notice_seconds=0.0),
 )
-# A sure fault breaks what trains on the node, or has it drained and repaired. Of a soft one those
-# that train may not notice anything.
+# A sure fault breaks the training on the node, or leads to a drain. Training may not notice a soft
+# one.
 FAULTS = (
     # NVSentinel's examples of taints, which its users may choose, and the conditions that it sets
-    # for fatal errors alone. By its default rules, such a node is cordoned and drained.
+    # only for fatal errors. By its default rules, such a node is cordoned and drained.
     *_faults(
         Certainty.SURE,
-        *(
-            f"nvidia.com/{name}"
-            for name in ("gpu-xid-error", "gpu-nvlink-error", "syslog-xid-error", "gpu-error")
-        ),
+        "nvidia.com/gpu-xid-error nvidia.com/gpu-nvlink-error nvidia.com/syslog-xid-error "
+        "nvidia.com/gpu-error",
         on="taint",
     ),
     *_faults(
         Certainty.SURE,
-        *(
-            f"Gpu{name}Watch"
-            for name in ("Mem", "Pcie", "Inforom", "Sm", "Nvlink", "Mcu", "Pmu", "Driver")
-        ),
+        "GpuMemWatch GpuPcieWatch GpuInforomWatch GpuSmWatch GpuNvlinkWatch GpuMcuWatch "
+        "GpuPmuWatch GpuDriverWatch "
+        "SysLogsXIDError SysLogsSXIDError SysLogsGPUFallenOff NVSwitchFatalError NVSwitchDown "
+        "CSPMaintenance SysLogsNICDriverError "
+        "InfiniBandStateCheck InfiniBandDegradationCheck EthernetStateCheck "
+        "EthernetDegradationCheck EFAStateCheck EFADegradationCheck",
     ),
-    *_faults(
-        Certainty.SURE,
-        "SysLogsXIDError",
-        "SysLogsSXIDError",
-        "SysLogsGPUFallenOff",
-        "NVSwitchFatalError",
-        "NVSwitchDown",
-    ),
-    *_faults(Certainty.SURE, "CSPMaintenance", "SysLogsNICDriverError"),
-    *_faults(
-        Certainty.SURE,
-        *(
-            f"{kind}{check}"
-            for kind in ("InfiniBand", "Ethernet", "EFA")
-            for check in ("StateCheck", "DegradationCheck")
-        ),
-    ),
-    # slow, not broken
+    # The first are slow, not broken; with the last two, nothing watches the GPUs.
     *_faults(
         Certainty.SOFT,
-        "GpuThermalWatch",
-        "GpuPowerWatch",
-        "GpuCpusetWatch",
-        "NVSwitchNonFatalError",
+        "GpuThermalWatch GpuPowerWatch GpuCpusetWatch NVSwitchNonFatalError DCGMError SyslogError",
     ),
-    *_faults(Certainty.SOFT, "DCGMError", "SyslogError"),  # nothing watches the GPUs there
-    # EKS repairs the node ten minutes later, or 30 minutes for the others, where its users have
-    # that on.
+    # EKS repairs the node after ten minutes, or 30 for the others, if its users have that on.
     *_faults(Certainty.SURE, "AcceleratedHardwareReady", value="False"),
     *_faults(
         Certainty.SOFT,
-        "KernelReady",
-        "NetworkingReady",
-        "StorageReady",
-        "ContainerRuntimeReady",
+        "KernelReady NetworkingReady StorageReady ContainerRuntimeReady",
         value="False",
     ),
-    # AKS. XIDErrors does not say which, and a few are a script's own. A scheduled event may be a
-    # freeze of seconds.
-    *_faults(Certainty.SURE, "GPUMissing", "NVLinkStatusInactive"),
+    # AKS. XIDErrors does not name the error, which may be a script's own. A scheduled event may be
+    # a freeze of seconds.
+    *_faults(Certainty.SURE, "GPUMissing NVLinkStatusInactive"),
     *_faults(
         Certainty.SOFT,
-        "XIDErrors",
-        "IBLinkFlapping",
-        "GPUClockThrottling",
-        "UnhealthyNvidiaDevicePlugin",
-        "VMEventScheduled",
+        "XIDErrors IBLinkFlapping GPUClockThrottling UnhealthyNvidiaDevicePlugin VMEventScheduled",
     ),
     # node-problem-detector, on any cloud: new pods may not start there.
-    *_faults(Certainty.SOFT, "KernelDeadlock", "ReadonlyFilesystem", "XfsShutdown"),
     *_faults(
         Certainty.SOFT,
-        "FrequentKubeletRestart",
-        "FrequentContainerdRestart",
-        "FrequentDockerRestart",
+        "KernelDeadlock ReadonlyFilesystem XfsShutdown "
+        "FrequentKubeletRestart FrequentContainerdRestart FrequentDockerRestart",
     ),
 )
 MARKS = (*ENDS, *FAULTS)
@@ -189,10 +150,9 @@ MARKS = (*ENDS, *FAULTS)
 def parse_marks(
     texts: Iterable[str], certainty: Certainty, *, fault: bool = False
 ) -> tuple[Mark, ...]:
-    """Marks of the cluster's own, written as `key`, `key=value`, `key:effect` or `key=value:effect`.
+    """The cluster's own marks, as `key`, `key=value`, `key:effect` or `key=value:effect`.
 
-    Without an effect, both taints and labels of that key announce an end. A fault may be a
-    condition's type, too.
+    Without an effect, taints and labels of the key count, and for a fault conditions, too.
 
     Raises:
         ValueError: one has no key, or an effect that Kubernetes does not have.
@@ -203,15 +163,12 @@ def parse_marks(
         key, _, value = name.partition("=")
         if not key or effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
             raise ValueError(
-                f"{text!r} is not key[=value][:effect] with an effect of NoSchedule, PreferNoSchedule or NoExecute"
+                f"{text!r} is not key[=value][:effect] with an effect of NoSchedule, "
+                "PreferNoSchedule or NoExecute"
             )
-        on = (
-            ("taint",)
-            if effect
-            else ("taint", "label", "condition")
-            if fault
-            else ("taint", "label")
-        )
+        on: tuple[str, ...] = ("taint",)
+        if not effect:
+            on = ("taint", "label", "condition") if fault else ("taint", "label")
         marks.append(
             Mark(key, certainty, value, effect, math.inf if fault else NOTICE_SECONDS, on, fault)
         )
@@ -227,10 +184,10 @@ def announced_end(
     unschedulable: bool = False,
     marks: Iterable[Mark] = MARKS,
 ) -> AnnouncedEnd | None:
-    """The surest and soonest end that a node announces, or fault that it reports; None: neither.
+    """The surest and soonest end or fault that a node announces; None: it announces none.
 
     Args:
-        taints: of the node, those with PreferNoSchedule included.
+        taints: all, also those with PreferNoSchedule.
         conditions: the status of each, by its type.
     """
     found = []

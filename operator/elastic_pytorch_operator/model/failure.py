@@ -1,8 +1,7 @@
 """What has failed, and whose fault it is.
 
-One table for workers (`fault_of_worker`), one for pods (`fault_of_pod`). Only the job's own code
-counts against its budget; which of a round's failures explains the others, `round_failure.py`
-decides.
+Only the job's own code counts against its budget. `round_failure.py` decides which of a round's
+failures explains the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,32 +19,33 @@ from elastic_pytorch_operator.model.observed import (
 )
 from elastic_pytorch_operator.spec.failure_rules import FailureRule
 
-# As the agent reports a worker that the kernel has killed for lack of memory.
+# The agent's report of a worker that the kernel has killed for lack of memory.
 OUT_OF_MEMORY = "OutOfMemory"
-# As the agent reports a worker whose last words say that a device has failed.
-DEVICE_FAULT = "DeviceFault"
-OOM_KILLED = "OOMKilled"  # the kubelet's reason for the same
+DEVICE_FAULT = "DeviceFault"  # the agent's, for a worker whose last words name a failed device
+OOM_KILLED = "OOMKilled"  # the kubelet's reason for lack of memory
 # A shell's codes for "cannot be executed" and "not found", and the runtime's for a container that
 # it could not start.
 START_ERROR_CODES = (126, 127, 128)
-# The runtime could not start the container's command.
-RUNTIME_REASONS = ("StartError", "ContainerCannotRun")
-# The kubelet's reasons for a pod that has ended by what its own spec asks for: its disk, its memory
-# volumes, its deadline.
+RUNTIME_REASONS = ("StartError", "ContainerCannotRun")  # the command could not be started
+# The kubelet's reasons for the end of a pod by its own spec: its disk, its memory volumes, its
+# deadline.
 OWN_ENDS = ("Evicted", "DeadlineExceeded")
 # The condition of a pod that has ended for its node's sake.
 DISRUPTION = ("DisruptionTarget", "True")
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
 
-OOM_GROUP = "With `singleProcessOOMKill: true` of the kubelet (Kubernetes 1.32 or newer) the kernel kills one process only"
+OOM_GROUP = (
+    "With `singleProcessOOMKill: true` of the kubelet (Kubernetes 1.32 or newer) the kernel kills "
+    "one process only"
+)
 HIDDEN_CODE = "its `command` may hide how torchrun has ended, as `| tee` and `; echo done` do"
 
 
 class Fault(StrEnum):
     CODE = "code"  # the job's own: an exception, a crash, out of memory
     PLACE = "place"  # the node's, the kubelet's or the image's
-    ECHO = "echo"  # a peer's failure or loss, as this worker has seen it
-    OUTSIDE = "outside"  # a signal that was sent to the worker
+    ECHO = "echo"  # a consequence of a peer's failure or loss
+    OUTSIDE = "outside"  # a signal from outside the container
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,26 @@ class FailureRecord:
     message: str
     failed_at: float
     fault: Fault = Fault.CODE
-    pod_uid: str = ""  # of the pod that failed as a whole; empty: a worker process in it did
+    pod_uid: str = ""  # of the pod that failed as a whole; empty: a process in it did
     pid: int | None = None
     node: str = ""
     time: str = ""
     rule: FailureRule | None = None  # of `failurePolicy.rules`, that decides on it
-    # How often the job's pods had been replaced as a group when this one was made.
+    # How often the job's pods had been replaced as a group when the pod was made.
     group_restarts: int = 0
-    oom_killed: bool = False  # the kubelet says that the container was killed for lack of memory
-    round: int = 0  # that a pod's workers were in when it ended; 0: none
-    # Of a pod that something outside its container has ended: its index and how. The same one
-    # again, without progress in between, is a failure. Empty: the failure counts or not by itself.
+    oom_killed: bool = False  # the container, for lack of memory
+    round: int = 0  # of the pod's workers when it ended; 0: none
+    # The index and the end of a pod that something outside its container has ended. The same end
+    # again, without progress in between, is a failure. Empty: the failure is judged by itself.
     end: str = ""
 
     @property
     def kind(self) -> str:
-        """What sort of failure it is, one word of a few."""
+        """The sort of failure, in one word of a few."""
         if self.fault is Fault.OUTSIDE:
             return "Killed"
         if self.oom_killed or self.signal == "SIGKILL":
-            return "OutOfMemory"  # a SIGKILL for another reason comes from outside
+            return "OutOfMemory"  # any other SIGKILL comes from outside
         if self.pod_uid:
             return "Pod"
         if self.signal:
@@ -112,7 +112,7 @@ class FailureRecord:
 
 
 def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
-    """The failure that a job's status holds as its root cause, None if there is none."""
+    """The failure that a job's status holds as its root cause."""
     cause = status.get("rootCause")
     if not cause:
         return None
@@ -130,7 +130,7 @@ def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
 
 
 def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
-    """Returns a failure with its time of day, and its pod's node."""
+    """A failure with its time of day, and its pod's node."""
     pod = observed.pods_by_name.get(record.worker)
     return replace(
         record,
@@ -140,11 +140,10 @@ def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
 
 
 def fault_of_worker(failure: Failure | None) -> Fault:
-    """Whose fault a worker's failure is, judged from what the worker itself has reported.
+    """Whose fault a worker's failure is, by its agent's report.
 
     Args:
-        failure: as its agent reports it; None: the user's own torchrun, which reports only that its
-            workers have failed.
+        failure: None: stock torchrun reports only that its workers have failed.
     """
     if failure is None:
         return Fault.ECHO
@@ -184,7 +183,7 @@ def fault_of_pod(pod: PodView, *, spoken: bool, succeeded: bool = False) -> Faul
 
 
 def has_own_end(pod: PodView) -> bool:
-    """Whether the kubelet has ended a pod by what the pod's own spec asks for, and not for its node's sake.
+    """Whether the kubelet has ended a pod by the pod's own spec, not for its node's sake.
 
     Source: pkg/kubelet/eviction/eviction_manager.go, where only an eviction under the pressure of a
     node sets a condition, and pkg/kubelet/active_deadline.go.
@@ -193,26 +192,23 @@ def has_own_end(pod: PodView) -> bool:
 
 
 def name_end(pod: PodView) -> str:
-    """What the end of a pod is known by if another pod of its index ends in the same way: `FailureRecord.end`."""
+    """What two ends of pods of an index have in common: `FailureRecord.end`."""
     return f"{pod.index} {pod.exit_reason} {pod.exit_code}"
 
 
 def has_spoken(pod: PodView, observed: Observed) -> bool:
-    """Whether a pod's agent has ever reported, to this operator or to one before it."""
+    """Whether a pod's agent has ever reported, to this operator or to an earlier one."""
     return pod.name in observed.agents or pod.name in observed.heard_before
 
 
 def is_unprepared(agent: AgentView) -> bool:
-    """Whether an agent's workers have no group, and cannot join one: they set themselves up, or have failed in that."""
+    """Whether an agent's workers have no group yet: they set themselves up, or failed in that."""
     failed = agent.state is AgentState.FAILED and not (agent.round or agent.gives_up)
     return agent.state is AgentState.PREPARING or failed
 
 
 def failed_to_prepare(pod: PodView, observed: Observed) -> bool:
-    """Whether a pod has ended before its workers were ready for their first group.
-
-    No group has lost anything by that.
-    """
+    """Whether a pod has ended before its first group, which has lost nothing by that."""
     agent = observed.agents.get(pod.name)
     return pod.ended and agent is not None and is_unprepared(agent)
 
@@ -220,8 +216,8 @@ def failed_to_prepare(pod: PodView, observed: Observed) -> bool:
 def has_succeeded(worker: str, observed: Observed) -> bool:
     """Whether a member of the current round has done its work.
 
-    An agent reports that, and stays until it has heard that the job is over: its pod's exit code
-    adds nothing, and may lie. A stock worker has no agent.
+    An agent reports that, and stays until the job is over: its pod's exit code adds nothing, and
+    may lie. A stock worker has no agent.
     """
     number = observed.round.number if observed.round else 0
     agent = observed.agents.get(worker)
@@ -282,11 +278,14 @@ def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
 
 
 def describe_end(pod: PodView, *, succeeded: bool = False) -> str:
-    """How a pod's container ended, to follow the pod's name in a sentence."""
+    """The rest of a sentence that begins with the pod's name."""
     reason = pod.exit_reason or pod.phase
     if reason == OOM_KILLED:
         state = "" if pod.stock else " and the state in its memory"
-        return f"ran out of memory (OOMKilled): all its processes{state} are gone; raise its memory limit or make it use less. {OOM_GROUP}"
+        return (
+            f"ran out of memory (OOMKilled): all its processes{state} are gone; raise its memory "
+            f"limit or make it use less. {OOM_GROUP}"
+        )
     if pod.exit_code is None or has_own_end(pod):
         return f"has ended ({reason}{': ' + pod.exit_message if pod.exit_message else ''})"
     if pod.exit_code == 0 and not (succeeded or pod.stock):

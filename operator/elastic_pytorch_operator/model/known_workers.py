@@ -1,6 +1,6 @@
-"""What a job's status says of its workers: those that it lists, and those of which it has only indexes by state.
+"""The workers in a job's status: some as entries, the others as indexes by state.
 
-A new leader knows of agents that it has not heard yet only what its predecessor has written here.
+A new leader knows from it alone about agents that have not reported to it yet.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ RUNNING = "Running"
 
 @dataclass(frozen=True, slots=True)
 class KnownWorker:
-    pod: str  # of the pod; empty: only the worker's index is known, and that pod is gone
+    pod: str  # empty: only the index is known, and that pod is gone
     index: int
     state: str
     ranked: bool
@@ -38,9 +38,8 @@ class KnownWorker:
 def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[KnownWorker, ...]:
     """The workers of a status.
 
-    A worker that is not listed is the newest pod of its index that was there when the status was
-    written. A pod that was created after the last one whose agent has reported is no such pod: it
-    may be a replacement, whose agent has not reported.
+    A worker that is not listed is the newest pod of its index when the status was written. A pod
+    newer than the last one whose agent had reported may be a replacement without a report.
     """
     listed = [
         KnownWorker(

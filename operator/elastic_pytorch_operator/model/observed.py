@@ -1,7 +1,7 @@
 """What decisions are made from: frozen views of pods, nodes and agents at one moment.
 
-No worker's or node's time of day enters a decision, so a clock that is an hour off changes nothing.
-The one exception is the date that a cloud announces for a node's maintenance.
+No worker's or node's time of day enters a decision, so a clock that is an hour off changes nothing;
+only the date that a cloud announces for a node's maintenance counts.
 """
 
 import math
@@ -15,11 +15,11 @@ from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.workload import WorkloadView
 
-MAX_PLACES = 128  # of one pod that are compared
+MAX_PLACES = 128  # of a pod, for comparison
 
 
 class PlaceKind(StrEnum):
-    """What a process's main thread is in; docs/internals/protocol.md describes each."""
+    """Where a process's main thread is (docs/internals/protocol.md)."""
 
     COLLECTIVE = "collective"
     DATA_LOADER = "dataLoader"
@@ -35,10 +35,8 @@ class PlaceKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Place:
     kind: PlaceKind
-    # Of a collective, as torch calls it; `backward` in the backward pass. Else empty.
-    operation: str = ""
-    # The innermost one of the user's own script, such as `train.py:41 load`; empty: none is known.
-    frame: str = ""
+    operation: str = ""  # of a collective, in torch's words; `backward` in the backward pass
+    frame: str = ""  # the innermost one of the user's script, such as `train.py:41 load`
 
 
 SILENT = Place(PlaceKind.SILENT)
@@ -52,7 +50,7 @@ HARDLY = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "CreateContai
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A worker pod, or the pod of a stock rendezvous' store, as the API server last reported it."""
+    """A worker pod or the store's pod of a stock rendezvous, as the API server last reported it."""
 
     name: str
     uid: str
@@ -63,41 +61,38 @@ class PodView:
     deleting: bool = False
     started: bool = False  # its training container runs
     exit_code: int | None = None  # of its training container, once that has ended
-    exit_reason: str = ""  # the kubelet's word for it: Completed, Error, OOMKilled, Evicted, …
+    exit_reason: str = ""  # the kubelet's: Completed, Error, OOMKilled, Evicted, …
     exit_message: str = ""
-    # The cluster reports that it was evicted, preempted or shut down with its node.
-    disrupted: bool = False
+    disrupted: bool = False  # it was evicted, preempted or shut down with its node
     # Another container has not ended, and the kubelet does not stop it by itself.
     sidecar_runs: bool = False
-    ended_before_deletion: bool = False  # was seen ended before its deletion was asked for
+    ended_before_deletion: bool = False
     waiting: str = ""  # why it does not run yet, for people
-    waiting_reason: str = ""  # the kubelet's or the scheduler's word for it
+    waiting_reason: str = ""  # the kubelet's or the scheduler's
     # The scheduler has found no node for it, and makes no room on one either.
     unschedulable: bool = False
-    avoids: frozenset[str] = frozenset()  # nodes that it was made to keep away from
-    # Nodes that it was made to take only if no other fits.
-    prefers_others_to: frozenset[str] = frozenset()
+    avoids: frozenset[str] = frozenset()  # nodes on which it may not run
+    prefers_others_to: frozenset[str] = frozenset()  # nodes that it takes only if no other fits
     created_at: float = 0.0
-    stuck_since: float = 0.0  # since when its containers cannot be created
+    stuck_since: float = 0.0  # its containers cannot be created
     ended_at: float = 0.0  # when it was first seen to have ended
     conditions: frozenset[tuple[str, str]] = frozenset()  # type and status of each
     # How often the job's pods had been replaced as a group when it was made.
     group_restarts: int = 0
-    # The nodes on which the pods before it of its index have failed to start, in a row.
+    # The nodes on which its predecessors of the index have failed to start, in a row.
     failed_starts: tuple[str, ...] = ()
-    ended_before_takeover: bool = False  # had ended when this operator began to decide
+    ended_before_takeover: bool = False  # when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # the stock rendezvous that it was made for
     workload: str = ""  # by whose quota it runs
     topology: bool = False  # Kueue has chosen its node
-    unhealthy: str = ""  # the resources of which the kubelet calls a device of its unhealthy
+    unhealthy: str = ""  # its resources with a device that the kubelet calls unhealthy
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
-    # RFC 3339, the API server's time of day: it is compared only with that of other pods.
-    creation_time: str = ""
+    creation_time: str = ""  # by the API server: comparable with that of other pods only
 
     @property
     def hopeless(self) -> bool:
-        """Whether its containers can never be created from its spec."""
+        """Whether its spec alone keeps its containers from being created."""
         return self.waiting_reason in NEVER
 
     @property
@@ -107,29 +102,26 @@ class PodView:
 
     @property
     def ended(self) -> bool:
-        """Whether its training is over: the training container will never run again (worker pods have restartPolicy Never)."""
+        """Whether the training container never runs again: worker pods have restartPolicy Never."""
         return self.exit_code is not None or self.phase in TERMINAL_PHASES
 
     @property
     def lingers(self) -> bool:
-        """Whether its training is over, but the pod is not: the scheduler and quotas count its requests until its phase is terminal."""
+        """Whether its training is over, but scheduler and quotas still count its requests."""
         return self.ended and self.sidecar_runs
 
     @property
     def succeeded(self) -> bool:
-        """Whether its training container has exited with 0 by itself: exit code 0 after SIGTERM is no success."""
+        """Whether its training container has exited with 0, and not after SIGTERM."""
         return self.exit_code == 0 and (self.ended_before_deletion or not self.deleting)
 
     @property
     def stock(self) -> bool:
-        """Whether stock torchrun runs in it, so that no agent tells how it has ended."""
+        """Whether stock torchrun runs in it, so that no agent reports its end."""
         return self.rendezvous > 0
 
     def newer_than(self, other: "PodView | None") -> bool:
-        """Whether it was created after another one, None: there is none.
-
-        Of two that were created at once, the ended one is older.
-        """
+        """Whether it was created later; of two at once, the ended one is older."""
         return other is None or (self.creation_time, not self.ended) > (
             other.creation_time,
             not other.ended,
@@ -141,22 +133,19 @@ class NodeView:
     name: str
     ready: bool = True
     unschedulable: bool = False
-    removed: bool = False  # there was such a node, and it has been deleted; it is not ready either
+    removed: bool = False  # there was such a node, which has been deleted; it is not ready either
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()  # those that keep new pods away
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    end: AnnouncedEnd | None = None  # that it announces
+    end: AnnouncedEnd | None = None
 
 
 class Nodes(dict[str, NodeView]):
-    """All nodes by name, at one moment.
-
-    It is never changed: what is counted once holds for every plan that reads it.
-    """
+    """All nodes by name, at one moment; never changed, so that counts hold for every plan."""
 
     @cached_property
     def there(self) -> int:
-        """How many there are, without those that have been removed."""
+        """How many have not been removed."""
         return sum(not node.removed for node in self.values())
 
     @cached_property
@@ -165,7 +154,7 @@ class Nodes(dict[str, NodeView]):
 
 
 class AgentState(StrEnum):
-    """What an agent reports that it is doing; docs/internals/protocol.md describes each."""
+    """What an agent is doing (docs/internals/protocol.md)."""
 
     PREPARING = "preparing"
     READY = "ready"
@@ -178,7 +167,7 @@ class AgentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first failure among an agent's workers, as the agent reports it; `exit_code` is as the kubelet would report it."""
+    """The first failure among an agent's processes; `exit_code` as the kubelet would report it."""
 
     rank: int
     local_rank: int
@@ -189,31 +178,31 @@ class Failure:
     traceback: str
     failed_at: float
     pid: int = 0  # in the pod; 0: not known
-    echo: bool = False  # its words tell only what has happened to a peer
+    echo: bool = False  # it is only the consequence of a peer's failure or loss
 
 
-MAX_METRICS = 16  # that a status lists
+MAX_METRICS = 16  # in a status
 MAX_COMPARED = 16  # processes of a worker whose work is compared with that of others
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the training script last reported; None where it has not."""
+    """The last report of the training script; None: not reported."""
 
     step: int | None = None
-    first_step: int | None = None  # the first one of the round
+    first_step: int | None = None  # of the round
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
-    checkpoint_seconds: float | None = None  # for which that checkpoint was written
+    checkpoint_seconds: float | None = None  # that writing it took
     # That its agent has seen written to the folder that it watches; None: it watches none.
     checkpoints: int | None = None
     # Of a few seconds each, in which the work of the pod's processes was measured in the round.
     work_windows: int | None = None
-    # Of a step in the last of them, without waits for others; by local rank.
+    # Of a step in the last window, without waits for others; by local rank.
     work_seconds: tuple[float | None, ...] = ()
-    step_seconds: float | None = None  # of a step, in the same window
-    metrics: tuple[tuple[str, float], ...] = ()  # other numbers that it reports, by name
+    step_seconds: float | None = None  # in the same window
+    metrics: tuple[tuple[str, float], ...] = ()  # other numbers, by name
     failed_saves: int = 0  # of checkpoints, in a row
     save_error: str = ""  # of the last of them
 
@@ -230,28 +219,24 @@ class AgentView:
     port: int
     heard_at: float
     state_since: float
-    disconnected_since: float | None = None  # when its stream was cut, if it has opened none since
+    disconnected_since: float | None = None
     restarts: int = 0
     failure: Failure | None = None
     progress: Progress = Progress()
     progressed_at: float = 0.0  # when it last reported a new step
     steps_per_second: float | None = None  # over the last few heartbeats
-    # The number of the newest round that it knows, whether or not it has taken it up.
-    newest: int = 0
-    # When all its processes of the round had been started; None: not known.
-    started_at: float | None = None
-    # When their process group had formed; None: not known, as of a script that starts cold.
-    formed_at: float | None = None
-    # When its last set-up before a group has begun; None: not known.
-    set_up_since: float | None = None
-    set_up_until: float | None = None  # when that was over; None: not known, or it goes on
+    newest: int = 0  # the newest round that it knows, whether or not it has taken it up
+    started_at: float | None = None  # when all its processes of the round had been started
+    formed_at: float | None = None  # their process group; None for a script that starts cold
+    set_up_since: float | None = None  # its last set-up before a group
+    set_up_until: float | None = None
     keeps_processes: bool = False  # they can join another group without a restart
-    # Since when its training is done but for the last checkpoint; None: it is not.
+    # Since when only the last checkpoint is left to write.
     saving_since: float | None = None
-    # Of its processes, by local rank, when it was last asked in the round; empty: not known.
+    # Of its processes, by local rank, as last read in the round; empty: not known.
     places: tuple[Place, ...] = ()
-    placed_at: float = 0.0  # when it read them
-    # Its torchrun has started the failed workers as often as its own budget allows, and ends.
+    placed_at: float = 0.0
+    # Its torchrun has restarted the processes as often as its own budget allows, and ends.
     gives_up: bool = False
 
 
@@ -272,31 +257,31 @@ class Observed:
     stores: tuple[PodView, ...] = ()  # of stock rendezvous
     nodes: Nodes = field(default_factory=Nodes)  # a missing node has not been seen yet
     agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
-    round: Round | None = None  # the newest declared; None: none yet
+    round: Round | None = None  # the newest
     listening_since: float = 0.0  # when this operator began to listen to agents
-    last_heard_at: float = 0.0  # when it last heard any agent of any job
-    heard_again_at: float = -math.inf  # when it heard the first one after none of any job
+    last_heard_at: float = 0.0  # when an agent of any job sent the last heartbeat
+    heard_again_at: float = -math.inf  # when an agent sent the first one after a silence of all
     heartbeat_seconds: float = 1.0  # between two heartbeats of an agent, at most
     arrived_at: float = 0.0  # when the job's last agent arrived that already had a round
-    on_time_since: float = 0.0  # since when what known agents send has been read in time
+    on_time_since: float = 0.0  # what known agents have sent since then has been read in time
     lets_in_since: float = 0.0  # since when no agent has had to wait before it was let in
-    # Workers whose agents an operator before this one has heard.
+    # Workers whose agents have reported to an earlier operator.
     heard_before: frozenset[str] = frozenset()
-    # Where the operator before this one ran, if its lease has run out: the node may have died.
+    # Where the last leader ran, if its lease has run out: the node may have died.
     lost_leader_node: str = ""
     service_exists: bool = False
-    # The gang's size in its PodGroup; 0: there is none; None: that is not known.
+    # The gang's size in its PodGroup; 0: there is none; None: not known.
     pod_group_minimum: int | None = None
     reports_progress: bool = False  # an agent has reported a step
-    reporting_jobs: int = 1  # how many jobs report progress
+    reporting_jobs: int = 1
     # By number; None: the operator does not support Kueue here.
     workloads: tuple[WorkloadView, ...] | None = None
-    # The Workloads of pods that are on their way, by index.
+    # By index, the Workloads of pods that are on their way.
     being_created: Mapping[int, str] = field(default_factory=dict)
     unreadable: tuple[UnreadableObject, ...] = ()  # pods and Workloads of the job
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
-    # Only the last checkpoint is left to write; None: it trains, or is done.
+    # Only the last checkpoint is left to write.
     saving_since: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

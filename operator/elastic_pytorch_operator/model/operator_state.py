@@ -1,8 +1,7 @@
 """`status.operatorState`: what a leader leaves for the next one.
 
-Nothing else reads it, so its content may change in any version.
-
-The API server checks nothing in it. So what cannot be read counts as not written.
+Nothing else reads it, so its content may change in any version. The API server checks nothing in
+it, so what cannot be read counts as not written.
 """
 
 from collections.abc import Mapping
@@ -14,12 +13,11 @@ FIELD = "operatorState"
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """What no other part of a job's status, and no other object, tells."""
+    """What no other part of a job's status, and no other object, holds."""
 
     schedule_timeouts: int = 0  # in a row
     last_growth_time: str = ""  # RFC 3339; empty: never
-    # The creation time of the newest pod whose agent has reported, of those that `status.workers`
-    # does not list.
+    # Of the newest pod whose agent has reported, among those that `status.workers` does not list.
     newest_pod_time: str = ""
     interruption: Mapping[str, Any] = field(default_factory=dict)
 

@@ -1,7 +1,4 @@
-"""What is kept of an object as it is read.
-
-The rest is dropped before the next one is read, since its author chooses how large it is.
-"""
+"""What is kept of an object before the next one is read: its author chooses how large it is."""
 
 from collections.abc import Callable, Mapping
 
@@ -28,7 +25,7 @@ LABELS = (
     ),
     *(kueue.LABEL_QUEUE, kueue.LABEL_PRIORITY_CLASS),
 )
-# How those begin that are kept.
+# The beginnings of those that are kept.
 ANNOTATIONS = (f"{names.GROUP}/", f"{kueue.GROUP}/", kueue.PROVISIONING_PREFIX)
 
 
@@ -56,7 +53,7 @@ def reduce_workload(workload: Manifest) -> Manifest:
 
 
 def reduce_job(job: Manifest) -> Manifest:
-    """A job without what plans do not read; of a spec that is too large, a LargeSpec."""
+    """A job without what plans do not read; its spec is a LargeSpec if it is too large."""
     spec = job.get("spec")
     if isinstance(spec, Mapping):
         try:
@@ -75,10 +72,7 @@ _REDUCE: Mapping[str, Callable[[Manifest], Manifest]] = {
 
 
 def reducer(resource: str) -> Callable[[Manifest], Manifest]:
-    """What reduces the objects of a resource.
-
-    One that cannot be read stays as it is: the cache tells what is wrong with it.
-    """
+    """What reduces the objects of a resource; an unreadable one stays, and the cache reports it."""
     reduce = _REDUCE.get(resource)
 
     def reduced(found: Manifest) -> Manifest:

@@ -1,7 +1,4 @@
-"""A round: the members of the group, in rank order.
-
-Declared by the operator, carried out by the agents.
-"""
+"""A round: the members of the group, in rank order. The operator declares it to the agents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,19 +17,19 @@ class Member:
 class Round:
     number: int  # grows with each round of a job
     members: tuple[Member, ...]  # in rank order; empty: all stop and wait
-    store_port: int  # where rank 0 serves the c10d store
-    reason: str  # empty: taken over from agents by a new leader, which declares it to none
+    store_port: int  # of the c10d store at rank 0
+    reason: str  # empty: a new leader has taken it over from agents, and declares it to none
     cause: str
     declared_at: float
-    # How many members were declared. More than `len(members)` only in a round that a restarted
-    # operator has put together from what agents reported, when not all of them have done so.
+    # How many members were declared: more than `len(members)` only if a new leader has put the
+    # round together before all agents have reported.
     size: int = -1
-    # The oldest round since which no member has been lost: every member of every round was alive
-    # when the next one was declared. The round's own number if a member was lost before it.
+    # The oldest round since which no member has been lost before the next one was declared; the
+    # round's own number if a member was lost just before.
     orderly_since: int = -1
-    # Rounds after `orderly_since` whose groups never formed, and of which a member was lost.
+    # Later rounds whose groups never formed, and which have lost a member.
     unformed: tuple[int, ...] = ()
-    # The oldest round since which each round has had all members of the one before. The round's own
+    # The oldest round since which each one has kept all members of the one before; the round's own
     # number if this one has not.
     keeps_all_since: int = -1
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)

@@ -1,4 +1,4 @@
-"""Kueue's Workloads of a job, as the API server last reported them, and what Kueue grants by them.
+"""Kueue's Workloads of a job, as the API server last reported them.
 
 A job has one Workload for its minimum, the base, and one for each further step up to its wanted
 size, the extras.
@@ -19,7 +19,7 @@ class Admission:
     count: int
     flavors: tuple[str, ...] = ()  # each once
     topology: bool = False  # Kueue chooses the node of each pod
-    # What admission checks add to the pods: labels, annotations, nodeSelector and tolerations.
+    # Of admission checks to the pods: labels, annotations, nodeSelector and tolerations.
     updates: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -34,10 +34,10 @@ class WorkloadView:
     active: bool = True  # False: a user or Kueue has deactivated it, which frees its quota at once
     deleting: bool = False
     admission: Admission | None = None  # None: it holds no quota
-    # By type; all, as a patch of the status has to repeat them.
+    # By type; all of them, because a patch of the status has to repeat them.
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evicted_since: float | None = None
-    quota_for: str = ""  # the text of `Job.quota_for` that it was made for
+    quota_for: str = ""  # the `Job.quota_for` that it was made for
 
     def is_true(self, type_: str) -> bool:
         return self.conditions.get(type_, {}).get("status") == "True"
@@ -54,7 +54,7 @@ class WorkloadView:
 
     @property
     def reserves(self) -> bool:
-        """Whether quota is reserved for it, also while it is being evicted."""
+        """Whether it has reserved quota, also during its eviction."""
         return self.is_true(kueue.QUOTA_RESERVED)
 
     @property
@@ -64,7 +64,7 @@ class WorkloadView:
 
     @property
     def granted(self) -> int:
-        """For how many pods it may be used now."""
+        """The number of pods that may use it now."""
         if (
             self.admission is None
             or not self.is_true(kueue.ADMITTED)

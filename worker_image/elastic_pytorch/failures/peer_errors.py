@@ -1,28 +1,30 @@
-"""What torch, NCCL, gloo and the c10d store say when a peer has failed, has gone away or hangs, and what they say of errors of their own.
+"""How torch, NCCL, gloo and the c10d store report errors of peers, and errors of their own.
 
-The agent and the operator have a copy of this module each, since neither can import the other. A
-test compares the two.
+The agent and the operator each have a copy of this module, which a test compares, since neither can
+import the other.
 """
 
 import re
 
-# What a worker says that has lost a peer, or waits for one in vain, in small letters.
+# The words of a worker that has lost a peer, or waits for one in vain, in small letters.
 _PEER = re.compile(
-    r"connection (closed|reset) by (remote )?peer|dist(network|store|backend)error|broken pipe|tcpstore"
+    r"connection (closed|reset) by (remote )?peer|dist(network|store|backend)error|broken pipe"
+    r"|tcpstore"
 )
-# The same with a library's name before it. Only its first place counts: a text with a thousand of
-# them must not be searched as often.
+# The same behind a library's name. Only its first place counts: a text with a thousand of them must
+# not be searched as often.
 _PEER_AFTER = {
     "gloo": re.compile(
-        r"connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh|socket closed"
+        r"connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh"
+        r"|socket closed"
     ),
     "nccl": re.compile(r"remote error|remote process exited|connection|aborted|timeout|timed out"),
     "store": re.compile(r"timeout|timed out"),
 }
 # What torch prints before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and
 # heartbeat monitor, and C++ exceptions of NCCL, gloo and the c10d store that nothing has caught
-# (torch 2.6 to 2.13). The words of ProcessGroupNCCL2's watchdog are those that the library of torch
-# 2.15 contains; no GPU has been there to hear them.
+# (torch 2.6 to 2.13). The words of ProcessGroupNCCL2's watchdog are read from the library of torch
+# 2.15, without a GPU.
 _ABORTED = re.compile(
     r"watchdog caught collective operation timeout"
     r"|some nccl operations have failed or timed out"
@@ -32,35 +34,36 @@ _ABORTED = re.compile(
     r"|instance of '(c10::dist(backend|network|store)error|gloo::\w+)'",
     re.IGNORECASE,
 )
-# Errors that are the worker's own, although they come as a DistBackendError or through the
-# watchdog. The names are NCCL's (nccl.h), as torch writes them into its exceptions (NCCLUtils.cpp),
-# and the sentences of ncclGetErrorString, which ProcessGroupNCCL2 writes alone.
+# The worker's own errors, although they come as a DistBackendError or through the watchdog. The
+# names are NCCL's (nccl.h), as torch writes them into its exceptions (NCCLUtils.cpp), and the
+# sentences those of ncclGetErrorString, which ProcessGroupNCCL2 writes alone.
 _OWN = re.compile(
     r"nccl(invalidusage|invalidargument|unhandledcudaerror)|\bcuda error: "
     r"|\binvalid (usage|argument) \(run with nccl_debug|\bunhandled cuda error\b",
     re.IGNORECASE,
 )
-# These two are, too (a full /dev/shm, no network interface), unless NCCL's last error is a
-# connection's.
+# The worker's own, too (a full /dev/shm, no network interface), unless NCCL's last error is of a
+# connection.
 _OWN_OR_NETWORK = re.compile(r"nccl(internal|system)error", re.IGNORECASE)
 _NETWORK = re.compile(
     r"ncclremoteerror|remote process exited|connection (closed|reset|refused|timed out|abort)"
-    r"|\b(connect|send|recv)\w{0,16} (to|from) \S{1,255} failed|socket (send|recv) failed|no route to host|unreachable|broken pipe",
+    r"|\b(connect|send|recv)\w{0,16} (to|from) \S{1,255} failed|socket (send|recv) failed"
+    r"|no route to host|unreachable|broken pipe",
     re.IGNORECASE,
 )
 
 
 def is_peer_error(text: str) -> bool:
-    """Whether an exception is only the consequence of what has happened to a peer."""
+    """Whether an exception is only the consequence of a peer's failure or loss."""
     words = text.lower()
-    told = _PEER.search(words) or any(
+    of_peer = _PEER.search(words) or any(
         after.search(words.partition(name)[2]) for name, after in _PEER_AFTER.items()
     )
-    return bool(told) and not _is_own(text)
+    return bool(of_peer) and not _is_own(text)
 
 
 def is_echo(*, exit_code: int, signal: str, exception: str, message: str, traceback: str) -> bool:
-    """Whether the failure of a worker is only the consequence of what has happened to a peer."""
+    """Whether a worker's failure is only the consequence of a peer's failure or loss."""
     if signal == "SIGABRT":
         words = f"{message}\n{traceback}"
         return is_peer_error(message) or (_ABORTED.search(words) is not None and not _is_own(words))
