@@ -1,7 +1,4 @@
-"""Acquires, renews and gives back the Lease that names the leader.
-
-`lease.py` decides what is allowed.
-"""
+"""Acquires, renews and gives back the Lease that names the leader, by the rules of lease.py."""
 
 import asyncio
 import logging
@@ -39,12 +36,11 @@ class Elector:
 
     Args:
         identity: of this replica, never used before.
-        clock: seconds that go on while this machine is suspended: a leader that wakes up later than
-            its lease ends does not act.
+        clock: seconds that go on while this machine is suspended: a leader that wakes up after the
+            end of its lease does not act.
 
     Attributes:
-        lost_leader: the replica that led before this one and let its lease run out while the API
-            server answered; empty: there was none.
+        lost_leader: the last leader, if it let its lease run out while the API server answered.
     """
 
     def __init__(
@@ -66,16 +62,12 @@ class Elector:
         self._timing = timing or LeaseTiming()
         self._candidacy = Candidacy(identity, timing=self._timing)
         self._found: Manifest = {}  # the Lease, as last read or written
-        # The lease is as this replica has written it, for all that it knows.
-        self._wrote_last = False
+        self._wrote_last = False  # no other replica is known to have written the Lease since
         self._unanswered_at = -math.inf
 
     @property
     def leading(self) -> bool:
-        """Whether this replica may act now.
-
-        It asks the clock, so that it is right even if this process was suspended for a while.
-        """
+        """Whether this replica may act now, by the clock: this process may have been suspended."""
         return leads(self._candidacy, self._clock())
 
     @property
@@ -101,7 +93,7 @@ class Elector:
             await self._sleep_until(expiry if self._clock() < expiry < look else look)
 
     async def renew(self) -> None:
-        """Renews the lease for as long as possible; returns when this replica no longer leads."""
+        """Renews the lease for as long as possible, until this replica no longer leads."""
         while self.leading:
             began = self._clock()
             if self._may_renew():
@@ -129,10 +121,10 @@ class Elector:
     async def _try(self) -> None:
         """Acquires or renews the lease if that is allowed, within the time that there is.
 
-        A request that is not answered soon was sent on a dead connection, or the API server is
-        slow. So it is not given up: another one begins beside it, and the first answer counts.
+        A connection may be dead, or the API server slow. So a second request begins beside one that
+        is not answered soon, and the first answer counts.
         """
-        # For a look and the write that follows; who leads only writes.
+        # For a look and the write that follows; a leader only writes.
         seconds = self._timing.renew_deadline_seconds
         if self.leading:
             seconds = min(

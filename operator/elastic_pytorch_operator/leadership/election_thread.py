@@ -1,7 +1,6 @@
-"""Runs the election in a thread, on an event loop of its own: a renewal waits neither for other requests nor for the operator's event loop.
+"""Runs the election in a thread with its own event loop, so that a renewal waits for nothing else.
 
-A leader whose event loop hangs must not renew its Lease. So the thread is told again and again that
-the loop still turns.
+A leader whose event loop hangs must not renew its Lease. So that loop reports to the thread.
 """
 
 import asyncio
@@ -17,14 +16,14 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 LOOK_SECONDS = 1.0
-MAX_HUNG_SECONDS = 10.0  # shorter than the liveness probe takes to have the container restarted
+MAX_HUNG_SECONDS = 10.0  # less than the liveness probe takes to restart the container
 
 
 class ElectionThread:
     def __init__(self) -> None:
-        # Not by the clock of the election: a machine that was suspended has not hung.
+        # Not the election's clock: a machine that was suspended has not hung.
         self._turned_at = time.monotonic()
-        self._told_at = 0.0
+        self._logged_at = 0.0
         self._watched = threading.get_ident()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="election", daemon=True)
@@ -32,16 +31,13 @@ class ElectionThread:
 
     @property
     def may_renew(self) -> bool:
-        """Whether the event loop that waits for the election still turns.
-
-        If it hangs, the log says where, once for each time.
-        """
+        """Whether the event loop that waits for the election turns; logs once where it hangs."""
         turned_at = self._turned_at
         seconds = time.monotonic() - turned_at
         if seconds < MAX_HUNG_SECONDS:
             return True
-        if self._told_at != turned_at:
-            self._told_at = turned_at
+        if self._logged_at != turned_at:
+            self._logged_at = turned_at
             stack = "".join(traceback.format_stack(sys._current_frames().get(self._watched)))
             logger.error(
                 "the event loop has hung for %.0f s, so the lease is not renewed. It is in:\n%s",
@@ -51,7 +47,7 @@ class ElectionThread:
         return False
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the thread; it is cancelled if this one is."""
+        """Runs a coroutine in the thread, and cancels it with this one."""
         found = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
         try:
             while not found.done():
@@ -62,7 +58,7 @@ class ElectionThread:
         return found.result()
 
     def close(self) -> None:
-        """Ends the thread; what still runs in it is dropped."""
+        """Ends the thread, and drops what runs in it."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

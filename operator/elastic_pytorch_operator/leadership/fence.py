@@ -1,7 +1,7 @@
-"""A cluster that only the leader may write to: each write asks whether this replica still leads.
+"""A cluster to which only the leader may write.
 
-A write that was sent while it led may arrive when it no longer leads. Status writes therefore name
-the version that they are based on, deletions the UID, and the next plan discards a surplus pod.
+A write that was sent while this replica led may arrive when it no longer leads. So status writes
+name the version that they change, deletions the UID, and the next plan discards a surplus pod.
 """
 
 import asyncio
@@ -36,11 +36,7 @@ class NotLeadingError(ClusterError):
 
 
 class Fence:
-    """Lets writes through as long as they are allowed.
-
-    Attributes:
-        cluster: the same, whose writes raise NotLeadingError unless they are allowed.
-    """
+    """Provides `cluster`, whose writes raise NotLeadingError unless they are allowed."""
 
     def __init__(self, cluster: Cluster, may_write: Callable[[], bool]) -> None:
         self._may_write = may_write
@@ -61,7 +57,7 @@ class Fence:
         *arguments: Any,
         **options: Any,
     ) -> Any:
-        if resource is LEASES:  # a replica has to write it to lead
+        if resource is LEASES:  # a replica writes it in order to lead
             return await send(resource, *arguments, **options)
         if not self._may_write():
             raise NotLeadingError

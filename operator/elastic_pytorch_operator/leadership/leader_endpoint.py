@@ -1,12 +1,10 @@
-"""Points the agents' Service at the leader: it has no selector, and the leader writes its own address into an EndpointSlice of it.
+"""Points the agents' Service at the leader, which writes its address into an EndpointSlice.
 
-So no replica is asked who leads, and one on standby is ready like any other. The address of a
-leader whose node has died is replaced when another one leads, whether or not the controller manager
-runs. Until then it stays: agents that it leads astray try again.
+The Service has no selector, so a replica on standby is ready like any other. The address of a
+leader whose node has died stays until another one leads; agents that follow it try again.
 
 The chart renders an empty EndpointSlice for each family of addresses, because `addressType` cannot
-be changed. The leader writes into the one of its pod's family, and corrects it later if it says
-anything else.
+be changed. The leader writes into the one of its pod's family, and corrects it later.
 """
 
 import asyncio
@@ -38,7 +36,7 @@ class Endpoint:
 
 
 def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
-    """What the EndpointSlice (discovery.k8s.io/v1) of the leader's address family must say."""
+    """The EndpointSlice (discovery.k8s.io/v1) of the leader's address family."""
     family = f"IPv{ipaddress.ip_address(endpoint.address).version}"
     target = {"kind": "Pod", "namespace": namespace, "name": endpoint.pod, "uid": endpoint.uid}
     leader = {
@@ -67,7 +65,7 @@ def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
 
 
 def node_of(found: Manifest, pod: str) -> str:
-    """The node on which a pod runs by what an EndpointSlice says; empty if it does not name that pod."""
+    """The node of a pod according to an EndpointSlice; empty if that does not name the pod."""
     nodes = [
         there.get("nodeName")
         for there in found.get("endpoints") or ()
@@ -77,11 +75,7 @@ def node_of(found: Manifest, pod: str) -> str:
 
 
 async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> Manifest:
-    """Makes the EndpointSlice name a leader; returns what it was before.
-
-    Raises:
-        ClusterError: it is not there, or could not be read or written.
-    """
+    """Makes the EndpointSlice name a leader; returns its earlier content."""
     wanted = endpoint_slice(namespace, endpoint)
     found = await cluster.get(ENDPOINT_SLICES, namespace, wanted["metadata"]["name"])
     if not _says(found, wanted):
@@ -94,7 +88,7 @@ async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -
 
 
 async def take_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> Manifest:
-    """As `write_endpoint`, but tries until it has succeeded: as long as it has not, no agent finds this leader."""
+    """As `write_endpoint`, but tries until it succeeds: before that, no agent finds this leader."""
     logged = ""
     while True:
         try:
@@ -102,7 +96,8 @@ async def take_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) ->
         except ClusterError as error:
             if str(error) != logged:
                 logger.error(
-                    "no agent finds this leader: cannot write its address into the Service's EndpointSlice: %s",
+                    "no agent finds this leader: cannot write its address into the Service's "
+                    "EndpointSlice: %s",
                     error,
                 )
             logged = str(error)
@@ -110,17 +105,14 @@ async def take_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) ->
 
 
 async def keep_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> None:
-    """Corrects the EndpointSlice until it is cancelled: a person may change it, or a late write of an earlier leader may come."""
+    """Corrects the EndpointSlice after people and late writes of an earlier leader."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         await take_endpoint(cluster, namespace, endpoint)
 
 
 def _says(found: Any, wanted: Any) -> bool:
-    """Whether something holds all that is wanted.
-
-    It may hold further fields, such as those that the API server adds.
-    """
+    """Whether something holds all that is wanted; the API server adds further fields."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(
             _says(found.get(name), value) for name, value in wanted.items()

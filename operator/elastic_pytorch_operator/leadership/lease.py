@@ -1,9 +1,8 @@
 """Which replica leads, by client-go's rules. Pure: a Lease and monotonic times are arguments.
 
-No replica's time of day counts. One on standby measures how long the lease has not changed, by its
-own clock from when it saw the last change. The one that leads measures from before it asked for the
-renewal. So the leader always thinks its time is up before another can lead: it stops
-`renew_deadline_seconds` after its last renewal was sent, the others wait for `lease_seconds`.
+No replica's time of day counts. A replica on standby measures how long it has seen no change of the
+lease, and the leader the time since it sent its last successful renewal. The leader stops after
+`renew_deadline_seconds`, and the others wait for `lease_seconds`, so no two of them lead.
 """
 
 import math
@@ -15,42 +14,35 @@ from elastic_pytorch_operator.api.manifest import Manifest
 
 RELEASED_SECONDS = 1  # the API does not allow 0
 UNNAMED_SECONDS = 15.0  # the duration of a lease that names none
-# The longest that a replica may ask for. A Lease that names more has been edited: it would keep all
-# replicas from leading for years.
+# A Lease that names more has been edited: it would keep all replicas from leading for years.
 MAX_LEASE_SECONDS = 300
 MAX_TRANSITIONS = 2**31 - 1  # an int32 in the API
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """How soon a leader is replaced, in seconds.
-
-    The three are those of Kubernetes' LeaderElectionConfiguration.
+    """How soon a leader is replaced: Kubernetes' LeaderElectionConfiguration, in seconds.
 
     Raises:
         ValueError: two tries to renew do not fit before the deadline, the deadline is not before
             the lease's end, or the lease is too long.
     """
 
-    # How long a lease lasts without a renewal: whole seconds, as the API demands.
-    lease_seconds: int = 4
+    lease_seconds: int = 4  # without a renewal; the API demands whole seconds
     renew_deadline_seconds: float = 3.0  # a leader stops that has not renewed the lease for so long
     retry_period_seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        if (
-            not 0
-            < 2 * self.retry_period_seconds
-            <= self.renew_deadline_seconds
-            < self.lease_seconds
-        ):
+        lease, deadline = self.lease_seconds, self.renew_deadline_seconds
+        retry = self.retry_period_seconds
+        if not 0 < 2 * retry <= deadline < lease:
             raise ValueError(
-                f"the lease's duration ({self.lease_seconds:g} s) must be longer than the renew deadline "
-                f"({self.renew_deadline_seconds:g} s), and that at least twice the retry period ({self.retry_period_seconds:g} s)"
+                f"the lease's duration ({lease:g} s) must be longer than the renew deadline "
+                f"({deadline:g} s), and that at least twice the retry period ({retry:g} s)"
             )
-        if self.lease_seconds > MAX_LEASE_SECONDS:
+        if lease > MAX_LEASE_SECONDS:
             raise ValueError(
-                f"the lease's duration ({self.lease_seconds:g} s) must be at most {MAX_LEASE_SECONDS} s"
+                f"the lease's duration ({lease:g} s) must be at most {MAX_LEASE_SECONDS} s"
             )
 
     @property
@@ -63,7 +55,7 @@ class LeaseTiming:
 
     @property
     def request_seconds(self) -> float:
-        """How long an answer is waited for before another request is sent beside it: both fit between a renewal and the deadline."""
+        """How long before a second request begins: both fit between a renewal and the deadline."""
         return (self.renew_deadline_seconds - self.retry_period_seconds - self.pause_seconds) / 2
 
 
@@ -71,23 +63,23 @@ class LeaseTiming:
 class Lease:
     holder: str  # empty: no replica
     seconds: float  # how long it lasts after a renewal
-    renewed: str  # the holder's time of day at the last renewal, which is compared to itself only
+    renewed: str  # the holder's time of day, which is compared only with itself
     acquired: str
-    transitions: int  # how often it has changed hands
+    transitions: int
 
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    identity: str  # its own, another one for each process
+    identity: str
     seen: Lease | None = None  # None: not looked at yet
     changed_at: float = 0.0  # when it was first seen so, on this replica's clock
-    # When the last renewal of its own that succeeded was sent; None: it does not lead.
+    # When the replica sent its last renewal that succeeded; None: it does not lead.
     renewed_at: float | None = None
     timing: LeaseTiming = field(default_factory=LeaseTiming)
 
 
 def read_lease(manifest: Manifest) -> Lease:
-    """Reads a Lease object, which anyone may have written; what is missing or unreadable in it counts as held by no replica."""
+    """Reads a Lease, which anyone may have written; without readable fields no replica holds it."""
     found = manifest.get("spec")
     spec = found if isinstance(found, Mapping) else {}
     holder, renewed, acquired = (
@@ -140,11 +132,7 @@ def acquirable_at(candidacy: Candidacy) -> float:
 
 
 def acquire(candidacy: Candidacy, time: str) -> dict[str, Any]:
-    """The spec to write into the lease.
-
-    Args:
-        time: the time of day with microseconds, for people and for others to see a change.
-    """
+    """The spec to write; `time` has microseconds, so that other replicas see a change."""
     lease = candidacy.seen
     mine = lease is not None and lease.holder == candidacy.identity
     return {
@@ -159,16 +147,12 @@ def acquire(candidacy: Candidacy, time: str) -> dict[str, Any]:
 
 
 def acquired(candidacy: Candidacy, lease: Lease, sent_at: float, now: float) -> Candidacy:
-    """What a replica knows once the API server has accepted what it wrote.
-
-    Args:
-        sent_at: when the write was sent: other replicas may measure from then on.
-    """
+    """The candidacy after an accepted write; others may measure from when it was sent."""
     return replace(see(candidacy, lease, now), renewed_at=sent_at)
 
 
 def release(lease: Lease, time: str) -> dict[str, Any]:
-    """The spec that gives a lease back, so that no replica has to wait for its end."""
+    """The spec that gives a lease back, so that no replica waits for its end."""
     return {
         "holderIdentity": "",
         "leaseDurationSeconds": RELEASED_SECONDS,
