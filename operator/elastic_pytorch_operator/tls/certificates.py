@@ -1,7 +1,4 @@
-"""Makes certificates.
-
-The only module that knows the library for it; `rotation.py` decides what to make, and when.
-"""
+"""Makes certificates; the only module that knows the library for it."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,7 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from elastic_pytorch_operator.tls.rotation import AUTHORITY_DAYS, SERVING_DAYS, Pair
 
-# Agents' clocks may be behind, some by a lot; no certificate is kept secret before it begins.
+# Agents' clocks may be far behind.
 BACKDATED = timedelta(days=30)
 AUTHORITY_NAME = "elastic-pytorch-operator"
 
@@ -62,10 +59,10 @@ def make_serving(authority: Pair, hosts: Sequence[str], now: float) -> Pair:
 
 
 def is_whole(pair: Pair, signer: str) -> bool:
-    """Whether a certificate and its key can be read, belong together, and are what was made at that time.
+    """Whether a pair can be read, fits together, and was made at its time.
 
     Args:
-        signer: the certificate of the authority that has signed it; an authority signs itself.
+        signer: the certificate of the authority; its own for an authority.
     """
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
@@ -77,18 +74,13 @@ def is_whole(pair: Pair, signer: str) -> bool:
             and key.public_key() == certificate.public_key()
             and abs(begins - pair.made_at) <= 1  # a certificate's times are in whole seconds
         )
-    except (
-        Exception
-    ):  # anyone may have written it, and the library has an exception of its own for each part
+    # Anyone may have written it, and the library has many exceptions.
+    except Exception:
         return False
 
 
 def end_of(certificate: str) -> float:
-    """When a certificate ends, seconds since the epoch.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """When a certificate ends, seconds since the epoch; ValueError: it is none."""
     return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc.timestamp()
 
 

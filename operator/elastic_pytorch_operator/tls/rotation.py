@@ -1,11 +1,8 @@
-"""Which authorities agents trust, and which of them signs.
+"""Which authorities agents trust, and which of them signs. Pure.
 
-Pure: it takes what there is and the time, and returns what to make.
-
-The operator is its own certificate authority. Pods are given the authorities that there are when
-they are made, and keep them for as long as they run. So a new authority is made long before the old
-one ends, and signs nothing before every pod that does not know it has had a year to end. The
-operator's own certificate is short-lived, and renewed without a restart.
+The operator is its own certificate authority. A pod gets the authorities at its creation, and keeps
+them for as long as it runs. So a new authority is made long before the old one ends, and signs only
+after every older pod has had a year to end. The operator's own certificate is short-lived.
 """
 
 from collections.abc import Sequence
@@ -23,16 +20,16 @@ RENEW_AFTER_DAYS = 60
 class Pair:
     certificate: str  # PEM
     key: str = field(repr=False)  # PEM
-    made_at: float  # the operator's time of day, seconds since the epoch
+    made_at: float  # seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the operator shows to its clients."""
+    """The certificate that the operator shows to its clients."""
 
     certificate: str  # PEM, with those between it and an authority
     key: str = field(repr=False)  # PEM
-    authorities: str  # which clients are to trust, PEM
+    authorities: str  # PEM, for clients to trust
     ends_at: float  # seconds since the epoch
 
 
@@ -49,7 +46,7 @@ class Trust:
 
     @property
     def shown(self) -> Shown | None:
-        """What clients get; None: there is no certificate yet."""
+        """None: there is no certificate yet."""
         if self.serving is None:
             return None
         return Shown(
@@ -69,7 +66,7 @@ def wants_authority(authorities: Sequence[Pair], now: float) -> bool:
 
 
 def signing(authorities: Sequence[Pair], now: float) -> Pair:
-    """The authority that signs now: the newest that pods have had the time to learn of, or else the oldest."""
+    """The authority that signs now: the newest that all pods know, or else the oldest."""
     known = [pair for pair in authorities if now >= pair.made_at + SIGNS_AFTER_DAYS * DAY]
     return known[-1] if known else authorities[0]
 

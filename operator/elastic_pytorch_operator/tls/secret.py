@@ -1,4 +1,4 @@
-"""The Secret with the authorities that agents trust, and the operator's certificate: in its namespace, kept by the leader or by others."""
+"""The Secret with the authorities that agents trust, and the operator's certificate."""
 
 import base64
 import json
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 STATE_KEY = "trust.json"
 BUNDLE_KEY = "ca.crt"
-# Of the type kubernetes.io/tls, as cert-manager writes it.
+# As cert-manager writes a Secret of the type kubernetes.io/tls.
 CERTIFICATE_KEY, PRIVATE_KEY = "tls.crt", "tls.key"
 
 
 class UnusableSecretError(ValueError):
-    """A Secret that others keep has no certificate that the operator could show."""
+    """A Secret that others keep has no certificate that the operator can show."""
 
 
 def secret_name(operator: str) -> str:
@@ -52,15 +52,15 @@ async def keep_trust(
     held: Trust | None = None,
     name: str = SECRET_NAME,
 ) -> Trust:
-    """What is trusted now; made or renewed, and written, if it is time for that.
+    """The trust by the Secret, made or renewed, and written, if it is time for that.
 
-    A damaged Secret is restored from what is held. Without that its damaged parts are replaced as
-    if they were missing: an operator that ended would serve no agent at all. Agents that trust only
-    an authority which is lost find no operator that they trust.
+    A damaged Secret is restored from what this replica holds, or else its damaged parts are made
+    again: an operator that ended would serve no agent at all. Agents that trust only a lost
+    authority find no operator that they trust.
 
     Args:
         now: seconds since the epoch.
-        held: what the Secret held when this replica read it last.
+        held: the trust when this replica last read the Secret.
 
     Raises:
         ClusterError: the Secret could not be read or written.
@@ -93,16 +93,14 @@ def renew(trust: Trust, hosts: Sequence[str], now: float) -> Trust:
 
 
 def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
-    """What a Secret holds, nothing if it is empty; and which parts of it cannot be used."""
+    """The trust in a Secret, none if that is empty; and the Secret's damaged parts."""
     text = (secret.get("data") or {}).get(STATE_KEY)
     if not text:
         return Trust(), ()
     try:
         state = json.loads(base64.b64decode(text))
-        authorities, signer = (
-            [_read_pair(pair) for pair in state["authorities"]],
-            str(state["signer"]),
-        )
+        authorities = [_read_pair(pair) for pair in state["authorities"]]
+        signer = str(state["signer"])
         serving = _read_pair(state["serving"], signer) if state["serving"] else None
         trust = Trust(
             tuple(filter(None, authorities)), serving, signer, tuple(map(str, state["hosts"]))
@@ -118,11 +116,10 @@ def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
 
 
 def read_existing(secret: Manifest) -> Shown:
-    """What a Secret holds that others keep.
+    """Reads a Secret that others keep.
 
     Raises:
-        UnusableSecretError: it lacks the certificate, its key or the authorities, or they do not go
-            together.
+        UnusableSecretError: the certificate, its key or the authorities are missing, or do not fit.
     """
     data = secret.get("data") or {}
     try:
@@ -134,18 +131,15 @@ def read_existing(secret: Manifest) -> Shown:
         ssl.create_default_context(cadata=authorities)
         load_certificate(shown, server_context())
     except (KeyError, TypeError, ValueError, OSError) as fault:
-        needed = f"needs a certificate in {CERTIFICATE_KEY}, its key in {PRIVATE_KEY}, and its authorities in {BUNDLE_KEY}"
         raise UnusableSecretError(
-            f"Secret {secret['metadata']['name']} {needed}: {fault!r}"
+            f"Secret {secret['metadata']['name']} needs a certificate in {CERTIFICATE_KEY}, its "
+            f"key in {PRIVATE_KEY}, and its authorities in {BUNDLE_KEY}: {fault!r}"
         ) from fault
     return shown
 
 
 def _read_pair(state: Mapping[str, Any], signer: str = "") -> Pair | None:
-    """A pair, None if it cannot be used.
-
-    Without a signer it is an authority, which signs itself.
-    """
+    """A pair, None if it cannot be used; without a signer, it is an authority."""
     try:
         pair = Pair(str(state["certificate"]), str(state["key"]), float(state["made_at"]))
     except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -154,17 +148,13 @@ def _read_pair(state: Mapping[str, Any], signer: str = "") -> Pair | None:
 
 
 def write_trust(trust: Trust) -> dict[str, str]:
-    """The data of the Secret; `ca.crt` in it is for other clients of the operator."""
+    """The data of the Secret; other clients of the operator read `ca.crt`."""
     data = {STATE_KEY: json.dumps(asdict(trust)), BUNDLE_KEY: trust.bundle}
     return {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
 
 
 def load_certificate(shown: Shown, context: ssl.SSLContext) -> None:
-    """Loads a certificate into a server's context, for all connections from now on.
-
-    Raises:
-        OSError: its key is another one's.
-    """
+    """Loads a certificate into a server's context; OSError: the key is another one's."""
     # The library reads only files; no other user may read this folder.
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
