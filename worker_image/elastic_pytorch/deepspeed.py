@@ -1,8 +1,8 @@
-"""The state of a training with DeepSpeed's ZeRO, stages 1 to 3: saved by all ranks, read by a group of any size.
+"""The state of a training with DeepSpeed's ZeRO: all ranks save, a group of any size loads.
 
-DeepSpeed's checkpoints are for one size of the group. DeepSpeed converts them to universal
-checkpoints, which are for any size: https://www.deepspeed.ai/tutorials/universal-checkpointing/. A
-group that begins has the newest one converted by its rank 0.
+DeepSpeed's checkpoints are for one size of the group. Rank 0 of a new group has DeepSpeed convert
+the newest one to a universal checkpoint, which is for any size:
+https://www.deepspeed.ai/tutorials/universal-checkpointing/.
 """
 
 import contextlib
@@ -31,11 +31,14 @@ NATIVE, UNIVERSAL = "zero", "universal"
 
 
 class DeepSpeedState(ShardedState):
-    """A `ShardedState` for an engine of DeepSpeed, which keeps model, optimizer and schedule: do not register these.
+    """A `ShardedState` for an engine of DeepSpeed.
+
+    The engine keeps model, optimizer and schedule: do not register these. Register all else that
+    the training needs, such as the sampler.
 
     DeepSpeed gives its parts of the state to files only, so all ranks together write a checkpoint
     every few steps. The loss of a worker costs the steps since the last one, and a stop at a
-    boundary costs none. Register all else that the training needs, such as the sampler.
+    boundary costs none.
 
     Args:
         folder: on a volume that all pods share.
@@ -48,7 +51,7 @@ class DeepSpeedState(ShardedState):
     Raises:
         ValueError: the engine cannot be resized, or a sampler deals out the samples to other ranks
             than its data-parallel ones; the message says what to change.
-        RuntimeError: it is made in a function that `in_process` decorates: DeepSpeed keeps process
+        RuntimeError: a function that `in_process` decorates makes it: DeepSpeed keeps process
             groups of its own for the whole process.
     """
 
@@ -64,11 +67,13 @@ class DeepSpeedState(ShardedState):
     ) -> None:
         if options.every is None:
             raise ValueError(
-                "DeepSpeedState has only checkpoints: give the steps between two of them, as State.Options(every=100)"
+                "DeepSpeedState has only checkpoints: give the steps between two of them, "
+                "as State.Options(every=100)"
             )
         if in_process.active():
             raise RuntimeError(
-                "DeepSpeed keeps its process groups for the whole process: leave out in_process, and a new group starts it again"
+                "DeepSpeed keeps its process groups for the whole process: leave out in_process, "
+                "and a new group starts it again"
             )
         check_engine(engine)
         for key, each in registered.items():
@@ -76,67 +81,57 @@ class DeepSpeedState(ShardedState):
                 check_place(key, each.data_parallel.place(), place_of(engine))
         if isinstance(location_of(folder), ObjectUrl):
             raise ValueError(
-                f"{os.fspath(folder)!r}: DeepSpeed writes its checkpoints to a folder. Give one on a volume that all pods share, and copy "
-                "the checkpoints from there"
+                f"{os.fspath(folder)!r}: DeepSpeed writes its checkpoints to a folder. "
+                "Give one on a volume that all pods share, and copy the checkpoints from there"
             )
         super().__init__(folder, replace(options, memory=False), **registered)
         self._engine = ZeroEngine(engine)
 
 
 def check_engine(engine: Any) -> None:
-    """Refuses an engine with which a group of another size could not go on.
-
-    Raises:
-        ValueError: the message says what to change.
-    """
+    """Raises a ValueError for an engine with which a group of another size could not go on."""
     if engine.pipeline_parallelism:
         raise ValueError(
-            "DeepSpeedState is not for a PipelineModule: its first and last stages each read the samples, and train_batch weights all "
-            "micro-batches alike. Use ZeRO without a pipeline; or stages with fully_shard, a loop of your own, and elastic.State"
+            "DeepSpeedState is not for a PipelineModule: its first and last stages each read the "
+            "samples, and train_batch weights all micro-batches alike. "
+            "Use ZeRO without a pipeline; or stages with fully_shard, a loop of your own, "
+            "and elastic.State"
         )
     if not 1 <= engine.zero_optimization_stage() <= 3:
         raise ValueError(
-            'DeepSpeedState is for ZeRO: set {"zero_optimization": {"stage": 1}}, 2 or 3, in DeepSpeed\'s configuration'
+            'DeepSpeedState is for ZeRO: set {"zero_optimization": {"stage": 1}}, 2 or 3, '
+            "in DeepSpeed's configuration"
         )
     if not engine.load_universal_checkpoint():
         raise ValueError(
-            'groups of another size load universal checkpoints: set {"checkpoint": {"load_universal": true}} in DeepSpeed\'s configuration'
+            'groups of another size load universal checkpoints: set {"checkpoint": '
+            '{"load_universal": true}} in DeepSpeed\'s configuration'
         )
 
 
 def place_of(engine: Any) -> tuple[int, int] | None:
-    """Returns this rank's place among the engine's data-parallel ranks, and how many there are; None: DeepSpeed does not know."""
+    """Returns this rank's place among the engine's data-parallel ranks, and their number."""
     group = engine.data_parallel_group
     return None if group is None else (dist.get_rank(group), dist.get_world_size(group))
 
 
 def check_place(name: str, samples: tuple[int, int], data_parallel: tuple[int, int] | None) -> None:
-    """Refuses a sampler by which ranks that compute one sample together would each get another one.
+    """Raises a ValueError unless the sampler deals the samples to DeepSpeed's data-parallel ranks.
 
-    Args:
-        name: of the sampler.
-        samples: this rank's place among those to which the samples are dealt out, and how many
-            there are.
-        data_parallel: the same for the engine's data-parallel ranks.
-
-    Raises:
-        ValueError: they are not the same; the message says what to change.
+    Otherwise ranks that compute one sample together would each get another one.
     """
     if samples != data_parallel:
         engines = "unknown" if data_parallel is None else "{} of {}".format(*data_parallel)
         raise ValueError(
-            f"to the {name} this rank is data-parallel rank {samples[0]} of {samples[1]}, and to DeepSpeed {engines}. Ranks that are "
-            "parallel by tensors or sequences compute one sample together: give the sampler the data-parallel mesh, as in "
+            f"to the {name} this rank is data-parallel rank {samples[0]} of {samples[1]}, "
+            f"and to DeepSpeed {engines}. Ranks that are parallel by tensors or sequences compute "
+            "one sample together: give the sampler the data-parallel mesh, as in "
             'ElasticSampler(…, mesh=mesh["replicate"])'
         )
 
 
 class ZeroEngine:
-    """DeepSpeed's engine as a part of a sharded checkpoint.
-
-    Args:
-        engine: of DeepSpeed.
-    """
+    """DeepSpeed's engine as a part of a sharded checkpoint."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -153,13 +148,10 @@ class ZeroEngine:
             raise RuntimeError(f"DeepSpeed could not write to {folder}: {error}") from error
 
     def load(self, folder: Path) -> None:
-        """Loads a checkpoint of a group of any size.
-
-        Collective. Rank 0 converts it first, unless that is done; the others wait.
+        """Loads a checkpoint of a group of any size, which rank 0 converts first. Collective.
 
         Raises:
-            OSError: there is no room for the converted checkpoint, which takes as much as the
-                other.
+            OSError: there is no room for the converted checkpoint, which is as large as the other.
             RuntimeError: DeepSpeed cannot convert or load it.
         """
         group = cpu_group()
@@ -183,9 +175,7 @@ class ZeroEngine:
 
 
 def convert_once(folder: Path) -> None:
-    """Converts a checkpoint that `ZeroEngine.save` wrote to a universal one beside it.
-
-    Does nothing if that is done.
+    """Converts a checkpoint of `ZeroEngine.save` to a universal one beside it, unless one is there.
 
     Raises:
         OSError: it could not be written.

@@ -1,6 +1,6 @@
-"""Lightning's Trainer in an elastic job: `Trainer(**elastic_pytorch.lightning.options(folder, batch_size=48), max_epochs=3)`.
+"""Lightning's Trainer in an elastic job: `Trainer(**elastic_pytorch.lightning.options(folder))`.
 
-Needs Lightning, as `lightning` or as `pytorch_lightning`, which nothing else of this package does.
+It needs Lightning, as `lightning` or as `pytorch_lightning`; the rest of this package does not.
 """
 
 from elastic_pytorch.lightning.callback import ElasticCallback

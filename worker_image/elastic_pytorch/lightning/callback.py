@@ -37,15 +37,16 @@ from elastic_pytorch.training.sampler import ElasticSampler
 
 
 class ElasticCallback(Callback):
-    """Restores the training in each group, commits it after each step of the optimizer, and stops it where the group changes.
+    """Restores the training in each group, commits each step, and stops where the group changes.
 
-    A step ends when the next one begins: validation, checkpoints, schedulers and hooks that follow
-    the optimizer's step belong to it.
+    A step of the optimizer ends when the next one begins: validation, checkpoints, schedulers and
+    hooks that follow the optimizer's step belong to it.
 
-    It keeps the module, the optimizers, their schedulers, the precision plugin (the GradScaler) and
-    the place in the data. It also keeps the loops' counters, logged metrics, and the states of the
-    other callbacks and of the data module, and what their hooks `on_save_checkpoint` keep. Its
-    arguments are those of `options`, without `callbacks` and `plugins`.
+    The callback keeps the module, the optimizers, their schedulers, the precision plugin (the
+    GradScaler) and the place in the data. It also keeps the loops' counters, logged metrics, and
+    the states of the other callbacks and of the data module, and what their hooks
+    `on_save_checkpoint` keep. Its arguments are those of `options`, without `callbacks` and
+    `plugins`.
     """
 
     def __init__(
@@ -69,24 +70,23 @@ class ElasticCallback(Callback):
             keep_every_steps=keep_every_steps,
             flush_seconds=flush_seconds,
         )
-        self._handler: Any = signal.SIG_DFL  # of SIGTERM, as it was before Lightning's
+        self._handler: Any = signal.SIG_DFL  # of SIGTERM, before Lightning sets its own
         self._state: State | None = None
         self._sampler: ElasticSampler | None = None
         self._in_part = ExitStack()
-        self._part: Part | None = None  # the batch at hand
+        self._part: Part | None = None  # the current batch
         self._factor = 1.0  # by which Lightning divides the loss, and must not
-        self._steps = 0  # of the optimizers, when the step before was done
+        self._steps = 0  # of the optimizers, at the end of the last batch
         self._step_is_done = False  # but not committed yet
-        self._losses: list[tuple[int, Tensor]] = []  # of the step: samples and the mean over them
+        self._losses: list[tuple[int, Tensor]] = []  # of the step: samples, and the mean over them
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Checks the Trainer's arguments."""
         if stage == "fit":
             refuse_unsupported(trainer, pl_module)
             self._handler = signal.getsignal(signal.SIGTERM)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores everything: optimizers exist by now, and the loader has not been asked for its length."""
+        """Restores: optimizers exist by now, and Lightning has not read the loader's length."""
         refuse_second_start(trainer)
         source = trainer.fit_loop._data_source
         loader, sampler = with_elastic_sampler(
@@ -137,9 +137,9 @@ class ElasticCallback(Callback):
         self._steps, self._step_is_done, self._losses = trainer.global_step, False, []
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Takes Lightning's handler of SIGTERM away: in a pod, the ranks agree on the step at which they stop.
+        """Restores the script's handler of SIGTERM: in a pod, the ranks agree where to stop.
 
-        Lightning's waits for rank 0 within a step, and a lost peer never gets there.
+        Lightning's handler waits for rank 0 within a step, which a lost peer never reaches.
         """
         if (
             agent_link.current() is not None
@@ -148,16 +148,15 @@ class ElasticCallback(Callback):
             signal.signal(signal.SIGTERM, self._handler)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Checks that the epoch before was a whole one."""
         if self._sampler is not None and self._sampler.epoch != trainer.current_epoch:
             raise RuntimeError(
-                f"epoch {self._sampler.epoch} has ended before all its samples were used: on_train_batch_start must not return -1"
+                f"epoch {self._sampler.epoch} has ended before all its samples were used: "
+                "on_train_batch_start must not return -1"
             )
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Commits the step before, if there is one, and begins with the batch."""
         self._commit()
         if self._sampler is not None:
             self._part = self._in_part.enter_context(self._sampler.part())
@@ -165,7 +164,7 @@ class ElasticCallback(Callback):
     def on_before_backward(
         self, trainer: Trainer, pl_module: LightningModule, loss: Tensor
     ) -> None:
-        """Weights the loss by the share of the batch that this rank has."""
+        """Weights the loss by this rank's share of the batch."""
         if self._part is None:
             return
         weight = self._part.weight * self._factor
@@ -175,14 +174,15 @@ class ElasticCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Counts the batch; it is committed when all that belongs to it is done."""
+        """Counts the batch; its step is committed after the hooks and validation that follow."""
         part, sampler = self._part, self._sampler
         if part is None or sampler is None:
             return
         if not part.weight_used:
             raise RuntimeError(
-                "training_step went backward without Lightning, so the loss was not weighted by this rank's share of the batch: call "
-                "self.manual_backward(loss) instead of loss.backward()"
+                "training_step went backward without Lightning, so the loss was not weighted by "
+                "this rank's share of the batch: call self.manual_backward(loss) instead of "
+                "loss.backward()"
             )
         self._part = None
         self._in_part.close()
@@ -196,13 +196,12 @@ class ElasticCallback(Callback):
         self._steps = trainer.global_step
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Commits the last step, and waits until it is on disk."""
         self._commit()
         if self._state is not None:
             self._state.flush()
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Ends the State: another fit may follow in this process."""
+        """Closes the State, since another fit may follow in this process."""
         if self._state is not None and stage == "fit":
             self._state.close()
             if self._factor != 1.0:
@@ -225,10 +224,9 @@ def numbered(name: str, objects: list[Any]) -> dict[str, Any]:
 def total_steps(
     *, max_steps: int, epochs: int | None, steps_per_epoch: int, automatic: bool
 ) -> int | None:
-    """Returns the step at which training is done, from the Trainer's limits (-1: none); None: that cannot be said.
+    """Returns the step at which training is done, from the Trainer's limits (-1: none).
 
-    Lightning steps the optimizer if it is automatic. Otherwise training_step does, as often as it
-    likes.
+    With manual optimization the number is unknown: training_step decides when the optimizer steps.
     """
     if not automatic:
         return None
@@ -238,7 +236,7 @@ def total_steps(
 
 
 def mean(losses: list[tuple[int, Tensor]]) -> Tensor | None:
-    """Returns the mean loss over all samples of a step; None: this rank had none."""
+    """Returns the mean loss over all samples of a step; None if this rank had no samples."""
     if len(losses) <= 1:
         return losses[0][1] if losses else None
     return torch.stack([count * loss for count, loss in losses]).sum() / sum(

@@ -1,4 +1,4 @@
-"""What callbacks, a module and its data module keep by `on_save_checkpoint`, such as Lightning's averaged weights."""
+"""State that hooks named `on_save_checkpoint` keep, such as Lightning's averaged weights."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,11 +7,11 @@ SAVE, LOAD = "on_save_checkpoint", "on_load_checkpoint"
 
 
 class CheckpointHooks:
-    """What those hooks add to a checkpoint, as something that a State can keep.
+    """What those hooks of callbacks, the module and its data module add to a checkpoint.
 
-    They get a dict with the module's `state_dict`, `epoch` and `global_step`. It keeps what they
-    add or exchange; the module's own state, which the State has already, is kept by the names of
-    its entries.
+    The hooks get a dict with the module's `state_dict`, `epoch` and `global_step`. The State keeps
+    what they add or replace. It has the module's own state already, so of entries that repeat it
+    only the names are kept.
     """
 
     rank_0_counts = True
@@ -27,7 +27,7 @@ class CheckpointHooks:
         """Calls the hooks that save.
 
         Raises:
-            RuntimeError: a hook needs what is not in the dict; the message names it.
+            RuntimeError: a hook needs an entry that the dict does not have.
         """
         given = self._given()
         checkpoint = dict(given)
@@ -36,8 +36,9 @@ class CheckpointHooks:
                 getattr(owner, SAVE)(*arguments, checkpoint)
             except KeyError as error:
                 raise RuntimeError(
-                    f"{type(owner).__name__}.{SAVE} needs {error} of the checkpoint, and in an elastic training it gets "
-                    f"{', '.join(given)} only: keep what it adds in a buffer of the module, or in a state_dict"
+                    f"{type(owner).__name__}.{SAVE} needs {error} of the checkpoint, "
+                    f"and in an elastic training it gets {', '.join(given)} only: "
+                    "keep what it adds in a buffer of the module, or in a state_dict"
                 ) from error
         model = given["state_dict"]
         same = [

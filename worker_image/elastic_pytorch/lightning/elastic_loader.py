@@ -11,13 +11,10 @@ from elastic_pytorch.training.sampler import ElasticSampler
 
 
 class ElasticLoader:
-    """The loader that Lightning iterates.
+    """The loader that Lightning iterates: `len` is that of the epoch, iterating gives what is left.
 
-    Its length is that of the whole epoch, and it gives what is left of it.
-
-    It is no DataLoader, so Lightning does not put a DistributedSampler into it. `go_to_batch` gets
-    the number of batches that are done, if there are any, when the first batch of an epoch is asked
-    for.
+    It is no DataLoader, so Lightning does not put a DistributedSampler into it. `go_to_batch` is
+    called with the number of batches that are done, if any, before the first batch of an epoch.
     """
 
     def __init__(
@@ -37,7 +34,7 @@ class ElasticLoader:
 
 
 class SamplerState:
-    """The sampler, as something that a State can keep, while the callback advances it batch by batch."""
+    """The sampler for a State that must not advance it, as the callback does for each batch."""
 
     def __init__(self, sampler: ElasticSampler, *, epochs: int) -> None:
         self._sampler, self._epochs = sampler, epochs
@@ -58,38 +55,41 @@ def with_elastic_sampler(
 ) -> tuple[DataLoader[Any], ElasticSampler]:
     """Returns a DataLoader that takes its batches from an ElasticSampler, and the sampler.
 
-    A DataLoader with torch's own samplers is made again, with batches of the given size for the
-    whole group.
+    A DataLoader with torch's own samplers is made again, with `batch_size` for the whole group.
 
     Raises:
-        TypeError: it cannot be dealt out to a group whose size changes.
+        TypeError: its samples cannot be dealt out to a group whose size changes.
         ValueError: the batch size is missing, or given twice.
     """
     if not isinstance(given, DataLoader):
         raise TypeError(
-            f"fit was given a {type(given).__name__} for training: an elastic job needs one DataLoader of a dataset with a length"
+            f"fit was given a {type(given).__name__} for training: "
+            "an elastic job needs one DataLoader of a dataset with a length"
         )
     if isinstance(given.batch_sampler, ElasticSampler):
         sampler = sampler_of(given)
         if sampler.has_own_order:
             raise TypeError(
-                "Lightning counts on epochs of one length, and with sampler= or batch_sampler= of an ElasticSampler they may differ: "
-                "write the loop with elastic.steps"
+                "Lightning counts on epochs of one length, and with sampler= or batch_sampler= of "
+                "an ElasticSampler they may differ: write the loop with elastic.steps"
             )
         if batch_size is not None or micro_batch_size is not None:
             raise ValueError(
-                "batch_size is given twice: leave it out of elastic_pytorch.lightning.options, as the DataLoader has an ElasticSampler"
+                "batch_size is given twice: leave it out of elastic_pytorch.lightning.options, "
+                "as the DataLoader has an ElasticSampler"
             )
         return given, sampler
     _check_order(given)
     if batch_size is None:
         raise ValueError(
-            "give elastic_pytorch.lightning.options the batch_size of the whole group: the DataLoader's "
-            f"batch_size={given.batch_size} is that of a device, and the number of devices changes"
+            "give elastic_pytorch.lightning.options the batch_size of the whole group: "
+            f"the DataLoader's batch_size={given.batch_size} is that of a device, "
+            "and the number of devices changes"
         )
     if type(given) is not DataLoader:
         raise TypeError(
-            f"{type(given).__name__} is not torch's DataLoader, so it is not made again: give it batch_sampler=ElasticSampler(...)"
+            f"{type(given).__name__} is not torch's DataLoader, so it is not made again: "
+            "give it batch_sampler=ElasticSampler(...)"
         )
     sampler = ElasticSampler(
         given.dataset,  # type: ignore[arg-type] # one without a length is refused
@@ -104,25 +104,21 @@ def with_elastic_sampler(
 
 
 KEPT_ARGUMENTS = (
-    *(
-        "num_workers",
-        "collate_fn",
-        "pin_memory",
-        "timeout",
-        "worker_init_fn",
-        "multiprocessing_context",
-        "generator",
-    ),
-    *("prefetch_factor", "persistent_workers", "pin_memory_device"),
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "generator",
+    "prefetch_factor",
+    "persistent_workers",
+    "pin_memory_device",
 )
 
 
 def _check_order(loader: DataLoader[Any]) -> None:
-    """Checks that the order of the samples is one of torch's own, which an ElasticSampler has, too.
-
-    Raises:
-        TypeError: it is not.
-    """
+    """Raises a TypeError unless an ElasticSampler can give the samples in the same order."""
     sampler, batch_sampler = loader.sampler, loader.batch_sampler
     shuffled = (
         isinstance(sampler, RandomSampler)
@@ -132,6 +128,7 @@ def _check_order(loader: DataLoader[Any]) -> None:
     if loader.batch_size is None or not (shuffled or isinstance(sampler, SequentialSampler)):
         name = type(batch_sampler if loader.batch_size is None else sampler).__name__
         raise TypeError(
-            f"the DataLoader takes its samples from a {name}, whose order a group of another size cannot go on with: give it a "
-            "batch_size and shuffle=True or False, or batch_sampler=ElasticSampler(...)"
+            f"the DataLoader takes its samples from a {name}, whose order a group of another size "
+            "cannot go on with: give it a batch_size and shuffle=True or False, "
+            "or batch_sampler=ElasticSampler(...)"
         )

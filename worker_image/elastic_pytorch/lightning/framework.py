@@ -1,7 +1,4 @@
-"""Lightning, by the name under which the script imports it: `lightning` or `pytorch_lightning`.
-
-Their classes are different ones.
-"""
+"""Lightning, by the name under which the script imports it; the two packages' classes differ."""
 
 import sys
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Where Lightning's loops are: the counters by which steps, epochs, logs and schedules go on."""
+"""The counters of Lightning's loops, from which steps, epochs, logs and schedules continue."""
 
 from typing import Any
 
@@ -8,10 +8,7 @@ from elastic_pytorch.lightning.framework import Callback, Trainer
 
 
 class LoopProgress:
-    """The counters of a Trainer's loops, as something that a State can keep.
-
-    The epoch and the place in it are the sampler's.
-    """
+    """The counters of a Trainer's loops for a State. The sampler keeps the place in the data."""
 
     rank_0_counts = True
 
@@ -21,7 +18,9 @@ class LoopProgress:
     def state_dict(self) -> dict[str, Any]:
         loop = self._trainer.fit_loop.epoch_loop
         return {
-            "optimizer_steps": loop.automatic_optimization.optim_progress.optimizer.step.total.completed,
+            "optimizer_steps": (
+                loop.automatic_optimization.optim_progress.optimizer.step.total.completed
+            ),
             "manual_optimizer_steps": loop.manual_optimization.optim_step_progress.total.completed,
             "scheduler_steps": loop.scheduler_progress.total.completed,
             "batches": loop.batch_progress.total.completed,
@@ -45,7 +44,7 @@ class LoopProgress:
         set_count(loop.batch_progress.total, state["batches"])
         loop._batches_that_stepped = state["logged_steps"]
         self._trainer.should_stop = state["should_stop"]
-        # Callbacks and schedules may ask for them before the next ones are logged.
+        # Callbacks and schedules may read metrics before the next ones are logged.
         device = self._trainer.strategy.root_device
         metrics = {
             name: torch.tensor(value, device=device) for name, value in state["metrics"].items()
@@ -57,7 +56,7 @@ class LoopProgress:
         set_count(self._trainer.fit_loop.epoch_progress.current, epoch)
 
     def go_to_batch(self, batch: int) -> None:
-        """Makes it the next batch of the epoch. To be called when the loop asks for a batch."""
+        """Makes `batch` the next one of the epoch. To be called when the loop requests a batch."""
         set_count(self._trainer.fit_loop.epoch_loop.batch_progress.current, batch)
         fetcher = self._trainer.fit_loop._data_fetcher
         if fetcher is not None:
@@ -65,7 +64,7 @@ class LoopProgress:
 
 
 class CallbackStates:
-    """The states of a Trainer's callbacks, such as EarlyStopping and ModelCheckpoint, as something that a State can keep."""
+    """The states of a Trainer's callbacks, such as EarlyStopping and ModelCheckpoint."""
 
     rank_0_counts = True
 
@@ -85,7 +84,7 @@ class CallbackStates:
 
 
 def set_count(tracker: Any, count: int) -> None:
-    """Sets all of a tracker's counts: that many are ready, started, processed and completed, as far as it counts these."""
+    """Sets those of a tracker's counts that it has."""
     for name in ("ready", "started", "processed", "completed"):
         if hasattr(tracker, name):
             setattr(tracker, name, count)

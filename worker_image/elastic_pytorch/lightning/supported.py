@@ -1,4 +1,4 @@
-"""What of Lightning goes with a group whose size changes, and what does not."""
+"""Which settings of Lightning's Trainer an elastic training refuses."""
 
 from typing import Any
 
@@ -12,61 +12,52 @@ from elastic_pytorch.lightning.framework import (
 
 
 def refuse_unsupported(trainer: Any, module: LightningModule) -> None:
-    """Refuses what an elastic training cannot be with. To be called at the setup of a fit.
-
-    Raises:
-        RuntimeError: the message names the argument and what to write instead.
-    """
+    """Raises a RuntimeError that names the unsupported argument; for the setup of a fit."""
     if in_process.active():
         raise RuntimeError(
-            "Lightning sets up its group once a process: leave out the decorator elastic_pytorch.in_process"
+            "Lightning sets up its group once a process: leave out the decorator "
+            "elastic_pytorch.in_process"
         )
     if not isinstance(trainer.strategy, (DDPStrategy, SingleDeviceStrategy)):
         raise RuntimeError(
-            f"{type(trainer.strategy).__name__} keeps a part of the model on each rank, or is not known to elastic_pytorch.lightning: "
+            f"{type(trainer.strategy).__name__} keeps a part of the model on each rank, "
+            "or is not known to elastic_pytorch.lightning: "
             'use Trainer(strategy="ddp")'
         )
     if trainer.fast_dev_run or trainer.overfit_batches or trainer.limit_train_batches != 1.0:
         raise RuntimeError(
-            "fast_dev_run, overfit_batches and limit_train_batches leave out samples of the epoch, which an elastic training counts: leave "
-            "them out, and give the DataLoader a torch.utils.data.Subset"
+            "fast_dev_run, overfit_batches and limit_train_batches leave out samples of the epoch, "
+            "which an elastic training counts: leave them out, and give the DataLoader a "
+            "torch.utils.data.Subset"
         )
     if trainer.reload_dataloaders_every_n_epochs:
         raise RuntimeError(
-            "reload_dataloaders_every_n_epochs makes a loader that knows nothing of the place in the data: leave it out of the Trainer"
+            "reload_dataloaders_every_n_epochs makes a loader that knows nothing of the place in "
+            "the data: leave it out of the Trainer"
         )
 
 
 def refuse_second_start(trainer: Any) -> None:
-    """Refuses a checkpoint of Lightning's to go on from, beside the State.
-
-    To be called at the start of a fit.
-
-    Raises:
-        RuntimeError: one was passed.
-    """
+    """Raises a RuntimeError for a checkpoint of Lightning's that would compete with the State's."""
     if trainer.ckpt_path is not None:
         raise RuntimeError(
-            "leave ckpt_path out of Trainer.fit: where training goes on is in the folder of elastic_pytorch.lightning.options. To begin "
-            "from the weights of a checkpoint, make the model with load_from_checkpoint"
+            "leave ckpt_path out of Trainer.fit: where training goes on is in the folder of "
+            "elastic_pytorch.lightning.options. To begin from the weights of a checkpoint, "
+            "make the model with load_from_checkpoint"
         )
 
 
 def refuse_accumulation(trainer: Any, module: LightningModule) -> None:
-    """Refuses what does not go with micro-batches that the sampler makes.
-
-    To be called if it makes any.
-
-    Raises:
-        RuntimeError: the message names the argument.
-    """
+    """Raises a RuntimeError for what conflicts with micro-batches that the sampler makes."""
     if trainer.accumulate_grad_batches != 1 or any(
         isinstance(each, GradientAccumulationScheduler) for each in trainer.callbacks
     ):
         raise RuntimeError(
-            "micro_batch_size takes the place of accumulate_grad_batches: leave the latter out of the Trainer"
+            "micro_batch_size takes the place of accumulate_grad_batches: "
+            "leave the latter out of the Trainer"
         )
     if not module.automatic_optimization:
         raise RuntimeError(
-            "leave out micro_batch_size: with manual optimization, training_step decides which batches make a step"
+            "leave out micro_batch_size: with manual optimization, "
+            "training_step decides which batches make a step"
         )

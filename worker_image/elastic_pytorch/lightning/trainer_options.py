@@ -1,4 +1,4 @@
-"""The Trainer's arguments in an elastic job, and the group of ranks as Lightning is told about it."""
+"""The Trainer's arguments in an elastic job, and the environment from which it reads the group."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ def options(
     keep_every_steps: int | None = None,
     flush_seconds: float = 5.0,
 ) -> dict[str, Any]:
-    """Returns arguments for the Trainer: callbacks, and in a group also plugins, devices and num_nodes.
+    """Returns the Trainer's callbacks, and in a group also its plugins, devices and num_nodes.
 
         Trainer(**elastic_pytorch.lightning.options("/checkpoints", batch_size=48), max_epochs=3)
 
@@ -49,18 +49,19 @@ def options(
 
 
 class ElasticEnvironment(TorchElasticEnvironment):
-    """Ranks and the size of the group from torchrun's variables, which the agent sets, too: any size."""
+    """Ranks and a group of any size, from torchrun's variables, which the agent also sets."""
 
     def validate_settings(self, num_devices: int, num_nodes: int) -> None:
-        """Checks that the Trainer counts with the size that the group has.
+        """Checks that the Trainer uses the size that the group has.
 
         Raises:
-            ValueError: it counts with another one.
+            ValueError: the Trainer was given another size.
         """
         if num_devices * num_nodes != self.world_size():
             raise ValueError(
-                f"the Trainer was given devices={num_devices} and num_nodes={num_nodes}, but the group has {self.world_size()} ranks: "
-                "its size changes, so leave devices and num_nodes to elastic_pytorch.lightning.options"
+                f"the Trainer was given devices={num_devices} and num_nodes={num_nodes}, "
+                f"but the group has {self.world_size()} ranks: its size changes, "
+                "so leave devices and num_nodes to elastic_pytorch.lightning.options"
             )
 
 
