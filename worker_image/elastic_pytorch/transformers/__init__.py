@@ -1,7 +1,4 @@
-"""The Trainer of Hugging Face transformers for a group whose size changes.
-
-Imported only when asked for: it imports transformers.
-"""
+"""The Trainer of Hugging Face transformers, which is imported on first use, in an elastic job."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,37 +1,36 @@
-"""Which training arguments an elastic Trainer refuses, and what to do instead.
-
-Pure; no transformers.
-"""
+"""Which training arguments an elastic Trainer refuses, and what to do instead."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
 class Refused(NamedTuple):
-    """An argument that cannot mean the same in a group of another size."""
+    """An argument that cannot mean the same in a group of another size, unless its value `fits`."""
 
     name: str
-    fits: Callable[[Any], bool]  # whether its value is accepted
-    advice: str  # what to do instead
+    fits: Callable[[Any], bool]
+    advice: str
 
 
 REFUSED = (
     Refused(
         "gradient_accumulation_steps",
         lambda value: value == 1,
-        "remove it: batch_size is the batch of all workers, and per_device_train_batch_size what one computes at once. How many of "
-        "these a worker accumulates follows from the size of the group",
+        "remove it: batch_size is the batch of all workers, and per_device_train_batch_size what "
+        "one computes at once. How many of these a worker accumulates follows from the size of the "
+        "group",
     ),
     Refused(
         "enable_jit_checkpoint",
         lambda value: not value,
-        "remove it: before a change all ranks stop after the same step, and that step is kept. A handler of SIGTERM would only delay "
-        "the change",
+        "remove it: before a change all ranks stop after the same step, and that step is kept. "
+        "A handler of SIGTERM would only delay the change",
     ),
     Refused(
         "auto_find_batch_size",
         lambda value: not value,
-        "remove it, and set per_device_train_batch_size to what fits: each group would find another size",
+        "remove it, and set per_device_train_batch_size to what fits: "
+        "each group would find another size",
     ),
     Refused(
         "train_sampling_strategy",
@@ -46,8 +45,8 @@ REFUSED = (
     Refused(
         "average_tokens_across_devices",
         bool,
-        "leave it on: the workers' shares of a batch may be uneven. Or use the stock Trainer, and set spec.resizePolicy.allowedReplicas "
-        "to sizes that divide the batch",
+        "leave it on: the workers' shares of a batch may be uneven. Or use the stock Trainer, "
+        "and set spec.resizePolicy.allowedReplicas to sizes that divide the batch",
     ),
     Refused(
         "dataloader_in_order",
@@ -57,7 +56,8 @@ REFUSED = (
     Refused(
         "fsdp",
         lambda value: not value,
-        "remove it: the committed state is one that each rank has all of. For FSDP2 write the loop with elastic_pytorch.State",
+        "remove it: the committed state is one that each rank has all of. "
+        "For FSDP2 write the loop with elastic_pytorch.State",
     ),
     Refused(
         "deepspeed",
@@ -72,23 +72,24 @@ REFUSED = (
     Refused(
         "n_gpu",
         lambda value: value <= 1,
-        "start the script with torchrun, one process for each GPU, or show it one GPU by CUDA_VISIBLE_DEVICES",
+        "start the script with torchrun, one process for each GPU, "
+        "or show it one GPU by CUDA_VISIBLE_DEVICES",
     ),
 )
 
 RESUME = (
-    "remove resume_from_checkpoint, and the search for the last checkpoint: ElasticTrainer continues from the newest state of the group by "
-    "itself. A checkpoint of Trainer counts batches of the size that the group had. To begin with its weights, load it by from_pretrained"
+    "remove resume_from_checkpoint, and the search for the last checkpoint: "
+    "ElasticTrainer continues from the newest state of the group by itself. "
+    "A checkpoint of Trainer counts batches of the size that the group had. "
+    "To begin with its weights, load it by from_pretrained"
 )
 
 
 def check_arguments(arguments: Any) -> None:
-    """Checks the TrainingArguments of an elastic Trainer.
-
-    An argument that the release of transformers does not have is accepted.
+    """Refuses TrainingArguments; those that the release of transformers lacks are accepted.
 
     Raises:
-        ValueError: some are refused; the message names each of them and what to do instead.
+        ValueError: the message names each refused argument and what to do instead.
     """
     wrong = [
         f"{each.name}={getattr(arguments, each.name)!r}: {each.advice}"

@@ -1,4 +1,4 @@
-"""A dataset whose random numbers depend on the samples that are asked for, not on the process that asks."""
+"""A dataset whose random numbers depend on the requested samples, not on the process."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from elastic_pytorch.state.values.rng_state import mixed, seed_all
 
 
 class SeededDataset(Dataset[Any]):
-    """Seeds the random number generators for each list of samples, before they are read.
+    """Seeds the random number generators for each list of samples, before it reads them.
 
     A DataLoader calls the collator in the same process right after that. So random transforms, and
     collators that mask tokens, draw the same in a group of any size.

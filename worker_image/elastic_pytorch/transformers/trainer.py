@@ -1,4 +1,4 @@
-"""A Trainer whose steps are the same in a group of any size, and that continues where the group before has stopped."""
+"""A Trainer whose steps do not depend on the size of the group, and that continues anywhere."""
 
 import os
 from collections.abc import Iterable
@@ -23,12 +23,12 @@ from elastic_pytorch.transformers.seeded_dataset import SeededDataset
 from elastic_pytorch.transformers.trainer_progress import LossWindow, TrainerProgress, mean_window
 
 if TYPE_CHECKING:
-    from typing import Any as AnyTrainer  # what the mixin is mixed into
+    from typing import Any as AnyTrainer
 else:
     AnyTrainer = object
 
 OLDEST = "5.4"
-# Methods of Trainer that are not public, and that this module overrides or calls.
+# Private methods of Trainer that this module overrides or calls.
 HOOKS = (
     "_init_training_state",
     "_run_epoch",
@@ -66,9 +66,10 @@ class ElasticTrainerMixin(AnyTrainer):
 
     compute_loss: Any
     lr_scheduler: Any
-    _elastic_state: State  # of the training that has begun
-    _elastic_sampler: ElasticSampler  # the same
-    _elastic_window: LossWindow  # the same
+    # Set when a training begins.
+    _elastic_state: State
+    _elastic_sampler: ElasticSampler
+    _elastic_window: LossWindow
 
     def __init__(
         self,
@@ -81,7 +82,8 @@ class ElasticTrainerMixin(AnyTrainer):
         _check_release()
         if in_process.active():
             raise RuntimeError(
-                "a Trainer reads rank and world size once: remove in_process, the script is started again"
+                "a Trainer reads rank and world size once: remove in_process, "
+                "the script is started again"
             )
         super().__init__(*positional, **named)
         check_arguments(self.args)
@@ -98,13 +100,13 @@ class ElasticTrainerMixin(AnyTrainer):
         self._elastic_epoch_ends = False
         self._elastic_unweighted_loss = self.compute_loss  # of whatever class defines it
         self.compute_loss = self._elastic_weighted_loss
-        # Others see the epoch that it corrects.
+        # First, so that the other callbacks see the epoch that it corrects.
         self.callback_handler.callbacks.insert(0, _StepCallback(self))
 
     # --- the data ---
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Returns the loader of the training: that of the Trainer, with the batches of an ElasticSampler.
+        """Returns the Trainer's loader, with the batches of an ElasticSampler.
 
         Accelerate does not prepare it: that would deal the batches out a second time.
 
@@ -135,7 +137,7 @@ class ElasticTrainerMixin(AnyTrainer):
         )
 
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
-        """Returns what the Trainer derives from the loader; none of it depends on the size of the group."""
+        """Returns what the Trainer derives from the loader, for a group of any size."""
         self._elastic_sampler = sampler_of(dataloader)
         args.gradient_accumulation_steps = self._elastic_sampler.micro_batches_per_step
         return super().set_initial_training_values(args, dataloader)
@@ -168,10 +170,7 @@ class ElasticTrainerMixin(AnyTrainer):
         resume_from_checkpoint: None,
         trial: Any,
     ) -> tuple[int, int]:
-        """Restores everything, before the model is wrapped in DistributedDataParallel.
-
-        Returns the epoch to begin with.
-        """
+        """Restores, before DistributedDataParallel wraps the model, and returns the first epoch."""
         super()._init_training_state(
             max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial
         )
@@ -185,13 +184,13 @@ class ElasticTrainerMixin(AnyTrainer):
 
     def _elastic_register(self, max_steps: int) -> tuple[State, TrainerProgress]:
         self.create_optimizer()
-        # Accelerate's wrapper, after a first training.
+        # After a first training, Accelerate wraps it.
         optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
         if self.lr_scheduler is not None and self.lr_scheduler is self._elastic_scheduler:
             self.lr_scheduler = None
         own = self.lr_scheduler is None
         self.create_scheduler(max_steps, optimizer)
-        # The Trainer would create another one, after it is restored.
+        # Otherwise the Trainer would create another one after the restore.
         self._created_lr_scheduler = False
         self._elastic_scheduler = self.lr_scheduler if own else None
         progress, self._elastic_window = TrainerProgress(self), LossWindow(self)
@@ -225,11 +224,11 @@ class ElasticTrainerMixin(AnyTrainer):
     # --- a step ---
 
     def _run_epoch(self, **named: Any) -> None:
-        """Runs what is left of an epoch."""
         sampler = self._elastic_sampler
         if sampler.epoch != named["epoch"]:
             raise RuntimeError(
-                f"epoch {sampler.epoch} is not done, and the Trainer begins epoch {named['epoch']}: ElasticTrainer ends no epoch early. "
+                f"epoch {sampler.epoch} is not done, and the Trainer begins epoch "
+                f"{named['epoch']}: ElasticTrainer ends no epoch early. "
                 "Remove the callback that sets should_epoch_stop"
             )
         named |= {
@@ -239,7 +238,7 @@ class ElasticTrainerMixin(AnyTrainer):
         super()._run_epoch(**named)
 
     def get_batch_samples(self, *positional: Any, **named: Any) -> Any:
-        """Returns the micro-batches of a step, and how many tokens all ranks have in it."""
+        """Returns a step's micro-batches, and the number of tokens that all ranks have in it."""
         self._elastic_counted = self._elastic_sampler.counted_samples
         try:
             return super().get_batch_samples(*positional, **named)
@@ -247,7 +246,7 @@ class ElasticTrainerMixin(AnyTrainer):
             self._elastic_counted = None
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Any:
-        """Returns the number of tokens of the step, of all ranks, without those of micro-batches that only keep the ranks in step."""
+        """Returns the tokens of the step on all ranks, without micro-batches that do not count."""
         if (counts := self._elastic_counted) is None:  # an evaluation
             return super()._get_num_items_in_batch(batch_samples, device)
         return super()._get_num_items_in_batch(
@@ -287,7 +286,7 @@ class ElasticTrainerMixin(AnyTrainer):
     def prediction_step(self, *positional: Any, **named: Any) -> Any:
         """Evaluates a batch, whose loss is its own mean.
 
-        The Trainer would divide by the tokens of the other ranks' batches, too.
+        Otherwise the Trainer would also divide by the tokens of the other ranks' batches.
         """
         self.args.average_tokens_across_devices = False
         try:
@@ -296,7 +295,7 @@ class ElasticTrainerMixin(AnyTrainer):
             self.args.average_tokens_across_devices = True
 
     def _elastic_loss_is_mean(self, num_items_in_batch: Any) -> bool:
-        """Whether the loss is the mean of its micro-batch, rather than its part of the mean over the whole batch."""
+        """Whether the loss is its micro-batch's mean, not a part of the whole batch's mean."""
         scaled = getattr(self, "loss_is_scaled_for_ga", None)
         if scaled is None:
             scaled = num_items_in_batch is not None and (
@@ -305,11 +304,10 @@ class ElasticTrainerMixin(AnyTrainer):
         return not scaled
 
     def _maybe_log_save_evaluate(self, *positional: Any, **named: Any) -> None:
-        """Logs, evaluates and saves as the Trainer does.
+        """Commits the step after the Trainer has logged, evaluated and saved.
 
-        Then commits the step: a group that stops here has done all of that.
-
-        The last step of an epoch is committed at the end of the epoch, after what is done there.
+        The last step of an epoch is committed at the end of the epoch, after what the Trainer does
+        there.
         """
         super()._maybe_log_save_evaluate(*positional, **named)
         if self._elastic_state.step < self.state.global_step and (
@@ -317,7 +315,8 @@ class ElasticTrainerMixin(AnyTrainer):
         ):
             if not self._elastic_losses:
                 raise RuntimeError(
-                    "training_step of a subclass does not call super().training_step: its loss has no weight"
+                    "training_step of a subclass does not call super().training_step: "
+                    "its loss has no weight"
                 )
             loss = (
                 torch.stack(self._elastic_losses).sum() / self._elastic_weights
@@ -339,7 +338,7 @@ class ElasticTrainer(ElasticTrainerMixin, Trainer):
 
 
 class _StepCallback(TrainerCallback):
-    """Corrects the losses and the epoch that others see: the Trainer counts from where this process has begun."""
+    """Corrects the losses and the epoch, as the Trainer counts from the start of this process."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
@@ -363,8 +362,9 @@ def _check_release() -> None:
     missing = [name for name in HOOKS if not hasattr(Trainer, name)]
     if missing:
         raise RuntimeError(
-            f"transformers {transformers.__version__} is not supported: its Trainer has no {', '.join(missing)}. Use {OLDEST} "
-            "or newer, up to the newest that docs/use/transformers.md names"
+            f"transformers {transformers.__version__} is not supported: "
+            f"its Trainer has no {', '.join(missing)}. Use {OLDEST} or newer, "
+            "up to the newest that docs/use/transformers.md names"
         )
 
 
@@ -375,21 +375,19 @@ def _is_adapter(model: Any) -> bool:
 
 
 def _check_loss(trainer: Any) -> None:
-    """Checks that it is known what a `compute_loss` returns: if wrong, gradients would depend on the size of the group."""
+    """Refuses a `compute_loss` of unknown scale, with which gradients could depend on the group."""
     own = type(trainer).compute_loss is not Trainer.compute_loss
     counts = trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
     if own and counts and getattr(trainer, "loss_is_scaled_for_ga", None) is None:
         raise ValueError(
-            f"{type(trainer).__name__} has its own compute_loss: set loss_is_scaled_for_ga = False in the class if that returns the mean "
-            "of a micro-batch, or True if it divides by num_items_in_batch, as super().compute_loss does"
+            f"{type(trainer).__name__} has its own compute_loss: set loss_is_scaled_for_ga = False "
+            "in the class if that returns the mean of a micro-batch, "
+            "or True if it divides by num_items_in_batch, as super().compute_loss does"
         )
 
 
 def _folder(output_dir: str) -> Path:
-    """Returns the folder of the checkpoints.
-
-    A job that is deleted and created again has another one, and so trains again.
-    """
+    """Returns the folder of the checkpoints; a job that is created again has another one."""
     return Path(output_dir) / "elastic" / os.environ.get("TORCHELASTIC_RUN_ID", "none")
 
 

@@ -1,11 +1,10 @@
-"""What a Trainer knows about its training besides model, optimizer and schedule: as a part of a State."""
+"""What a State keeps of a Trainer besides model, optimizer and schedule."""
 
 import json
 import time
 from typing import Any
 
-# Fields of transformers.TrainerState that the training has changed. The others follow from the
-# arguments, or differ between ranks.
+# The other fields of transformers.TrainerState follow from the arguments, or differ between ranks.
 KEPT = (
     "epoch",
     "global_step",
@@ -18,10 +17,9 @@ KEPT = (
 
 
 class TrainerProgress:
-    """Saves and loads the `state` of a Trainer, and the states of its callbacks.
+    """The `state` of a Trainer, and the states of its callbacks, in JSON as in its own checkpoints.
 
-    All of it is text in JSON, as in the checkpoints of the Trainer. The log is encoded line by
-    line, once each: it grows with the training.
+    The log grows with the training, so each line of it is encoded only once.
     """
 
     rank_0_counts = True
@@ -44,7 +42,6 @@ class TrainerProgress:
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Loads a progress. A callback that was not there is left as it is."""
         state = self._trainer.state
         for name, value in json.loads(saved["state"]).items():
             setattr(state, name, value)
@@ -67,10 +64,10 @@ class TrainerProgress:
 
 
 class LossWindow:
-    """The losses that a Trainer has added up: since it last logged, of which each rank has its own part, and before.
+    """The losses that a Trainer has added up, and the times: it begins at zero in each process.
 
-    The Trainer begins at zero in each process. With this, a logged loss is the mean of all steps
-    since the last one, and `train_loss` and the times at the end are those of the whole training.
+    With this, a logged loss is the mean of all steps since the last one, and `train_loss` and the
+    times at the end are those of the whole training. Each rank has its own sum since the last log.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -80,11 +77,11 @@ class LossWindow:
 
     @property
     def seconds_before(self) -> float:
-        """For which the groups before have trained."""
+        """The training time of the groups before."""
         return self._loaded["seconds"]
 
     def begin(self) -> None:
-        """Has the Trainer continue from what is loaded, once it has set its own numbers."""
+        """Adds the loaded values, after the Trainer has set its own."""
         trainer, loaded = self._trainer, self._loaded
         trainer._tr_loss += loaded["sum"]
         trainer._total_loss_scalar, trainer._globalstep_last_logged = (
@@ -110,5 +107,5 @@ class LossWindow:
 
 
 def mean_window(windows: list[dict[str, Any]], *_: int) -> dict[str, Any]:
-    """Returns the state of each rank's LossWindow in a group of another size: the Trainer logs the mean of the ranks' sums."""
+    """Returns each rank's LossWindow for a group of another size: the Trainer logs the mean sum."""
     return windows[0] | {"sum": sum(each["sum"] for each in windows) / len(windows)}
