@@ -1,4 +1,4 @@
-"""Weights of losses that are means over something other than samples: tokens, pixels, the members of a class.
+"""Weights of losses that are means over something other than samples, such as tokens or pixels.
 
 Their number in a batch of the whole group is known only after its last micro-batch. So backward
 uses weights that are right up to a factor, which is the same on all ranks; after the last
@@ -15,31 +15,23 @@ from elastic_pytorch.training.data_parallel import DataParallel
 
 
 class CountedStep:
-    """The weights of one step's micro-batches.
-
-    All ranks must request the same number, in the same order.
-
-    Args:
-        parts: the number of micro-batches in the step, on each rank.
-        ranks: over which the gradients are averaged, each with samples of its own.
-    """
+    """The weights of one step's micro-batches; all ranks request as many, in the same order."""
 
     def __init__(self, parts: int, ranks: DataParallel) -> None:
         self._parts = parts
         self._left = parts
         self._ranks = ranks
         self._world_size = ranks.place()[1]
-        # An estimate of the batch's count: the weights refer to it.
+        # An estimate of the batch's count, to which the weights refer.
         self._reference: Tensor | None = None
         self._total: Tensor | None = None  # the batch's count; so far, this rank's part
         self._pending: Any = None
 
     def weight(self, count: Tensor) -> Tensor:
-        """Returns the factor for a micro-batch's mean loss.
+        """Returns the factor for a micro-batch's mean loss over `count` of those things.
 
-        Args:
-            count: the number that the mean is over, as a floating-point scalar on the loss's
-                device; 0: it does not count.
+        `count` is a floating-point scalar on the loss's device; at 0 the micro-batch does not
+        count.
         """
         if self._reference is None or self._total is None:
             self._total = count.clone()
@@ -56,10 +48,7 @@ class CountedStep:
 
     @torch.no_grad()
     def correct(self, gradients: Iterable[Tensor]) -> None:
-        """Multiplies the step's gradients by the missing factor.
-
-        With one micro-batch there is none.
-        """
+        """Multiplies the step's gradients by the missing factor; one micro-batch needs none."""
         if self._parts == 1 or self._reference is None or self._total is None:
             return
         if self._pending is not None:

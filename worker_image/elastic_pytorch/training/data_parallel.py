@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 GIVE_MESH = 'give the data-parallel one to the sampler: ElasticSampler(…, mesh=mesh["dp"])'
 
-
 # The usual names of dimensions whose ranks compute one sample together.
 ONE_SAMPLE = ("cp", "pp", "sp", "tp")
 
@@ -24,12 +23,11 @@ class DataParallel:
     Ranks that share one place among them compute the same samples.
 
     Args:
-        mesh: of the ranks that take different samples; of any number of dimensions. None: all ranks
-            do.
+        mesh: the ranks that take different samples, in any number of dimensions; None: all ranks.
 
     Raises:
-        ValueError: this rank is not in the mesh; or it has a dimension whose ranks compute one
-            sample together, by its name.
+        ValueError: this rank is not in the mesh, or ranks along a dimension of that name usually
+            compute one sample together.
     """
 
     def __init__(self, mesh: "DeviceMesh | None" = None) -> None:
@@ -40,13 +38,14 @@ class DataParallel:
         ]
         if together:
             raise ValueError(
-                f"mesh: ranks along {' and '.join(together)} compute one sample together, and each would get another one: give only the "
+                f"mesh: ranks along {' and '.join(together)} compute one sample together, "
+                "and each would get another one: give only the "
                 'data-parallel dimensions, as in mesh["replicate"]'
             )
         self.mesh = mesh
 
     def place(self) -> tuple[int, int]:
-        """Returns the rank among the data-parallel ranks, and how many of them there are."""
+        """Returns this rank's place among the data-parallel ranks, and their number."""
         if self.mesh is None:
             return (dist.get_rank(), dist.get_world_size()) if _grouped() else (0, 1)
         rank = 0
@@ -55,10 +54,9 @@ class DataParallel:
         return rank, self.mesh.size()
 
     def add_up(self, number: Tensor) -> Any:
-        """Starts to replace a tensor by its sum over the data-parallel ranks. Collective.
+        """Starts to replace a tensor by its sum over the data-parallel ranks, if there are several.
 
-        Returns:
-            What to wait for; None: there is only one such rank.
+        Collective. Returns the work to wait for.
         """
         if self.place()[1] == 1:
             return None
@@ -83,20 +81,23 @@ class DataParallel:
             for ranks in reduced:
                 if len(ranks) < world:
                     raise RuntimeError(
-                        f"the model's gradients are averaged over {len(ranks)} of {world} ranks: {GIVE_MESH}"
+                        f"the model's gradients are averaged over {len(ranks)} of {world} ranks: "
+                        f"{GIVE_MESH}"
                     )
             if (found := _beyond_data(model, world)) is not None:
                 name, mesh = found
                 raise RuntimeError(
-                    f"{name} is on {mesh}, which is parallel over more than the data: of ranks that share a sample, each would get "
-                    f"another one. If the mesh has a data-parallel dimension, {GIVE_MESH}"
+                    f"{name} is on {mesh}, which is parallel over more than the data: "
+                    "of ranks that share a sample, each would get another one. "
+                    f"If the mesh has a data-parallel dimension, {GIVE_MESH}"
                 )
             return
         mine = set(self.mesh.mesh.flatten().tolist())
         if reduced and not any(mine <= ranks for ranks in reduced):
             raise RuntimeError(
-                f"the ElasticSampler's mesh has ranks {sorted(mine)}, and the model's gradients are averaged over ranks "
-                f"{sorted(reduced[0])}: give both the same mesh"
+                f"the ElasticSampler's mesh has ranks {sorted(mine)}, "
+                f"and the model's gradients are averaged over ranks {sorted(reduced[0])}: "
+                "give both the same mesh"
             )
 
 
@@ -105,7 +106,7 @@ def _grouped() -> bool:
 
 
 def _reduced_over(model: torch.nn.Module) -> Iterator[list[int]]:
-    """Yields the ranks over which gradients are averaged, as far as that can be told."""
+    """Yields the ranks over which gradients are averaged, as far as torch shows that."""
     model = getattr(model, "_orig_mod", model)  # compiled
     if isinstance(model, DistributedDataParallel):
         yield dist.get_process_group_ranks(model.process_group)
@@ -118,7 +119,7 @@ def _reduced_over(model: torch.nn.Module) -> Iterator[list[int]]:
 
 
 def _beyond_data(model: torch.nn.Module, world_size: int) -> tuple[str, Any] | None:
-    """Returns a parameter that is not only sharded or replicated over all ranks' data, with its mesh; None: there is none."""
+    """Returns a parameter, and its mesh, that is parallel over more than all ranks' data."""
     sharded = any(hasattr(module, "set_requires_gradient_sync") for module in model.modules())
     parameter: Any
     for name, parameter in model.named_parameters():

@@ -1,7 +1,4 @@
-"""Where the batches of an epoch end: at even distances, or where a script says so. Pure; no torch.
-
-Positions are those of samples in an epoch's order.
-"""
+"""Where the batches of an epoch end, as positions of samples in the epoch's order. No torch."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -15,7 +12,7 @@ class EpochBatches(NamedTuple):
 
     Attributes:
         samples: where the last batch ends.
-        size: samples of each batch; the last one may have fewer. Of no use if there are `ends`.
+        size: samples of each batch but a shorter last one; of no use if there are `ends`.
         ends: where each batch ends, if they have sizes of their own.
     """
 
@@ -24,7 +21,7 @@ class EpochBatches(NamedTuple):
     ends: Sequence[int] | None = None
 
     def end(self, begin: int) -> int:
-        """Returns where the batch ends that begins there."""
+        """Returns where the batch ends that begins at `begin`."""
         return (
             min(begin + self.size, self.samples)
             if self.ends is None
@@ -32,7 +29,7 @@ class EpochBatches(NamedTuple):
         )
 
     def left(self, begin: int) -> int:
-        """Returns the number of batches from there on."""
+        """Returns the number of batches from `begin` on."""
         return (
             -(-(self.samples - begin) // self.size)
             if self.ends is None
@@ -40,7 +37,7 @@ class EpochBatches(NamedTuple):
         )
 
     def sizes(self, begin: int) -> Counter[int]:
-        """Returns how many batches of each size there are from there on."""
+        """Returns how many batches of each size there are from `begin` on."""
         if self.ends is not None:
             return Counter(
                 end - start
@@ -54,7 +51,7 @@ class EpochBatches(NamedTuple):
     def full(self, samples: int) -> int:
         """Returns the samples that a batch has if the epoch's end does not cut it short.
 
-        None is, of batches with sizes of their own: one of few samples, which may be long ones, is
-        for as many ranks as any other.
+        No batch is short among those with sizes of their own: one of few samples, which may be long
+        ones, is for as many ranks as any other.
         """
         return min(self.size, self.samples) if self.ends is None else samples

@@ -1,4 +1,4 @@
-"""In which order the samples of an epoch come, so that it is the same for a group of any size: by the seed, or by a torch Sampler."""
+"""The order of an epoch's samples, from the seed or a torch Sampler, for a group of any size."""
 
 import hashlib
 from collections.abc import Iterable, Sequence, Sized
@@ -16,8 +16,9 @@ from elastic_pytorch.state.values.rng_state import mixed
 from elastic_pytorch.state_format.payload import memory_of
 
 EPOCH_ALONE = (
-    "what {name}= gives must depend on the epoch alone, which set_epoch tells it: not on the rank, nor on a generator that nothing "
-    "seeds with the epoch, as torch.Generator().manual_seed(seed + epoch) does"
+    "what {name}= gives must depend on the epoch alone, which set_epoch tells it: not on the rank, "
+    "nor on a generator that nothing seeds with the epoch, as torch.Generator().manual_seed(seed + "
+    "epoch) does"
 )
 
 
@@ -26,8 +27,8 @@ class Described:
     """What is kept of an epoch's order.
 
     Attributes:
-        samples: in the epoch; each counts as often as it comes.
-        batches: None: their size is not of the order.
+        samples: each counts as often as it comes.
+        batches: None if the order does not say their size.
         checksum: of the indices and the ends of the batches.
     """
 
@@ -56,7 +57,7 @@ class Made:
 
     @cached_property
     def described(self) -> Described:
-        """Its description. Takes as long as a hash of the indices."""
+        """Its description, which takes as long as a hash of the indices."""
         digest = hashlib.blake2b(memory_of(self.indices), digest_size=8)
         if self.ends is not None:
             digest.update(memory_of(torch.tensor(self.ends)))
@@ -69,15 +70,12 @@ class Made:
 
 
 class EpochOrder:
-    """The orders of all epochs. The newest one that was asked for is kept.
+    """The orders of all epochs by the seed, or that of the dataset without `shuffle`.
 
-    Args:
-        length: how many samples there are.
-        shuffle: whether each epoch has an order of its own; otherwise all have that of the dataset.
-        seed: of the orders.
+    The order that was requested last is kept.
     """
 
-    name: str | None = None  # of the argument that says the order; None: the seed does
+    name: str | None = None  # of the argument that gives the order; None: the seed does
 
     def __init__(self, length: int, *, shuffle: bool, seed: int = 0) -> None:
         self._length, self._shuffle, self._seed = length, shuffle, seed
@@ -94,7 +92,6 @@ class EpochOrder:
         return self._made(epoch).indices
 
     def samples(self, epoch: int) -> int:
-        """Returns the number of samples in an epoch."""
         del epoch
         return self._length
 
@@ -104,20 +101,20 @@ class EpochOrder:
         return None
 
     def usual_batch(self, epoch: int, size: int) -> int:
-        """Returns the samples of most steps; of batches with sizes of their own the mean, in whole samples.
+        """Returns the samples of most steps, or the mean of batches with sizes of their own.
 
         Args:
-            epoch: for which to tell it if no step has been done. Otherwise it is that of the newest
-                step: there may be no epoch after it.
-            size: of a batch, if the order says none.
+            epoch: whose batches count until a step is done. Then those of the newest step's epoch
+                do, as there may be no epoch after it.
+            size: of a batch, if the order gives none.
         """
         return min(size, self.samples(epoch))
 
     def end_step(self, epoch: int) -> None:
-        """Notes that a step of an epoch is done: from now on the saved state has the description of the epoch's order."""
+        """Notes that a step of an epoch is done, whose order the state describes from now on."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the description of the epoch in which the newest step was; of an order by the seed nothing: the sampler has that."""
+        """Returns a description of the newest step's epoch; the sampler itself keeps the seed."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -129,13 +126,12 @@ class EpochOrder:
         if (given := state.get("order", {}).get("given")) != self.name:
             was, now = (f"{name}=" if name else "the seed" for name in (given, self.name))
             raise ValueError(
-                f"the order was that of {was}, and is that of {now} now: give what it was, or begin in another folder"
+                f"the order was that of {was}, and is that of {now} now: give what it was, "
+                "or begin in another folder"
             )
 
     def compare(self, epoch: int) -> None:
-        """Makes sure that all ranks have the same order for an epoch.
-
-        Collective, over the default group, if a Sampler says it.
+        """Makes sure that all ranks have one order for an epoch. Collective, if a Sampler gives it.
 
         `State.restore` makes sure that all ranks have the same seed and length.
 
@@ -158,23 +154,21 @@ class EpochOrder:
 class SamplerOrder(EpochOrder):
     """The orders of all epochs, from a torch Sampler with `set_epoch`.
 
-    The newest one that was asked for is kept.
-
     Args:
-        length: the number of samples that there are.
+        length: samples of the dataset.
         name: `sampler`, whose items are indices, or `batch_sampler`, whose items are batches of the
             whole group.
         sampler: it, or a BatchSampler of one. Before it is read, its `set_epoch` is called.
-        least: the number of samples that an epoch must have.
+        least: samples that an epoch must have.
 
     Raises:
-        TypeError: it has no `set_epoch`.
+        TypeError: the sampler has no `set_epoch`.
     """
 
     def __init__(self, length: int, name: str, sampler: Iterable[Any], least: int = 1) -> None:
         super().__init__(length, shuffle=False)
         self.name, self._sampler, self._least = name, sampler, least
-        # torch's BatchSampler has it where Accelerate looks, too
+        # A BatchSampler has the one with set_epoch in `sampler`, where Accelerate looks, too.
         owners = (sampler, getattr(sampler, "sampler", None))
         set_epoch = next(
             (found for owner in owners if callable(found := getattr(owner, "set_epoch", None))),
@@ -182,11 +176,12 @@ class SamplerOrder(EpochOrder):
         )
         if set_epoch is None:
             raise TypeError(
-                f"{name}= needs a Sampler with set_epoch(epoch), as torch's DistributedSampler has it, and a {type(sampler).__name__} has "
-                "none: each rank calls it for each epoch, and again after a restart, and must get the same order"
+                f"{name}= needs a Sampler with set_epoch(epoch), as torch's DistributedSampler has "
+                f"it, and a {type(sampler).__name__} has none: each rank calls it for each epoch, "
+                "and again after a restart, and must get the same order"
             )
         self._set_epoch: Any = set_epoch
-        self._begun: Described | None = None  # of the epoch that the newest step was of
+        self._begun: Described | None = None  # the epoch of the newest step
 
     def samples(self, epoch: int) -> int:
         return len(self.of(epoch))
@@ -219,8 +214,9 @@ class SamplerOrder(EpochOrder):
             and (now := self._made(was.epoch).described) != was
         ):
             raise ValueError(
-                f"the order of epoch {was.epoch} was of {was}, and {self.name}= now gives {now}. Give the sampler and the dataset as they "
-                f"were, or begin in another folder. If they are, {EPOCH_ALONE.format(name=self.name)}"
+                f"the order of epoch {was.epoch} was of {was}, and {self.name}= now gives {now}. "
+                "Give the sampler and the dataset as they were, or begin in another folder. "
+                f"If they are, {EPOCH_ALONE.format(name=self.name)}"
             )
         self._begun = was
 
@@ -229,11 +225,7 @@ class SamplerOrder(EpochOrder):
             self.refuse_unlike(gather_objects(self._made(epoch).described, None))
 
     def refuse_unlike(self, told: Sequence[Described]) -> None:
-        """Makes sure that what the ranks have told is the same.
-
-        Raises:
-            RuntimeError: it is not.
-        """
+        """Raises a RuntimeError unless all ranks have the same order."""
         if (other := first_other(told)) is not None:
             first, second = told[0], told[other]
             epochs = (
@@ -242,8 +234,8 @@ class SamplerOrder(EpochOrder):
                 else f"epochs {first.epoch} and {second.epoch}"
             )
             raise RuntimeError(
-                f"ranks 0 and {other} have different orders for {epochs}: {first}, and {second}. Samples would be lost or come twice: "
-                f"{EPOCH_ALONE.format(name=self.name)}"
+                f"ranks 0 and {other} have different orders for {epochs}: {first}, and {second}. "
+                f"Samples would be lost or come twice: {EPOCH_ALONE.format(name=self.name)}"
             )
 
     def _make(self, epoch: int) -> Made:
@@ -265,18 +257,20 @@ class SamplerOrder(EpochOrder):
             indices = _indices(items, what)
         if not len(indices):
             raise ValueError(
-                f"{what} has no samples: an epoch has one at least. The number of epochs says when training ends"
+                f"{what} has no samples: an epoch has one at least. "
+                "The number of epochs says when training ends"
             )
         if len(indices) < self._least:
             raise ValueError(
-                f"{what}: {len(indices)} samples make no batch of {self._least}, and drop_last leaves out what is shorter"
+                f"{what}: {len(indices)} samples make no batch of {self._least}, "
+                "and drop_last leaves out what is shorter"
             )
         wrong = ((indices < 0) | (indices >= self._length)).nonzero()
         if len(wrong):
             place = int(wrong[0])
             raise ValueError(
-                f"{what} has the index {int(indices[place])} in place {place}, and the dataset has {self._length} samples: 0 to "
-                f"{self._length - 1}"
+                f"{what} has the index {int(indices[place])} in place {place}, "
+                f"and the dataset has {self._length} samples: 0 to {self._length - 1}"
             )
         return Made(epoch, indices, ends)
 
@@ -285,17 +279,19 @@ def length_of(data: Sized | int) -> int:
     """Returns the number of samples of a dataset, or the number itself.
 
     Raises:
-        TypeError: it has none.
-        ValueError: it is 0.
+        TypeError: the dataset has no length.
+        ValueError: it is empty.
     """
     if isinstance(data, Sampler):
         raise TypeError(
-            f"ElasticSampler needs the dataset, not a {type(data).__name__} of it. One with an order of its own goes into sampler="
+            f"ElasticSampler needs the dataset, not a {type(data).__name__} of it. "
+            "One with an order of its own goes into sampler="
         )
     if isinstance(data, IterableDataset) or not (isinstance(data, int) or hasattr(data, "__len__")):
         raise TypeError(
-            f"ElasticSampler needs a dataset with a length, not {type(data).__name__}: an iterable one has no order that a group of "
-            "another size could go on with. Give its shards to an ElasticStream"
+            f"ElasticSampler needs a dataset with a length, not {type(data).__name__}: "
+            "an iterable one has no order that a group of another size could go on with. "
+            "Give its shards to an ElasticStream"
         )
     length = data if isinstance(data, int) else len(data)
     if length < 1:
@@ -318,7 +314,8 @@ def _indices(given: Iterable[Any], what: str) -> torch.Tensor:
         or found.dtype == torch.bool
     ):
         raise TypeError(
-            f"{what} is of {found.dtype} and shape {list(found.shape)}, and not a flat list of indices, which are whole numbers. Whole "
-            "batches are given by batch_sampler="
+            f"{what} is of {found.dtype} and shape {list(found.shape)}, "
+            "and not a flat list of indices, which are whole numbers. "
+            "Whole batches are given by batch_sampler="
         )
     return found.to(torch.int64)

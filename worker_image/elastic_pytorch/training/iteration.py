@@ -1,4 +1,4 @@
-"""How a loop goes through epochs: to as many as it asks for, each batch that is given once and in order."""
+"""How a loop goes through epochs, and takes each batch that it is given once and in order."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -12,24 +12,25 @@ from elastic_pytorch.training.micro_batches import Part, StepShare, weight_of
 from elastic_pytorch.training.step_gradients import StepGradients
 
 ORDER_LOST = (
-    "the loop does not take each batch that ElasticSampler gives: {what}. Either something deals the batches out to the ranks a second "
-    "time (Accelerate's prepare, Lightning without use_distributed_sampler=False, the Trainer of transformers): give the loop its loader "
-    "as it was made. Or a batch was passed over without its part"
+    "the loop does not take each batch that ElasticSampler gives: {what}. "
+    "Either something deals the batches out to the ranks a second time (Accelerate's prepare, "
+    "Lightning without use_distributed_sampler=False, the Trainer of transformers): "
+    "give the loop its loader as it was made. Or a batch was passed over without its part"
 )
 WEIGHT_UNUSED = (
-    "the weight of a part was not used: go backward from part.weight * loss. Otherwise the gradient of a batch that is not shared out "
-    "evenly is wrong; with even shares the weight is 1 and does no harm"
+    "the weight of a part was not used: go backward from part.weight * loss. "
+    "Otherwise the gradient of a batch that is not shared out evenly is wrong; "
+    "with even shares the weight is 1 and does no harm"
 )
 
 
 class Iteration:
-    """Compares what a sampler's iterator has given to a loader with what the loop has used.
+    """Compares the batches that a sampler has given to a loader with those that the loop has used.
 
     A loader may read ahead any distance, but takes one batch for each that it hands on. So its lead
     when the first one is used can shrink but not grow.
 
-    Args:
-        begin: called when the first batch is about to be used; may raise a RuntimeError.
+    `begin` is called when the first batch is about to be used, and may raise a RuntimeError.
     """
 
     def __init__(self, begin: Callable[[], None] | None = None) -> None:
@@ -40,16 +41,12 @@ class Iteration:
         self._thread = 0
 
     def give(self) -> None:
-        """Counts a batch that has been given. To be called in the thread that takes it."""
+        """Counts a batch that is given, in the thread that takes it."""
         self._given += 1
         self._thread = threading.get_ident()
 
     def check(self, count: int = 1) -> None:
-        """Checks that the next batches to be used can be those that a loader has handed on.
-
-        Raises:
-            RuntimeError: they cannot be.
-        """
+        """Raises a RuntimeError if a loader cannot have handed on the next batches."""
         if self._most_ahead is None and self._begin is not None:
             self._begin()
         ahead = self._given - self._used - count
@@ -61,9 +58,8 @@ class Iteration:
             )
         if self._most_ahead is None:
             self._most_ahead = ahead
-        elif (
-            ahead > self._most_ahead and self._thread == threading.get_ident()
-        ):  # a thread may read ahead unevenly
+        # Another thread may read ahead unevenly.
+        elif ahead > self._most_ahead and self._thread == threading.get_ident():
             handed_on = self._given - self._most_ahead
             raise RuntimeError(
                 ORDER_LOST.format(
@@ -76,7 +72,7 @@ class Iteration:
 
 
 class Epochs(ABC):
-    """The epochs of a training and the steps in them, from the place that was committed.
+    """The epochs of a training and the steps in them, from the committed place.
 
     Attributes:
         epoch: the current one, from 0.
@@ -85,14 +81,14 @@ class Epochs(ABC):
     epoch: int = 0
     micro_batch_size: int | None
     _seed_random: bool
-    _in_epoch: int | None = None  # the one whose body a loop over `epochs` is in
-    # Whether the last `advance` has ended an epoch, and the loop says when it goes on.
+    _in_epoch: int | None = None  # the one whose body a loop over `epochs` runs
+    # Whether the last `advance` has ended an epoch whose loop has yet to go on.
     _epoch_is_over = False
-    _epochs: int | None = None  # that the training asks for
+    _epochs: int | None = None  # after which training ends
     _called: str  # in messages
-    _loop: object = None  # over `epochs`, the newest one
-    _iteration: Iteration | None = None  # of a loader, the newest one
-    _micro = 0  # which micro-batch of the step is next
+    _loop: object = None  # the newest one over `epochs`
+    _iteration: Iteration | None = None  # the newest one of a loader
+    _micro = 0  # the step's next micro-batch
 
     def __init__(self) -> None:
         self._gradients = StepGradients()
@@ -100,7 +96,7 @@ class Epochs(ABC):
     @property
     @abstractmethod
     def _reached(self) -> int:
-        """How far the current epoch has come: another number after each step."""
+        """The progress in the current epoch: another number after each step."""
 
     @abstractmethod
     def _share_of_step(self) -> StepShare:
@@ -116,7 +112,7 @@ class Epochs(ABC):
 
     @abstractmethod
     def _pass_step(self) -> bool:
-        """Moves the place on by the current step; returns whether that was its epoch's last one."""
+        """Moves the place on by the current step; returns whether that ends its epoch."""
 
     def advance(self) -> None:
         """Advances by a batch of the whole group: the step is done.
@@ -130,14 +126,17 @@ class Epochs(ABC):
         parts = len(self._share_of_step().samples)
         if self._micro < parts and (self._micro or self._iteration is not None):
             raise RuntimeError(
-                f"the step has {parts} micro-batches, and only {self._micro} are done: compute each in a part"
+                f"the step has {parts} micro-batches, and only {self._micro} are done: "
+                "compute each in a part"
             )
         self._epoch_is_over = self._pass_step() and (self._in_epoch is not None or self._micro > 0)
         self._micro = 0
 
     @contextmanager
     def part(self, model: Any = None) -> Iterator[Part]:
-        """Enters the current micro-batch: forward and backward go inside, the optimizer's step outside, after the last one.
+        """Enters the current micro-batch: forward and backward go inside.
+
+        The optimizer's step goes outside, after the last one.
 
         Args:
             model: a model in DistributedDataParallel, or sharded by fully_shard, whose gradients
@@ -154,7 +153,8 @@ class Epochs(ABC):
         share = self._share_of_step()
         if self._micro >= len(share.samples):
             raise RuntimeError(
-                f"the step before is done but not committed: call State.commit, or advance of the {self._called}, after each"
+                "the step before is done but not committed: call State.commit, "
+                f"or advance of the {self._called}, after each"
             )
         if self._iteration is not None:
             self._iteration.check()
@@ -162,7 +162,7 @@ class Epochs(ABC):
             seed_all(mixed(*self._numbers_of_part()))
         samples, last = share.samples[self._micro], self._micro == len(share.samples) - 1
         part = Part(weight_of(samples, share), last=last, samples=samples, parts=len(share.samples))
-        # Where micro-batches save memory, gradients are not to wait unsharded.
+        # Where micro-batches save memory, gradients must not wait unsharded.
         reduce = last or (self.micro_batch_size is None and hasattr(model, "unshard"))
         with self._gradients.adding(model, part, first=self._micro == 0, reduce=reduce):
             yield part
@@ -174,7 +174,7 @@ class Epochs(ABC):
 
     @property
     def finished(self) -> bool:
-        """Whether `advance` has ended the last step of all epochs that were requested of `epochs`."""
+        """Whether `advance` has ended the last of all epochs that were requested of `epochs`."""
         return self._epochs is not None and self.epoch >= self._epochs
 
     def epochs(self, count: int) -> Iterator[int]:
@@ -190,27 +190,19 @@ class Epochs(ABC):
             try:
                 yield self.epoch
             finally:
-                # One that an exception has ended may be closed while another one is under way.
+                # A loop that an exception has ended may be closed while another one runs.
                 if self._loop is this:
                     self._in_epoch = None
             turns.complete()
             if place == (self.epoch, self._reached):
                 raise RuntimeError(
-                    f"no step of this epoch was committed: call State.commit, or advance of the {self._called}, after each"
+                    "no step of this epoch was committed: call State.commit, "
+                    f"or advance of the {self._called}, after each"
                 )
 
 
 def refuse_another(state: Mapping[str, Any], meaning: Mapping[str, Any], what: str) -> None:
-    """Makes sure that a saved place has the meaning that it had when it was saved.
-
-    Args:
-        state: that was saved.
-        meaning: the settings that the place depends on, as they are now, by name.
-        what: the place is of another, if they differ; in words.
-
-    Raises:
-        ValueError: they do.
-    """
+    """Raises a ValueError, with `what`, if a setting differs from the one in a saved state."""
     different = [
         f"{name} was {state.get(name)} and is {value} now"
         for name, value in meaning.items()

@@ -1,8 +1,8 @@
-"""Rules that adapt the learning rate to the batch, where the batch grows with the group.
+"""Rules that adapt the learning rate to a batch that grows with the group.
 
 The current factor is kept in the optimizer, so it is saved and restored with the rates that it has
-changed. A group of another size replaces it. With a batch of constant size, as `ElasticSampler` has
-by default, none of this is needed.
+changed. A group of another size replaces it. A batch of constant size, the default of
+`ElasticSampler`, needs none of this.
 """
 
 import math
@@ -14,12 +14,12 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from elastic_pytorch.training.data_parallel import DataParallel
 
-FACTOR = "world_size_factor"  # of a group of parameters: by which its rates have been multiplied
+FACTOR = "world_size_factor"  # by which the rates of a parameter group have been multiplied
 RATES = ("lr", "initial_lr", "max_lr", "min_lr")  # the last two are OneCycleLR's
 
 
 def factor_of(rule: Literal["linear", "sqrt"], world_size: int, base_world_size: int) -> float:
-    """Returns the factor of a rule for a learning rate that was chosen for another world size.
+    """Returns the factor for a learning rate that was chosen for `base_world_size`.
 
     Raises:
         ValueError: there is no such rule, or no such world size.
@@ -64,7 +64,8 @@ def scale_learning_rate(
     for each in schedulers:
         if hasattr(each, "max_lrs"):
             raise TypeError(
-                f"the rates of {type(each).__name__} cannot be scaled; OneCycleLR's and those of most others can"
+                f"the rates of {type(each).__name__} cannot be scaled; "
+                "OneCycleLR's and those of most others can"
             )
     factor = factor_of(rule, DataParallel().place()[1], base_world_size)
     for group in optimizer.param_groups:

@@ -1,4 +1,4 @@
-"""Finds the ElasticSampler or the ElasticStream that a loader takes its batches from, and checks that it takes them in order."""
+"""Finds the ElasticSampler or ElasticStream behind a loader, and checks that it keeps the order."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
 
 
 def stream_of(loader: Any) -> ElasticStream | None:
-    """Returns the stream whose batches a loader gives; None: it is no StreamLoader, nor a wrapper of one."""
+    """Returns the stream of a StreamLoader, or of a wrapper of one."""
     inner = loader
     while inner is not None and not isinstance(inner, StreamLoader):
         inner = None if hasattr(inner, "batch_sampler") else _first(inner, INNER_LOADERS)
@@ -30,29 +30,33 @@ def sampler_of(loader: Any) -> ElasticSampler:
     """
     if stream_of(loader) is not None:
         raise TypeError(
-            "a StreamLoader is for elastic.steps, or for a loop of your own: here, give a DataLoader with an ElasticSampler"
+            "a StreamLoader is for elastic.steps, or for a loop of your own: here, "
+            "give a DataLoader with an ElasticSampler"
         )
     inner = loader
     while not hasattr(inner, "batch_sampler"):
         inner = _first(inner, INNER_LOADERS)
         if inner is None:
             raise TypeError(
-                "steps needs a DataLoader(dataset, batch_sampler=ElasticSampler(...)), or a StreamLoader(ElasticStream(...)), not a "
-                f"{type(loader).__name__}"
+                "steps needs a DataLoader(dataset, batch_sampler=ElasticSampler(...)), "
+                f"or a StreamLoader(ElasticStream(...)), not a {type(loader).__name__}"
             )
     sampler = behind = inner.batch_sampler
     while not isinstance(behind, ElasticSampler):
         behind = _first(behind, INNER_SAMPLERS)
         if behind is None:
             raise TypeError(
-                f"the loader's batch_sampler is a {type(sampler).__name__}: steps needs an ElasticSampler there"
+                f"the loader's batch_sampler is a {type(sampler).__name__}: "
+                "steps needs an ElasticSampler there"
             )
     if behind is not sampler:
         kind = type(sampler)
         raise RuntimeError(
-            f"{kind.__module__}.{kind.__qualname__} stands between the loader and its ElasticSampler, which gives each rank its share "
-            "already: a second sharding leaves samples out. Give steps the loader as it was made: not the one that Accelerate's prepare "
-            "returns; in Lightning, with Trainer(use_distributed_sampler=False)"
+            f"{kind.__module__}.{kind.__qualname__} stands between the loader and its "
+            "ElasticSampler, which gives each rank its share already: "
+            "a second sharding leaves samples out. Give steps the loader as it was made: "
+            "not the one that Accelerate's prepare returns; in Lightning, "
+            "with Trainer(use_distributed_sampler=False)"
         )
     if getattr(inner, "in_order", True) is False:
         raise RuntimeError(

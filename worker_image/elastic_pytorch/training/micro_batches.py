@@ -12,8 +12,7 @@ from typing import NamedTuple
 class MicroBatch(NamedTuple):
     """The samples from `begin` up to `end` of an epoch's order.
 
-    Attributes:
-        counts: whether it adds to the gradient; it does not if nothing was left for the rank.
+    It does not count, that is, add to the gradient, if nothing was left for the rank.
     """
 
     begin: int
@@ -22,7 +21,7 @@ class MicroBatch(NamedTuple):
 
     @property
     def samples(self) -> int:
-        """The number of its samples that count."""
+        """The number of samples that count."""
         return self.end - self.begin if self.counts else 0
 
 
@@ -54,12 +53,12 @@ class Cut(NamedTuple):
 
 
 def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
-    """Returns into how many shares to cut a batch so that none is larger than a rank's share in the largest group.
+    """Returns how many shares keep each within a rank's share in the largest group.
 
-    The fewest for which all ranks have the same number: seven ranks left of eight then compute two
-    halves of a share that is an eighth larger, where two whole shares of the largest group would
-    take twice as long. With fewer than two samples for each of them, the batch is cut as for the
-    largest group.
+    It is the fewest for which all ranks have the same number: seven ranks left of eight then
+    compute two halves of a share that is an eighth larger, where two whole shares of the largest
+    group would take twice as long. With fewer than two samples for each of them, the batch is cut
+    as for the largest group.
 
     Args:
         full_batch: samples of a batch that is not the epoch's last one.
@@ -74,15 +73,7 @@ def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
 def share_of_batch(
     begin: int, end: int, cut: Cut, *, rank: int, world_size: int
 ) -> list[MicroBatch]:
-    """Returns a rank's part of a batch, in order: at least one micro-batch, and the same number as any other rank.
-
-    Args:
-        begin: where the batch begins in the epoch's order.
-        end: where it ends; beyond `begin`.
-        cut: how it is cut.
-        rank: of the share.
-        world_size: the number of shares.
-    """
+    """Returns a rank's part of a batch, in order; all ranks have as many micro-batches."""
     pieces = cut.pieces(begin, end)
     few = len(pieces) <= world_size  # then the first ranks have one each
     mine = (
@@ -99,7 +90,7 @@ def share_of_batch(
 
 
 def parts_each(batch_samples: int, cut: Cut, *, world_size: int) -> int:
-    """Returns the number of micro-batches that each rank gets of a batch."""
+    """Returns the number of micro-batches of a batch on each rank."""
     return -(-len(cut.pieces(0, batch_samples)) // world_size)
 
 
@@ -121,7 +112,10 @@ class StepShare(NamedTuple):
 
 
 def weight_of(samples: int, share: StepShare) -> float:
-    """Returns the factor of a micro-batch's mean loss that makes the ranks' average of the sums the mean over the batch."""
+    """Returns the factor of a micro-batch's mean loss in the mean over the whole batch.
+
+    The factor allows for the average over the ranks, each of which sums up its micro-batches.
+    """
     return samples * share.ranks / share.batch_samples
 
 
@@ -139,7 +133,7 @@ class Part:
         self._weight = weight
         self.last, self.samples, self.parts = last, samples, parts
         self.weight_used = False
-        # Called when the loss is weighted; may raise a RuntimeError.
+        # Runs when the loss is weighted; may raise a RuntimeError.
         self.check: Callable[[], None] | None = None
 
     @property
@@ -149,7 +143,7 @@ class Part:
         return self._weight
 
     def use_weight(self) -> None:
-        """Notes that the loss is weighted, by this weight or by a count in its place."""
+        """Notes that the loss is weighted, by this weight or by a count."""
         if self.check is not None:
             self.check()
         self.weight_used = True

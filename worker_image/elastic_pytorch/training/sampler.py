@@ -1,4 +1,4 @@
-"""The samples of each step for a group whose size changes: each sample exactly once in an epoch, on any rank."""
+"""The samples of each step: each sample exactly once in an epoch, in a group of any size."""
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from operator import index
@@ -95,39 +95,43 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             batch_sampler is not None
         ) != 1:
             raise ValueError(
-                "give batch_size (of the whole group), per_worker_batch_size or batch_sampler, one of them"
+                "give batch_size (of the whole group), per_worker_batch_size or batch_sampler, "
+                "one of them"
             )
         own: Iterable[Any] | None = sampler if batch_sampler is None else batch_sampler
         if (sampler is not None and batch_sampler is not None) or (own is not None and not shuffle):
             raise ValueError(
-                "sampler, batch_sampler and shuffle=False each say in which order the samples come: give one of them"
+                "sampler, batch_sampler and shuffle=False each say in which order the samples "
+                "come: give one of them"
             )
         if drop_last and batch_size is None:
             raise ValueError(
-                "drop_last needs a batch_size: with a batch that grows with the group, each group would drop others, and of "
-                "batch_sampler= none is cut short"
+                "drop_last needs a batch_size: with a batch that grows with the group, "
+                "each group would drop others, and of batch_sampler= none is cut short"
             )
         if drop_last and batch_size is not None and self._length < batch_size and own is None:
             raise ValueError(
-                f"{self._length} samples make no batch of {batch_size}, and drop_last leaves out what is shorter"
+                f"{self._length} samples make no batch of {batch_size}, "
+                "and drop_last leaves out what is shorter"
             )
         if keep_micro_batch and (per_worker_batch_size is not None or micro_batch_size is not None):
             raise ValueError(
-                "keep_micro_batch is for a batch_size without a micro_batch_size: otherwise no micro-batch grows anyway"
+                "keep_micro_batch is for a batch_size without a micro_batch_size: "
+                "otherwise no micro-batch grows anyway"
             )
-        # Not public: Accelerate and Lightning treat an object with batch_size and drop_last as
-        # torch's BatchSampler, and shard it again.
+        # Private: Accelerate and Lightning shard an object with batch_size and drop_last again, as
+        # torch's BatchSampler.
         self._batch_size = _size("batch_size", batch_size)
         self._per_worker_batch_size = _size("per_worker_batch_size", per_worker_batch_size)
         self.micro_batch_size = _size("micro_batch_size", micro_batch_size)
         self._keeps = keep_micro_batch
-        self._largest = 1  # of the groups that this training has had: its data-parallel ranks
+        self._largest = 1  # data-parallel ranks of the largest group of this training
         self._drop_last = drop_last
         self._shuffle = shuffle
         self._seed = index(seed)
         self._seed_random = seed_random
         self.data_parallel = DataParallel(mesh)
-        self.cursor = 0  # samples of this epoch that the group has trained on
+        self.cursor = 0  # samples of this epoch that are done
         self._look_at_group()
         self._loads = 0
         self._order = EpochOrder(self._length, shuffle=shuffle, seed=self._seed)
@@ -136,13 +140,13 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             self._order = SamplerOrder(
                 self._length, "sampler" if batch_sampler is None else "batch_sampler", own, least
             )
-        # What the share depends on; and the share.
+        # What the share depends on, and the share.
         self._step: tuple[tuple[int, int, int, int, Cut], list[MicroBatch]] | None = None
 
     # --- the position in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position and the settings that it depends on: numbers, and the description of a Sampler's order."""
+        """Returns the position, and the settings and the Sampler's order that it depends on."""
         place = {"epoch": self.epoch, "cursor": self.cursor, "largest_group": self._largest}
         return {**place, **self._meaning(), **self._order.state_dict()}
 
@@ -186,21 +190,18 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     @property
     def samples_per_step(self) -> int:
-        """Samples of a step, of all ranks together; the last batch of an epoch may be shorter.
-
-        Of a `batch_sampler`: the epoch's mean.
-        """
+        """Samples of a step of all ranks; of a `batch_sampler`, the epoch's mean."""
         return self._order.usual_batch(self.epoch, self._group_batch())
 
     @property
     def micro_batches_per_step(self) -> int:
-        """Micro-batches of a step of `samples_per_step` on each rank, in a group as it is now."""
+        """Micro-batches on each rank in a step of `samples_per_step`, in the current group."""
         self._look_at_group()
         return self._parts_in(self._batches_of(self.epoch), self.samples_per_step)
 
     @property
     def batches_per_epoch(self) -> int:
-        """Steps of the whole current epoch; with a batch that grows with the group, if the group stays as it is."""
+        """Steps of the whole current epoch, if the group stays as it is."""
         self._look_at_group()
         return self._batches_of(self.epoch).left(0)
 
@@ -222,12 +223,12 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     @property
     def has_own_order(self) -> bool:
-        """Whether a Sampler of the script says which samples come: epochs may then differ in length."""
+        """Whether a Sampler of the script gives the samples: epochs may then differ in length."""
         return isinstance(self._order, SamplerOrder)
 
     @property
     def micro_batches_per_epoch(self) -> int:
-        """Micro-batches that iterating a whole epoch gives this rank."""
+        """Micro-batches of this rank in a whole epoch."""
         self._look_at_group()
         return self._micro_batches_from(0)
 
@@ -239,11 +240,10 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     # --- the samples ---
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yields the micro-batches of this rank, from the current position to the end of the epoch."""
+        """Yields this rank's micro-batches, from the current position to the end of the epoch."""
         self._look_at_group()
         if self._seed_random and self.data_parallel.mesh is not None:
-            # A DataLoader draws the seed of its workers next: it must be the same on ranks that get
-            # the same samples.
+            # Next, a DataLoader draws its workers' seed, which ranks with the same samples share.
             seed_all(mixed(self._seed, self.epoch, self.cursor, self._rank))
         self._micro = 0
         self._iteration = Iteration(self._compare_orders)
@@ -257,22 +257,20 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
             for part in self._parts_of(batches, begin):
                 if loads != self._loads:
                     raise RuntimeError(
-                        "another place in the data was loaded while this iterator was in use: make a new one"
+                        "another place in the data was loaded while this iterator was in use: "
+                        "make a new one"
                     )
                 iteration.give()
                 yield order[part.begin : part.end].tolist()
             begin = batches.end(begin)
 
     def __len__(self) -> int:
-        """Returns how many micro-batches iterating gives this rank from the current position.
-
-        For schedules: `batches_per_epoch`.
-        """
+        """Returns how many micro-batches iterating gives this rank: no number of steps."""
         self._look_at_group()
         return self._micro_batches_from(self.cursor)
 
     def trains(self, device_type: str) -> None:
-        """Limits the micro-batch if a model that `steps` trains is on an accelerator; not if `keep_micro_batch` was given."""
+        """Limits the micro-batch on an accelerator, unless `keep_micro_batch` was given."""
         if self._keeps is None:
             self._keeps = device_type not in ("cpu", "meta")
 
@@ -286,7 +284,6 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         return self._seed, self.epoch, self._parts()[self._micro].begin
 
     def _parts(self) -> list[MicroBatch]:
-        """Returns the share of this rank in the current step."""
         batches = self._batches_of(self.epoch)
         end = batches.end(self.cursor)
         step = self.cursor, end, self._rank, self._world_size, self._cut(batches, end - self.cursor)
@@ -322,7 +319,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         self._largest = max(self._largest, self._world_size)
 
     def _compare_orders(self) -> None:
-        """Makes sure that all ranks have the same order: where they all are, as a loader may iterate in a thread."""
+        """Makes sure that all ranks have one order, in a loader's thread at a place they share."""
         self._order.compare(self.epoch)
 
     def _group_batch(self) -> int:

@@ -1,4 +1,4 @@
-"""The gradients of a step's micro-batches: added up on each rank, reduced in the last one, and touched by nothing between two of them."""
+"""The gradients of a step: micro-batches add to them, and nothing else changes them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,27 +9,29 @@ from torch import Tensor
 from elastic_pytorch.training.micro_batches import Part
 
 CHANGED = (
-    "the gradients of this step were cleared or changed by something else than its micro-batches' backward, so the step would not be that "
-    "of its whole batch. With `steps`, call zero_grad before the loop over step.parts, and clip below it; only step.backward adds to the "
-    "gradients. In a loop with `part`, zero_grad and clipping belong to the optimizer's step, below `if part.last`"
+    "the gradients of this step were cleared or changed by something else than its micro-batches' "
+    "backward, so the step would not be that of its whole batch. With `steps`, "
+    "call zero_grad before the loop over step.parts, and clip below it; "
+    "only step.backward adds to the gradients. In a loop with `part`, "
+    "zero_grad and clipping belong to the optimizer's step, below `if part.last`"
 )
 
 
 class StepGradients:
-    """What was left of the gradients, known by one parameter: clearing and clipping change all of them."""
+    """Detects a change of the gradients by one parameter, as clearing and clipping change all."""
 
     def __init__(self) -> None:
         self._parameter: Tensor | None = None
-        # Its gradient, and how often that was changed in place.
+        # Its gradient, and torch's count of changes in place.
         self._left: tuple[Tensor | None, int] = None, 0
 
     def note(self, parameters: Iterable[Tensor] = ()) -> None:
-        """Notes the gradients as they are: by the parameter that was known before, or one of these that has one."""
+        """Notes the gradients, by the known parameter or the first of these that has one."""
         self._find(parameters)
         self._left = self._now()
 
     def check(self, parameters: Iterable[Tensor] = ()) -> None:
-        """Checks that the gradients are those that were noted; none of these has one, if no parameter is known.
+        """Checks that the gradients are as noted: none, if no parameter is known.
 
         Raises:
             RuntimeError: they are not.
@@ -39,12 +41,12 @@ class StepGradients:
             raise RuntimeError(CHANGED)
 
     def still_there(self) -> bool:
-        """Whether there are gradients, and they are those that were noted."""
+        """Whether there are gradients, unchanged since they were noted."""
         return self._left[0] is not None and self._unchanged()
 
     @contextmanager
     def adding(self, model: Any, part: Part, *, first: bool, reduce: bool) -> Iterator[None]:
-        """Returns a context for a micro-batch's forward and backward, in which the use of the part's weight checks the gradients."""
+        """Returns a micro-batch's context, in which the use of its weight checks the gradients."""
         if not first:
             part.check = self.check
         with _reduction(model, reduce):

@@ -1,4 +1,4 @@
-"""The training loop: a turn is a step of the optimizer, and what follows the loop belongs to the epoch."""
+"""The training loop: a turn is a step of the optimizer, what follows belongs to the epoch."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,25 +24,27 @@ from elastic_pytorch.training.streams.stream import ElasticStream
 from elastic_pytorch.training.work_timer import WorkTimer
 
 END = 2**62
-# What a scheduler of torch, or of an older one, leaves on an optimizer's `step`.
+# Marks that schedulers of torch, also of older releases, leave on an optimizer's `step`.
 SCHEDULED = ("_wrapped_by_lr_sched", "_with_counter")
 NOT_GONE_THROUGH = (
-    "the parts of this step are not gone through: write `for batch in step.parts:`, to its end, and optimizer.step() below that loop. "
-    "A batch of several steps is a larger batch_size"
+    "the parts of this step are not gone through: write `for batch in step.parts:`, to its end, "
+    "and optimizer.step() below that loop. A batch of several steps is a larger batch_size"
 )
 NOT_STEPPED = (
-    "an optimizer of the model has taken no step in this turn, and each turn of `steps` is one: call optimizer.step() after the loop over "
-    "step.parts. With a GradScaler, call scaler.step and scaler.update, and register it with the State. To leave a step out, ask on all "
-    "ranks: `if step.skip(when): continue`. To add up the gradients of several batches, make batch_size larger, with a micro_batch_size"
+    "an optimizer of the model has taken no step in this turn, and each turn of `steps` is one: "
+    "call optimizer.step() after the loop over step.parts. With a GradScaler, "
+    "call scaler.step and scaler.update, and register it with the State. To leave a step out, "
+    "ask on all ranks: `if step.skip(when): continue`. To add up the gradients of several batches, "
+    "make batch_size larger, with a micro_batch_size"
 )
 NOT_CLEARED = (
-    "the gradients of the step before are still there, and would be part of this one: call optimizer.zero_grad() before the loop over "
-    "step.parts, or after optimizer.step()"
+    "the gradients of the step before are still there, and would be part of this one: "
+    "call optimizer.zero_grad() before the loop over step.parts, or after optimizer.step()"
 )
 
 
 def epochs(state: State, count: int) -> Iterator[int]:
-    """Yields the epochs up to `count`, from the current one, which after a restart has begun already.
+    """Yields the epochs up to `count`, from the current one, which may have begun before a restart.
 
     What follows the inner loop belongs to the epoch, whose last step is committed when the loop
     goes on: a group that is lost in an evaluation does it again. An epoch whose inner loop is left
@@ -59,8 +61,9 @@ def epochs(state: State, count: int) -> Iterator[int]:
     samplers = state._objects_of(Epochs)
     if len(samplers) != 1:
         raise RuntimeError(
-            f"{len(samplers)} samplers and streams are registered with the State: epochs are those of one. Register the loader's "
-            "ElasticSampler or ElasticStream; of several, go through the epochs of the one that counts them, with its own `epochs`"
+            f"{len(samplers)} samplers and streams are registered with the State: "
+            "epochs are those of one. Register the loader's ElasticSampler or ElasticStream; "
+            "of several, go through the epochs of the one that counts them, with its own `epochs`"
         )
     looped: Epochs = samplers[0]
     return looped.epochs(count)
@@ -115,8 +118,8 @@ def steps(
     sampler = stream_of(loader) or sampler_of(loader)
     if (epochs is None and max_steps is None) != (sampler._in_epoch is not None):
         raise ValueError(
-            "say once when to end: by a loop over elastic.epochs around this one, which is left by `break`; or by epochs=, max_steps= or "
-            "both"
+            "say once when to end: by a loop over elastic.epochs around this one, "
+            "which is left by `break`; or by epochs=, max_steps= or both"
         )
     optimizers = _optimizers_of(state, model)
     _refuse_unregistered(state, model, sampler, optimizers)
@@ -131,10 +134,10 @@ def steps(
         and not hasattr(model, "set_requires_gradient_sync")
     ):
         raise RuntimeError(
-            "the model is neither in DistributedDataParallel nor sharded by fully_shard: each rank would learn by itself"
+            "the model is neither in DistributedDataParallel nor sharded by fully_shard: "
+            "each rank would learn by itself"
         )
-    # Ranks that share a model wait for each other in forward, too, so that no one part of a step is
-    # a rank's own.
+    # Ranks that share a model wait for each other in forward, too: no part is a rank's own work.
     timer = (
         WorkTimer()
         if isinstance(model, DistributedDataParallel) and not alone and ranks.mesh is None
@@ -152,7 +155,7 @@ def steps(
 
 
 class Step:
-    """One step of the training: this rank's share of a batch of the whole group, in one part or several.
+    """One step of the training: this rank's share of the group's batch, in one part or several.
 
     Attributes:
         number: of the step, from 1.
@@ -163,7 +166,7 @@ class Step:
     def __init__(self, loop: "_Loop", batches: Iterator[Any], *, epoch: int) -> None:
         self._loop, self._batches = loop, batches
         self._begun = False
-        self._part: Part | None = None  # that is being computed
+        self._part: Part | None = None  # the current one, until its backward
         self._all_done = False  # the parts
         self._skipped = False
         self.number = loop.state.step + 1
@@ -171,10 +174,10 @@ class Step:
 
     @property
     def parts(self) -> Iterator[Any]:
-        """Yields what the loader yields: this rank's share at once, or with a `micro_batch_size` or a group that has shrunk in pieces.
+        """Yields this rank's share as the loader yields it: at once or in pieces.
 
-        To be gone through once, to its end, with one `backward` in each. The ranks' gradients are
-        reduced in the last one.
+        Pieces come of a `micro_batch_size`, or of a group that has shrunk. To be gone through once,
+        to its end, with one `backward` in each. The ranks' gradients are reduced in the last one.
         """
         if self._begun:
             raise RuntimeError("the parts of a step are gone through once, in one loop")
@@ -183,7 +186,7 @@ class Step:
 
     @property
     def samples(self) -> int:
-        """The samples of the current part that count; 0 where this rank has none, and computes so that the collectives match."""
+        """The samples of the current part that count; 0 if it only serves the collectives."""
         return 0 if self._part is None else self._part.samples
 
     @property
@@ -192,7 +195,7 @@ class Step:
         return self._part is not None and self._part.last
 
     def backward(self, loss: Tensor, *, count: Tensor | float | None = None) -> None:
-        """Runs backward, with the loss weighted so that the step's gradients are those of the mean over the whole batch.
+        """Runs backward; the step's gradients become those of the mean loss over the whole batch.
 
         Args:
             loss: the mean over the part; scaled, if there is a scaler:
@@ -212,10 +215,10 @@ class Step:
         self._loop.backward(part, loss, count)
 
     def skip(self, when: Tensor | bool) -> bool:
-        """Whether to leave this step out, because any rank says so: its batch is done, and the optimizer takes no step.
+        """Whether to leave this step out, as any rank requests: the optimizer takes no step.
 
-        To be called by all ranks after the loop over `parts`, as it is collective: `if
-        step.skip(not norm.isfinite()): continue`.
+        Its batch is done. To be called by all ranks after the loop over `parts`, as it is
+        collective: `if step.skip(not norm.isfinite()): continue`.
 
         Raises:
             RuntimeError: the parts are not gone through, or the optimizer has taken its step; or a
@@ -255,7 +258,7 @@ def _refuse_unregistered(
         if not state._holds(each)
     ]
     missing += [] if optimizers else ["optimizer of the model"]
-    # What else has a `step` may be a scheduler of the script's own, with torch's in it.
+    # Any other object with a `step` may be a scheduler of the script, with torch's in it.
     kinds = (torch.nn.Module, Optimizer, torch.amp.GradScaler)
     has_schedulers = any(
         hasattr(each, "step") and not isinstance(each, kinds) for each in state._objects_of(object)
@@ -264,12 +267,14 @@ def _refuse_unregistered(
     missing += ["scheduler of the optimizer"] if scheduled and not has_schedulers else []
     if missing:
         raise RuntimeError(
-            f"not registered with the State: the {', the '.join(missing)}. A new group would begin with fresh ones"
+            f"not registered with the State: the {', the '.join(missing)}. "
+            "A new group would begin with fresh ones"
         )
     if getattr(state, "has_stages", False):
         raise RuntimeError(
-            "the model is a stage of a pipeline: its backward pass takes a schedule, and the loss only the last stage. Write the loop with "
-            "sampler.part, in which all ranks read part.weight"
+            "the model is a stage of a pipeline: its backward pass takes a schedule, "
+            "and the loss only the last stage. Write the loop with sampler.part, "
+            "in which all ranks read part.weight"
         )
 
 
@@ -286,14 +291,14 @@ class _Loop:
     stepped: list[Optimizer] = field(default_factory=list)  # in this turn
     forwarded: bool = False  # whether the model has run since the part was taken
     counted: CountedStep | None = None  # of the current step
-    # Of the current step: the count and the mean of each.
+    # Of the current step's parts: the count and the mean.
     losses: list[tuple[Any, Tensor]] = field(default_factory=list)
     scale: Tensor | None = None  # of the current step's losses
 
     def run(self, loader: Iterable[Any], epochs: int, max_steps: int) -> Iterator[Step]:
-        turns.complete()  # after which a loop was left
+        turns.complete()  # of a loop that was left
         for optimizer in self.optimizers:
-            optimizer.zero_grad()  # left over from a loop that was left within a step
+            optimizer.zero_grad()  # of a loop that was left within a step
         around = self.sampler._in_epoch  # of a loop over `epochs`
         with self._watched():
             for epoch in (
@@ -346,8 +351,9 @@ class _Loop:
                 yield batch
                 if step._part is not None:
                     raise RuntimeError(
-                        "step.backward(loss) was not called for this part: write it instead of loss.backward(), as each part belongs "
-                        "to a step of all ranks"
+                        "step.backward(loss) was not called for this part: "
+                        "write it instead of loss.backward(), as each part belongs to a step of "
+                        "all ranks"
                     )
                 self.gradients.check()
             if part.last:
@@ -368,7 +374,8 @@ class _Loop:
     def backward(self, part: Part, loss: Tensor, count: Tensor | float | None) -> None:
         if isinstance(self.model, DistributedDataParallel) and not self.forwarded:
             raise RuntimeError(
-                "the loss was not computed with the model that steps was given: its gradients would stay on this rank"
+                "the loss was not computed with the model that steps was given: "
+                "its gradients would stay on this rank"
             )
         self.gradients.check(self._parameters())
         mean = loss.detach()
@@ -404,15 +411,16 @@ class _Loop:
             .detach()
             .to(torch.promote_types(loss.dtype, torch.float32))
         )
+        # A mean over nothing is nan.
         loss, mean = (
             torch.where(counts > 0, each, torch.zeros_like(each)) for each in (loss, mean)
-        )  # a mean over nothing is nan
+        )
         self.losses.append((counts, mean))
-        part.use_weight()  # in whose place the count is
+        part.use_weight()  # the count replaces it
         return self.counted.weight(counts) * loss
 
     def count(self) -> None:
-        """Counts the step: all that is still to come in this turn belongs to it."""
+        """Counts the step; the rest of this turn still belongs to it."""
         self.state._end_step(loss=_mean(self.losses))
         if self.timer is not None:
             self.timer.end_step()
@@ -450,7 +458,8 @@ class _Loop:
             )
         if optimizer in self.stepped:
             raise RuntimeError(
-                "the optimizer has taken a step in this turn already, and each turn of `steps` is one: leave the second one out"
+                "the optimizer has taken a step in this turn already, "
+                "and each turn of `steps` is one: leave the second one out"
             )
 
     def _after_step(self, optimizer: Optimizer, *_: object) -> None:

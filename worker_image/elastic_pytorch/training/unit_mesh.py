@@ -1,4 +1,4 @@
-"""The device mesh of a group of units: replicas of the model in the outer dimension, what one replica spans in the inner ones."""
+"""The device mesh of a group of units, each of which holds one replica of the model."""
 
 import os
 from collections.abc import Sequence
@@ -53,16 +53,18 @@ def unit_mesh(
 def mesh_shape(
     world_size: int, unit: int, names: Sequence[str], sizes: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """Returns how many units of that many processes there are, and the sizes within one; for the rest see `unit_mesh`."""
+    """Returns the number of units, and the sizes within one; it raises what `unit_mesh` does."""
     if isinstance(names, str) or not names:
         raise ValueError(f'names are a sequence of one name at least, as in ("tp",), not {names!r}')
     if len({REPLICATE, *names}) <= len(names):
         raise ValueError(
-            f'names are {tuple(names)}: each is there once, and "{REPLICATE}" is the dimension over the units'
+            f'names are {tuple(names)}: each is there once, and "{REPLICATE}" is the dimension '
+            "over the units"
         )
     if sizes is None and len(names) > 1:
         raise ValueError(
-            f"give the sizes of {', '.join(names)}: only a single dimension has the size of the unit"
+            f"give the sizes of {', '.join(names)}: only a single dimension has the size of the "
+            "unit"
         )
     sizes = (unit,) if sizes is None else tuple(sizes)
     if len(sizes) != len(names) or min(sizes) < 1:
@@ -70,7 +72,8 @@ def mesh_shape(
     if prod(sizes) != unit:
         product = " x ".join(map(str, sizes))
         raise ValueError(
-            f"sizes are {product} = {prod(sizes)}, and a unit has {unit} processes: spec.unitReplicas times the processes of a pod"
+            f"sizes are {product} = {prod(sizes)}, and a unit has {unit} processes: "
+            "spec.unitReplicas times the processes of a pod"
         )
     if world_size % unit:
         raise RuntimeError(

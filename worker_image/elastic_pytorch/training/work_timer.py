@@ -1,11 +1,11 @@
 """How long a rank works in a step, apart from its waits for the other ranks.
 
-In data-parallel training all ranks take equally long for a step: those that are done wait in the
-all-reduce of the gradients for the slowest. So only the time without this wait tells which rank is
+In data-parallel training all ranks take equally long for a step: the faster ones wait in the
+all-reduce of the gradients for the slowest. So only the time without this wait shows which rank is
 slow. The wait is between two callbacks of autograd's engine at the end of backward. The first is
 queued as backward begins, so it runs when all gradients are computed, before the callback in which
-DistributedDataParallel waits for the all-reduce. The second one is queued by the first, and runs
-after it.
+DistributedDataParallel waits for the all-reduce. The first callback queues the second one, which
+runs after it.
 
 The callbacks take a tenth of a millisecond. So only ten steps a second are measured, each from the
 wait of the step before to its own.
@@ -22,7 +22,7 @@ import torch
 
 from elastic_pytorch.progress.report import has_agent, report
 
-# Between two reports, and between the beginnings of two steps that are measured.
+# Between two reports, and between the beginnings of two measured steps.
 REPORT_SECONDS = 0.1
 MAX_UNREAD = 64  # steps whose times a GPU has not measured yet
 
@@ -30,7 +30,7 @@ Mark = Any  # seconds, or an event on a GPU's stream
 
 
 class WorkTimer:
-    """Measures how long this rank works in each step, and reports it, so that the operator finds ranks that are slow.
+    """Measures how long this rank works in each step, so that the operator finds slow ranks.
 
     It is for models in DistributedDataParallel; `elastic_pytorch.steps` has one. Waits for other
     ranks anywhere but in `backward` count as work. On a GPU the times are those of the stream, and
@@ -43,11 +43,11 @@ class WorkTimer:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._active = has_agent()
-        # Whose stream does the work; None: this process itself.
+        # The GPU whose stream does the work; None: this process itself.
         self._device: torch.device | None = None
         self._watched = 2  # steps to come: of the first, only the end
         self._measured_at = float("-inf")  # when the last measured step began
-        # Where the present stretch of work has begun; None: in a wait, or not known.
+        # Where the current stretch of work began; None: in a wait, or unknown.
         self._begun: Mark | None = None
         self._stretches: list[tuple[Mark, Mark]] = []  # of work, in this step
         # Of measured steps that are over.
@@ -81,7 +81,7 @@ class WorkTimer:
             self._report(now)
 
     def _choose_next(self, now: float) -> None:
-        """Keeps what was measured in a step, and decides whether the next one is."""
+        """Keeps what was measured in a step, and decides whether to measure the next one."""
         measured = self._watched == 1
         if self._watched == 2:
             self._watched, self._measured_at = 1, now
@@ -97,7 +97,7 @@ class WorkTimer:
                 self._watched, self._begun = 2, None
 
     def _read(self) -> None:
-        """Takes in the steps whose ends a GPU has reached, in their order."""
+        """Reads the times of steps whose ends a GPU has reached, in their order."""
         while self._unread and _is_over(self._unread[0][-1][1]):
             self._seconds.append(sum(_seconds(begin, end) for begin, end in self._unread.popleft()))
 
