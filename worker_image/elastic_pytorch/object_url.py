@@ -60,8 +60,9 @@ def location_of(place: "str | os.PathLike[str] | ObjectUrl") -> Location:
     scheme, slash, rest = match.groups()
     if scheme.lower() not in SCHEMES:
         raise ValueError(
-            f"{text!r}: a URL is not a folder, and would become one on the container's own disk. Checkpoints are kept in a folder, or in "
-            f"object storage: {', '.join(f'{each}://BUCKET/PREFIX' for each in SCHEMES)}"
+            f"{text!r}: a URL is not a folder, and would become one on the container's own disk. "
+            "Checkpoints are kept in a folder, or in object storage: "
+            f"{', '.join(f'{each}://BUCKET/PREFIX' for each in SCHEMES)}"
         )
     if not slash:
         raise ValueError(
@@ -71,14 +72,15 @@ def location_of(place: "str | os.PathLike[str] | ObjectUrl") -> Location:
     key = key.rstrip("/")
     if "?" in rest or "@" in bucket or ":" in bucket:
         raise ValueError(
-            f"the URL of {scheme}://{bucket.rpartition('@')[2].partition('?')[0]} has more than a bucket and a prefix: credentials and "
-            "endpoints belong in the pod's environment"
+            f"the URL of {scheme}://{bucket.rpartition('@')[2].partition('?')[0]} has more than a "
+            "bucket and a prefix: credentials and endpoints belong in the pod's environment"
         )
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(f"{text!r}: {bucket!r} cannot be the name of a bucket")
     for segment in key.split("/") if key else ():
         if not _SEGMENT.fullmatch(segment) or segment in {".", ".."}:
             raise ValueError(
-                f"{text!r}: {segment!r} cannot be a part of a prefix, which is of letters, digits and the characters _ = + , @ : . -"
+                f"{text!r}: {segment!r} cannot be a part of a prefix, which is of letters, "
+                "digits and the characters _ = + , @ : . -"
             )
     return ObjectUrl(scheme.lower(), bucket, key)

@@ -193,7 +193,8 @@ def _run(agent: ElasticAgent, client: OperatorClient, settings: Settings) -> int
         # orderly end would wait for the process.
         _tell_end(
             settings,
-            f"{error}: it hangs in the kernel, most likely in a driver, and its pod is of no more use",
+            f"{error}: it hangs in the kernel, most likely in a driver, "
+            "and its pod is of no more use",
         )
         os._exit(OF_NO_MORE_USE)
     return None

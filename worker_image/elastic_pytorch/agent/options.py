@@ -91,11 +91,13 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     for name, decider in DECIDED.items():
         if getattr(options, name, untouched) is not untouched:
             raise OptionsError(
-                f"--{name.replace('_', '-')} is not for the command line: it is decided by {decider}"
+                f"--{name.replace('_', '-')} is not for the command line: "
+                f"it is decided by {decider}"
             )
     if options.training_script in LAUNCHERS and not options.no_python:
         raise OptionsError(
-            f'args begin with what would follow {options.training_script}: write ["train.py"], or make it the `command`'
+            f'args begin with what would follow {options.training_script}: write ["train.py"], '
+            "or make it the `command`"
         )
     if options.no_python and options.module:
         raise OptionsError("--no-python and --module exclude each other")
@@ -105,8 +107,8 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         raise OptionsError("--max-restarts must be at least 0")
     if options.max_restarts != int(parser.get_default("max_restarts")):
         logger.warning(
-            "--max-restarts=%d only sets TORCHELASTIC_MAX_RESTARTS: how many failures the job survives is decided by "
-            "spec.failurePolicy.maxFailures",
+            "--max-restarts=%d only sets TORCHELASTIC_MAX_RESTARTS: "
+            "how many failures the job survives is decided by spec.failurePolicy.maxFailures",
             options.max_restarts,
         )
     if options.monitor_interval <= 0:
@@ -142,8 +144,9 @@ def unknown_variables(known: Collection[str]) -> list[str]:
     for name in NEWER:
         if name not in known and f"PET_{name.upper()}" in os.environ:
             problems.append(
-                f"PET_{name.upper()} is set, but torch {torch.__version__} has no option --{name.replace('_', '-')}: "
-                "remove it from the container's env, or use an image with a newer torch"
+                f"PET_{name.upper()} is set, but torch {torch.__version__} has no option "
+                f"--{name.replace('_', '-')}: remove it from the container's env, "
+                "or use an image with a newer torch"
             )
     return problems
 

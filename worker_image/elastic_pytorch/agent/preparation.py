@@ -75,8 +75,9 @@ class Preparation:
             )
         if late := self.late:
             message = (
-                f"was not ready to join a group within spec.prepare.timeoutSeconds ({self._limit_seconds:g}). A script that waits for "
-                "another worker before it reads RANK or calls init_process_group waits without end; its stack is in the log"
+                "was not ready to join a group within spec.prepare.timeoutSeconds "
+                f"({self._limit_seconds:g}). A script that waits for another worker before it "
+                "reads RANK or calls init_process_group waits without end; its stack is in the log"
             )
             return self._failure_of(late[0], 1, TIMED_OUT, message)
         return None

@@ -48,7 +48,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     def required(name: str) -> str:
         if not environ.get(name):
             raise SettingsError(
-                f"{name} is not set: this runs in the pods of an ElasticPyTorchJob, whose operator sets it"
+                f"{name} is not set: this runs in the pods of an ElasticPyTorchJob, "
+                "whose operator sets it"
             )
         return environ[name]
 
@@ -125,7 +126,8 @@ def _prepare_seconds(settings: Settings, options: Any) -> float | None:
         return None
     if not options.warm:
         logger.warning(
-            "spec.prepare is for scripts that this agent starts itself: this program starts when its group exists"
+            "spec.prepare is for scripts that this agent starts itself: "
+            "this program starts when its group exists"
         )
         return None
     if not os.environ.get(LOCAL_SOCKET):

@@ -16,8 +16,9 @@ def tell_group_kill(setting: Path = GROUP_SETTING) -> None:
     with contextlib.suppress(OSError):
         if setting.read_text().strip() == "1":
             logger.info(
-                "if this container runs out of memory, the kernel kills all its processes, and the state in its memory is lost "
-                "(memory.oom.group is 1); with singleProcessOOMKill: true of the kubelet, it kills one process only"
+                "if this container runs out of memory, the kernel kills all its processes, "
+                "and the state in its memory is lost (memory.oom.group is 1); "
+                "with singleProcessOOMKill: true of the kubelet, it kills one process only"
             )
 
 

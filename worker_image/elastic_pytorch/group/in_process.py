@@ -132,7 +132,8 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
             return function(*args, **kwargs)
         if dist.is_initialized():
             raise RuntimeError(
-                "call init_process_group inside of the function that in_process decorates: it makes each group"
+                "call init_process_group inside of the function that in_process decorates: "
+                "it makes each group"
             )
         preparation.join(in_process=True)
         os.environ.update(_NCCL_VARIABLES)
@@ -194,8 +195,8 @@ def _choose_nccl() -> None:
     os.environ[_CHOICE_OF_NCCL] = _PROVEN_NCCL
     if torch.cuda.is_available():
         logger.info(
-            "in_process uses ProcessGroupNCCL for nccl: ProcessGroupNCCL2, torch's new default, has not been tested with it; "
-            "set %s=1 to use it",
+            "in_process uses ProcessGroupNCCL for nccl: ProcessGroupNCCL2, torch's new default, "
+            "has not been tested with it; set %s=1 to use it",
             _CHOICE_OF_NCCL,
         )
 

@@ -114,8 +114,8 @@ def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
         _in_threads(add_one, torch.device(mesh.device_type))
         if any(result.device_mesh is not mesh for result in results) or not _is_of_this_group(mesh):
             raise StaleMesh(
-                f"torch {torch.__version__} takes {mesh} for one of an earlier group: leave out in_process, so that each group has new "
-                "processes"
+                f"torch {torch.__version__} takes {mesh} for one of an earlier group: "
+                "leave out in_process, so that each group has new processes"
             )
 
 

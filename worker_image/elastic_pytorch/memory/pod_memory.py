@@ -88,7 +88,8 @@ class PodMemory:
         descriptor = self._client.fetch(self._name)
         if descriptor is None:
             raise OSError(
-                "the pod's agent holds no state of this training, though a process of the pod has put one there"
+                "the pod's agent holds no state of this training, "
+                "though a process of the pod has put one there"
             )
         try:
             return MappedState(descriptor)

@@ -62,8 +62,9 @@ class SlotMemory:
         needed = length - _memory_of(fd, number)
         if (bytes_left := left()) is not None and bytes_left < needed:
             raise MemoryError(
-                f"the next commit of the state takes {needed / 1e9:.1f} GB more of the pod's memory, of which the container has "
-                f"{max(0, bytes_left) / 1e9:.1f} GB left: raise resources.limits.memory. A State takes two to three times its size"
+                f"the next commit of the state takes {needed / 1e9:.1f} GB more of the pod's "
+                f"memory, of which the container has {max(0, bytes_left) / 1e9:.1f} GB left: "
+                "raise resources.limits.memory. A State takes two to three times its size"
             )
         self._map = mmap.mmap(fd, length, offset=slots.slot_offset(number))
         self._kinds = kinds

@@ -55,7 +55,8 @@ class StateNames:
         """
         if name and not _NAME.fullmatch(name):
             raise ValueError(
-                f"name={name!r}: a name is of letters, digits, '_', '.' and '-', as it may become that of a folder"
+                f"name={name!r}: a name is of letters, digits, '_', '.' and '-', "
+                "as it may become that of a folder"
             )
         location = None if folder is None else location_of(folder)
         given, numbers = self._count
@@ -76,8 +77,8 @@ class StateNames:
         if identity.key in self._given:
             of = f"the checkpoint folder {identity.folder}" if identity.folder else f"name={name!r}"
             raise RuntimeError(
-                f"this process has made a State of {of} already: give each training a name= or a folder of its own, "
-                "or close() the first State if this one is to go on from it"
+                f"this process has made a State of {of} already: give each training a name= or a "
+                "folder of its own, or close() the first State if this one is to go on from it"
             )
         self._count = NameCounts(given + 1, numbers)
         self._given[identity.key] = given

@@ -121,10 +121,12 @@ class PodClient:
                     close(descriptor)
             if self._socket is None:
                 raise ConnectionError(
-                    "the local server is gone, and with it what it may hold of this training's state"
+                    "the local server is gone, and with it what it may hold of this training's "
+                    "state"
                 )
         raise TimeoutError(
-            f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of this training"
+            f"the local server has not said in {ANSWER_SECONDS:.0f} s whether it holds a state of "
+            "this training"
         )
 
     def flush(

@@ -39,7 +39,8 @@ def _report(code: int, seconds: float) -> None:
         logger.warning("the script has ended %g s ago, and its process waits for %s", seconds, held)
         return
     logger.error(
-        "the script has failed %g s ago, and its process still waits for %s. It is ended with exit code %d; %s changes the time",
+        "the script has failed %g s ago, and its process still waits for %s. "
+        "It is ended with exit code %d; %s changes the time",
         seconds,
         held,
         code,

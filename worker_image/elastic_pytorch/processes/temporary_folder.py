@@ -67,8 +67,9 @@ def choose_temporary_folder(folders: Iterable[str]) -> str:
             )
         return folder
     raise TemporaryFolderError(
-        "no worker can be started, as no folder can hold temporary files and sockets: set TMPDIR to a folder that can, "
-        f"such as the mount of an emptyDir; tried: {', '.join(refused)}"
+        "no worker can be started, as no folder can hold temporary files and sockets: "
+        "set TMPDIR to a folder that can, such as the mount of an emptyDir; tried: "
+        f"{', '.join(refused)}"
     )
 
 

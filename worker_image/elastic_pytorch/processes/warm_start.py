@@ -164,7 +164,8 @@ def _probe() -> None:
     process.join(PROBE_SECONDS)
     if process.exitcode == CUDA_LOST:
         raise RuntimeError(
-            "a module that was imported has asked CUDA for devices, which no forked process can use then"
+            "a module that was imported has asked CUDA for devices, "
+            "which no forked process can use then"
         )
     if process.exitcode != 0:
         raise RuntimeError(f"a process that does nothing ended with {process.exitcode}")

@@ -164,5 +164,6 @@ def refuse_claimed(place: Place, names: Iterable[str], version: StateVersion) ->
     generation = max(claims_of(names).values(), default=0)
     if generation > version.generation:
         raise Superseded(
-            f"{place.location} is claimed by generation {generation}, and this is generation {version.generation}"
+            f"{place.location} is claimed by generation {generation}, "
+            f"and this is generation {version.generation}"
         )

@@ -87,8 +87,9 @@ class LocalFolder:
         except OSError as error:
             if error.errno in CANNOT_RENAME:
                 raise CannotClaim(
-                    f"files in {self.location} cannot be renamed, as in a mounted bucket, so that no checkpoint would appear whole: give "
-                    f"the bucket by its URL, such as s3://BUCKET/PREFIX, or another volume ({error.strerror})"
+                    f"files in {self.location} cannot be renamed, as in a mounted bucket, "
+                    "so that no checkpoint would appear whole: give the bucket by its URL, "
+                    f"such as s3://BUCKET/PREFIX, or another volume ({error.strerror})"
                 ) from error
             raise
         return True  # a file system shared by NFS does not say reliably who was first

@@ -54,13 +54,15 @@ def plain_error(error: Exception, url: ObjectUrl) -> OSError:
     if _EXPIRED.search(text):
         return PermissionError(
             errno.EACCES,
-            f"the credentials for bucket {url.bucket} have expired: renew {CREDENTIALS[url.scheme]} ({told})",
+            f"the credentials for bucket {url.bucket} have expired: "
+            f"renew {CREDENTIALS[url.scheme]} ({told})",
             name,
         )
     if _NO_CREDENTIALS.search(text):
         return PermissionError(
             errno.EACCES,
-            f"no credentials for bucket {url.bucket}: give the pod {CREDENTIALS[url.scheme]} ({told})",
+            f"no credentials for bucket {url.bucket}: give the pod {CREDENTIALS[url.scheme]} "
+            f"({told})",
             name,
         )
     if _REGION.search(text):
@@ -72,8 +74,8 @@ def plain_error(error: Exception, url: ObjectUrl) -> OSError:
     if _REFUSED.search(text):
         return PermissionError(
             errno.EACCES,
-            f"bucket {url.bucket} refuses these credentials: allow them to list the prefix and to get, put and delete objects below "
-            f"it ({told})",
+            f"bucket {url.bucket} refuses these credentials: allow them to list the prefix and to "
+            f"get, put and delete objects below it ({told})",
             name,
         )
     return OSError(errno.EIO, f"bucket {url.bucket}: {told}", name)

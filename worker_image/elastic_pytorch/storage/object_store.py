@@ -53,7 +53,8 @@ def obstore() -> Any:
         import obstore.store  # noqa: PLC0415
     except ImportError as error:
         raise ImportError(
-            f"checkpoints in object storage need the library obstore in the image of the workers: pip install obstore ({error})"
+            "checkpoints in object storage need the library obstore in the image of the workers: "
+            f"pip install obstore ({error})"
         ) from error
     return obstore
 
@@ -161,9 +162,10 @@ class ObjectStore:
         ) as error:
             if lacks_conditions(error):
                 raise CannotClaim(
-                    f"the storage of bucket {self.location.bucket} does not write on the condition that an object is absent "
-                    "(If-None-Match), which State needs to keep out a group that was cut off: use storage that does, or a folder on a "
-                    "volume that all pods share"
+                    f"the storage of bucket {self.location.bucket} does not write on the condition "
+                    "that an object is absent (If-None-Match), which State needs to keep out a "
+                    "group that was cut off: use storage that does, "
+                    "or a folder on a volume that all pods share"
                 ) from error
             raise plain_error(error, self.location) from error
         return True

@@ -80,14 +80,14 @@ def usable(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] | No
         raise ValueError('the folder is "": give a path or a URL, or None to keep no checkpoints')
     if text.startswith("~") or "$" in text:
         raise ValueError(
-            f"{text!r}: only a shell reads ~ and $ as folders, and this would become one in the container. Use os.path.expanduser, or "
-            "os.environ"
+            f"{text!r}: only a shell reads ~ and $ as folders, and this would become one in the "
+            "container. Use os.path.expanduser, or os.environ"
         )
     if isinstance(place_at(folder), LocalFolder) and _is_of_this_container(text):
         raise ValueError(
-            f"{text} is on the container's own disk, which other pods do not see, and which is gone "
-            "with the pod: give a path on a volume that all pods share, or a URL such as "
-            "s3://BUCKET/PREFIX, or None to keep no checkpoints"
+            f"{text} is on the container's own disk, which other pods do not see, "
+            "and which is gone with the pod: give a path on a volume that all pods share, "
+            "or a URL such as s3://BUCKET/PREFIX, or None to keep no checkpoints"
         )
     return folder
 

@@ -35,7 +35,8 @@ def what_to_keep(keep: int, keep_every_steps: int | None) -> Keep:
         return keep
     if type(keep_every_steps) is not int or keep_every_steps < 1:
         raise ValueError(
-            f"keep_every_steps must be a whole number of steps, at least 1, or None, not {keep_every_steps!r}"
+            "keep_every_steps must be a whole number of steps, at least 1, or None, "
+            f"not {keep_every_steps!r}"
         )
     return Retention(keep, keep_every_steps)
 
