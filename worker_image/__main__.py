@@ -1,8 +1,7 @@
-"""Starts the agent from a folder: `python3 /opt/elastic-pytorch torchrun's options, script, arguments`.
+"""Starts the agent from a folder: `python3 /opt/elastic-pytorch [torchrun's options] script args…`.
 
 This is how the agent runs in an image that has torch but not this package: the operator has the
-agent copied into the pod. PYTHONPATH is not used to find it, because setting it in the pod would
-hide the one that the image may have.
+agent copied into the pod. PYTHONPATH would hide the one that the image may have.
 """
 
 import contextlib
@@ -19,13 +18,16 @@ CANNOT_RUN = 2
 
 
 def refuse_old_python() -> None:
-    """Ends the process, with a sentence in the pod's termination message, if this Python cannot import the package."""
+    """Ends the process with a termination message if this Python cannot import the package."""
     if sys.version_info[:2] >= OLDEST_PYTHON:
         return
     oldest, here = (
         ".".join(map(str, numbers)) for numbers in (OLDEST_PYTHON, sys.version_info[:3])
     )
-    message = f"elastic-pytorch needs Python {oldest} or newer in the image: {sys.executable} is Python {here}"
+    message = (
+        f"elastic-pytorch needs Python {oldest} or newer in the image: "
+        f"{sys.executable} is Python {here}"
+    )
     print(message, file=sys.stderr)
     path = os.environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log")
     with contextlib.suppress(OSError), open(path, "r+") as file:  # noqa: PTH123 - as elastic_pytorch.failures.failure does
@@ -43,9 +45,8 @@ if __name__ == "__main__":
     refuse_old_python()
     from elastic_pytorch.agent.signals import end_at_once
 
-    # Process 1 would ignore it, for the seconds that importing torch takes.
+    # As process 1, this process would ignore SIGTERM for the seconds that importing torch takes.
     signal.signal(signal.SIGTERM, end_at_once)
-    # For workers that start in a new interpreter, and for their children: this process already has
-    # the folder on its path.
+    # For workers that start in a new interpreter, and for their children.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     runpy.run_module("elastic_pytorch.agent", run_name="__main__", alter_sys=True)

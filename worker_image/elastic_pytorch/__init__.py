@@ -1,6 +1,6 @@
-"""What a training script may import, in the pods of an ElasticPyTorchJob or anywhere else; it also works without an agent.
+"""What a training script may import, with an agent or without one.
 
-Importing this package is cheap: torch is imported by its parts, when they are used.
+Importing this package is cheap: its parts import torch when a script uses them.
 """
 
 import importlib

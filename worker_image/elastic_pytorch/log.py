@@ -1,4 +1,4 @@
-"""The agent's own lines, on stderr: stdout belongs to the script, of which the agent only ends a line that no process ends any more."""
+"""The agent's own log, on stderr because stdout belongs to the script."""
 
 import logging
 import sys
@@ -19,7 +19,6 @@ class _Formatter(logging.Formatter):
 
 
 def start_logging() -> None:
-    """Makes the agent's logger write to stderr, from level INFO up, and to nothing else."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(name)s %(asctime)s %(levelname)s %(message)s"))
     logger.handlers = [handler]

@@ -1,7 +1,4 @@
-"""URLs of object storage: where a State's checkpoints lie, if not in a folder.
-
-Standard library only.
-"""
+"""URLs of object storage that holds checkpoints. Standard library only."""
 
 import os
 import re
@@ -22,11 +19,10 @@ class ObjectUrl:
 
     scheme: str  # one of `SCHEMES`
     bucket: str
-    key: str  # without a slash at its ends; empty: the bucket itself
+    key: str  # without a slash at either end; empty: the bucket itself
 
     @property
     def name(self) -> str:
-        """The last segment of the key, or the bucket."""
         return self.key.rpartition("/")[2] or self.bucket
 
     @property
@@ -46,10 +42,10 @@ Location = Path | ObjectUrl  # of a folder, or of a file in it
 
 
 def location_of(place: "str | os.PathLike[str] | ObjectUrl") -> Location:
-    """Returns where something lies that a script names by a path or a URL.
+    """Reads a path or a URL of a script.
 
     Raises:
-        ValueError: it is a URL that checkpoints cannot be kept at.
+        ValueError: a checkpoint cannot be kept at this URL.
     """
     if isinstance(place, ObjectUrl):
         return place

@@ -1,19 +1,20 @@
-"""How long work beside the training rests after each piece, so that it takes about a tenth of the time. Standard library only.
+"""How long background work rests after each piece, to take about a tenth of the time.
 
 Training may read its data through the same disk and network. The shortest of the last three pieces
-counts: a node or a server that stood still for a minute must not put the next piece off by ten.
+counts, so that a pause of the node or the server does not delay the next piece tenfold. Standard
+library only.
 """
 
 from collections import deque
 
 IDLE_SHARE = 9  # seconds of rest for each second of work
 MEASURED = 3  # pieces of which the shortest counts
-# Of rest after a failure: a request to storage that is away takes a minute to fail.
+# After a failure. A request to storage that does not answer takes a minute to fail.
 MAX_FAILED_SECONDS = 60.0
 
 
 class Rest:
-    """Measures the pieces of one kind of work: those of another size say nothing about them."""
+    """Measures pieces of one kind of work, which are of similar size."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=MEASURED)
@@ -23,5 +24,5 @@ class Rest:
         return IDLE_SHARE * min(self._seconds)
 
     def after_failure(self, seconds: float) -> float:
-        """Returns the seconds to rest after a piece that has failed, and says nothing about the next one."""
+        """Returns the seconds to rest after a failed piece, which is not measured."""
         return min(IDLE_SHARE * min([seconds, *self._seconds]), MAX_FAILED_SECONDS)

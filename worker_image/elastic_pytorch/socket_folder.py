@@ -1,7 +1,4 @@
-"""A folder with a socket that workers connect to.
-
-Scripts and cleaners empty /tmp, so both can be made again at the same path.
-"""
+"""Standard library only."""
 
 import os
 import shutil
@@ -9,11 +6,13 @@ import socket
 import tempfile
 from pathlib import Path
 
-LOOK_SECONDS = 0.5  # from one look at whether the socket is still there to the next
+LOOK_SECONDS = 0.5  # between two checks that the socket is still there
 
 
 class SocketFolder:
-    """A temporary folder of this process's own, with a socket in it.
+    """A temporary folder of this process with a socket that workers connect to.
+
+    Scripts and cleaners empty /tmp, so both can be made again at the same path.
 
     Raises:
         OSError: no folder can be made.
@@ -25,13 +24,10 @@ class SocketFolder:
         self._open_to_all()
 
     def bind(self, kind: socket.SocketKind) -> socket.socket:
-        """Returns a new socket at the path, instead of the one before.
-
-        The folder is made again if it is gone.
+        """Returns a new socket at the path, in place of the previous one.
 
         Raises:
-            OSError: the folder or the socket cannot be made, or the folder is someone else's by
-                now.
+            OSError: the folder or the socket cannot be made, or another user owns the folder.
         """
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         if self._folder.lstat().st_uid != os.geteuid():
@@ -48,7 +44,6 @@ class SocketFolder:
         return made
 
     def is_emptied(self) -> bool:
-        """Whether the socket has been removed, so that new workers do not find it."""
         return not os.path.lexists(self.path)
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""How a thread of the agent waits: for a time, a file descriptor or another thread, whichever comes first."""
+"""How a thread waits for a time, a file descriptor or another thread, whichever comes first."""
 
 import contextlib
 import os
@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 
 class Wakeup:
-    """A bell that threads and signal handlers may ring, built on a pipe to be waited for together with other file descriptors.
+    """A pipe by which threads and signal handlers end another thread's wait.
 
-    A lock would not do: a signal handler runs in the main thread, perhaps while that thread holds
-    the lock.
+    A lock would not do: a signal handler runs in the main thread, which may hold that lock.
     """
 
     def __init__(self) -> None:
@@ -19,19 +18,12 @@ class Wakeup:
         os.set_blocking(self._write, False)
 
     def ring(self) -> None:
-        """Ends the current or the next `wait`.
-
-        May be called from any thread and from a signal handler.
-        """
+        """Ends the current or the next `wait`. Safe in any thread and in a signal handler."""
         with contextlib.suppress(BlockingIOError):  # a full pipe rings already
             os.write(self._write, b"\0")
 
     def wait(self, seconds: float, descriptors: Iterable[int] = ()) -> list[int]:
-        """Waits until the bell is rung, one of the descriptors is readable, or the time is over.
-
-        Returns:
-            The descriptors that are readable.
-        """
+        """Waits for `ring`, a readable descriptor or the time; returns the readable descriptors."""
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
         for descriptor in descriptors:

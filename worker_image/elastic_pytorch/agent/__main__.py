@@ -1,8 +1,8 @@
-"""`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: the container's process 1 in a worker pod.
+"""`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: process 1 of a pod.
 
 Exit codes: 0, the job is complete; 1, it has failed; 2, the configuration cannot be run; 137, the
-pod is of no more use: a worker has outlived SIGKILL, or the pod lacks what it takes to start one;
-143, SIGTERM has ended the agent.
+pod must be replaced, because a worker has outlived SIGKILL or the pod lacks what a worker needs to
+start; 143, SIGTERM has ended the agent.
 """
 
 import signal
@@ -10,7 +10,7 @@ import signal
 from elastic_pytorch.agent.signals import end_at_once
 
 if __name__ == "__main__":
-    # Process 1 would ignore it, for the seconds that importing torch takes.
+    # As process 1, this process would ignore SIGTERM for the seconds that importing torch takes.
     signal.signal(signal.SIGTERM, end_at_once)
 
 import atexit
@@ -84,14 +84,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _of_no_more_use(termination_log: str, reason: str) -> int:
-    """Says why the pod must be replaced, and returns the exit code for that."""
+    """Reports why the pod must be replaced, and returns the exit code for that."""
     logger.error("end: %s", reason)
     write_termination_message(termination_log, reason)
     return OF_NO_MORE_USE
 
 
 def _end(code: int) -> NoReturn:
-    """Ends this process as Python does, but frees nothing, which would take more than a second of CPU time after torch."""
+    """Ends this process as Python does, without a second of CPU time for freeing torch's memory."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -101,9 +101,9 @@ def _end(code: int) -> NoReturn:
 
 
 def _forget_working_directory() -> None:
-    """Removes the working directory, which `python -m` adds to the path: a script's queue.py there would pass for Python's own."""
+    """Removes the working directory from the path: a script's queue.py would hide Python's own."""
     here = str(Path.cwd())
-    # Python 3.10 has no -P, with which it is never added.
+    # `python -m` adds it. Python 3.10 has no -P, which prevents that.
     if (
         not getattr(sys.flags, "safe_path", False)
         and sys.path[:1] == [here]

@@ -1,9 +1,8 @@
 """Torch's own elastic agent, with the group decided by the operator.
 
-Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is. Its subclass answers what it asks:
-how the workers are, how they are stopped, and which ranks they get. A failed or superseded group is
-reported as HEALTHY and restarted by `RestartRequest`. Protected methods of torch are overridden
-with open signatures, as they differ between releases.
+Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is, and this subclass overrides the
+methods that it calls. It reports a failed or superseded group as HEALTHY, and `RestartRequest`
+restarts it. Overridden methods have open signatures, because torch's differ between releases.
 """
 
 import signal
@@ -42,13 +41,13 @@ from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerPr
 from elastic_pytorch.stopping.stacks import dump_stacks
 from elastic_pytorch.wakeup import Wakeup
 
-# How long a worker that is being stopped in an orderly change may stay in one call of C after
+# How long a worker that is being stopped in an orderly change may stay in one call of C, once
 # another member has stopped its workers.
 PEER_STOPPED_SECONDS = 5.0
 STACKS_SECONDS = 1.0  # for workers to write their stacks before they are ended
 
-# Torch's events carry the host's fully qualified name. Torch looks it up each time, and with a slow
-# DNS the workers wait for seconds.
+# Torch's events carry the host's fully qualified name, which torch looks up each time. With a slow
+# DNS, workers would wait for seconds.
 api._get_fq_hostname = socket.gethostname
 
 
@@ -107,12 +106,10 @@ class ElasticAgent(LocalElasticAgent):
         worker_group.state = WorkerState.HEALTHY
 
     def check_preparation(self) -> None:
-        """Looks at workers that have no group yet.
-
-        To be called again and again while this agent waits for one.
+        """Checks workers that have no group yet. Called repeatedly while this agent waits for one.
 
         Raises:
-            PreparationError: one has failed, or is not ready in time.
+            PreparationError: a worker has failed, or is not ready in time.
         """
         if self._preparation is None or self._processes is None:
             return
@@ -128,15 +125,12 @@ class ElasticAgent(LocalElasticAgent):
         raise PreparationError(failure)
 
     def keeps_processes(self) -> bool:
-        """Whether the workers can join another group without a restart.
-
-        May be called from any thread.
-        """
+        """Whether the workers can join another group without a restart. Safe in any thread."""
         processes = self._processes
         return processes is not None and self._handover.all_in_process(processes.pids.values())
 
     def ask_for_stacks(self) -> None:
-        """Has the workers write their stacks to stderr. May be called from any thread."""
+        """Has the workers write their stacks to stderr. Safe in any thread."""
         self._stacks_wanted = True
         self._wakeup.ring()
 
@@ -163,9 +157,9 @@ class ElasticAgent(LocalElasticAgent):
         self._logs.tails.start_round()
         self._handover.start_round()
         self._local_failures = LocalFailures()
-        self._oom_kills.happened()  # what was killed before was not a worker of this round
-        # TORCHELASTIC_RESTART_COUNT is the difference of the two. The budget is the operator's, so
-        # this may become negative.
+        self._oom_kills.happened()  # forgets kills of earlier rounds
+        # TORCHELASTIC_RESTART_COUNT is the difference of the two. It may become negative, because
+        # the operator has the budget.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
         make_temporary_folder_again()
@@ -199,7 +193,7 @@ class ElasticAgent(LocalElasticAgent):
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
-        """Returns how the workers are, after a wait for something to happen; failed ones are HEALTHY, see `RestartRequest`."""
+        """Waits for news, then reports the state: HEALTHY also if failed, see `RestartRequest`."""
         self._wait_for_news()
         if self._stacks_wanted:
             self._stacks_wanted = False
@@ -239,7 +233,7 @@ class ElasticAgent(LocalElasticAgent):
         )
 
     def _keep_workers(self, worker_group: WorkerGroup) -> None:
-        """Brings living workers into the next round: as torch restarts them, but without the stop and the start."""
+        """Brings living workers into the next round, as torch restarts them, but without a stop."""
         since = time.monotonic()
         assert self._processes is not None
         pids = self._processes.pids
@@ -300,7 +294,7 @@ class ElasticAgent(LocalElasticAgent):
                 Failure(0, rank, 0, 127, time.monotonic(), type(error).__name__, message)
             )
         elif self._processes is not None:
-            exit_codes = dict(self._processes.exit_codes())  # read once for both questions
+            exit_codes = dict(self._processes.exit_codes())  # a worker may exit between two reads
             running = self._find_failures(worker_group, exit_codes)
             seconds_left = self._local_failures.seconds_left()
             if seconds_left is not None:
@@ -314,7 +308,7 @@ class ElasticAgent(LocalElasticAgent):
                 logger.info("all workers have exited with 0; waiting for the verdict")
 
     def _find_failures(self, worker_group: WorkerGroup, exit_codes: dict[int, int]) -> set[int]:
-        """Records the workers that have failed or lost a peer; returns the local ranks of those that still run."""
+        """Records workers that have failed or lost a peer, and returns the running local ranks."""
         assert self._processes is not None
         found = self._local_failures
         failed = {
@@ -400,7 +394,7 @@ class ElasticAgent(LocalElasticAgent):
             self._wakeup.wait(seconds)
 
     def _leave_at(self) -> float:
-        """When to stop the workers after SIGTERM if no round without them comes: they need the rest of the grace period to save."""
+        """When to stop workers if no round follows SIGTERM: they need the rest to save."""
         return self._signals.at + min(
             self._client.leave_seconds, max(LEAVE_SECONDS, self._timeouts.stop_seconds / 2)
         )
@@ -441,10 +435,10 @@ class ElasticAgent(LocalElasticAgent):
             self._logs.end_lines()
 
     def _patience_seconds(self, *, failed: bool) -> float | None:
-        """Returns how long workers that are being stopped may stay in one call of C; None: without limit, as no peer is gone.
+        """How long a worker that is being stopped may stay in one call of C; None: without limit.
 
-        After a loss it is only the time that shows that they are stuck. In an orderly change it is
-        longer: they may be in a long computation of their own, after which their handler runs.
+        After the loss of a peer, a worker that does not stop is stuck. In an orderly change, it may
+        be in a long computation of its own, after which its handler runs.
         """
         handler = self._rendezvous_handler
         if failed or handler.restart.broken or not handler.newer_round_is_orderly():
@@ -452,4 +446,4 @@ class ElasticAgent(LocalElasticAgent):
         return PEER_STOPPED_SECONDS if self._client.peer_stopped(handler.taken.number) else None
 
     def _exit_barrier(self) -> None:
-        """Does nothing: the operator's verdict is the barrier, and it has been passed."""
+        """Does nothing: the operator's verdict is the barrier."""

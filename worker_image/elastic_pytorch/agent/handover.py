@@ -1,6 +1,6 @@
-"""How a pod's workers get from one round to the next: stopped at a step boundary, then kept in their processes or started again.
+"""How a pod's workers get to the next round: in their processes, or started again.
 
-The agent's end of `agent_link`.
+The other end is `agent_link`.
 """
 
 import threading
@@ -24,15 +24,15 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    cooperates: bool = False  # it stops at a step boundary when it is told that the group changes
+    cooperates: bool = False  # it stops at a step boundary when the group changes
     in_process: bool = False  # it can join another group without a restart
     parked: bool = False  # it has stopped at a boundary
     left: bool = False  # it has left its group after that
-    lost_peer: str = ""  # the error of the collective that has stopped it; empty: none
+    lost_peer: str = ""  # the error of the collective that stopped it; empty: none
 
     @property
     def is_idle(self) -> bool:
-        """Whether it does nothing more in this round except to leave its group."""
+        """Whether it has nothing left to do in this round except to leave its group."""
         return self.parked or self.left or bool(self.lost_peer)
 
     @property
@@ -50,17 +50,17 @@ def choose_way(
     boundary_seconds: float,
     rest_seconds: float,
 ) -> Way:
-    """Decides how the workers leave their round.
+    """Decides how a pod's workers leave their round.
 
     Args:
-        workers: all of the pod's.
+        workers: all workers of the pod.
         newer: a newer round is known. If not, a worker has failed.
-        orderly: all members of the round are alive, so its workers reach a step boundary together.
-        waited_seconds: since it was known that the round is over, and whether in an orderly way.
-        idle_seconds: for how long all workers have been idle.
-        boundary_seconds: how long to wait for a step boundary.
-        rest_seconds: how long workers that can continue without a restart may take to notice the
-            loss of a peer, or to leave their group at a boundary.
+        orderly: all members of the round are alive, so they reach a step boundary together.
+        waited_seconds: since the end of the round was known, and whether it is orderly.
+        idle_seconds: since all workers became idle.
+        boundary_seconds: the longest wait for a step boundary.
+        rest_seconds: how long workers that can continue without a restart may take to notice a lost
+            peer, or to leave their group at a boundary.
     """
     if all(worker.is_idle for worker in workers):
         if not all(worker.in_process for worker in workers):
@@ -85,8 +85,6 @@ class Server(Protocol):
 
 
 class Handover:
-    """Agrees with the workers of the pod on how their round ends."""
-
     def __init__(
         self,
         server: Server,
@@ -110,7 +108,6 @@ class Handover:
         server.on_message = self._receive
 
     def start_round(self) -> None:
-        """Forgets all reports: the workers have just been started."""
         with self._lock:
             self._reports = {}
         self._forget_change()
@@ -124,11 +121,10 @@ class Handover:
         urgent: bool = True,
         leaves: bool = False,
     ) -> Way:
-        """Returns what to do with the workers now that their round is over, and announces the change to them; see `choose_way`.
+        """Chooses how living workers leave their round, and announces the change to them.
 
-        The process ids are those of all workers, alive. Without a newer round, a failure has ended
-        theirs. A change is urgent if a member must leave within its pod's grace period, and
-        `leaves` says that this pod is not in the newer round.
+        Without a newer round, a failure has ended theirs. A change is urgent if a member must leave
+        within its pod's grace period, and `leaves` means that this pod does.
         """
         now = self._clock()
         workers = self._of(pids)
@@ -167,10 +163,7 @@ class Handover:
         return {local_rank: report.lost_peer for local_rank, report in reports if report.lost_peer}
 
     def keep_processes(self, environments: Mapping[int, Mapping[str, str]]) -> None:
-        """Lets the workers continue in the next round.
-
-        They stop at boundaries again once they report that their group is formed.
-        """
+        """Lets the workers continue in the next round; they cooperate once they have a group."""
         with self._lock:
             self._reports = {
                 pid: WorkerReport(in_process=report.in_process)
@@ -181,10 +174,7 @@ class Handover:
             self._server.send(pid, {"kind": GO, "environment": dict(environment)})
 
     def _boundary_limit(self) -> float:
-        """Returns the total wait for a boundary.
-
-        A change that becomes urgent gets the full time from that moment on.
-        """
+        """The longest wait for a boundary. A change that becomes urgent gets its time again."""
         if self._urgent_since is None:
             return max(UNHURRIED_SECONDS, self._boundary_seconds)
         return self._urgent_since - self._since + self._boundary_seconds

@@ -1,7 +1,4 @@
-"""Builds an agent, runs it, and turns its end into an exit code.
-
-Importing this module imports torch.
-"""
+"""Builds an agent, runs it, and turns its end into an exit code. Imports torch."""
 
 import dataclasses
 import os
@@ -41,8 +38,8 @@ from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.torch_fixes import destroy_deadlock, store_connect
 from elastic_pytorch.wakeup import Wakeup
 
-# Of the time that workers have to stop, to reach a step boundary; the rest is for what they do on
-# SIGTERM.
+# The part of the time to stop in which workers may reach a step boundary. SIGTERM's handler gets
+# the rest.
 BOUNDARY_SHARE = 0.5
 FLUSH_SECONDS = 0.5  # for the last heartbeat
 
@@ -54,10 +51,7 @@ def launch(
     pod_server: PodServer,
     began: float,
 ) -> int:
-    """Runs the agent to its end.
-
-    Returns:
-        The exit code.
+    """Runs the agent to its end, and returns the exit code.
 
     Raises:
         OptionsError: the command line cannot be run.
@@ -94,7 +88,7 @@ def launch(
         wakeup.ring()
 
     signals = Signals(options.signals_to_handle or HANDLED, leave)
-    # Torch installs a handler each time before it starts workers: it gets this one to install.
+    # Torch installs this handler each time before it starts workers.
     vars(multiprocessing_api)["_terminate_process_handler"] = signals.note
 
     def wait_for_round(seconds: float) -> None:
@@ -121,8 +115,8 @@ def launch(
         entrypoint=run_script if options.warm else command,
         args=worker_arguments(options) if options.warm else tuple(command_arguments),
         max_restarts=config.max_restarts,
-        # torch's sleep; the agent's own wait, which a signal or a round ends, is in
-        # _monitor_workers
+        # torch's sleep; the agent waits in _monitor_workers, where a signal or a round ends the
+        # wait
         monitor_interval=0.001,
         **_newer_settings(config, WorkerSpec),
     )
@@ -174,7 +168,7 @@ def launch(
 
 
 def _run(agent: ElasticAgent, client: OperatorClient, settings: Settings) -> int | None:
-    """Runs the agent's loop; returns the exit code, None: it depends on the operator's verdict."""
+    """Runs the agent's loop, and returns the exit code; None: the operator's verdict decides."""
     try:
         agent.run()
     except SignalException as error:
@@ -189,8 +183,8 @@ def _run(agent: ElasticAgent, client: OperatorClient, settings: Settings) -> int
         )
         return 1
     except UnkillableError as error:
-        # At once, as if the node had died: the operator replaces a silent pod on another node. An
-        # orderly end would wait for the process.
+        # At once, as if the node had died: an orderly end would wait for the process. The operator
+        # replaces a silent pod on another node.
         _tell_end(
             settings,
             f"{error}: it hangs in the kernel, most likely in a driver, "
@@ -227,11 +221,10 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
 
 
 def _count_processes(wanted: str) -> int:
-    """What torchrun makes of `--nproc-per-node`.
+    """Reads `--nproc-per-node` as torchrun does.
 
     Raises:
-        ValueError: it is neither a number nor a word of torchrun's, or the container has no such
-            device.
+        ValueError: neither a number nor a word of torchrun's, or the container has no such device.
     """
     try:
         return int(determine_local_world_size(wanted))
@@ -245,7 +238,7 @@ def _count_processes(wanted: str) -> int:
 
 
 def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
-    """Returns the options that LaunchConfig and WorkerSpec of this torch share, besides those that all releases have."""
+    """The options that LaunchConfig and WorkerSpec share in newer releases of torch only."""
     names = {field.name for field in dataclasses.fields(spec)} & {
         field.name for field in dataclasses.fields(config)
     }

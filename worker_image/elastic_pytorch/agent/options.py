@@ -1,4 +1,4 @@
-"""The command line: torchrun's own, without what the operator decides."""
+"""Torchrun's command line, without what the operator decides."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ from elastic_pytorch.processes.run_script import MODULE, SCRIPT
 
 MONITOR_SECONDS = 0.05
 
-# Options that the operator decides for a pod of a job, and what decides them.
+# What decides these options for a pod of a job.
 DECIDED = {
     "nnodes": "spec.replicas, spec.minReplicas and spec.maxReplicas of the job",
     "node_rank": "the operator, for each round",
@@ -31,12 +31,10 @@ DECIDED = {
 }
 
 
-LAUNCHERS = ("python", "python3", "torchrun")  # that `args` of a job do not name
-# Options of newer releases of torch that the agent implements itself, whichever torch the image
-# has.
+LAUNCHERS = ("python", "python3", "torchrun")  # the `args` of a job follow these
+# Options of newer releases of torch, which the agent implements itself with any torch.
 CARRIED_OUT = {"shutdown_timeout": int, "signals_to_handle": str}
-# Options that only some releases have. One that the image's torch does not know would otherwise be
-# ignored silently.
+# Options of some releases. The image's torch would silently ignore variables that it does not know.
 NEWER = (
     "event_log_handler",
     "log_line_prefix_template",
@@ -47,18 +45,16 @@ NEWER = (
 
 
 class OptionsError(SettingsError):
-    """A command line that cannot be run; the message says why."""
+    pass
 
 
 def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     """Parses torchrun's options; PET_ variables are their defaults.
 
-    Returns:
-        What torchrun's parser returns, plus `warm`: whether workers are forked from a process that
-        has imported torch.
+    The result has one more attribute, `warm`: workers are forked from a process with torch.
 
     Raises:
-        OptionsError: the options are wrong, or decided by the operator.
+        OptionsError: the options are wrong, or the operator decides them.
     """
     try:
         parser = get_args_parser()
@@ -113,7 +109,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         )
     if options.monitor_interval <= 0:
         raise OptionsError("--monitor-interval must be more than 0")
-    # Expected by torchrun's own reading of the options; none of it is used.
+    # Torchrun's own reading of the options expects these, but nothing uses them.
     vars(options).update(
         nnodes="1:1",
         node_rank=0,
@@ -126,7 +122,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         master_port=0,
         local_addr=None,
     )
-    # A script in this interpreter, as one that is started by its path; it overrides --no-python.
+    # A script for this interpreter, as if it was given by its path. It overrides --no-python.
     if options.run_path:
         options.run_path = options.no_python = False
         other_interpreter = False
@@ -139,7 +135,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def unknown_variables(known: Collection[str]) -> list[str]:
-    """Returns a complaint for each option that the environment sets and this torch does not have."""
+    """Describes each option that the environment sets and this torch does not have."""
     problems = []
     for name in NEWER:
         if name not in known and f"PET_{name.upper()}" in os.environ:

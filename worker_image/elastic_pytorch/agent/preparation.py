@@ -1,7 +1,7 @@
-"""Workers that start before their group exists: when they are ready to join one, and what becomes of a pod whose workers fail before.
+"""Workers that start before their group exists.
 
-Such a failure is this pod's alone: no group has lost anything by it. The pod ends, and the operator
-makes another one after a pause.
+A failure before then is this pod's alone: no group has lost anything. The pod ends, and the
+operator makes another one after a pause.
 """
 
 import time
@@ -25,8 +25,6 @@ class PreparationError(Exception):
 
 
 class Preparation:
-    """The time from the start of the pod's workers to their first group."""
-
     def __init__(
         self,
         processes: WorkerProcesses,
@@ -44,7 +42,7 @@ class Preparation:
 
     @property
     def late(self) -> list[int]:
-        """The local ranks of the workers that are not ready in time; none before."""
+        """The local ranks of the workers that are not ready in time; none before then."""
         if self._clock() < self._since + self._limit_seconds:
             return []
         return [
@@ -56,14 +54,14 @@ class Preparation:
     def finish(self, wait: Callable[[float], None]) -> None:
         """Waits until all workers are ready.
 
-        `wait` waits for news, at most the given seconds, and raises what ends the wait.
+        `wait` takes the longest time to wait in seconds, and raises what ends the preparation.
         """
         while not self._handover.all_free(self._processes.pids.values()):
             wait(POLL_SECONDS)
         logger.info("workers are ready to join a group after %s", milliseconds(self._since))
 
     def failure(self, reported: Sequence[Failure]) -> Failure | None:
-        """Why the workers cannot join a group any more; None: they can, or may become able to."""
+        """Why the workers cannot join a group; None: they can, or may still become able to."""
         if reported:
             return reported[0]
         if exited := sorted(self._processes.exit_codes()):

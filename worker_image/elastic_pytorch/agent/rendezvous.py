@@ -1,4 +1,4 @@
-"""Torch's rendezvous, implemented as a wait for a round that lists this pod."""
+"""Torch's rendezvous, and the client that reports for it."""
 
 import time
 from collections.abc import Callable
@@ -21,28 +21,28 @@ from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.progress.receiver import ProgressReceiver
 
 BACKEND = "elastic-pytorch"
-POLL_SECONDS = 0.5  # the longest wait if nothing rings
+POLL_SECONDS = 0.5  # the longest wait without news
 
 
 @dataclass(slots=True)
 class RestartRequest:
     """Whether torch's loop is to stop the workers of a round and ask for the next rendezvous.
 
-    Torch's loop does so for a change of the membership, which `num_nodes_waiting` reports. It
-    treats a group that is reported as FAILED otherwise: it counts the restart against a budget, and
-    ends when that is spent. Here the budget is the operator's. So the agent reports a failed or
-    superseded group as HEALTHY, and requests its restart as for a change of the membership.
+    Torch's loop does so when `num_nodes_waiting` reports a change of the membership. It would count
+    the restart of a FAILED group against a budget, and end when that is spent. Here the operator
+    has the budget, so the agent reports a failed or superseded group as HEALTHY with a change of
+    the membership.
     """
 
-    broken: bool = False  # a worker of the round has failed, so the group must form again
-    # The workers are on their way to a step boundary: torch's loop must not stop them yet.
+    broken: bool = False  # a worker of the round has failed
+    # The workers are on their way to a step boundary.
     held: bool = False
 
 
 class OperatorRendezvous(RendezvousHandler):
-    """Takes rank and size of the group from the operator's rounds: no other agent takes part, so it takes no time.
+    """Torch's rendezvous: a wait for a round that lists this pod, without other agents.
 
-    `wait` waits for news, at most the given seconds, and raises what ends the wait permanently.
+    `wait` takes the longest time to wait in seconds, and raises what ends the rendezvous.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class OperatorRendezvous(RendezvousHandler):
         progress: ProgressReceiver,
         wait: Callable[[float], None],
     ) -> None:
-        self.taken = Round(0)  # its number is 0 before the first
+        self.taken = Round(0)  # 0: none
         self.restart = RestartRequest()
         self._client = client
         self._run_id = run_id
@@ -66,20 +66,20 @@ class OperatorRendezvous(RendezvousHandler):
         return self._client.newest.number > self.taken.number
 
     def finds_group(self) -> bool:
-        """Whether a newer round lists this pod; after a failure waits until there is one that follows from it."""
+        """Whether a newer round lists this pod; after a failure, waits for a newer round first."""
         while self._client.reported.state == "failed" and not self.newer_round_known():
             self.wait(POLL_SECONDS)
         return self._rank_in_newer_round() is not None
 
     def newer_round_is_orderly(self) -> bool:
-        """Whether all members of the round this agent has taken up are still alive, according to the newest one."""
+        """Whether all members of this agent's round are alive, according to the newest round."""
         return self._client.newest.orderly_since <= self.taken.number
 
     def newer_round_keeps_all(self) -> bool:
         return self._client.newest.keeps_all_since <= self.taken.number
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Waits for a round, newer than the last, that lists this pod."""
+        """Waits for a newer round that lists this pod."""
         since = time.monotonic()
         while (rank := self._rank_in_newer_round()) is None:
             self._say_waiting()
@@ -91,7 +91,7 @@ class OperatorRendezvous(RendezvousHandler):
         self.taken, self.restart.broken = declared, False
         if rank == 0:
             self._store_port.lend(declared.store_port)
-        # Before it is reported: the steps of the last round do not belong to this one.
+        # Before the report: the steps of the last round do not belong to this one.
         self._progress.start_round()
         self._client.report(
             state="running",
@@ -118,12 +118,12 @@ class OperatorRendezvous(RendezvousHandler):
         self._progress.note_started()
 
     def make_store(self, rank: int, size: int) -> HashStore:
-        """Returns the agent's own store, which torch requires: nothing is exchanged through it."""
+        """Returns the agent's own store, which torch requires but which nothing uses."""
         del rank, size
         return HashStore()
 
     def num_nodes_waiting(self) -> int:
-        """More than 0 makes torch's loop stop the workers and ask for the next rendezvous, see `RestartRequest`."""
+        """More than 0 has torch's loop restart the workers, see `RestartRequest`."""
         return int((self.restart.broken or self.newer_round_known()) and not self.restart.held)
 
     def get_backend(self) -> str:
@@ -131,11 +131,9 @@ class OperatorRendezvous(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """The round's store is served by rank 0's worker, not by its agent."""
         return False
 
     def is_closed(self) -> bool:
-        """Only the operator ends a job."""
         return False
 
     def set_closed(self) -> None:
@@ -145,7 +143,7 @@ class OperatorRendezvous(RendezvousHandler):
         return self._run_id
 
     def shutdown(self) -> bool:
-        """Does nothing: one agent's end is not the job's."""
+        """Does nothing: the end of an agent is not the end of the job."""
         return True
 
     def _rank_in_newer_round(self) -> int | None:
@@ -153,8 +151,8 @@ class OperatorRendezvous(RendezvousHandler):
 
     def _say_waiting(self) -> None:
         state = self._client.reported.state
-        # A failure is reported until a newer round leaves this pod out: the operator may not have
-        # received it yet.
+        # A failure is reported until a newer round leaves this pod out, in case the operator has
+        # not received it.
         if state != "ready" and (self.newer_round_known() or state != "failed"):
             self._client.report(state="ready", failure=None)
             logger.info(
@@ -173,7 +171,7 @@ def prepare_client(
     on_dump: Callable[[], None],
     keeps_processes: Callable[[], bool] = lambda: False,
 ) -> OperatorClient:
-    """Returns a client that reports the workers' progress and checkpoints to the operator; it is not started yet."""
+    """Returns a client, not yet started, that reports the workers' progress and checkpoints."""
     client = OperatorClient(
         OperatorConnection(
             settings.operator_host,

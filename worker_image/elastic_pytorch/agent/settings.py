@@ -1,4 +1,4 @@
-"""The environment variables by which the operator configures an agent (docs/internals/protocol.md), and how long it waits by them."""
+"""The operator's settings for an agent (docs/internals/protocol.md), and its timeouts."""
 
 import os
 from collections.abc import Mapping
@@ -12,35 +12,35 @@ from elastic_pytorch.pod.group_variables import UNIT_REPLICAS
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 
 REST_SECONDS = 1.0
-GRACE_MARGIN_SECONDS = 1.0  # reserved from the pod's grace period for the agent's own end
+GRACE_MARGIN_SECONDS = 1.0  # of the pod's grace period, for the agent's own end
 
 
 class SettingsError(ValueError):
-    """The environment or the command line is not one that can be run; the message says what is wrong with it."""
+    """An environment or a command line that cannot be run; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     operator_host: str
     operator_port: int
-    operator_authorities: str  # which must have signed its certificate, PEM; empty: plain HTTP
+    operator_authorities: str  # PEM; empty: plain HTTP
     token_file: str  # empty: no token is sent
     job: str
     run_id: str  # the job's UID: TORCHELASTIC_RUN_ID
     grace_seconds: float  # from SIGTERM to SIGKILL of the pod
     store_port: int  # the first that is tried for the store of a round
-    preload: tuple[str, ...]  # modules to import beside torch before any worker starts
-    termination_log: str  # the file that Kubernetes shows as the container's termination message
-    # To notice the loss of a peer, for workers that can join another group in their process.
+    preload: tuple[str, ...]  # modules to import with torch before any worker starts
+    termination_log: str  # the path of the container's termination message
+    # For workers that can join another group in their process to notice a lost peer.
     rest_seconds: float = REST_SECONDS
-    checkpoint_path: Path | None = None  # to watch; None: none
+    checkpoint_path: Path | None = None
     # Until ready to join a group; None: they start when it exists.
     prepare_seconds: float | None = None
     unit_replicas: int = 1  # pods
 
     @property
     def stop_seconds(self) -> float:
-        """How long workers have from SIGTERM to SIGKILL, so that the agent still ends within the grace period."""
+        """From SIGTERM to SIGKILL of the workers, with time left for the agent's own end."""
         return max(self.grace_seconds - GRACE_MARGIN_SECONDS, self.grace_seconds * 0.75)
 
 
@@ -108,7 +108,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    monitor_seconds: float  # between two checks of the workers if nothing rings
+    monitor_seconds: float  # the longest time between two checks of the workers
     stop_seconds: float  # from SIGTERM to SIGKILL of the workers
     # Until ready for the first group; None: they start when it exists.
     prepare_seconds: float | None = None
@@ -121,7 +121,7 @@ def read_timeouts(settings: Settings, options: Any, monitor_seconds: float) -> T
 
 
 def _prepare_seconds(settings: Settings, options: Any) -> float | None:
-    """Returns how long workers may prepare; None: they start when their group exists, as they could not wait for it."""
+    """How long workers may prepare; None: they cannot, and start when their group exists."""
     if settings.prepare_seconds is None:
         return None
     if not options.warm:
@@ -139,7 +139,7 @@ def _prepare_seconds(settings: Settings, options: Any) -> float | None:
 
 
 def _stop_seconds(settings: Settings, options: Any) -> float:
-    """Returns the seconds that workers have to stop: what the pod's grace period allows, or less if torchrun's option says so."""
+    """From SIGTERM to SIGKILL of the workers: torchrun's option can only shorten the time."""
     wanted = getattr(options, "shutdown_timeout", None)
     if wanted is None:
         wanted = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")

@@ -1,4 +1,4 @@
-"""SIGTERM and the other signals that end an agent, and its end: it waits for the checkpoints that its workers have requested."""
+"""The signals that end an agent, and the wait for its workers' last checkpoints."""
 
 import os
 import signal
@@ -10,16 +10,16 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.pod.server import PodServer
 
 HANDLED = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
-DISK_SECONDS = 600.0  # without a signal; a disk that takes longer is given up
-MARGIN_SECONDS = 0.5  # kept from the grace period, for what comes after
+DISK_SECONDS = 600.0  # the longest wait for the disk, without a signal
+MARGIN_SECONDS = 0.5  # of the grace period, for what follows the wait
 POLL_SECONDS = 0.1
 
 
 class Signals:
-    """Records the first signal; the main thread acts on it where that is safe.
+    """Records the first signal and calls `on_first`; the main thread acts on it where it is safe.
 
-    Torch's own handlers raise an exception wherever the main thread happens to be, maybe half-way
-    through starting workers. The handler calls `on_first`.
+    Torch's own handlers raise an exception wherever the main thread is, perhaps half-way through
+    the start of workers.
     """
 
     def __init__(self, names: str, on_first: Callable[[], None]) -> None:
@@ -29,10 +29,7 @@ class Signals:
         self._on_first = on_first
 
     def install(self) -> None:
-        """Installs the handlers.
-
-        To be called from the main thread, and again whenever torch has installed its own.
-        """
+        """Installs the handlers, again each time that torch has installed its own."""
         for number in self._numbers:
             signal.signal(number, self.note)
 
@@ -45,7 +42,7 @@ class Signals:
 
 
 def end_at_once(number: int, _frame: FrameType | None) -> None:
-    """The handler while there is nothing yet to stop or to report."""
+    """The handler while there is nothing to stop or to report."""
     os._exit(128 + number)
 
 
@@ -62,11 +59,7 @@ def wait_for_disk(
     grace_seconds: float,
     disk_seconds: float = DISK_SECONDS,
 ) -> bool:
-    """Waits for the flushes in progress, but never beyond the pod's grace period once a signal has begun that.
-
-    Returns:
-        Whether all is on the disk.
-    """
+    """Waits for flushes, within the grace period of a signal; returns whether all have ended."""
     since = time.monotonic()
     margin = min(MARGIN_SECONDS, 0.1 * grace_seconds)
     while not pod_server.drain(POLL_SECONDS):

@@ -1,4 +1,4 @@
-"""Why a start of workers has failed: for what the user wants to run, for the folder of the logs, or for the pod and its node."""
+"""Why a start of workers has failed: the user's program, the log folder, the pod or its node."""
 
 import errno
 import os
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from elastic_pytorch.agent.settings import SettingsError
 
-# The exit code of a pod that must be replaced: one that is never the job's failure.
+# The exit code of a pod that must be replaced. It is never the job's failure.
 OF_NO_MORE_USE = 128 + signal.SIGKILL
-# What a process may lack, whatever it runs.
+# What any process may lack.
 LACKS = {
     errno.EAGAIN: "the pod or its node has reached its limit of processes and threads (pids)",
     errno.ENOMEM: "the pod or its node has no memory left",
@@ -20,18 +20,15 @@ NO_THREAD = "can't start new thread"  # Python's words for EAGAIN
 
 
 class CannotStartError(Exception):
-    """A pod that cannot start workers, for a reason that is not the script's: it must be replaced.
-
-    The message says why.
-    """
+    """The pod cannot start workers, and must be replaced. The reason is not the script's."""
 
 
 class LogFolderError(SettingsError):
-    """The folder of the logs cannot be written. The message names it."""
+    pass
 
 
 def lack(error: BaseException) -> str:
-    """What the pod or its node lacks, if that is why something failed; else empty."""
+    """What the pod or its node lacks, if that has caused the error; else empty."""
     if isinstance(error, RuntimeError) and NO_THREAD in str(error):
         return LACKS[errno.EAGAIN]
     if isinstance(error, MemoryError):
@@ -42,10 +39,9 @@ def lack(error: BaseException) -> str:
 def start_fault(
     error: Exception, *, temporary: str, log_dir: str, program: str
 ) -> CannotStartError | LogFolderError | None:
-    """Why workers could not be started; None: for what the user wants to run, such as a program that does not exist.
+    """Why workers could not be started; None: the user's program is at fault.
 
-    The program is what each worker was to execute; empty if workers are forked. The folder of the
-    logs may lie in the temporary one.
+    `program` is empty if workers are forked. The log folder may be in the temporary one.
     """
     told = f"no worker can be started: {error}"
     if lacking := lack(error):
@@ -54,7 +50,7 @@ def start_fault(
         return CannotStartError(f"{told}; the process that forks workers has ended")
     if not isinstance(error, OSError):
         return None
-    # A socket's connect names no path; multiprocessing's lie in the folder.
+    # Connecting a socket names no path, and multiprocessing's sockets are in the temporary folder.
     if error.filename is None:
         of_folder = (
             isinstance(error, FileNotFoundError | ConnectionRefusedError)
@@ -80,12 +76,10 @@ def log_folder_error(log_dir: str, error: OSError) -> LogFolderError:
 
 
 def check_log_folder(log_dir: str | None) -> None:
-    """Makes sure that the folder of the logs can be written, and makes it if it is missing.
-
-    None: torch makes one.
+    """Makes sure that the log folder exists and can be written; without one, torch makes its own.
 
     Raises:
-        LogFolderError: it cannot.
+        LogFolderError: it cannot be written.
     """
     if not log_dir or log_dir == os.devnull:
         return

@@ -1,4 +1,4 @@
-"""The undocumented names of torch that the agent and the training library rely on, and a check that this torch has them.
+"""The undocumented names of torch that the agent and the library rely on, and their check.
 
 A hook that torch has renamed would silently never be called.
 """
@@ -45,7 +45,7 @@ LIBRARY: Mapping[str, Sequence[str]] = {
 
 
 class UnsuitableTorch(SettingsError):
-    """Torch lacks something that the agent relies on."""
+    pass
 
 
 def check_torch() -> None:

@@ -1,8 +1,8 @@
-"""Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the same rounds, with torchrun's own agent.
+"""Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the operator's rounds, torchrun's agent.
 
 Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous
-handler sees less than an agent: not SIGTERM, and only at torchrun's end how a worker failed.
-Workers start cold, and torchrun's own `--max-restarts` counts.
+handler does not see SIGTERM, and learns only at torchrun's end how a worker failed. Workers start
+cold, and torchrun's own `--max-restarts` counts.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from elastic_pytorch.wakeup import Wakeup
 
 # Where stock agents meet when their workers have succeeded.
 BARRIER_KEY = "torchelastic/agent/terminal_state"
-FLUSH_SECONDS = 2.0  # for the last heartbeat: nothing else tells why
+FLUSH_SECONDS = 2.0  # for the last heartbeat, which alone reports why
 
 
 def handler_creator() -> RendezvousHandlerCreator:
@@ -43,7 +43,7 @@ def handler_creator() -> RendezvousHandlerCreator:
 
 
 def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
-    """Returns torchrun's handler, built from the operator's environment; torchrun's own rendezvous options are not used.
+    """Returns torchrun's handler, with the operator's settings instead of torchrun's options.
 
     Raises:
         SettingsError: this is not a pod of an ElasticPyTorchJob.
@@ -52,8 +52,8 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
     start_logging()
     raise_open_files()
     settings = read_settings()
-    # All pods run the same number of workers: without this, torchrun exchanges the numbers through
-    # a store that does not exist here.
+    # All pods run equally many workers. Without this, torchrun exchanges the numbers through a
+    # store that does not exist here.
     os.environ.setdefault("TORCH_ELASTIC_WORKER_IDENTICAL", "1")
     _warn_of_unknown_options()
     os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -80,7 +80,7 @@ def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
 
 
 def _warn_of_unknown_options() -> None:
-    # Torch imports this module while it imports its own: what these need is not there before.
+    # Torch imports this module while it imports its own, which lack these names until then.
     from torch.distributed.run import get_args_parser  # noqa: PLC0415
 
     from elastic_pytorch.agent.options import unknown_variables  # noqa: PLC0415
@@ -90,7 +90,7 @@ def _warn_of_unknown_options() -> None:
 
 
 class TorchrunRendezvous(OperatorRendezvous):
-    """Reports to the operator what torchrun's calls reveal of the workers' state."""
+    """Infers the workers' state from torchrun's calls, and reports it to the operator."""
 
     def __init__(
         self,
@@ -108,21 +108,15 @@ class TorchrunRendezvous(OperatorRendezvous):
         self._oom_kills = OomKills()
 
     def next_rendezvous(self) -> Any:
-        """Waits for a round.
-
-        If torchrun calls it again while the last round is the newest, the workers have failed.
-        """
+        """Waits for a round. A call without a newer round means that the workers have failed."""
         if self.taken.number and not self.newer_round_known():
             self._client.report(state="failed")
         info = super().next_rendezvous()
-        self._oom_kills.happened()  # what was killed before was not a worker of this round
+        self._oom_kills.happened()  # forgets kills of earlier rounds
         return info
 
     def shutdown(self) -> bool:
-        """Called by torchrun as it ends.
-
-        Reports why, if its workers have failed more often than it may restart them.
-        """
+        """Reports why torchrun ends, if its workers have failed too often to be restarted."""
         error = sys.exc_info()[1]
         if isinstance(error, Exception) and self.taken.number:
             failure = self._why(error)
@@ -160,12 +154,12 @@ class TorchrunRendezvous(OperatorRendezvous):
         return failures.in_order()[0]
 
     def make_store(self, rank: int, size: int) -> HashStore:
-        """Returns a store that recognises success by the agent's arrival at torchrun's exit barrier."""
+        """Returns a store that takes the agent's arrival at torchrun's exit barrier for success."""
         del rank
         return _BarrierStore(self, size)
 
     def succeeded(self) -> None:
-        """Reports success; then waits for the verdict, or for a round that torchrun can no longer take part in."""
+        """Reports success, then waits for the verdict or for a round that torchrun cannot join."""
         self._client.report(state="succeeded")
         logger.info("all workers have exited with 0; waiting for the verdict")
         while not self.newer_round_known():
@@ -179,7 +173,7 @@ class TorchrunRendezvous(OperatorRendezvous):
 
 
 class _BarrierStore(HashStore):
-    """Notes arrivals at the exit barrier, and lets no agent wait there for others, which this store does not connect."""
+    """Lets no agent wait at the exit barrier for others, which this store does not connect."""
 
     def __init__(self, rendezvous: TorchrunRendezvous, size: int) -> None:
         super().__init__()
@@ -207,8 +201,8 @@ def _rank(pid: int) -> str:
 
 
 def _local_world_size() -> int:
-    """Returns what torchrun derives from this process's options; under another launcher, the operator's variable."""
-    # Torch imports this module while it imports its own: what this needs is not there before.
+    """From torchrun's options in this process; under another launcher, from the variable."""
+    # Torch imports this module while it imports its own, which lack these names until then.
     from torch.distributed.run import determine_local_world_size, get_args_parser  # noqa: PLC0415
 
     workers = os.environ.get("PET_NPROC_PER_NODE", "1")
