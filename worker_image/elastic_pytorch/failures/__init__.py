@@ -1,1 +1,1 @@
-"""What is known of a worker that has failed."""
+"""What is known of a failed worker."""

@@ -1,4 +1,4 @@
-"""The error file of a worker (TORCHELASTIC_ERROR_FILE), in the format of torch's `@record`: torchrun and the agent read exceptions from it.
+"""A worker's error file (TORCHELASTIC_ERROR_FILE), in the format of torch's `@record`.
 
 `cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this
 package.
@@ -11,11 +11,11 @@ import sys
 import time
 import traceback
 
-MAX_END = 16_384  # characters of each end of a text in the error file, where one may take six bytes
+MAX_END = 16_384  # characters of each end of a text; JSON may escape one as six bytes
 
 
 def write_error_file(exception: str, message: str, callstack: str) -> None:
-    """Writes the error file, unless the script's own `@record` has, or there is to be none."""
+    """Writes the error file, unless the script's own `@record` has, or there must be none."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     with contextlib.suppress(OSError):
         if path and not (os.path.exists(path) and os.path.getsize(path)):  # noqa: PTH110, PTH202
@@ -27,7 +27,7 @@ def write_error_file(exception: str, message: str, callstack: str) -> None:
 
 
 def words_of(error: object) -> str:
-    """The text of an exception, or of what a script exits with."""
+    """The text of an exception, or of an exit's argument."""
     try:
         return str(error)
     except Exception:
@@ -35,15 +35,15 @@ def words_of(error: object) -> str:
 
 
 def record_exceptions() -> None:
-    """Has this process record the exception that ends it, if it is the worker itself: the leader of a session, as torchrun starts it.
+    """Has a worker, which torchrun starts as a session's leader, record the exception that ends it.
 
-    A hook that the script sets takes the place of this one.
+    A hook of the script replaces this one.
     """
     before, worker = sys.excepthook, os.getpid()
     if os.getsid(0) != worker:
         return
 
-    def record(kind, error, frames):  # type: ignore[no-untyped-def] # as old Pythons have it
+    def record(kind, error, frames):  # type: ignore[no-untyped-def] # for old Pythons
         if os.getpid() == worker and not issubclass(kind, KeyboardInterrupt):
             with contextlib.suppress(Exception):
                 write_error_file(
@@ -57,5 +57,5 @@ def record_exceptions() -> None:
 
 
 def _bounded(text: str) -> str:
-    """A text's two ends, if the error file would be longer than the agent reads."""
+    """The two ends of a text that would make the error file longer than the agent reads."""
     return text if len(text) <= 2 * MAX_END else f"{text[:MAX_END]}…{text[-MAX_END:]}"

@@ -1,4 +1,4 @@
-"""What is known of a worker that failed: for the operator, the agent's log and the pod's termination message."""
+"""Describes a failed worker, and writes the pod's termination message."""
 
 import contextlib
 import json
@@ -16,30 +16,30 @@ MAX_TRACEBACK_BYTES = 2048
 MAX_MESSAGE_BYTES = 1024
 MAX_TERMINATION_BYTES = 4096  # Kubernetes cuts what is longer
 MAX_ERROR_FILE_BYTES = 1 << 20
-# Of the message in an error file that is longer; one character of it may take twelve.
+# Of the message in a longer error file, where one character may take twelve.
 MAX_CUT_CHARACTERS = 16 * 1024
-# In torch's format, or as a plain text.
+# In torch's format, or as plain text.
 _MESSAGE = re.compile(r'\s*\{\s*"message":\s*(?:\{\s*"message":\s*)?"')
 _CHARACTERS = re.compile(r'(?:[^"\\\x00-\x1f]|\\(?:[^u]|u[0-9a-fA-F]{4}))*')  # of a text in JSON
-# Reported as the exception of a worker that the kernel's OOM killer has killed.
+# The exception that is reported for a worker that the kernel's OOM killer has killed.
 OUT_OF_MEMORY = "OutOfMemory"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     local_rank: int
-    rank: int  # its RANK in the round
+    rank: int  # in the round
     pid: int
     exit_code: int  # negative: killed by that signal
     # When its error file was written, else when the agent noticed, by `time.monotonic()`.
     observed: float
-    exception: str = ""  # its class
+    exception: str = ""
     message: str = ""
-    traceback: str = ""  # the last 2 KiB of it
+    traceback: str = ""  # its last 2 KiB
 
     @property
     def signal(self) -> str:
-        """The name of the signal that killed the worker; empty if none did."""
+        """The signal that killed the worker; empty: none."""
         return signal_name(-self.exit_code) if self.exit_code < 0 else ""
 
     def to_json(self) -> dict[str, Any]:
@@ -79,9 +79,12 @@ def describe(
     stderr: str = "",
     oom_killed: bool = False,
 ) -> Failure:
-    """Collects what is known of a worker that has just failed, with an exit code that is not 0."""
+    """Describes a worker that has just exited with another code than 0."""
     if exit_code == -signal.SIGKILL and oom_killed:
-        text = "the kernel killed it: the container is out of memory; raise its memory limit or make it use less"
+        text = (
+            "the kernel killed it: the container is out of memory; "
+            "raise its memory limit or make it use less"
+        )
         return Failure(local_rank, rank, pid, exit_code, time.monotonic(), OUT_OF_MEMORY, text)
     observed = time.monotonic()
     message, traceback = _read_error_file(error_file)
@@ -108,7 +111,7 @@ def describe(
 
 
 def bounded(failure: Failure) -> Failure:
-    """A failure whose texts are as short as those that `describe` makes."""
+    """Cuts a failure's texts to the lengths of `describe`."""
     message, traceback = (
         _head(failure.message, MAX_MESSAGE_BYTES),
         _tail(failure.traceback, MAX_TRACEBACK_BYTES),
@@ -117,15 +120,11 @@ def bounded(failure: Failure) -> Failure:
 
 
 def write_termination_message(path: str, message: str, traceback: str = "") -> None:
-    """Writes the message and the end of the traceback to the container's termination log.
-
-    Does nothing if there is no such file.
-    """
+    """Writes the message and the traceback's end to the container's termination log, if any."""
     head = _head(message.strip(), MAX_TERMINATION_BYTES // 2)
     room = MAX_TERMINATION_BYTES - len(head.encode()) - 1
     text = f"{head}\n{_tail(traceback.strip(), room)}".strip()
-    # It is a mount of a single file: it can be written, not replaced. Outside a pod there is none,
-    # and none is created.
+    # The file is a mount: it can be written, but not replaced. Outside a pod, none is created.
     with contextlib.suppress(OSError), Path(path).open("r+", encoding="utf-8") as file:
         file.truncate()
         file.write(text)
@@ -145,10 +144,10 @@ def _describe_exit(exit_code: int, words: str) -> str:
 
 
 def _read_error_file(path: str) -> tuple[str, str]:
-    """Returns the message and the traceback of an error file; empty if it is missing or unreadable.
+    """Returns the message and the traceback; empty if the file is missing or unreadable.
 
-    A script may write its own error file, so it can hold anything. Of one that is too long, the
-    first words are returned for both.
+    A script may write its own error file, so it can hold anything. Of one that is too long, both
+    are the message's beginning.
     """
     try:
         with Path(path).open("rb") as file:
@@ -169,13 +168,13 @@ def _read_error_file(path: str) -> tuple[str, str]:
 
 
 def _first_words(text: str) -> str:
-    """Returns the beginning of the message in an error file that is cut off; empty if it has none."""
+    """The beginning of the message in an error file that is cut off; empty if it has none."""
     begin = _MESSAGE.match(text)
     if begin is None:
         return ""
-    told = text[begin.end() : begin.end() + MAX_CUT_CHARACTERS]
-    whole = _CHARACTERS.match(told)
-    assert whole is not None  # it matches nothing, too
+    message = text[begin.end() : begin.end() + MAX_CUT_CHARACTERS]
+    whole = _CHARACTERS.match(message)
+    assert whole is not None  # it matches the empty text, too
     return str(json.loads(f'"{whole[0]}"'))
 
 
@@ -187,10 +186,10 @@ def _age_of_file(path: str) -> float:
 
 
 def _head(text: str, size: int) -> str:
-    """Returns the first `size` bytes, without half a character at the end."""
+    """The first `size` bytes, without half a character at the end."""
     return text.encode(errors="replace")[:size].decode(errors="ignore")
 
 
 def _tail(text: str, size: int) -> str:
-    """Returns the last `size` bytes, without half a character at the start."""
+    """The last `size` bytes, without half a character at the start."""
     return text.encode(errors="replace")[-size:].decode(errors="ignore") if size > 0 else ""

@@ -5,8 +5,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-# What is kept. A crash in a process with many threads and modules writes tens of kilobytes after
-# the reason.
+# A crash in a process with many threads and modules writes tens of kilobytes after the reason.
 MAX_STDERR_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 600
 MAX_REASON_LINE_CHARACTERS = 300
@@ -16,25 +15,25 @@ _CRASH = "Fatal Python error: "  # faulthandler
 _CRASHED = re.compile(
     _CRASH + r'.*?File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)', re.DOTALL
 )
-_RANK_PREFIX = re.compile(
-    r"^\[rank\d+\]: ?", re.MULTILINE
-)  # torch puts it in front of each line of an exception and of its log
-# NCCL's name for an error; torch's explanation begins with it.
+# Torch begins each line of an exception and of its log with it.
+_RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
+# NCCL's name for an error, with which torch's explanation begins.
 _NCCL_NAME = re.compile(r"nccl[A-Z]\w+: ")
 _LAST_ERROR = "Last error:"  # NCCL's own message is in the next line
-# Lines in which torch's C++ code gives the reason why it ends the process; lines of C++ frames give
+# Lines in which torch's C++ code gives the reason why it ends the process. Lines of C++ frames give
 # none.
-_TELLS = re.compile(
-    r"watchdog|heartbeat ?monitor|terminate called|^\s*what\(\):|nccl (error|operations)|cuda error: |dist(backend|network|store)error",
+_GIVES_REASON = re.compile(
+    r"watchdog|heartbeat ?monitor|terminate called|^\s*what\(\):|nccl (error|operations)"
+    r"|cuda error: |dist(backend|network|store)error",
     re.IGNORECASE,
 )
 _FRAME = re.compile(r"\s*(frame #|#\d+ |Exception raised from )")
 
 DEVICE_FAULT = "DeviceFault"  # reported as the exception of a worker that a device has failed
-# What the driver and CUDA say of a device that has failed, not a script: cudaGetErrorString for
+# Texts of the driver and CUDA about a failed device, not a script: cudaGetErrorString for
 # cudaErrorECCUncorrectable (214) and cudaErrorNvlinkUncorrectable (220), which NCCL and torch
-# repeat; nvmlErrorString for NVML_ERROR_GPU_IS_LOST, and the driver's words for Xid 79. A
-# device-side assert, an illegal address or a launch failure is nearly always the script's own.
+# repeat; nvmlErrorString for NVML_ERROR_GPU_IS_LOST; and the driver's log for Xid 79. A device-side
+# assert, an illegal address or a launch failure is nearly always the script's own.
 _FAULTS = {
     "uncorrectable ECC error encountered": "an uncorrectable ECC error",
     "uncorrectable NVLink error detected during the execution": "an uncorrectable NVLink error",
@@ -44,7 +43,7 @@ _FAULTS = {
 
 
 def read_end(path: str) -> str:
-    """Returns the end of a file; empty if it cannot be read."""
+    """The end of a file; empty if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -55,7 +54,7 @@ def read_end(path: str) -> str:
 
 
 def without_noise(stderr: str) -> str:
-    """Returns stderr without what torch and faulthandler add: prefixes of lines, and kilobytes of module names."""
+    """Removes the prefixes and the kilobytes of module names that torch and faulthandler add."""
     text = _RANK_PREFIX.sub("", stderr)
     return "".join(
         line
@@ -65,51 +64,51 @@ def without_noise(stderr: str) -> str:
 
 
 def crash(words: str) -> str:
-    """Returns what faulthandler has written about a crash, the crash's own frames first; empty if there is none."""
+    """The report of faulthandler about a crash, whose own frames come first; empty: none."""
     begin = words.rfind(_CRASH)
     return words[begin:] if begin >= 0 else ""
 
 
 def place_of_crash(words: str) -> str:
-    """Returns the innermost frame of a crash, as the end of a sentence; empty if it is not known."""
+    """The innermost frame of a crash, as the end of a sentence; empty: unknown."""
     found = _CRASHED.search(crash(words))
     return f" in {found['function']} ({found['file']}, line {found['line']})" if found else ""
 
 
 def exception(words: str) -> str:
-    """Returns the message of the exception that was printed last, with NCCL's explanation; empty if there was none."""
+    """The message of the exception that was printed last, with NCCL's explanation; empty: none."""
     lines = [line.rstrip() for line in words.splitlines() if line.strip()]
     for i, (before, line) in reversed(list(enumerate(pairwise(lines), start=1))):
-        if before.startswith("  ") and EXCEPTION.match(line):  # the line after the indented ones
+        if before.startswith("  ") and EXCEPTION.match(line):  # a traceback's lines are indented
             explained = i + 1 < len(lines) and _NCCL_NAME.match(lines[i + 1])
             return "\n".join(lines[i : i + 4] if explained else [line])
     return ""
 
 
 def reason(words: str) -> str:
-    """Returns why torch has aborted the process: the lines that give the reason, each once; of many, the last ones.
+    """Why torch has aborted the process: the last lines that give a reason, each once; empty: none.
 
-    It is empty if there are none. They come before what faulthandler writes about the crash.
+    They precede faulthandler's report of the crash.
     """
     found: dict[str, None] = {}
     before = ""
     for line in words.splitlines():
         of_nccl = _LAST_ERROR in (before, line) or _NCCL_NAME.match(line)
-        if of_nccl or (_TELLS.search(line) and not _FRAME.match(line)):
+        if of_nccl or (_GIVES_REASON.search(line) and not _FRAME.match(line)):
             found.pop(line, None)
             found[line] = None
         before = line
     kept: list[str] = []
     room = MAX_REASON_CHARACTERS
     for line in reversed(found):
-        told = line.strip()[:MAX_REASON_LINE_CHARACTERS]
-        room -= len(told) + 1
+        cut = line.strip()[:MAX_REASON_LINE_CHARACTERS]
+        room -= len(cut) + 1
         if room < 0:
             break
-        kept.insert(0, told)
+        kept.insert(0, cut)
     return "\n".join(kept)
 
 
 def find_fault(words: str) -> str:
-    """Which fault of a device some words report, for people; empty: none."""
+    """The fault of a device that a text reports, as a phrase; empty: none."""
     return next((fault for phrase, fault in _FAULTS.items() if phrase in words), "")

@@ -1,4 +1,4 @@
-"""Finds the worker of a pod whose failure is the cause of the others': it is reported to the operator."""
+"""Finds the failure in a pod that has caused the others: the operator gets this one."""
 
 import time
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.failures.last_words import DEVICE_FAULT
 from elastic_pytorch.failures.peer_errors import is_echo
 
-ECHO_WAIT_SECONDS = 0.05  # an echo may be seen before the exit that causes it
+ECHO_WAIT_SECONDS = 0.05  # the agent may see an echo before the exit that causes it
 
 
 class LocalFailures:
-    """The failures of a round's workers in this pod, until one of them is reported as the cause."""
+    """The failures of a round's workers in this pod."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class LocalFailures:
         return local_rank in self._found
 
     def add(self, failure: Failure) -> None:
-        """Records a failure; only the first one of each worker counts."""
+        """Records a worker's first failure."""
         if self._until is None:
             self._until = self._clock() + ECHO_WAIT_SECONDS
         self._found.setdefault(failure.local_rank, failure)
@@ -30,11 +30,11 @@ class LocalFailures:
             self._until = self._clock()
 
     def seconds_left(self) -> float | None:
-        """Returns how long to wait for the exits of others; None: no worker has failed."""
+        """How long to wait for the exits of others; None: no worker has failed."""
         return None if self._until is None else max(0.0, self._until - self._clock())
 
     def in_order(self) -> list[Failure]:
-        """Returns the cause first: the earliest failure that is not the echo of a peer's, or the earliest if all are."""
+        """The cause comes first: the earliest failure that is no echo of a peer's, if any."""
         return sorted(
             self._found.values(),
             key=lambda failure: (_is_echo(failure), failure.observed, failure.local_rank),

@@ -1,4 +1,4 @@
-"""Detects kills by the kernel's OOM killer: the container's cgroup counts them."""
+"""Detects kills by the kernel's OOM killer, which the container's cgroup counts."""
 
 import contextlib
 from pathlib import Path
@@ -12,7 +12,7 @@ GROUP_SETTING = Path("/sys/fs/cgroup/memory.oom.group")
 
 
 def tell_group_kill(setting: Path = GROUP_SETTING) -> None:
-    """Logs that the kernel kills the whole container when it runs out of memory, where that is so: this agent could not tell any more."""
+    """Warns early if the kernel would kill the whole container, and this agent with it."""
     with contextlib.suppress(OSError):
         if setting.read_text().strip() == "1":
             logger.info(

@@ -1,30 +1,30 @@
-"""How torch, NCCL, gloo and the c10d store report errors of peers, and errors of their own.
+"""Distinguishes errors of torch, NCCL, gloo and the c10d store that the loss of a peer causes.
 
-The agent and the operator each have a copy of this module, which a test compares, since neither can
-import the other.
+The agent and the operator cannot import each other. Each has a copy of this module, and a test
+compares the two.
 """
 
 import re
 
-# The words of a worker that has lost a peer, or waits for one in vain, in small letters.
+# Errors of a worker that has lost a peer, or waits for one in vain, in small letters.
 _PEER = re.compile(
-    r"connection (closed|reset) by (remote )?peer|dist(network|store|backend)error|broken pipe"
-    r"|tcpstore"
+    r"connection (closed|reset) by (remote )?peer|dist(network|store|backend)error"
+    r"|broken pipe|tcpstore"
 )
-# The same behind a library's name. Only its first place counts: a text with a thousand of them must
+# The same after a library's name. Only its first place counts: a text with a thousand names must
 # not be searched as often.
 _PEER_AFTER = {
     "gloo": re.compile(
-        r"connection (closed|reset|refused)|read error|write error|timed out|connectfullmesh"
-        r"|socket closed"
+        r"connection (closed|reset|refused)|read error|write error|timed out"
+        r"|connectfullmesh|socket closed"
     ),
     "nccl": re.compile(r"remote error|remote process exited|connection|aborted|timeout|timed out"),
     "store": re.compile(r"timeout|timed out"),
 }
-# What torch prints before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and
+# Torch prints these before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and
 # heartbeat monitor, and C++ exceptions of NCCL, gloo and the c10d store that nothing has caught
-# (torch 2.6 to 2.13). The words of ProcessGroupNCCL2's watchdog are read from the library of torch
-# 2.15, without a GPU.
+# (torch 2.6 to 2.13). The texts of ProcessGroupNCCL2's watchdog are from the library of torch 2.15,
+# and not observed on a GPU.
 _ABORTED = re.compile(
     r"watchdog caught collective operation timeout"
     r"|some nccl operations have failed or timed out"
@@ -34,16 +34,16 @@ _ABORTED = re.compile(
     r"|instance of '(c10::dist(backend|network|store)error|gloo::\w+)'",
     re.IGNORECASE,
 )
-# The worker's own errors, although they come as a DistBackendError or through the watchdog. The
-# names are NCCL's (nccl.h), as torch writes them into its exceptions (NCCLUtils.cpp), and the
-# sentences those of ncclGetErrorString, which ProcessGroupNCCL2 writes alone.
+# The worker's own errors, although they come as a DistBackendError or through the watchdog: NCCL's
+# names (nccl.h), as torch writes them into its exceptions (NCCLUtils.cpp), and the sentences of
+# ncclGetErrorString, which ProcessGroupNCCL2 writes alone.
 _OWN = re.compile(
     r"nccl(invalidusage|invalidargument|unhandledcudaerror)|\bcuda error: "
     r"|\binvalid (usage|argument) \(run with nccl_debug|\bunhandled cuda error\b",
     re.IGNORECASE,
 )
-# The worker's own, too (a full /dev/shm, no network interface), unless NCCL's last error is of a
-# connection.
+# So are these two (a full /dev/shm, no network interface), unless NCCL's last error is a
+# connection's.
 _OWN_OR_NETWORK = re.compile(r"nccl(internal|system)error", re.IGNORECASE)
 _NETWORK = re.compile(
     r"ncclremoteerror|remote process exited|connection (closed|reset|refused|timed out|abort)"
@@ -54,7 +54,7 @@ _NETWORK = re.compile(
 
 
 def is_peer_error(text: str) -> bool:
-    """Whether an exception is only the consequence of a peer's failure or loss."""
+    """Whether an exception is only the consequence of what has happened to a peer."""
     words = text.lower()
     of_peer = _PEER.search(words) or any(
         after.search(words.partition(name)[2]) for name, after in _PEER_AFTER.items()
@@ -63,7 +63,7 @@ def is_peer_error(text: str) -> bool:
 
 
 def is_echo(*, exit_code: int, signal: str, exception: str, message: str, traceback: str) -> bool:
-    """Whether a worker's failure is only the consequence of a peer's failure or loss."""
+    """Whether the failure of a worker is only the consequence of what has happened to a peer."""
     if signal == "SIGABRT":
         words = f"{message}\n{traceback}"
         return is_peer_error(message) or (_ABORTED.search(words) is not None and not _is_own(words))

@@ -1,1 +1,1 @@
-"""The group of processes: joined, left and changed within the living process."""
+"""Joins, leaves and changes the process group within the living process."""

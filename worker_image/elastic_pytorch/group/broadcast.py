@@ -1,4 +1,4 @@
-"""Sending a state from one rank to others of a group."""
+"""Sends a state from one rank to others of a group."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ CHUNK_BYTES = 16 << 20
 
 
 def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
-    """Sends the root's tree, which is small, to all ranks of a group and returns it. Collective."""
+    """Sends the root's small tree to all ranks of a group and returns it. Collective."""
     source = global_rank(root, group)
     sending = dist.get_rank() == source
     skeleton, tensors = flatten(tree) if sending else (b"", [])
@@ -34,16 +34,15 @@ def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
 
 
 def pass_on(tensors: Sequence[torch.Tensor], ranks: Sequence[int], group: Any) -> None:
-    """Sends tensors along a chain of ranks, each of which forwards a piece while it receives the next one.
+    """Sends tensors along a chain of ranks, which forward a piece while they receive the next.
 
-    So it takes about as long for many ranks as for one, and no rank sends more than the tensors'
-    bytes. Only these ranks call it. The tensors of all ranks have the same types and shapes, and
-    lie on the CPU.
+    For many ranks this takes about as long as for one, and no rank sends more than the tensors'
+    bytes. Only these ranks call it, with CPU tensors of the same types and shapes.
     """
     place = ranks.index(dist.get_rank(group))
     before = global_rank(ranks[place - 1], group) if place else None
     behind = global_rank(ranks[place + 1], group) if place + 1 < len(ranks) else None
-    sent: dict[int, Any] = {}  # by where the buffers lie
+    sent: dict[int, Any] = {}  # by the address of the buffer
 
     def transfer(buffer: torch.Tensor) -> None:
         if before is not None:
@@ -67,7 +66,7 @@ def _stream(
     filled: bool,
     until_free: Callable[[torch.Tensor], None] = lambda _: None,
 ) -> None:
-    """Moves the bytes of tensors through two buffers in turn: many small ones at once, large ones in pieces, with no second copy of all.
+    """Moves tensors through two buffers in turn: many small ones at once, large ones in pieces.
 
     `transfer` sends a buffer or fills it, once `until_free` has waited until it may be written to.
     `filled` tensors receive.
@@ -107,7 +106,7 @@ def _stream(
 
 
 def global_rank(rank: int, group: Any) -> int:
-    """Returns the rank in the default group of a rank of a group; None: that is the default group."""
+    """Translates a rank of a group; None: the default group."""
     return dist.get_global_rank(group, rank) if group is not None else rank
 
 

@@ -1,4 +1,4 @@
-"""Tensors' bytes between two ranks of a group, both ways at once, while the group's own work goes on."""
+"""Exchanges tensors' bytes between two ranks, both ways at once, beside the group's own work."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,12 +38,10 @@ def swap(
     group: dist.ProcessGroup | None,
     tag: int,
 ) -> None:
-    """Sends bytes to one rank, and receives as many as another one sends.
+    """Sends bytes to one rank, and receives as many as another sends, as all ranks of a ring do.
 
-    All ranks of the chain or ring do so at the same time.
-
-    What is one piece of memory is sent from there, and received there; many small pieces are put
-    together. Nothing at all is not sent. The tag distinguishes what several threads send.
+    One piece of memory is sent and received without a copy; small pieces are joined. Streams
+    without bytes are not sent. The tag distinguishes several threads.
 
     Raises:
         RuntimeError: a peer is lost.
@@ -82,11 +80,9 @@ def exchange(
 ) -> None:
     """Sends tensors by the ranks that get them, and fills others by the ranks that send them.
 
-    Collective.
-
-    In each turn a rank sends to one other rank, and receives from one, so that no rank has all
-    others' data in its way. The tensors are contiguous, on the CPU. The tag distinguishes what
-    several threads send.
+    Collective. In each turn a rank sends to one other rank and receives from one, so that no rank
+    gets the data of all others at once. The tensors are contiguous, on the CPU. The tag
+    distinguishes several threads.
 
     Raises:
         RuntimeError: a peer is lost.

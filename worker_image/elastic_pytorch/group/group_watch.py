@@ -1,8 +1,7 @@
 """Notices that the group is broken while the main thread waits in a collective.
 
-NCCL's collectives do not raise when a peer is lost: the thread that waits for them is in C++, where
-no Python signal handler runs. So a separate thread listens to the agent, and aborts the
-collectives.
+NCCL's collectives do not raise when a peer is lost: their thread waits in C++, where no Python
+signal handler runs. So another thread listens to the agent, and aborts the collectives.
 """
 
 import contextlib
@@ -15,22 +14,20 @@ from collections.abc import Callable
 from elastic_pytorch.pod.client import connect_to_agent
 from elastic_pytorch.pod.messages import CHANGE, LOCAL_SOCKET, MAX_MESSAGE_BYTES
 
-AGAIN_SECONDS = 0.1  # from one cut to the next
+AGAIN_SECONDS = 0.1  # between two calls of `cut`
 
 
 class GroupWatch:
-    """Listens for the lifetime of one group.
-
-    It has its own connection, which carries no messages about earlier groups.
+    """Listens for the lifetime of one group, on a connection without messages about earlier ones.
 
     Args:
         abort: called in the thread of the watch, at most once: when the group is broken.
-        cut: called there again and again after that, until `stop`: the main thread may have been
-            between two waits, and go on to one for what it connects only now.
+        cut: called there repeatedly after that, until `stop`: the main thread may have been between
+            two waits, and go on to one for what it connects only now.
 
     Attributes:
-        broken: the agent has reported that the group is broken. Set before `abort` is called: the
-            result of a collective is sound if this is not set after it.
+        broken: the agent has reported that the group is broken. It is set before `abort` is called,
+            so a collective's result is sound if this is not set after it.
     """
 
     def __init__(self, abort: Callable[[], None], cut: Callable[[], None]) -> None:
@@ -39,13 +36,13 @@ class GroupWatch:
         self._stopped = threading.Event()
         self._link: socket.socket | None = None
         self._thread = threading.Thread(target=self._listen, name="group watch", daemon=True)
-        with contextlib.suppress(OSError, ValueError):  # then the agent starts this process again
+        with contextlib.suppress(OSError, ValueError):  # then the agent restarts this process
             self._link = connect_to_agent(os.environ[LOCAL_SOCKET])
             self._link.setblocking(True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Ends the watch. If it is aborting the group at this moment, waits for that."""
+        """Ends the watch, after an abort in progress."""
         if self._link is not None:
             self._stopped.set()
             with contextlib.suppress(OSError):  # the agent is gone

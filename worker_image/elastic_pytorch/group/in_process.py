@@ -1,8 +1,8 @@
-"""Changing the group within the living process, instead of starting the script again.
+"""Changes the group within the living process, instead of starting the script again.
 
-A decorated function is called again when the group has changed: with a new process group, and with
-all that its `State` has committed. What it made before the change, such as the
-DistributedDataParallel of the old group, is gone by then.
+A decorated function is called again when the group has changed, with a new process group and all
+that its `State` has committed. Objects of the old group, such as a DistributedDataParallel, are
+gone by then.
 """
 
 import contextlib
@@ -28,26 +28,24 @@ from elastic_pytorch.torch_fixes import gloo_sockets, lost_operations, store_con
 
 Result = TypeVar("Result")
 
-# For ProcessGroupNCCL, whose groups are aborted from outside here, as torch's
-# `_abort_process_group` requires. Its watchdog must not end the process when a peer is lost. Nor
-# may it sleep for a minute before it ends, because the end of the group waits for that. The
-# heartbeat monitor looks each second whether the watchdog has timed out, and then sleeps for eight
-# minutes. Here it looks as rarely.
+# ProcessGroupNCCL's groups are aborted from here, as torch's `_abort_process_group` requires. Its
+# watchdog must not end the process when a peer is lost, and must not sleep for a minute before it
+# ends, because the end of the group waits for it. The heartbeat monitor checks each second whether
+# the watchdog has timed out, and then sleeps for eight minutes. Here it checks as rarely.
 _NCCL_VARIABLES = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",
     "TORCH_NCCL_COORD_CHECK_MILSEC": "480000",
 }
-# What "nccl" means is decided when its first group is made, by this variable. Since torch 2.15 it
-# means ProcessGroupNCCL2 by default, whose abort and watchdog have not been run with what is done
-# here.
+# This variable decides what "nccl" means when its first group is made. Since torch 2.15 the default
+# is ProcessGroupNCCL2, whose abort and watchdog are not tested with this module.
 _CHOICE_OF_NCCL, _PROVEN_NCCL = "TORCH_DIST_USE_NCCL2", "0"
 
 
 class GroupChanged(BaseException):
-    """Raised by `State.commit` at the boundary at which the group stops, where `meet` waits for all of its ranks.
+    """Raised by `State.commit` at the boundary where the group stops; `meet` waits for all ranks.
 
-    Not an Exception, so that scripts do not handle it as an error.
+    It is not an Exception, so that scripts do not handle it as an error.
     """
 
     def __init__(self, step: int, meet: Callable[[], None]) -> None:
@@ -57,11 +55,11 @@ class GroupChanged(BaseException):
 
 
 class GroupAborted(BaseException):
-    """Raised by `State.commit` if the group was aborted in the step, so that the tensors may hold anything."""
+    """Raised by `State.commit` if the group was aborted in the step: tensors may hold anything."""
 
 
 class Holder(Protocol):
-    """An object that refers to a process group from one call to the next."""
+    """Refers to a process group from one call to the next."""
 
     def _leave_group(self) -> None: ...
 
@@ -73,10 +71,10 @@ _kept: set[Holder] = set()
 
 
 def register_holder(holder: Holder, *, keep: bool = False) -> None:
-    """Registers an object that must drop its references when the group is left: a group lives as long as anything refers to it.
+    """Registers an object that must drop its group when that is left, as it keeps the group alive.
 
-    A holder to `keep` lives until then, even if the script drops it: it has to end what it has
-    begun in the group.
+    A holder to `keep` lives until then, even if the script drops it: it must end what it has begun
+    in the group.
     """
     _holders.add(holder)
     if keep and active():
@@ -84,17 +82,16 @@ def register_holder(holder: Holder, *, keep: bool = False) -> None:
 
 
 def release_holder(holder: Holder) -> None:
-    """No longer keeps an object that has ended what it had begun."""
     _kept.discard(holder)
 
 
 def active() -> bool:
-    """Whether this process is in a function that can be called again when the group changes."""
+    """Whether this process is in a function that is called again when the group changes."""
     return _depth > 0
 
 
 def check() -> None:
-    """To be called when the tensors' values are complete, and before they are kept.
+    """Called when the tensors' values are complete, before they are kept.
 
     Raises:
         GroupAborted: a collective may have ended before it was done.
@@ -110,18 +107,17 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
     DistributedDataParallel, and the training. It may be called any number of times. It is called
     again
 
-    - when the group was told to change and all ranks have stopped at the same step boundary, in
+    - when the group changes, after all ranks have stopped at the same step boundary, in
       `State.commit`;
-    - when a peer is lost, which its collectives raise, or the agent says: then the group is
-      aborted, and nothing of what the function does after that counts. It loses the steps since the
-      last commit, one at most if it commits each step.
+    - when a peer is lost, which a collective raises or the agent reports. The group is aborted, and
+      nothing that the function does after that counts. It loses the steps since the last commit:
+      one at most if it commits each step.
 
     Where no agent of elastic-pytorch runs the script (plain torchrun, a notebook) it is called
-    once, and errors go their way.
+    once, and errors propagate.
 
     Raises:
-        RuntimeError: the decorated function is called while a process group exists, which it could
-            not make again as it was.
+        RuntimeError: a process group exists already, which the function could not make again.
     """
 
     @wraps(function)
@@ -142,7 +138,7 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
         mark = names.mark()
         try:
             while True:
-                # So that a State that the function makes is the same one each time.
+                # A State that the function makes is the same one each time.
                 names.go_back(mark)
                 lost, step = "", 0
                 with _watching() as watch:
@@ -156,11 +152,10 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
                         if not watch.broken and not is_peer_loss(error):
                             raise
                         lost = f"{type(error).__name__}: {error}"
-                    # Here, where no error refers to the group any more.
+                    # Here no error refers to the group any more.
                     if not lost:
-                        agent.stop_at_boundary(
-                            step
-                        )  # reported first: if this process hangs in leaving, its agent starts another one
+                        # Reported first: if leaving hangs, the agent starts another process.
+                        agent.stop_at_boundary(step)
                     _leave_group(broken=bool(lost))
                 with script_end.at_sigterm():
                     if lost:
@@ -189,7 +184,7 @@ def _watching() -> Iterator[GroupWatch]:
 
 
 def _choose_nccl() -> None:
-    """Has "nccl" mean the implementation that has been run with `in_process`, unless the script's environment has chosen one."""
+    """Has "nccl" mean the tested implementation, unless the script's environment has chosen one."""
     if _CHOICE_OF_NCCL in os.environ or not hasattr(distributed_c10d, "ProcessGroupNCCL2"):
         return
     os.environ[_CHOICE_OF_NCCL] = _PROVEN_NCCL
@@ -207,7 +202,7 @@ def _checked(result: Result) -> Result:
 
 
 def _meet(changed: GroupChanged) -> str:
-    """Waits for all ranks, so that none leaves while another still waits for it; returns the error of that wait, or an empty text."""
+    """Waits for all ranks before any of them leaves; returns the wait's error, or an empty text."""
     try:
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.synchronize()
@@ -223,8 +218,7 @@ def _leave_group(*, broken: bool) -> None:
     for holder in list(_holders):
         holder._leave_group()
     _kept.clear()
-    # A DistributedDataParallel is full of cycles, and hooks into the model for as long as it is
-    # there.
+    # A DistributedDataParallel is full of cycles, and hooks into the model while it exists.
     gc.collect()
     if dist.is_initialized():
         backends = lost_operations.gloo_backends() if broken else []
@@ -232,12 +226,11 @@ def _leave_group(*, broken: bool) -> None:
         dist.destroy_process_group()
         if not lost_operations.end(backends):
             logger.info("an operation of the group has not ended; it is left to gloo's time-out")
-    # A group's name is the number of groups before it, and its ranks only meet if they agree on
-    # that. A new process begins with 0, as destroy_process_group does, which leaves out a group
-    # that was never formed.
+    # A group's name is the number of groups before it, and its ranks meet only if they agree on
+    # that. A new process begins with 0. So does destroy_process_group, unless the group was never
+    # formed.
     distributed_c10d._world.group_count = 0
-    # A script without sharded tensors need not load their modules, of which torch 2.4 has the
-    # second only.
+    # A script without sharded tensors need not load their modules. Torch 2.4 has only the second.
     if not sys.modules.keys().isdisjoint({"torch.distributed.tensor", "torch.distributed._tensor"}):
         from elastic_pytorch.group.mesh_caches import forget_meshes  # noqa: PLC0415
 
@@ -245,10 +238,7 @@ def _leave_group(*, broken: bool) -> None:
 
 
 def _abort() -> None:
-    """Aborts all collectives of this process, and the forming of a group.
-
-    May be called from any thread, and more than once.
-    """
+    """Aborts all collectives of this process, and the forming of a group. Safe in any thread."""
     _cut()
     groups = dict(distributed_c10d._world.pg_names)  # a copy: another thread may add a group
     # As torch's _abort_process_group.
@@ -256,23 +246,19 @@ def _abort() -> None:
         for each in _with_abort(group):
             try:
                 each.abort()
-            except (
-                Exception
-            ) as error:  # it has been aborted already, or this release of torch cannot abort gloo's
+            # It has been aborted already, or this release of torch cannot abort gloo's.
+            except Exception as error:
                 logger.debug("a group is not aborted: %s", error)
 
 
 def _cut() -> None:
-    """Ends what waits for a connection.
-
-    It refers to no group, which would keep that from being destroyed meanwhile.
-    """
+    """Ends waits for connections, without a reference to a group, which would keep it alive."""
     store_connect.leave()
     gloo_sockets.cut()
 
 
 def _with_abort(group: Any) -> list[Any]:
-    """Returns what of a group can be aborted: itself in newer releases of torch, its backends since 2.6, and nothing before."""
+    """The group in newer releases of torch, its backends since 2.6, and nothing before."""
     if hasattr(group, "abort"):
         return [group]
     backends = [group._get_backend(device) for device in group._device_types]

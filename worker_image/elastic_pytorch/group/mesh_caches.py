@@ -1,10 +1,9 @@
-"""What torch has cached of the meshes of a group that is gone.
+"""Empties torch's caches of meshes when their group is left.
 
-torch caches what follows from an operation on sharded tensors, with their mesh, and takes two
-meshes for one if they are of the same ranks, shape and names. A mesh of the next group may be that,
-while this process has another rank in it: its part of a tensor would be the one that belongs to its
-old rank. So the caches are emptied when a group is left, and what torch answers in the next one is
-checked.
+torch caches results of operations on sharded tensors, with their mesh, and takes meshes of the same
+ranks, shape and names for one. This process may have another rank in such a mesh of the next group,
+but would get the part of a tensor that belongs to its old rank. `refuse_stale` checks that it does
+not.
 """
 
 import sys
@@ -24,7 +23,7 @@ except ImportError:  # torch 2.4
 
 Cache = type(lru_cache(lambda: None))
 OWNERS = ("torch.distributed.tensor", "torch.distributed._tensor", "torch.distributed.device_mesh")
-# Each thread of torch's own has one, in releases that have any.
+# Clears a cache of each of torch's own threads, in releases that have one.
 _CLEAR_OF_THREAD = "_clear_DTensor_sharding_propagator_cache"
 
 
@@ -43,11 +42,8 @@ class _InBackward(torch.autograd.Function):
 
 
 def forget_meshes() -> None:
-    """Empties what torch has cached of meshes.
-
-    To be called when a group is left, of which nothing is computed any more.
-    """
-    # Of releases that keep what was flattened by its mesh.
+    """Empties torch's caches of meshes after a group, when nothing is computed in it any more."""
+    # Some releases keep flattened meshes here.
     resources = getattr(device_mesh, "_mesh_resources", None)
     for each in vars(resources).values() if resources is not None else ():
         if isinstance(each, dict):
@@ -63,10 +59,10 @@ def _forget_in_thread() -> None:
 
 
 def caches() -> Iterator[Any]:
-    """Yields the caches of functions in torch's modules of sharded tensors, as this thread has them.
+    """Yields this thread's caches of functions in torch's modules of sharded tensors.
 
-    They are looked for from the modules on: the garbage collector does not list those of a process
-    that was forked from a warm one.
+    The search starts from the modules, because the garbage collector does not list the objects of a
+    warm process in its forks.
     """
     left: list[Any] = [
         module for name, module in list(sys.modules.items()) if name.startswith(OWNERS)
@@ -94,10 +90,10 @@ class StaleMesh(RuntimeError):
 
 
 def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
-    """Makes sure that torch takes meshes for those of this group, and not for equal ones of an earlier group.
+    """Checks that torch does not take meshes of this group for equal ones of an earlier group.
 
     Raises:
-        StaleMesh: it does not.
+        StaleMesh: it does.
     """
     for mesh in meshes:
         tensor = DTensor.from_local(
@@ -120,7 +116,7 @@ def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
 
 
 def _is_of_this_group(mesh: DeviceMesh) -> bool:
-    """Whether this process has its own place in a mesh, and each dimension's process group is of the ranks there."""
+    """Whether this process has its own place, and each dimension's group has the ranks there."""
     place = (mesh.mesh == dist.get_rank()).nonzero().flatten().tolist()
     if list(mesh.get_coordinate() or ()) != place:
         return False

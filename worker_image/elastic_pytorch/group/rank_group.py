@@ -1,4 +1,4 @@
-"""What the ranks of a group tell each other: numbers of all of them, and bytes of one."""
+"""Exchanges of small values between the ranks of a group."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from elastic_pytorch.group.broadcast import broadcast_tree, global_rank, pass_on
 
-MOST_NUMBERS = 16  # in one exchange of parts, which always has as many
+MOST_NUMBERS = 16  # of each exchange of parts, which has a fixed length
 
 
 class RankGroup(Protocol):
@@ -19,38 +19,32 @@ class RankGroup(Protocol):
     def gather(self, numbers: Sequence[int]) -> list[list[int]]: ...
 
     def first(self, number: int) -> int:
-        """Returns rank 0's number, once all ranks have come here."""
+        """Returns rank 0's number, once all ranks have called this."""
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
-        """Returns the root's bytes, of which all ranks know the number."""
+        """Returns the root's bytes, whose number all ranks know."""
 
     def broadcast(self, tree: Any, root: int) -> Any:
-        """Returns the root's tree; for small trees. It takes several exchanges."""
+        """Returns the root's small tree, after several exchanges."""
 
     def pass_on(self, tensors: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
-        """Fills the tensors of all given ranks with those of the first one.
-
-        Only these ranks call it.
-        """
+        """Fills the tensors of all given ranks, which alone call it, with the first one's."""
 
 
-def first_other(told: Sequence[object]) -> int | None:
-    """Returns the first rank that has told something else than rank 0; None: there is none."""
-    return next((rank for rank, each in enumerate(told) if each != told[0]), None)
+def first_other(values: Sequence[object]) -> int | None:
+    """The first rank whose value differs from rank 0's; None: there is none."""
+    return next((rank for rank, each in enumerate(values) if each != values[0]), None)
 
 
 def cpu_group() -> Any:
-    """Returns the default group (None) if it can send CPU tensors, else a new one that can.
-
-    Collective.
-    """
+    """Returns the default group (None) if it sends CPU tensors, else a new one. Collective."""
     if not dist.is_initialized() or "gloo" in str(dist.get_backend()):
         return None
     return dist.new_group(backend="gloo")
 
 
 def gather_objects(own: Any, group: Any) -> list[Any]:
-    """Returns what all ranks have, in their order, from what this rank has; pickled, so for small things. Collective."""
+    """Returns the small, picklable objects of all ranks, in order. Collective."""
     found: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(found, own, group=group)
     return found
@@ -68,9 +62,9 @@ class TorchGroup:
         return [each.tolist() for each in all_]
 
     def first(self, number: int) -> int:
-        told = torch.tensor([0 if self.rank else number])
-        dist.all_reduce(told, group=self._group)  # no rank has the sum before all have come
-        return int(told)
+        sent = torch.tensor([0 if self.rank else number])
+        dist.all_reduce(sent, group=self._group)  # no rank has the sum before all have called
+        return int(sent)
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
         is_root = self.rank == root
@@ -111,21 +105,22 @@ class Alone:
 
 
 def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]]]:
-    """Returns for each part the numbers of all ranks, in one exchange: on a busy node each one takes tens of milliseconds. Collective.
+    """Returns for each part the numbers of all ranks. Collective.
 
-    The first part must be of the same length on all ranks. Others need not be, so that ranks of
-    different kinds can tell that they are.
+    One exchange serves all parts, because on a busy node each takes tens of milliseconds. The first
+    part must have the same length on all ranks. Others may differ, so that ranks of different kinds
+    can notice that they differ.
     """
     numbers = [number for part in parts for number in part]
     assert len(numbers) <= MOST_NUMBERS
-    told = group.gather([*numbers, *[0] * (MOST_NUMBERS - len(numbers))])
+    exchanged = group.gather([*numbers, *[0] * (MOST_NUMBERS - len(numbers))])
     ends = accumulate(map(len, parts))
     return [
-        [each[end - len(part) : end] for each in told]
+        [each[end - len(part) : end] for each in exchanged]
         for part, end in zip(parts, ends, strict=True)
     ]
 
 
 def digest_number(text: str) -> int:
-    """Returns a number that ranks compare instead of a text: positive, in 63 bits."""
+    """Returns a positive number of 63 bits that ranks compare instead of a text."""
     return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1) | 1

@@ -1,10 +1,10 @@
-"""How a commit copies a state's tensors into memory: at once from the CPU, asynchronously from a GPU.
+"""How a commit copies tensors into memory: at once from the CPU, asynchronously from a GPU.
 
 A GPU's work is a queue. A copy in that queue sees the values of the commit, and later writes to a
 tensor wait for it. A copy beside the queue lets forward and backward of the next step continue,
-which only read weights. The optimizer's step would overwrite what is still being copied, so it
-waits for the copy; only what an optimizer owns is copied in this way. The tensors' version counters
-show whether something else has written to it meanwhile: then the copy is invalid, and is dropped.
+which only read weights. The optimizer's step waits for the copy, which it would overwrite, so only
+tensors that an optimizer owns are copied in this way. If the tensors' version counters show another
+write meanwhile, the copy is invalid, and is dropped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,26 +26,26 @@ class Copy(Protocol):
 
 
 class Lane(Protocol):
-    """Copies tensors while training continues. `CudaLane` is one."""
+    """Copies tensors while training continues, as `CudaLane` does."""
 
     def takes(self, tensor: torch.Tensor) -> bool: ...
 
     def catch_up(self) -> None:
-        """Waits until the training's own work of this step is done."""
+        """Waits for the training's own work of this step."""
 
     def copy_in_turn(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts to copy. Later work of the training waits for it."""
+        """Starts a copy for which later work of the training waits."""
 
     def copy_beside(self, targets: Tensors, sources: Tensors) -> None:
-        """Starts to copy. Later work of the training continues meanwhile, until `hold_writes`."""
+        """Starts a copy beside the training's later work, until `hold_writes`."""
 
     def hold_writes(self) -> bool:
-        """Makes the training's work from here on wait for the copies beside it; False: it cannot."""
+        """Makes the training's later work wait for the copies beside it; False: it cannot."""
 
     def done(self) -> bool: ...
 
     def wait(self) -> float:
-        """Waits for all copies; returns the seconds for which the training's work has waited for them."""
+        """Waits for all copies; returns the seconds for which the training's work has waited."""
 
 
 class _Complete:
@@ -64,14 +64,13 @@ def copy_at_once(targets: Tensors, sources: Tensors) -> Copy:
 
 
 class Copier:
-    """Copies the states of a training, one after the other; tensors that the lane does not take are copied at once.
+    """Copies the states of a training, one after the other; other tensors than the lane's at once.
 
-    Optimizers among the registered objects own weights and states of their own. With `overlap`
-    these are copied beside the next step.
+    With `overlap`, weights and states of registered optimizers are copied beside the next step.
     """
 
     def __init__(self, lane: Lane, registered: Iterable[Any], *, overlap: bool) -> None:
-        self.held_up_seconds = 0.0  # of the training's own work, by the last copy that was finished
+        self.held_up_seconds = 0.0  # of the training's own work, by the last finished copy
         self._lane = lane
         self._overlap = overlap
         self._optimizers = (
@@ -82,7 +81,7 @@ class Copier:
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step) for optimizer in self._optimizers
         ]
-        # Optimizers that have been seen to step in this step of the training.
+        # Optimizers that have stepped in this step of the training.
         self._stepped: set[int] = set()
         self._running: _UnderWay | None = None
         self._used_lane = False
@@ -92,7 +91,7 @@ class Copier:
             hook.remove()
 
     def catch_up(self) -> bool:
-        """Waits until a device has done the training's own work of this step, so that what is measured next is the commit.
+        """Waits for a device's own work of this step, which a measured commit must not include.
 
         Returns:
             Whether there is such a device.
@@ -102,12 +101,12 @@ class Copier:
         return self._used_lane
 
     def end_step(self) -> None:
-        """To be called when a step of the training is over, and what it has committed is being copied."""
+        """Called when a step of the training is over, perhaps while its commit is being copied."""
         self._stepped.clear()
 
     @torch.no_grad()
     def copy(self, targets: Tensors, sources: Tensors) -> Copy:
-        """Starts to copy tensors. The copy before must be finished."""
+        """Starts to copy tensors. The previous copy must be finished."""
         here = [self._lane.takes(source) for source in sources]
         self._used_lane = any(here)
         if not self._used_lane:
@@ -133,7 +132,7 @@ class Copier:
         return self._running
 
     def _owned_memory(self) -> set[int]:
-        """Returns the addresses of tensors that only an optimizer writes to, for optimizers that have been seen to step.
+        """The addresses of tensors that only optimizers write to which have been seen to step.
 
         One that steps unseen, in a recorded graph, would not wait.
         """
@@ -181,7 +180,7 @@ class _UnderWay:
 
     def __init__(self, copier: Copier, sources: Tensors, beside: Tensors) -> None:
         self._copier = copier
-        # Their memory must not be used for anything else before the copy is complete.
+        # Nothing else may use their memory before the copy is complete.
         self._sources = sources
         self._beside = beside
         self._versions = [source._version for source in beside]
@@ -189,7 +188,7 @@ class _UnderWay:
         self._checked = False
 
     def check(self) -> None:
-        """To be called before an optimizer writes: anything that was written earlier came from something else."""
+        """Called before an optimizer writes: any earlier write came from something else."""
         if not self._checked:
             self._checked = True
             self._whole = self._whole and self._versions == [
@@ -197,7 +196,7 @@ class _UnderWay:
             ]
 
     def spoil(self) -> None:
-        """To be called when an optimizer will write without waiting."""
+        """Called when an optimizer will write without waiting."""
         self._whole = self._whole and not self._beside
 
     def done(self) -> bool:

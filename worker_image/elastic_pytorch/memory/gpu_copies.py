@@ -10,13 +10,13 @@ Span = tuple[torch.cuda.Event, torch.cuda.Event]
 
 
 class CudaLane:
-    """A `Lane` (see `commit_copies`) of CUDA streams: each GPU has its own for copies beside the training."""
+    """A `Lane` with a CUDA stream on each GPU for copies beside the training."""
 
     def __init__(self) -> None:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
         # By GPU: the end of its copies beside the training.
         self._copied: dict[torch.device, torch.cuda.Event] = {}
-        self._held_up: list[Span] = []  # between which the training's work waits for copies
+        self._held_up: list[Span] = []  # while the training's work waits for copies
 
     def takes(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cuda
@@ -72,18 +72,17 @@ class CudaLane:
 
 
 def lock_pages(address: int, length: int) -> bool:
-    """Pins memory of this process, so that GPUs can copy into it asynchronously; returns whether that is possible."""
+    """Pins memory, so that GPUs can copy into it asynchronously; returns whether it can."""
     if int(torch.cuda.cudart().cudaHostRegister(address, length, 0)) == 0:  # type: ignore[no-untyped-call]
         return True
-    # The runtime keeps the error for the next call that checks, a kernel's launch: launch one here
-    # to clear it.
+    # The runtime keeps the error for the next call that checks. This launch of a kernel clears it.
     with contextlib.suppress(RuntimeError):
         torch.zeros(1, device="cuda")
     return False
 
 
 def unlock_pages(address: int) -> None:
-    """Unpins memory; to be called before it is unmapped."""
+    """Unpins memory, which must still be mapped."""
     torch.cuda.cudart().cudaHostUnregister(address)  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""A state in a snapshot's memory, shared by all processes of a pod: nothing is copied before a process writes to it."""
+"""A state in a snapshot's memory, which all processes of a pod share."""
 
 import ctypes
 import mmap
@@ -13,14 +13,13 @@ from elastic_pytorch.state_format.payload import view_payload
 
 
 class MappedState:
-    """A state in a memory file.
+    """A state in a memory file, whose tensors are views that are copied page by page on a write.
 
-    Its tensors are views of the memory, copied page by page as they are written to. They are valid
-    until their slot is written to: call `release` before that.
+    They are valid until their slot is written to: call `release` before that.
 
     Raises:
         LookupError: the file holds no state.
-        ValueError: it was written by a release with another format.
+        ValueError: a release with another format has written it.
     """
 
     def __init__(self, fd: int, slot: Slot | None = None) -> None:
@@ -45,16 +44,12 @@ class MappedState:
 
     @property
     def payload(self) -> torch.Tensor:
-        """Its bytes, which are not to be changed."""
+        """Its bytes, read-only."""
         assert self._map is not None
         return torch.frombuffer(self._map, dtype=torch.uint8)
 
     def release(self) -> None:
-        """Drops the tree.
-
-        If one of its tensors is still used, this process gets its own copy of the memory, which
-        nothing changes.
-        """
+        """Drops the tree, and keeps a copy of the memory for tensors that are still used."""
         if self._map is None:
             return
         kept = weakref.ref(self._map)

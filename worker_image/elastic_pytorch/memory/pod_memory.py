@@ -1,4 +1,4 @@
-"""A State's memory in its pod: one process of the pod writes it, all of them read it, and the agent keeps it."""
+"""A State's memory in its pod: one process writes it, all read it, and the agent keeps it."""
 
 import os
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ class Client(Protocol):
 
     def drop(self, name: str) -> None: ...
     def trouble(self, name: str) -> str:
-        """Returns why the server has refused the last request, or cannot write the state of this name."""
+        """Why the server has refused the last request, or cannot write this name's state."""
 
 
 class PodMemory:
@@ -31,20 +31,20 @@ class PodMemory:
         self._name = name
         self._client = client
         self._slots = slots
-        # Its number in the group; None: no agent, so that processes share no memory.
+        # Its number in the group; None: without an agent, processes share no memory.
         self.pod: int | None = None
         self.keeps = False  # whether this process writes the memory
-        self.snapshot: Snapshot | None = None  # only of the process that keeps it
+        self.snapshot: Snapshot | None = None  # of the process that keeps it
 
     def open(self) -> None:
-        """If this process keeps the memory, takes it over from an earlier process, or creates it.
+        """Takes over the memory that this process keeps from an earlier process, or creates it.
 
         Raises:
             OSError: the agent does not answer whether it has one, or does not keep the new one.
         """
         if not self.keeps or self.snapshot is not None:
             return
-        # Without an agent the server is this process's own, and has nothing.
+        # Without an agent, the server is this process's own and has nothing.
         descriptor = None if self.pod is None else self._client.fetch(self._name)
         if descriptor is not None:
             try:
@@ -56,7 +56,7 @@ class PodMemory:
         snapshot = Snapshot.create(self._name, self._slots)
         self._client.keep_memory(self._name, snapshot.fd)
         if self.pod is not None:
-            held = self._client.fetch(self._name)  # so all processes of the pod find it from now on
+            held = self._client.fetch(self._name)  # now all processes of the pod can find it
             same = held is not None and os.path.sameopenfile(held, snapshot.fd)
             if held is not None:
                 os.close(held)
@@ -75,7 +75,6 @@ class PodMemory:
         return MappedState(self.snapshot.fd)
 
     def write(self, version: StateVersion, tree: Any) -> None:
-        """Writes a state to the memory that this process keeps, for the pod's other processes."""
         assert self.snapshot is not None
         self.snapshot.write(version, tree)
 
@@ -108,10 +107,7 @@ def workers_of_pod() -> int:
 
 
 def number_in_pod() -> int:
-    """Returns which of its pod's workers this process is.
-
-    Not LOCAL_RANK: torchrun's virtual-local-rank makes that 0 for all.
-    """
+    """Not LOCAL_RANK, which is 0 for all workers with torchrun's virtual-local-rank."""
     return int(os.environ.get("RANK", "0")) % workers_of_pod()
 
 
@@ -120,5 +116,5 @@ def writes_for_its_pod() -> bool:
 
 
 def pod_number() -> int:
-    """Returns the number of this process's pod in the group: all pods have the same number of workers."""
+    """The number of this pod in the group: all pods have equally many workers."""
     return int(os.environ.get("RANK", "0")) // workers_of_pod()

@@ -18,13 +18,13 @@ from elastic_pytorch.state_format.payload import PREFIX, TensorKind, tensor_offs
 MADV_POPULATE_WRITE = 23  # Linux 5.14
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 SKELETON_ROOM = 1 << 16  # spare bytes of a mapping, for a skeleton that grows
-CGROUP = Path("/sys/fs/cgroup")  # of the container
-# In memory.stat: what the kernel takes back before it kills.
+CGROUP = Path("/sys/fs/cgroup")
+# In memory.stat: the kernel takes this back before it kills.
 RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
 
 
 def room(cgroup: Path | None = None) -> int | None:
-    """Returns how many bytes the container may still take; None: it has no limit that is known."""
+    """How many bytes the container may still take; None: no limit is known."""
     cgroup = cgroup or CGROUP
     try:
         used = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
@@ -41,7 +41,7 @@ class SlotMemory:
 
     Raises:
         ValueError: it is larger than a tebibyte.
-        MemoryError: the container has no room for it. The kernel would kill its processes.
+        MemoryError: the container has no room for it, so the kernel would kill its processes.
     """
 
     def __init__(
@@ -71,13 +71,12 @@ class SlotMemory:
         self._bytes = memoryview(self._map)
         self._whole = torch.frombuffer(self._map, dtype=torch.uint8)
         self._locked = False
-        # All pages at once are faster than one by one, and do not slow other threads. Older kernels
+        # Populating all pages at once is faster, and does not slow other threads. Older kernels
         # refuse, and populate page by page.
         address = self._whole.data_ptr()
         ctypes.CDLL(None).madvise(
             ctypes.c_void_p(address), ctypes.c_size_t(length), MADV_POPULATE_WRITE
         )
-        # On the CPU, in the memory.
         self.tensors = [
             self._whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)
             if shape.numel()
@@ -89,7 +88,7 @@ class SlotMemory:
         return kinds == self._kinds and self._data_end + skeleton_length <= len(self._bytes)
 
     def lock(self) -> None:
-        """Pins the pages while this object exists, so that a GPU can copy into them asynchronously."""
+        """Pins the pages while this object exists, for asynchronous copies from a GPU."""
         if not self._locked:
             self._locked = True
             address = self._whole.data_ptr()
@@ -113,9 +112,9 @@ def give_back(fd: int, number: int) -> None:
 
 
 def _memory_of(fd: int, number: int) -> int:
-    """Returns how many bytes of a slot are allocated."""
+    """How many bytes of a slot are allocated."""
     allocated, at, end = 0, slots.slot_offset(number), slots.slot_offset(number + 1)
-    with contextlib.suppress(OSError):  # nothing is allocated from there to the end
+    with contextlib.suppress(OSError):  # nothing is allocated from there on
         while (begin := os.lseek(fd, at, os.SEEK_DATA)) < end:
             at = min(end, os.lseek(fd, begin, os.SEEK_HOLE))
             allocated += at - begin

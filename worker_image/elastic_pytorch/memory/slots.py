@@ -1,9 +1,8 @@
-"""How a snapshot lies in its memory: a header and three slots, each with room to grow.
+"""The layout of a snapshot: a header with an entry for each of three slots, and the slots.
 
-Each slot holds one state, in the same bytes as a checkpoint file. The header has an entry for each
-slot; a slot without a valid entry holds nothing. The writer takes a slot that is neither the newest
-nor pinned, so it never waits for a flush. Standard library only: the checkpoint writer needs no
-torch.
+Each slot has room to grow, and holds one state in the bytes of a checkpoint file, or nothing if its
+entry is not valid. The writer takes a slot that is neither the newest nor pinned, so it never waits
+for a flush. Standard library only: the checkpoint writer needs no torch.
 """
 
 import os
@@ -14,9 +13,9 @@ from typing import NamedTuple
 from elastic_pytorch.state_format.state_version import StateVersion
 
 MAGIC = b"EPTSNAP\x01"
-SLOTS = 3  # the newest, the one that is being flushed, and one to write to
+SLOTS = 3  # the newest, one that is being flushed, and one to write to
 HEADER_BYTES = 4096
-# The distance between slots; memory is allocated only for what has been written.
+# Between slots. Memory is allocated only for written bytes.
 SLOT_BYTES = 1 << 40
 PIN_OFFSET = 8
 ENTRIES_OFFSET = 64
@@ -28,7 +27,7 @@ _PIN = struct.Struct("<I")
 
 class Slot(NamedTuple):
     number: int
-    sequence: int  # grows with each state that is written; the largest is the newest
+    sequence: int  # grows with each state that is written
     version: StateVersion
     length: int  # in bytes
 
@@ -42,7 +41,7 @@ def slot_offset(index: int) -> int:
 
 
 def entry_offset(index: int) -> int:
-    """Returns the offset of a slot's entry in the header; its first 8 bytes are the sequence number, 0 if the slot holds nothing."""
+    """An entry's first 8 bytes are the sequence number, 0 if the slot holds nothing."""
     return ENTRIES_OFFSET + index * ENTRY_STRIDE
 
 
@@ -71,7 +70,7 @@ def valid_slots(header: bytes | memoryview) -> list[Slot]:
 
 
 def pinned_slot(header: bytes | memoryview) -> int | None:
-    """Returns the index of the slot that must not be overwritten now; None: no slot is pinned."""
+    """The slot that must not be overwritten now; None: there is none."""
     (pin,) = _PIN.unpack_from(header, PIN_OFFSET)
     return pin - 1 if 0 < pin <= SLOTS else None
 
@@ -83,9 +82,9 @@ def read_header(fd: int) -> bytes:
 def pin_newest(fd: int) -> Slot | None:
     """Keeps the newest state from being overwritten until `unpin`; None: there is no state.
 
-    At the same time the committing process chooses a slot to write to. Each side first announces
-    its intent, then checks the other's: this one pins a slot and checks that it still holds the
-    same state, the other one empties a slot and checks that it is not pinned.
+    Meanwhile the committing process chooses a slot to write to. Each side first announces its
+    intent, then checks the other's: this one pins a slot and checks that it still holds the same
+    state, the other one empties a slot and checks that it is not pinned.
 
     Raises:
         ValueError: this is not a snapshot.

@@ -1,4 +1,4 @@
-"""The newest states of training in memory that outlives the process, from which a successor in the same pod continues."""
+"""The newest states of a training in memory from which a successor in the same pod continues."""
 
 import contextlib
 import fcntl
@@ -20,15 +20,14 @@ from elastic_pytorch.state_format.state_encoding import flatten
 from elastic_pytorch.state_format.state_version import StateVersion
 
 _EMPTY = bytes(8)
-TRIES = 1000  # a pin moves once a flush
+TRIES = 1000  # a pin moves once in a flush
 
 
 class Snapshot:
-    """States in a memory file (a memfd), in alternating slots, so that there is a whole one whenever a writer dies.
+    """States in alternating slots of a memory file (a memfd), of which one is whole at any time.
 
-    It takes twice the state's size: for the newest state, and the one that is being written. If two
-    commits come during a flush, it takes three times the size, for the state that is being flushed,
-    until the commit after the flush.
+    It takes twice the state's size: for the newest state, and the one that is being written. Two
+    commits during a flush make it three times the size, until the commit after the flush.
 
     Raises:
         ValueError: the descriptor is not a snapshot's.
@@ -37,12 +36,11 @@ class Snapshot:
     def __init__(self, fd: int, count: int = SLOTS) -> None:
         slots.valid_slots(slots.read_header(fd))
         self.fd = fd
-        # A version that is not overwritten, while the newest may be; None: the newest is
-        # not.
+        # The version that is not overwritten, instead of the newest; None: the newest.
         self.kept: StateVersion | None = None
         self._count = count
         self._mappings: list[SlotMemory | None] = [None] * SLOTS
-        self._prepared: list[TensorKind] = []  # what the slots' memory has been laid out for
+        self._prepared: list[TensorKind] = []  # for which the slots' memory is laid out
         self._copying: tuple[Slot, Copy] | None = None
 
     @classmethod
@@ -61,13 +59,12 @@ class Snapshot:
     def write(
         self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None
     ) -> None:
-        """Copies a state into a slot that is neither the newest nor being flushed, at the memory's speed; never waits for a flush.
+        """Copies a state into a slot that is neither the newest nor being flushed, without a wait.
 
-        What `check` raises after the copy is raised here, and the state does not become the newest
-        one.
+        If `check` raises after the copy, the state does not become the newest.
 
         Raises:
-            UnsupportedValue: something in the state is not plain data; nothing has been changed.
+            UnsupportedValue: a value in the state is not plain data; nothing has changed.
             ValueError: it is larger than a tebibyte.
             MemoryError: the container has no room for it.
         """
@@ -81,9 +78,9 @@ class Snapshot:
         copy: Callable[[Tensors, Tensors], Copy] = copy_at_once,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Starts to write a state, which becomes the newest one once `settle` finds the copy complete. See `write`.
+        """Starts to `write` a state, which is the newest once `settle` finds the copy complete.
 
-        What `check` raises when the copy has begun is raised here, and the state is dropped.
+        If `check` raises after the copy has begun, the state is dropped.
         """
         self.settle(wait=True)
         skeleton, tensors = flatten(tree)
@@ -92,7 +89,7 @@ class Snapshot:
         number = self._empty_slots(slots)
         mapping = self._mappings[number]
         if mapping is None or not mapping.fits(kinds, len(skeleton)):
-            self._mappings[number] = None  # its memory is released before the new one is allocated
+            self._mappings[number] = None  # releases its memory before the next allocation
             mapping = self._mappings[number] = SlotMemory(self.fd, number, kinds, len(skeleton))
             if kinds != self._prepared:
                 self._prepared = kinds
@@ -113,7 +110,7 @@ class Snapshot:
         self._copying = slot, copying
 
     def receive(self, version: StateVersion, length: int) -> "Arriving":
-        """Empties a slot for a state that comes from another pod, and is the newest one once it is complete."""
+        """Empties a slot for a state from another pod, which is the newest once it is complete."""
         slots = self.slots()
         number = self._empty_slots(slots)
         self._mappings[number] = None
@@ -127,12 +124,10 @@ class Snapshot:
         return self._copying is not None
 
     def settle(self, *, wait: bool) -> bool:
-        """Makes the state that was started the newest one if its copy is complete.
-
-        Drops it if the copy is invalid.
+        """Makes the started state the newest if its copy is complete, or drops an invalid one.
 
         Returns:
-            Whether no copy is in progress any more.
+            Whether no copy is in progress.
 
         Raises:
             RuntimeError: the GPU has failed.
@@ -144,22 +139,21 @@ class Snapshot:
             return False
         self._copying = None
         if copy.finish():
-            # A system call, so that on any processor others see the earlier bytes before this
-            # entry.
+            # A system call makes others see the earlier bytes before this entry, on any processor.
             os.pwrite(self.fd, slots.pack_entry(slot), slots.entry_offset(slot.number))
         return True
 
     def newest(self) -> StateVersion | None:
-        """Returns the version of the state that was written last; None: there is none."""
+        """The version of the newest state; None: there is none."""
         slots = self.slots()
         return slots[0].version if slots else None
 
     def read(self) -> tuple[StateVersion, Any]:
-        """Returns the state that was written last; its tensors are copies on the CPU.
+        """Returns the newest state; its tensors are copies on the CPU.
 
         Raises:
             LookupError: there is none.
-            ValueError: it was written by a release with another format.
+            ValueError: a release with another format has written it.
         """
         slots = self.slots()
         if not slots:
@@ -171,29 +165,22 @@ class Snapshot:
         return slots[0].version, read_payload(read_into, slots[0].length)
 
     def close(self) -> None:
-        """Releases the memory, unless another process holds the file, too.
-
-        Waits for a copy in progress.
-        """
+        """Waits for a copy in progress, then releases this process's hold of the memory."""
         with contextlib.suppress(RuntimeError):
             self.settle(wait=True)
         self._mappings = [None] * SLOTS
         os.close(self.fd)
 
     def slots(self) -> list[Slot]:
-        """Returns the slots that hold a state, the newest first."""
         return slots.valid_slots(slots.read_header(self.fd))
 
     def _empty_slots(self, held: list[Slot]) -> int:
-        """Empties a slot to write to, and releases the memory of other unused slots.
-
-        See `pin_newest` for how this agrees with pinning.
-        """
+        """Empties a slot to write to, and releases other unused slots. See `pin_newest`."""
         spared = next(
             (slot.number for slot in held if slot.version == self.kept),
             held[0].number if held else None,
         )
-        # The pin may move from one slot to another while this looks at both.
+        # The pin may move between slots during this.
         empty = next(filter(None, (self._emptied(spared) for _ in range(TRIES))), None)
         if empty is None:
             raise AssertionError("all slots are spared or pinned")
@@ -203,7 +190,7 @@ class Snapshot:
         return empty[0]
 
     def _emptied(self, spared: int | None) -> list[int]:
-        """Empties what is neither spared nor pinned, the slots that have memory first, and returns what has not been pinned meanwhile."""
+        """Empties slots, those with memory first; returns those that no flush pinned meanwhile."""
         empty: list[int] = []
         for number in sorted(range(self._count), key=lambda number: self._mappings[number] is None):
             if number not in (spared, self._pinned()):
@@ -216,7 +203,7 @@ class Snapshot:
         return slots.pinned_slot(slots.read_header(self.fd))
 
     def _prepare(self, number: int, kinds: list[TensorKind], skeleton_length: int) -> None:
-        """Allocates the memory of the slot that is written to next, in a thread, so that the next commit does not wait for it."""
+        """Allocates the next commit's slot in a thread, so that the commit does not wait for it."""
         fd = os.dup(self.fd)  # this object may be closed meanwhile
 
         def prepare() -> None:

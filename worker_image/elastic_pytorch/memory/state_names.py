@@ -1,8 +1,7 @@
-"""The names of a process's States: where each keeps its checkpoints, and its name in the pod's memory.
+"""The names of a process's States, by which each finds its checkpoints and its memory in the pod.
 
-A name must be the same after a restart, and on all ranks. It is the name of the checkpoint folder.
-A State without a folder and without a name gets a number: it is the n-th such State that the script
-creates, now and after a restart.
+A name is the same after a restart and on all ranks. It is the checkpoint folder's. A State without
+a folder and a name gets a number: it is the n-th such State that the script creates.
 """
 
 import hashlib
@@ -16,9 +15,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Identity(NamedTuple):
-    key: str  # what its memory is named after
+    key: str  # its memory is named after it
     folder: str  # its checkpoints' absolute path or URL; empty: none
-    description: str  # the same on all ranks, even where the path of the folder is not
+    description: str  # the same on all ranks, even if the folder's path differs
 
     @property
     def memory(self) -> str:
@@ -26,8 +25,6 @@ class Identity(NamedTuple):
 
 
 class NameCounts(NamedTuple):
-    """How many names have been given, and how many of these were numbers."""
-
     given: int
     numbers: int
 
@@ -35,9 +32,8 @@ class NameCounts(NamedTuple):
 class StateNames:
     """The names that a process has given to its States.
 
-    A name is given once: two States of one name would overwrite each other's memory and
-    checkpoints. The second of two successive trainings would silently continue from the end of the
-    first.
+    Two States of one name would overwrite each other's memory and checkpoints. The second of two
+    successive trainings would silently continue from the end of the first.
     """
 
     def __init__(self) -> None:
@@ -49,8 +45,8 @@ class StateNames:
         """Returns the identity of a new State, which may have no folder, and an empty name.
 
         Raises:
-            ValueError: the name cannot be one of a folder, or the folder is a URL that is not of
-                object storage.
+            ValueError: a folder cannot have the name, or the folder is a URL but no object
+                storage's.
             RuntimeError: the process has such a State already.
         """
         if name and not _NAME.fullmatch(name):
@@ -86,11 +82,11 @@ class StateNames:
         return identity
 
     def free(self, identity: Identity) -> None:
-        """Frees the name for another State, which continues from what this one has left."""
+        """Frees the name for another State, which continues from this one's memory."""
         self._given.pop(identity.key, None)
 
     def leave(self, memory: str) -> None:
-        """Records that a State is gone while its process continues: its memory may be released once all of it is on the disk."""
+        """Records that a State is gone, whose memory may be released once it is on the disk."""
         self._left.add(memory)
 
     def left(self) -> frozenset[str]:
@@ -103,7 +99,7 @@ class StateNames:
         return self._count
 
     def go_back(self, mark: NameCounts) -> None:
-        """Frees all names since a mark: a function that is called again creates its States again, and they find their memories."""
+        """Frees all names since a mark: a repeated function's States find their memories."""
         self._given = {key: number for key, number in self._given.items() if number < mark.given}
         self._left.clear()
         self._count = mark
