@@ -1,7 +1,7 @@
-"""Makes faults at random to jobs of all sorts on the kind cluster, and checks all the time that the promises are kept.
+"""Makes random faults to jobs of all sorts on the kind cluster, and checks the promises.
 
-The exit status is 0 if all were. The seed and the length decide which faults come when; --replay
-makes those of an earlier run again.
+The exit status is 0 if every promise was kept. Seed and length decide which faults come when;
+--replay repeats the faults of an earlier run.
 """
 
 import argparse
@@ -23,12 +23,14 @@ from soak.run import run
 from soak.verdict import violations
 
 SETTLED_ALIAS = "settled"
-COMPARE = f"the report of the same run without --hostile: fails if a job's pauses are more than {report.MOST_TIMES:g} times those"
+COMPARE = (
+    "the report of the same run without --hostile: fails if a job's pauses are more than "
+    f"{report.MOST_TIMES:g} times those"
+)
 RESULTS = FILES / "soak"
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The options; those of an earlier run if it is to be made again."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument(
         "--minutes", type=float, default=10, help="of faults (default: %(default)s)"
@@ -43,7 +45,10 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--jobs", metavar="a,b", type=names_of(SORTS), default=list(USUAL), help=jobs
     )
-    kinds = f"of {', '.join(KINDS)}; {SETTLED_ALIAS}: those that leave the operator and the API server alone"
+    kinds = (
+        f"of {', '.join(KINDS)}; {SETTLED_ALIAS}: those that leave the operator and the API "
+        "server alone"
+    )
     parser.add_argument("--faults", metavar="a,b", type=_kinds, default=list(KINDS), help=kinds)
     parser.add_argument(
         "--longest",
@@ -72,11 +77,8 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     options.acts = plan.draw(options.seed, 60 * options.minutes, made, options.longest)
     if options.replay:
         earlier = json.load(options.replay)
-        options.seed, options.minutes, options.jobs = (
-            earlier["seed"],
-            earlier["minutes"],
-            earlier["jobs"],
-        )
+        options.seed, options.minutes = earlier["seed"], earlier["minutes"]
+        options.jobs = earlier["jobs"]
         options.acts = plan.from_json(earlier["acts"])
     options.earlier = json.load(options.compare) if options.compare else None
     if options.earlier and not report.same_run(options.earlier, options.jobs, options.acts):
@@ -89,7 +91,7 @@ def _kinds(text: str) -> list[str]:
 
 
 async def soak(options: argparse.Namespace) -> int:
-    """Returns 0 if all promises were kept, 1 if one was not or pauses are too long, 2 if the jobs or the tenant did not begin."""
+    """Returns 0 (all promises kept), 1 (not, or pauses too long) or 2 (the run did not begin)."""
     began = time.time()
 
     def tell(text: str) -> None:
@@ -107,9 +109,8 @@ async def soak(options: argparse.Namespace) -> int:
         tell(f"{waited}. What the cluster looks like is in .cluster/logs/e2e.")
         return 2
     found = violations(seen)
-    file = (
-        RESULTS / f"seed-{options.seed}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(began))}.json"
-    )
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began))
+    file = RESULTS / f"seed-{options.seed}-{stamp}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     entry = {
         "seed": options.seed,
@@ -118,11 +119,9 @@ async def soak(options: argparse.Namespace) -> int:
         "acts": plan.to_json(options.acts),
     }
     file.write_text(json.dumps(entry | report.to_json(seen, found), indent=1) + "\n")
-    compared = (
-        report.compare(report.pauses_by_job(seen), options.earlier["pauses"])
-        if options.earlier
-        else []
-    )
+    compared = []
+    if options.earlier:
+        compared = report.compare(report.pauses_by_job(seen), options.earlier["pauses"])
     report.show(seen, found, compared)
     say(f"{file.relative_to(ROOT)}  (--replay makes the same faults again)")
     return 1 if found or any(row.too_long for row in compared) else 0

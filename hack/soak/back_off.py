@@ -1,7 +1,6 @@
-"""Ends the kubelets' back-off, which doubles from one end of a container to the next, up to five minutes.
+"""Ends the kubelets' back-off, which doubles with each end of a container, up to five minutes.
 
-Without it, most of a long run would be the wait for a scheduler, an API server or an operator that
-nothing starts.
+Otherwise, a long run would mostly wait for a scheduler, an API server or an operator.
 """
 
 import asyncio
@@ -14,8 +13,8 @@ from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
 
 from soak.stage import Stage
 
-LOOK_SECONDS = 20.0  # an outage may last so long, besides the time that a start takes
-# A kubelet that starts again has forgotten its back-off. The kernel cuts names after 15 characters.
+LOOK_SECONDS = 20.0  # which an outage may last, besides the time that a start takes
+# A kubelet that restarts has no back-off. The kernel cuts names after 15 characters.
 START_CONTROL_PLANE = """
 for name in etcd kube-apiserver kube-controller kube-scheduler; do
   pgrep -x $name >/dev/null || exec systemctl restart kubelet
@@ -24,7 +23,7 @@ done
 
 
 async def end_back_off(stage: Stage) -> None:
-    """Has the control plane's kubelet start what has ended there, and replaces operators that wait; until cancelled."""
+    """Restarts what has ended on the control plane, and operators in back-off, until cancelled."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         with suppress(*TROUBLE):
@@ -34,7 +33,7 @@ async def end_back_off(stage: Stage) -> None:
 
 
 async def replace_waiting_operators(stage: Stage) -> None:
-    """Deletes the operators' pods whose container is in back-off: the Deployment makes others, which start at once."""
+    """Deletes the operators' pods in back-off: the Deployment makes others, which start at once."""
     operators = await stage.driver.api.ask(
         "GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
     )

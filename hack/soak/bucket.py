@@ -1,4 +1,4 @@
-"""The bucket of the job that has no folder: a server in a pod that no fault of the plan ends, as its objects are in its memory."""
+"""The bucket of a job: a server in a pod that no fault ends, because its memory is the store."""
 
 import asyncio
 import subprocess
@@ -14,7 +14,7 @@ from measure.recorded_job import Told
 from soak.stage import Stage
 from soak.timeline import Stored, read_stored
 
-# Of the run's folder: what scripts/object_server.py has stored, and could read.
+# What scripts/object_server.py has stored and could read, in the run's folder.
 NOTES_FILE = "bucket.objects"
 START_SECONDS = 120.0
 BUILD = ROOT / "hack" / "images" / "object-storage.sh"
@@ -25,12 +25,7 @@ def url_of(job: str) -> str:
 
 
 def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The server's pod and its Service.
-
-    Args:
-        folder: below /shared, where it finds its faults and leaves its notes.
-        node: the control plane's, which no fault ends.
-    """
+    """The server's pod and its Service; the pod has the run's folder below /shared as /notes."""
     pod, service = server(
         ("python3", "/scripts/object_server.py", "/notes", str(PORT), url_of(job))
     )
@@ -48,22 +43,21 @@ def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[st
 
 
 async def start_server(stage: Stage, job: str) -> None:
-    """Builds the image if need be, starts the server, and returns when it serves.
+    """Builds the image if necessary, and returns when the server serves.
 
     Raises:
-        TimeoutError: it does not begin to.
+        TimeoutError: the server does not become ready.
         subprocess.CalledProcessError: there is no image.
     """
     await asyncio.to_thread(subprocess.run, [BUILD], check=True)
-    pod, service = manifests(job, stage.driver.namespace, CONTROL_PLANE)
-    await stage.driver.api.ask(
-        "POST", f"/api/v1/namespaces/{stage.driver.namespace}/services", service
-    )
-    await stage.driver.api.ask("POST", pods_path(stage.driver.namespace), pod)
-    path = pods_path(stage.driver.namespace, pod["metadata"]["name"])
+    namespace, ask = stage.driver.namespace, stage.driver.api.ask
+    pod, service = manifests(job, namespace, CONTROL_PLANE)
+    await ask("POST", f"/api/v1/namespaces/{namespace}/services", service)
+    await ask("POST", pods_path(namespace), pod)
+    path = pods_path(namespace, pod["metadata"]["name"])
     async with asyncio.timeout(START_SECONDS):
         while True:
-            if is_ready(await stage.driver.api.ask("GET", path)):
+            if is_ready(await ask("GET", path)):
                 return
             await asyncio.sleep(1)
 

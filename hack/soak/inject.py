@@ -1,4 +1,4 @@
-"""What chooses the target of each kind of fault; and the job that is suspended and resumed all the time."""
+"""Chooses the target of each kind of fault; suspends and resumes a job throughout a run."""
 
 import asyncio
 import time
@@ -47,7 +47,7 @@ async def choose(stage: Stage, fault: Fault) -> Target:
 
 
 async def suspend_and_resume(stage: Stage, job: str, hits: list[Hit]) -> None:
-    """Suspends and resumes a job until it has ended, or this is cancelled; it is resumed in the end."""
+    """Suspends and resumes a job until it has ended or this is cancelled; resumes it finally."""
 
     async def patch(suspend: bool) -> None:
         while True:

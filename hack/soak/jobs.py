@@ -1,4 +1,4 @@
-"""The jobs that are trained meanwhile, each of another sort, and undisturbed ones that show what must come out. Pure."""
+"""The jobs of a run, one of each sort, and undisturbed ones that show their result. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,21 +22,18 @@ SCRIPTS = (
 SAMPLES, BATCH = 500, 12
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 STEP_SECONDS = 0.2
-# Of each step: what it computes, and the pauses of the training shared out to all steps.
+# Of each step: the training's pauses, spread over all steps.
 PAUSES_SECONDS = 0.05
-# Of the time, in a job that is suspended and resumed: its pods start again each time (0.3 to 0.6
-# were measured).
+# Of the time in a job that is suspended and resumed: its pods restart (0.3 to 0.6 were measured).
 TRAINING = 0.5
-# With 0.01, AdamW doubles a difference every 300 steps or so: the order of sums made 1e-10 after
-# 5,000 steps, and 0.1 after 14,400. With this, it made 3e-13 after 14,400, and a sample that was
-# left out of step 100 made 0.025.
+# With 0.01, AdamW doubles a difference every 300 steps or so: the order of sums made 0.1 after
+# 14,400 steps. With this, it made 3e-13, and a sample left out of step 100 made 0.025.
 LEARNING_RATE = 0.001
 UNDISTURBED = "undisturbed-"
-PREPARE_SECONDS = 300  # that a set-up may take, on a machine that holds the whole cluster
-FLUSH_SECONDS = 1.0  # from one checkpoint in the bucket to the next, at least
+PREPARE_SECONDS = 300  # on a machine that holds the whole cluster
+FLUSH_SECONDS = 1.0  # between two checkpoints in the bucket, at least
 SAVED_STEPS = 10  # between two checkpoints of the script without the library
-# That a loss may cost while copies of the shards are on their way: a second of steps.
-COPIED_STEPS = 6
+COPIED_STEPS = 6  # that a loss may cost while shards are being copied: a second of steps
 SIDECAR = {
     "name": "sidecar",
     "image": "elastic-pytorch-worker:dev",
@@ -57,12 +54,10 @@ class Sort:
     """A sort of job.
 
     Attributes:
-        micro_batch_size: 0: no micro-batches, and no dropout, as that would depend on the group.
-        set_up_seconds: of its script; if there are any, workers run it before they join
-            (`spec.prepare`).
-        set_up_fails: how probably the set-up of a worker fails that comes when the job has trained.
-        bucket: whether its checkpoints are in a bucket. The records that the checks read are in the
-            run's folder nevertheless.
+        micro_batch_size: 0: no micro-batches, and no dropout, which would depend on the group.
+        set_up_seconds: of its script; if positive, workers run it in `spec.prepare`.
+        set_up_fails: the probability that a worker that joins a trained job fails in it.
+        bucket: its checkpoints are in a bucket, but its records are in the run's folder.
     """
 
     name: str
@@ -113,16 +108,15 @@ USUAL = tuple(sort.name for sort in SORTS.values() if not sort.bucket)
 
 
 def undisturbed(sorts: list[Sort]) -> dict[str, Sort]:
-    """For each job of the library one of a single worker that trains the same; jobs that train the same share it."""
+    """For each library job, one of a single worker that trains the same; equal ones share it."""
     found: dict[tuple[bool, int, bool], Sort] = {}
     for sort in sorts:
         if sort.library:
-            name, micro_batch_size = UNDISTURBED + sort.name, sort.micro_batch_size
             alone = Sort(
-                name,
+                UNDISTURBED + sort.name,
                 replicas=1,
                 maximum=1,
-                micro_batch_size=micro_batch_size,
+                micro_batch_size=sort.micro_batch_size,
                 suspended=sort.suspended,
             )
             found.setdefault(sort.option, alone)
@@ -130,16 +124,9 @@ def undisturbed(sorts: list[Sort]) -> dict[str, Sort]:
 
 
 def epochs_of(sort: Sort, seconds: float) -> int:
-    """As many as take about a time, with the pauses that faults cost."""
-    return max(
-        1,
-        round(
-            seconds
-            / (STEP_SECONDS + PAUSES_SECONDS)
-            / STEPS_PER_EPOCH
-            * (TRAINING if sort.suspended else 1)
-        ),
-    )
+    """As many as take about some seconds, with the pauses that faults cost."""
+    steps = seconds / (STEP_SECONDS + PAUSES_SECONDS) * (TRAINING if sort.suspended else 1)
+    return max(1, round(steps / STEPS_PER_EPOCH))
 
 
 def expected(sort: Sort, seconds: float) -> Expected:
@@ -190,41 +177,19 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
 
 
 def arguments(sort: Sort, seconds: float) -> Iterator[str]:
-    """The script and what it is told: an undisturbed one does not wait between its steps."""
-    epochs, wait = (
-        epochs_of(sort, seconds),
-        0 if sort.name.startswith(UNDISTURBED) else STEP_SECONDS,
-    )
-    yield from (
-        f"/scripts/{'stateful' if sort.library else 'plain'}.py",
-        "--step-seconds",
-        str(wait),
-    )
-    yield from ("--folder", url_of(sort.name) if sort.bucket else f"/checkpoints/{sort.name}")
-    if sort.library:
-        yield from (
-            "--epochs",
-            str(epochs),
-            "--samples",
-            str(SAMPLES),
-            "--batch-size",
-            str(BATCH),
-            "--double",
-        )
-        yield from ("--in-process", *(["--sharded-weights"] if sort.sharded else []))
-        yield from ("--flush-seconds", str(FLUSH_SECONDS)) if sort.bucket else ()
-        yield from ("--learning-rate", str(LEARNING_RATE))
-        yield from (
-            "--set-up-seconds",
-            str(sort.set_up_seconds),
-            "--set-up-fails",
-            str(sort.set_up_fails),
-        )
-        yield from (
-            "--micro-batch-size",
-            str(sort.micro_batch_size),
-            "--dropout",
-            "0.1" if sort.micro_batch_size else "0",
-        )
-    else:
+    """The script and its options: an undisturbed one does not wait between its steps."""
+    epochs = epochs_of(sort, seconds)
+    wait = 0 if sort.name.startswith(UNDISTURBED) else STEP_SECONDS
+    folder = url_of(sort.name) if sort.bucket else f"/checkpoints/{sort.name}"
+    script = "stateful" if sort.library else "plain"
+    yield from f"/scripts/{script}.py --step-seconds {wait} --folder {folder}".split()
+    if not sort.library:
         yield from ("--steps", str(epochs * STEPS_PER_EPOCH))
+        return
+    yield from f"--epochs {epochs} --samples {SAMPLES} --batch-size {BATCH} --double".split()
+    yield from ("--in-process", *(["--sharded-weights"] if sort.sharded else []))
+    yield from ("--flush-seconds", str(FLUSH_SECONDS)) if sort.bucket else ()
+    yield from f"--learning-rate {LEARNING_RATE} --set-up-seconds {sort.set_up_seconds}".split()
+    dropout = "0.1" if sort.micro_batch_size else "0"
+    yield from f"--set-up-fails {sort.set_up_fails}".split()
+    yield from f"--micro-batch-size {sort.micro_batch_size} --dropout {dropout}".split()

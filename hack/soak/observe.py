@@ -1,4 +1,4 @@
-"""What is seen from outside while faults are made: the API server's objects, the trainings' own records, their folders, /proc."""
+"""Watches from outside: the API server's objects, the trainings' records and folders, /proc."""
 
 import asyncio
 import re
@@ -28,14 +28,15 @@ RETRY_SECONDS = 0.5
 READ_SECONDS = 0.5
 CHECKPOINT_SECONDS = 5.0
 USAGE_SECONDS = 20.0
-# Our processes on a node, one a line: the first one of each container, whose process id in there is
-# 1.
+# Our processes on a node, one a line: those whose process id in their container is 1. A process is
+# its id and its start.
 PROCESSES = """
 for p in $(grep -lsE 'elastic_pytorch(\\.agent|_operator)' /proc/[0-9]*/cmdline); do
   p=${p%/cmdline}
   grep -qE '^NSpid:.*[[:space:]]1$' $p/status 2>/dev/null || continue
-  printf '%s@%s ' "${p#/proc/}" "$(sed 's/.*) //' $p/stat | cut -d' ' -f20)"  # its id, and when it has started
-  printf '%s %s ' "$(tr '\\0' ' ' <$p/cmdline | grep -q agent && echo agent || echo operator)" "$(ls $p/fd | wc -l)"
+  printf '%s@%s ' "${p#/proc/}" "$(sed 's/.*) //' $p/stat | cut -d' ' -f20)"
+  role=$(tr '\\0' ' ' <$p/cmdline | grep -q agent && echo agent || echo operator)
+  printf '%s %s ' "$role" "$(ls $p/fd | wc -l)"
   printf '%s ' "$(ls -l $p/fd | grep -c memfd:)"
   awk '/^VmRSS/ {m = $2} /^Threads/ {t = $2} END {print t, m}' $p/status
 done
@@ -48,19 +49,17 @@ class Observer:
         self._folder, self._nodes = folder, nodes
         self.jobs: dict[str, JobView] = {}
         self.pods: dict[str, dict[str, Any]] = {}  # of workers, by name
-        # The trainings' records, by job.
-        self.lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.lines: dict[str, list[dict[str, Any]]] = defaultdict(list)  # the records, by job
         self.statuses: dict[str, list[StatusSeen]] = defaultdict(list)
         self.ends: list[PodSeen] = []
-        self.killed: set[str] = set()  # pods whose grace period was over before they had ended
+        self.killed: set[str] = set()  # pods that outlasted their grace period
         self.usages: list[Usage] = []
         self.restarts: list[Restart] = []  # of operators
         self.violations: list[Violation] = []
 
     def quiet_seconds(self) -> float:
-        return time.time() - max(
-            (lines[-1]["at"] for lines in self.lines.values() if lines), default=0.0
-        )
+        last = (lines[-1]["at"] for lines in self.lines.values() if lines)
+        return time.time() - max(last, default=0.0)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -100,10 +99,8 @@ class Observer:
                         self.killed.add(name)
                     if name not in ended and (how := end_of(change, pod)):
                         ended.add(name)
-                        job, node = (
-                            pod["metadata"]["labels"][names.LABEL_JOB_NAME],
-                            pod["spec"].get("nodeName", ""),
-                        )
+                        job = pod["metadata"]["labels"][names.LABEL_JOB_NAME]
+                        node = pod["spec"].get("nodeName", "")
                         self.ends.append(PodSeen(time.time(), job, name, node, how))
             for name in known:  # gone while no watch was open
                 self.pods.pop(name, None)
@@ -127,7 +124,7 @@ class Observer:
             await asyncio.sleep(READ_SECONDS)
 
     async def _load_checkpoints(self) -> None:
-        """Reads the newest checkpoint of each job through, with its checksums."""
+        """Reads the newest checkpoint of each job, with its checksums."""
         kept = set[str]()
         while True:
             for folder in [path for path in self._folder.iterdir() if path.is_dir()]:
@@ -136,11 +133,8 @@ class Observer:
                 else:
                     whole = await asyncio.to_thread(_has_whole_checkpoint, folder)
                 if folder.name in kept and not whole:
-                    self.violations.append(
-                        Violation(
-                            "a checkpoint can be loaded", folder.name, time.time(), "none can"
-                        )
-                    )
+                    rule = "a checkpoint can be loaded"
+                    self.violations.append(Violation(rule, folder.name, time.time(), "none can"))
                 if whole:
                     kept.add(folder.name)
             await asyncio.sleep(CHECKPOINT_SECONDS)
@@ -178,30 +172,23 @@ def end_of(change: str, pod: dict[str, Any]) -> str:
 
 
 def outlasts_grace_period(pod: dict[str, Any]) -> bool:
-    """Whether the training of a pod that is being deleted was ended by SIGKILL."""
-    statuses = (
-        pod["status"].get("containerStatuses") or ()
-        if "deletionTimestamp" in pod["metadata"]
-        else ()
-    )
-    ended = (
-        status.get("state", {}).get("terminated")
-        for status in statuses
-        if status["name"] == names.TRAINING_CONTAINER
-    )
-    return any(
-        state is not None and state.get("exitCode") == 128 + signal.SIGKILL for state in ended
-    )
+    """Whether SIGKILL ended the training of a pod that is being deleted."""
+    if "deletionTimestamp" not in pod["metadata"]:
+        return False
+    statuses = pod["status"].get("containerStatuses") or ()
+    training = (s for s in statuses if s["name"] == names.TRAINING_CONTAINER)
+    ended = (status.get("state", {}).get("terminated") or {} for status in training)
+    return any(state.get("exitCode") == 128 + signal.SIGKILL for state in ended)
 
 
 def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Restart]:
-    """The containers of an operator that have ended, although its pod is not being deleted.
+    """The ended containers of an operator whose pod is not being deleted.
 
     A count of restarts would come minutes late.
 
     Args:
         known: ids of the containers whose end was returned before; updated.
-        since: ends before this time do not count, seconds since the epoch.
+        since: earlier ends do not count, seconds since the epoch.
     """
     if "deletionTimestamp" in pod["metadata"]:
         return []
@@ -215,14 +202,15 @@ def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Rest
                 and seconds_of(ended["finishedAt"]) >= since
             ):
                 known.add(ended["containerID"])
-                how = f"its container ended with {ended.get('exitCode')} ({ended.get('reason', 'no reason')})"
+                reason = ended.get("reason", "no reason")
+                how = f"its container ended with {ended.get('exitCode')} ({reason})"
                 name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
                 found.append(Restart(seconds_of(ended["finishedAt"]), name, node, how))
     return found
 
 
 def read_usage(at: float, node: str, lines: str) -> list[Usage]:
-    """What PROCESSES has printed; processes that ended meanwhile are left out."""
+    """Parses the output of PROCESSES; omits processes that ended meanwhile."""
     rows = (
         re.fullmatch(r"(\d+@\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)", line)
         for line in lines.splitlines()

@@ -87,17 +87,13 @@ KINDS = {
     )
 }
 
-# What is no part of a plan: it is done to a sort of job all the time.
+# Not part of a plan: a sort of job is suspended and resumed all the time.
 SUSPEND = Kind("suspend", "size", "a job is suspended and resumed")
 
-# Those that leave the operator and the API server alone: the operator has no reason to start again
-# meanwhile.
+# The operator has no reason to restart meanwhile.
 SETTLED = tuple(kind.name for kind in KINDS.values() if not kind.unsettles)
 
 
 def made_to(jobs: Collection[str], kinds: Iterable[str] = KINDS) -> list[str]:
-    """The kinds that can be made to some jobs.
-
-    Without the job `bucket`, they are those of before there was one, and so are the plans.
-    """
+    """The kinds that some jobs allow. Plans without the job `bucket` are as before it existed."""
     return [kind for kind in kinds if not KINDS[kind].job or KINDS[kind].job in jobs]

@@ -1,4 +1,4 @@
-"""What a run has shown: as tables, and as the JSON that is kept. Pure, but for what is printed."""
+"""A run's results, as tables and as the JSON that is kept. Pure, except for the prints."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,12 @@ from soak.checks.cluster import spread
 from soak.timeline import Violation
 from soak.verdict import Seen, pauses, table
 
-# A hostile tenant may make the pauses of other jobs at most this many times as long.
-MOST_TIMES = 2.0
+MOST_TIMES = 2.0  # by which a hostile tenant may make the pauses of other jobs longer
 FIGURES = ("median", "90 %", "longest")
 
 
 def pauses_by_job(seen: Seen) -> dict[str, tuple[float, float, float]]:
-    """The median, the 90th percentile and the largest of each job's pauses, in seconds: one for each fault that it was made to."""
+    """For each job, the median, 90th percentile and maximum of its pauses per fault, in seconds."""
     found: dict[str, list[float]] = defaultdict(list)
     for _, job, seconds in pauses(seen):
         found[job].append(seconds)
@@ -38,10 +37,7 @@ class Compared:
 def compare(
     now: Mapping[str, Sequence[float]], earlier: Mapping[str, Sequence[float]]
 ) -> list[Compared]:
-    """Each figure of each job, in seconds.
-
-    A job that has no pauses in one of the runs has none to compare.
-    """
+    """Each figure of each job that has pauses in both runs, in seconds."""
     found = list[Compared]()
     for job in (job for job in now if job in earlier):
         for figure, here, there in zip(FIGURES, now[job], earlier[job], strict=True):
@@ -57,7 +53,7 @@ def compare(
 
 
 def same_run(earlier: Mapping[str, Any], jobs: Sequence[str], acts: Sequence[Act]) -> bool:
-    """Whether an earlier run, by its report, had the same jobs and faults, and its pauses are known."""
+    """Whether an earlier run's report has the same jobs and faults, and its pauses."""
     return (
         "pauses" in earlier
         and earlier["jobs"] == list(jobs)
@@ -93,7 +89,7 @@ def planned(acts: Sequence[Act]) -> str:
 
 
 def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
-    """What is kept of a run: for --compare, and to understand a violation."""
+    """The report: for --compare, and to understand a violation."""
     groups = {
         job: [
             [g.number, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)]
@@ -119,22 +115,12 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
 
 
 def show(seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = ()) -> None:
-    """Prints the tables, and for each violation what was done around it."""
-    say(
-        markdown.table(
-            KINDS_HEAD,
-            [
-                [kind.title, str(count), *_pauses(longest, 1)]
-                for kind, count, longest in table(seen)
-            ],
-        )
-    )
+    """Prints the tables, and for each violation the faults around it."""
+    kinds = [[kind.title, str(count), *_pauses(longest, 1)] for kind, count, longest in table(seen)]
+    say(markdown.table(KINDS_HEAD, kinds))
     by_job = pauses_by_job(seen)
-    say(
-        markdown.table(
-            JOBS_HEAD, [[*_job(seen, job), *_pauses(by_job.get(job), 2)] for job in seen.steps]
-        )
-    )
+    jobs = [[*_job(seen, job), *_pauses(by_job.get(job), 2)] for job in seen.steps]
+    say(markdown.table(JOBS_HEAD, jobs))
     if seen.hostile is not None:
         counts = ", ".join(f"{act} {count:,}" for act, count in seen.hostile.items())
         say(f"The hostile tenant's acts since the first fault: {counts}")
@@ -144,9 +130,8 @@ def show(seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = 
         say(f"NOT KEPT: {violation.rule}: {violation.job}: {violation.text}", style="red")
         for line in around(seen.hits, violation.at):
             say(f"    {line}")
-    say(
-        f"{len(seen.hits)} faults, {len(found)} violations; restarts of operators: {len(seen.restarts)}"
-    )
+    restarts = f"restarts of operators: {len(seen.restarts)}"
+    say(f"{len(seen.hits)} faults, {len(found)} violations; {restarts}")
 
 
 def _job(seen: Seen, job: str) -> list[str]:

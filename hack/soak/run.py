@@ -1,4 +1,4 @@
-"""A run: the jobs are made, faults are made to them, and all that was seen is held against the promises."""
+"""A run: makes the jobs and the faults, and returns what was seen."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ from soak.verdict import Seen
 
 T = TypeVar("T")
 START_SECONDS = 900.0  # until all jobs train and the undisturbed ones are done
-# After the last fault: so long no job has told of anything, although one has not ended.
+# After the last fault, without a record of any job, although one has not ended.
 QUIET_SECONDS = 600.0
 GONE_SECONDS = 180.0
 HOSTILE_SECONDS = 300.0  # until a hostile tenant has done each of its acts once
@@ -45,10 +45,7 @@ async def run(
     *,
     hostile: bool = False,
 ) -> Seen:
-    """Makes the jobs, the faults, and returns what was seen; what it has made is removed in the end.
-
-    Args:
-        hostile: whether a hostile tenant is there all the time.
+    """Makes the jobs and the faults, returns what was seen, and removes what it has made.
 
     Raises:
         Waited: the jobs did not begin to train, or the tenant could not do all its acts.
@@ -66,7 +63,7 @@ async def run(
 
 
 async def _let_in(stage: Stage, stack: AsyncExitStack, say: Callable[[str], None]) -> Tenant:
-    """Begins the hostile tenant's acts, which go on until the stack is left."""
+    """Begins the hostile tenant's acts, which last until the stack is left."""
     namespaces = namespaces_of(stage.driver.namespace)
     folder = await make_folder(stage.driver.commands, namespaces.own)
     stack.push_async_callback(remove_folder, stage.driver.commands, namespaces.own)
@@ -98,14 +95,13 @@ async def _act(
     say("no more faults: the jobs train to their ends")
     while stage.running_jobs():
         if stage.observer.quiet_seconds() > QUIET_SECONDS:
-            say(
-                f"no job has told of anything for {QUIET_SECONDS:.0f} s: {', '.join(stage.running_jobs())} will not end"
-            )
+            jobs = ", ".join(stage.running_jobs())
+            say(f"no job has told of anything for {QUIET_SECONDS:.0f} s: {jobs} will not end")
             break
         await asyncio.sleep(LOOK_SECONDS)
-    hostile = (
-        {act: count - before[act] for act, count in tenant.counts().items()} if tenant else None
-    )
+    hostile = None
+    if tenant:
+        hostile = {act: count - before[act] for act, count in tenant.counts().items()}
     states = {name: job.state for name, job in stage.observer.jobs.items()}
     await asyncio.to_thread(report, stage.driver.namespace)
     left = await _delete_jobs(stage, say)
@@ -115,13 +111,10 @@ async def _act(
 
 
 async def _all_acts(tenant: Tenant, say: Callable[[str], None]) -> dict[str, int]:
-    """Waits until each act of the tenant has been done, and returns how often: without one, the run would show less than it says."""
+    """Waits until the tenant has done each act, and returns how often: a run shows no less."""
+    what = "all acts of the hostile tenant"
     try:
-        await until(
-            lambda: not tenant.missing(),
-            seconds=HOSTILE_SECONDS,
-            what="all acts of the hostile tenant",
-        )
+        await until(lambda: not tenant.missing(), seconds=HOSTILE_SECONDS, what=what)
     except Waited as waited:
         raise Waited(f"{waited}: {', '.join(tenant.missing())}") from None
     say("the hostile tenant has done all its acts")
@@ -233,7 +226,7 @@ async def _remove_tenants(api: Api, say: Callable[[str], None]) -> None:
 
 
 async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
-    """Asks again while the API server is not well."""
+    """Asks again while the API server fails."""
     while True:
         try:
             return await ask()

@@ -1,4 +1,4 @@
-"""What faults are made to, and the targets that there are right now."""
+"""The driver, observer and folder of a run, and the targets that exist right now."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +14,16 @@ from soak.observe import Observer
 class Stage:
     driver: ClusterDriver
     observer: Observer
-    folder: Path  # on this machine; all nodes have it below /shared
-    nodes: list[str]  # that workers run on
+    folder: Path  # on this machine; nodes have it below /shared
+    nodes: list[str]  # of workers
 
     def running_jobs(self, *, library: bool = False) -> list[str]:
-        """The jobs that have not ended, of all or of the training library, by name."""
+        """The names of the jobs that have not ended, of all or of the training library."""
         jobs = [job for job in self.observer.jobs.values() if not job.ended]
         return sorted(job.name for job in jobs if not library or job.name in self.library_jobs())
 
     def library_jobs(self) -> set[str]:
-        """The jobs whose steps have a generation: those of the training library."""
+        """The jobs whose steps have a generation."""
         return {
             job for job, lines in self.observer.lines.items() if lines and "generation" in lines[0]
         }
@@ -45,17 +45,9 @@ class Stage:
         )
 
     def jobs_on(self, node: str) -> frozenset[str]:
-        """The jobs that have a pod on a node; never empty, as that would be all."""
-        return frozenset(
-            {
-                "",
-                *(
-                    job_of(pod)
-                    for pod in self.observer.pods.values()
-                    if pod["spec"].get("nodeName") == node
-                ),
-            }
-        )
+        """The jobs that have a pod on a node; never empty, which would mean all."""
+        pods = self.observer.pods.values()
+        return frozenset({"", *(job_of(p) for p in pods if p["spec"].get("nodeName") == node)})
 
 
 def job_of(pod: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ INDEX = re.compile(r"-worker-(\d+)(?:-|$)")
 
 @dataclass(frozen=True, slots=True)
 class Step(steps.Step):
-    """A step, as one process of the training tells of it before the gradients are exchanged.
+    """A step, as one process records it before the gradients are exchanged.
 
     Groups are in the order of generations.
     """
@@ -32,7 +32,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class SetUpFailure:
-    """The script of a worker has failed on purpose before it had a group."""
+    """A worker's script failed on purpose before it had a group."""
 
     at: float
     pod: str
@@ -50,7 +50,7 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A container of the operator ended by itself or by force, so that the kubelet starts another."""
+    """A container of the operator ended, so that the kubelet starts another."""
 
     at: float
     pod: str
@@ -70,10 +70,10 @@ class StatusSeen:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process of ours holds, from /proc of its node."""
+    """The resources of one of our processes, from /proc of its node."""
 
     at: float
-    process: str  # its node, process id and start: ids are used again
+    process: str  # its node, process id and start, because ids are reused
     role: str  # agent or operator
     descriptors: int
     memory_files: int
@@ -94,8 +94,7 @@ class Stored:
     """A checkpoint in the bucket, as its server notes it.
 
     Attributes:
-        at: when it had been stored; or when the server began to look for the newest one, which it
-            then read through.
+        at: when it was stored; of a read, when the server began to look for the newest one.
         version: its generation and step; None: no checkpoint could be read.
     """
 
@@ -114,16 +113,16 @@ def read_stored(lines: Iterable[Mapping[str, Any]]) -> list[Stored]:
 
 
 def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[Done]]:
-    """The steps and ends that the processes of one job tell of.
+    """The steps and ends that the processes of one job record.
 
-    A group that can write nothing claims no generation, so that the one after its end may have the
-    same. The restored ranks tell them apart: each comes once in a group. In scripts without
+    A group that can write nothing claims no generation, so that the next one may have the same.
+    The restored ranks distinguish them: each comes once in a group. In scripts without
     generations, each process of rank 0 has a group of its own.
     """
     done, told = list[Done](), list[tuple[tuple[int, int], Mapping[str, Any]]]()
     processes = dict[tuple[str, int], int]()
     ranks = defaultdict[int, list[set[int]]](list)  # of the groups of each generation
-    # The place of a process's group among those of its generation.
+    # The index of a process's group among those of its generation.
     turns = dict[tuple[str, int, int], int]()
     for line in lines:
         if line["what"] == "done":
@@ -145,7 +144,7 @@ def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[
 
 
 def read_set_up_failures(lines: Iterable[Mapping[str, Any]]) -> list[SetUpFailure]:
-    """The failures before a group that the processes of one job tell of."""
+    """The failures before a group that the processes of one job record."""
     return [
         SetUpFailure(line["at"], line["worker"], line["how"])
         for line in lines
@@ -154,7 +153,7 @@ def read_set_up_failures(lines: Iterable[Mapping[str, Any]]) -> list[SetUpFailur
 
 
 def read_refusals(job: str, lines: Iterable[Mapping[str, Any]]) -> list[Violation]:
-    """Processes of one job that could not go on in the next group, although `in_process` is for that."""
+    """Processes that could not continue in the next group, although `in_process` promises it."""
     rule = "in_process goes on with a sharded model"
     return [
         Violation(rule, job, line["at"], f"{line['worker']}: {line['error']}")
@@ -164,21 +163,15 @@ def read_refusals(job: str, lines: Iterable[Mapping[str, Any]]) -> list[Violatio
 
 
 def _step(group: int, line: Mapping[str, Any]) -> Step:
-    rank, world, samples = (
-        line.get("RANK", 0),
-        line.get("WORLD_SIZE", 1),
-        tuple(line.get("samples", ())),
-    )
-    epoch = line.get("epoch", 0)
     return Step(
         line["at"],
         line["worker"],
         line["step"],
-        world,
+        line.get("WORLD_SIZE", 1),
         group,
-        rank=rank,
-        epoch=epoch,
-        samples=samples,
+        rank=line.get("RANK", 0),
+        epoch=line.get("epoch", 0),
+        samples=tuple(line.get("samples", ())),
     )
 
 

@@ -1,4 +1,4 @@
-"""Holds all that was seen against the promises, and makes the table of recoveries. Pure."""
+"""Compares all that was seen with the promises, and makes the table of recoveries. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +24,7 @@ from soak.timeline import (
     Violation,
 )
 
-# After a fault was undone: a pause of the training until then, or until the next fault, counts as
-# its effect.
+# After a fault's end, or until the next fault: a pause of the training counts as its effect.
 FELT_SECONDS = 30.0
 MEMORY_LIMIT_MIB = 512.0  # the chart's, of an operator
 
@@ -35,11 +34,9 @@ class Seen:
     """All that was seen in a run.
 
     Attributes:
-        undisturbed: the parameters that an undisturbed run has at its end, of jobs with a model.
-        set_up_failures: of each job's workers before they had a group, on purpose.
-        killed: names of pods whose grace period was over before they had ended.
-        hostile: how often the hostile tenant has done each of its acts since the first fault; None:
-            there was no such tenant.
+        undisturbed: the final parameters of an undisturbed run, of jobs with a model.
+        killed: names of pods that outlasted their grace period.
+        hostile: how often the tenant has done each act since the first fault; None: no tenant.
     """
 
     expected: Mapping[str, Expected]
@@ -53,8 +50,7 @@ class Seen:
     states: Mapping[str, str]
     left: Sequence[str] = ()
     violations: Sequence[Violation] = ()  # that were seen at once
-    # Jobs whose group stock torchrun forms.
-    stock: frozenset[str] = field(default_factory=frozenset)
+    stock: frozenset[str] = field(default_factory=frozenset)  # jobs of stock torchrun
     restarts: Sequence[Restart] = ()  # of operators
     hostile: Mapping[str, int] | None = None
     set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
@@ -115,9 +111,9 @@ def _of_job(seen: Seen, job: str) -> Iterator[Violation]:
 
 
 def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
-    """For each fault and each job that it was made to: the kind, the job, and its longest pause then, in seconds.
+    """Each fault's kind, each job that it touched, and the job's longest pause then, in seconds.
 
-    A pause may be another fault's, if both came at once.
+    If two faults overlap, a pause may be the other's.
     """
     # Their pauses are long anyway.
     toggled = {job for hit in seen.hits if hit.kind == SUSPEND for job in hit.jobs}
@@ -126,19 +122,13 @@ def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
             told = hit.touches(job) and steps and steps[0].at < hit.at < steps[-1].at
             if not told or (job in toggled and hit.kind != SUSPEND):
                 continue
-            until = min(
-                (other.at for other in seen.hits if other.at > hit.until),
-                default=hit.until + FELT_SECONDS,
-            )
-            yield (
-                hit.kind,
-                job,
-                training.longest_pause(steps, hit.at, min(until, hit.until + FELT_SECONDS)),
-            )
+            later = (other.at for other in seen.hits if other.at > hit.until)
+            until = min([*later, hit.until + FELT_SECONDS])
+            yield hit.kind, job, training.longest_pause(steps, hit.at, until)
 
 
 def table(seen: Seen) -> list[tuple[Kind, int, tuple[float, float, float] | None]]:
-    """Each kind of fault, how often it was made, and the longest pauses of the jobs then: see `cluster.spread`."""
+    """Each kind of fault, how often it was made, and `cluster.spread` of the pauses."""
     by_kind: dict[str, list[float]] = defaultdict(list)
     for kind, _, seconds in pauses(seen):
         by_kind[kind.name].append(seconds)

@@ -1,4 +1,4 @@
-"""What a bucket must show: what has been stored there is found again, and no group begins behind it. Pure."""
+"""A checkpoint that a bucket has stored can be read, and no group begins before it. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -13,15 +13,14 @@ from soak.timeline import Step, Stored, Violation
 def check_bucket(
     expected: Expected, steps: Sequence[Step], stored: Sequence[Stored], hits: Sequence[Hit]
 ) -> Iterator[Violation]:
-    """A group goes on from the last checkpoint that was stored, or from a later step; and the last step of all is stored."""
+    """A group continues from the last stored checkpoint or later; the last step is stored."""
     if not expected.bucket:
         return
     yield from _check_reads(expected, stored)
     objects = [(each.at, each.version[1]) for each in stored if each.version and not each.read]
     groups = groups_of(steps)
     for before, after in pairwise(groups):
-        # A group that is cut off may still store something when its successor has looked. What was
-        # there before counts.
+        # A group that is cut off may still store something after its successor has read.
         cut_off = [hit.at for hit in hits_near(expected, before, after, hits) if hit.kind.isolates]
         until = min(before.last_at, after.first_at, *cut_off)
         kept = max((step for at, step in objects if at <= until), default=0)
@@ -34,24 +33,14 @@ def check_bucket(
     end = groups[-1].last_at if groups else 0.0
     excused = any(unsaved(expected, hit) and hit.until + EFFECT_SECONDS >= end for hit in hits)
     if last != expected.total and not excused:
-        yield Violation(
-            "the last step is stored",
-            expected.job,
-            end,
-            f"the last one stored is {last} of {expected.total}",
-        )
+        text = f"the last one stored is {last} of {expected.total}"
+        yield Violation("the last step is stored", expected.job, end, text)
 
 
 def _check_reads(expected: Expected, stored: Sequence[Stored]) -> Iterator[Violation]:
     for read in stored:
-        there = max(
-            (
-                each.version
-                for each in stored
-                if each.version and not each.read and each.at < read.at
-            ),
-            default=None,
-        )
+        before = (s.version for s in stored if s.version and not s.read and s.at < read.at)
+        there = max(before, default=None)
         if read.read and there and (read.version is None or read.version < there):
             text = f"{read.version} was the newest that could be read, and {there} had been stored"
             yield Violation("a checkpoint can be loaded", expected.job, read.at, text)

@@ -1,7 +1,4 @@
-"""What the cluster must show: pods that are left alone, a true status, and nothing that only grows.
-
-Pure.
-"""
+"""Pods that train are left alone, the status is true, and no process grows. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,19 +9,16 @@ from elastic_pytorch_local.faults.steps import groups_of
 
 from soak.timeline import PodSeen, Restart, StatusSeen, Step, Usage, Violation, last_of_each
 
-# A pod may end for a fault so long after it was undone: Kubernetes removes those of lost nodes
-# late.
+# From the end of a fault to the end of a pod: Kubernetes removes the pods of lost nodes late.
 EFFECT_SECONDS = 90.0
-# The promise is 10 s. The rest is for a machine that has a whole cluster on two cores.
+# The promise is 10 s; the rest is for a machine with a whole cluster on two cores.
 STATUS_SECONDS = 10.0 + 20.0
 BOUNDARY_SECONDS = 10.0  # from the decision on the next group to the last step of the one before
 SETTLED_SECONDS = 60.0  # until a process holds what it needs
-# What may come and go: connections to as many peers and streams as there are workers, threads of a
-# pool, caches.
+# Connections to as many peers and streams as there are workers, threads of a pool, caches.
 MAY_GROW = {"descriptors": 40, "memory_files": 6, "threads": 12, "resident_mib": 64.0}
 MOST_OF_LIMIT = 0.5  # of the memory that an operator may have
-# more, of a replica that begins to lead: about twenty agents have a connection each, for a moment
-# two
+# More, for a replica that begins to lead: a connection of each of about twenty agents, or two.
 LEADER_DESCRIPTORS = 40
 
 
@@ -34,20 +28,16 @@ def check_healthy_pods(
     trained: Mapping[str, set[str]],
     ended: Mapping[str, float],
 ) -> Iterator[Violation]:
-    """No worker that trains ends without a reason.
-
-    Args:
-        trained: the pods that have taken a step, by job. Others may be taken back.
-    """
-    told = set()
+    """No worker that has taken a step (`trained`, by job) ends without a fault that explains it."""
+    reported = set()
     for seen in pods:
         if (
-            seen.pod in told
+            seen.pod in reported
             or seen.pod not in trained.get(seen.job, ())
             or seen.at >= ended.get(seen.job, float("inf")) - 1
         ):
             continue
-        told.add(seen.pod)
+        reported.add(seen.pod)
         if not any(_explains(hit, seen) for hit in hits):
             yield Violation(
                 "no healthy pod ends", seen.job, seen.at, f"{seen.pod} on {seen.node}: {seen.how}"
@@ -63,7 +53,7 @@ def _explains(hit: Hit, seen: PodSeen) -> bool:
 
 
 def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterator[Violation]:
-    """No operator starts again but for a fault of its own, of its node or of the control plane."""
+    """No operator restarts, except for a fault of its own, its node or the control plane."""
     for seen in restarts:
         if not any(_restarts(hit, seen) for hit in hits):
             yield Violation(
@@ -81,12 +71,11 @@ def _restarts(hit: Hit, seen: Restart) -> bool:
 def check_status(
     job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hits: Sequence[Hit]
 ) -> Iterator[Violation]:
-    """The status tells the size of the group that trains, soon after it has begun to."""
+    """The status has the size of the group that trains, soon after its first step."""
     times = [status.at for status in seen]
     for group in groups_of(steps):
         begin = group.first_at + STATUS_SECONDS
-        # The status has the next size as soon as that is decided; the group goes on to its next
-        # step boundary.
+        # The status has the next size as soon as it is decided, a step boundary early.
         end = group.last_at - BOUNDARY_SECONDS
         shown = [
             seen[i] for i in range(max(0, bisect_right(times, begin) - 1), bisect_right(times, end))
@@ -102,18 +91,15 @@ def check_status(
 
 
 def check_growth(usages: Sequence[Usage]) -> Iterator[Violation]:
-    """No process holds more and more: the middle of its last third is not far above that of its first, once it has settled."""
+    """After a process has settled, the median of its last third is not far above its first's."""
     for process, samples in last_of_each(usages).items():
         settled = [sample for sample in samples if sample.at >= samples[0].at + SETTLED_SECONDS]
         third = len(settled) // 3
         if not third:
             continue
         for name, usual in MAY_GROW.items():
-            may = (
-                usual + LEADER_DESCRIPTORS
-                if (samples[0].role, name) == ("operator", "descriptors")
-                else usual
-            )
+            leads = (samples[0].role, name) == ("operator", "descriptors")
+            may = usual + LEADER_DESCRIPTORS if leads else usual
             early, late = (
                 median(getattr(s, name) for s in part)
                 for part in (settled[:third], settled[-third:])
@@ -124,7 +110,7 @@ def check_growth(usages: Sequence[Usage]) -> Iterator[Violation]:
 
 
 def check_memory(usages: Sequence[Usage], limit_mib: float) -> Iterator[Violation]:
-    """No operator needs half of its memory limit: the rest is for clusters that are larger than this one."""
+    """No operator needs half of its memory limit: the rest is for larger clusters."""
     for process, samples in last_of_each(usages).items():
         most = max(samples, key=lambda sample: sample.resident_mib)
         if most.role == "operator" and most.resident_mib >= limit_mib * MOST_OF_LIMIT:
@@ -133,6 +119,6 @@ def check_memory(usages: Sequence[Usage], limit_mib: float) -> Iterator[Violatio
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """The median, the 90th percentile (the nearest rank) and the largest of some values."""
+    """The median, the 90th percentile (nearest rank) and the maximum."""
     ordered = sorted(values)
     return median(ordered), ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))], ordered[-1]

@@ -1,4 +1,4 @@
-"""Whether the account of a job's time, `status.goodput`, is what was seen from outside. Pure."""
+"""Whether `status.goodput` agrees with what was seen from outside. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -10,9 +10,8 @@ from elastic_pytorch_local.faults.steps import groups_of, kept_seconds
 from soak.checks.training import EFFECT_SECONDS, Expected, longest_pause
 from soak.timeline import StatusSeen, Step, Violation
 
-APART = 0.02  # of the job's time: how far both shares may be apart, beside what is not resolved
-# That a job takes which is checked: of a shorter one, what the operator hears late is a larger
-# share.
+APART = 0.02  # of the job's time, by which the shares may differ besides `unresolved_seconds`
+# Of a shorter job, the operator's delay in hearing of a step would be a larger share.
 LEAST_SECONDS = 900.0
 WHOLE_SECONDS = 1.0
 TRAINING = "Training"
@@ -27,11 +26,9 @@ def check_goodput(
     statuses: Sequence[StatusSeen],
     hits: Sequence[Hit],
 ) -> Iterator[Violation]:
-    """The share of kept steps is that of the steps that were seen, and no more time is told than there was.
+    """Compares the share of kept steps, and counts no more time than there was.
 
-    Args:
-        expected: what holds for the job; a job without the training library is not checked, nor one
-            of less than 900 s.
+    Jobs without the training library and jobs of less than 900 s are not checked.
     """
     whole, counted = whole_seconds(statuses), sum(told.seconds.values())
     if not (expected.commits and steps and counted) or whole < LEAST_SECONDS:
@@ -49,7 +46,7 @@ def check_goodput(
 
 
 def whole_seconds(statuses: Sequence[StatusSeen]) -> float:
-    """The time from a job's creation to its end in which it was not suspended; 0: it has not ended."""
+    """The time from creation to end in which the job was not suspended; 0: it has not ended."""
     ended = next((number for number, status in enumerate(statuses) if status.state in ENDED), 0)
     return sum(
         later.at - earlier.at
@@ -59,13 +56,11 @@ def whole_seconds(statuses: Sequence[StatusSeen]) -> float:
 
 
 def unresolved_seconds(steps: Sequence[Step], hits: Sequence[Hit]) -> float:
-    """What the observation cannot tell apart.
+    """The time that the observation cannot resolve.
 
-    It sees a step at one moment. So a step of each group is not known: when the first one began,
-    and how far the one came that was interrupted. The operator counts from the first report to the
-    disturbance. While the operator or the API server is away, nothing measures a pause: the next
-    leader counts it as what went on before. The status has whole seconds, from which each leader
-    goes on.
+    Of each group, one step is unknown: when the first step began, and how far the interrupted
+    one came. While the operator or the API server is away, nothing measures a pause, and the next
+    leader counts it as the state before. The status has whole seconds, and each leader adds to it.
     """
     groups = groups_of(steps)
     numbers = sum(group.last - group.first for group in groups)

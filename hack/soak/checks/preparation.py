@@ -1,4 +1,4 @@
-"""What workers must show that set themselves up before they join: their failures disturb no other worker, and spares replace. Pure."""
+"""Failures of workers in `prepare` disturb no other worker, and spares replace. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -10,10 +10,9 @@ from elastic_pytorch_local.faults.steps import groups_of
 from soak.checks.training import EFFECT_SECONDS, Expected, hits_near
 from soak.timeline import SetUpFailure, StatusSeen, Step, Violation
 
-# After a failure: a change of the group that it caused would have begun by then.
-MOMENT_SECONDS = 5.0
-COUNT_SECONDS = 10.0  # after a failure: the status would count it by then
-SHOWN_SECONDS = 2.0  # before a loss: a status that is so old has been true
+MOMENT_SECONDS = 5.0  # from a failure to a change of the group that it would cause
+COUNT_SECONDS = 10.0  # from a failure to the status that would count it
+SHOWN_SECONDS = 2.0  # the age of a status that is certainly true, at a loss
 
 
 def check_set_up_failures(
@@ -23,7 +22,7 @@ def check_set_up_failures(
     statuses: Sequence[StatusSeen],
     hits: Sequence[Hit],
 ) -> Iterator[Violation]:
-    """A worker that fails before it has a group neither changes the group of the others nor counts as a failure of the job.
+    """A failure in `prepare` neither changes the others' group nor counts as one of the job.
 
     A group may grow at any time, as other workers become ready.
     """
@@ -34,7 +33,10 @@ def check_set_up_failures(
             and not before.members < after.members
             and not hits_near(expected, before, after, hits)
         ):
-            text = f"group {after.number} followed when {near[-1].pod} had failed in its set-up ({near[-1].how})"
+            text = (
+                f"group {after.number} followed when {near[-1].pod} had failed in its set-up "
+                f"({near[-1].how})"
+            )
             yield Violation("a failed set-up changes no group", expected.job, after.first_at, text)
     for earlier, later in pairwise(statuses):
         near = [f for f in failures if later.at - COUNT_SECONDS <= f.at <= later.at]
@@ -42,14 +44,17 @@ def check_set_up_failures(
             h.touches(expected.job) and h.at <= later.at <= h.until + EFFECT_SECONDS for h in hits
         )
         if near and later.total_failures > earlier.total_failures and not excused:
-            text = f"the status counts {later.total_failures} failures since {near[-1].pod} has failed in its set-up"
+            text = (
+                f"the status counts {later.total_failures} failures since {near[-1].pod} has "
+                "failed in its set-up"
+            )
             yield Violation("a failed set-up does not count", expected.job, later.at, text)
 
 
 def check_spares(
     expected: Expected, steps: Sequence[Step], statuses: Sequence[StatusSeen], hits: Sequence[Hit]
 ) -> Iterator[Violation]:
-    """A spare that was ready is in the group that follows the loss of a worker, if nothing else happened at that time."""
+    """A ready spare is in the group that follows the loss of a worker, if that was all."""
     times = [status.at for status in statuses]
     for before, after in pairwise(groups_of(steps)) if expected.spares else ():
         near = hits_near(expected, before, after, hits)

@@ -1,7 +1,4 @@
-"""What the training itself must show: steps, samples, groups, parameters.
-
-Pure: each check returns the promises not kept.
-"""
+"""Steps, samples, groups and parameters of a training. Pure: checks return broken promises."""
 
 import math
 from collections import Counter, defaultdict
@@ -14,24 +11,20 @@ from elastic_pytorch_local.faults.steps import Group, groups_of
 
 from soak.timeline import INDEX, Done, Step, Violation
 
-# A fault may show for so long after it was undone: a grace period of 10 s, and what detection
-# takes.
-EFFECT_SECONDS = 20.0
-# Between parameters of 64 bits: far above what the order of sums changes, far below what one sample
-# changes.
+EFFECT_SECONDS = 20.0  # after a fault's end: a grace period of 10 s, and the detection
+# Between 64-bit parameters: far above what the order of sums changes, far below one sample.
 CLOSE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What holds for a job.
+    """The promises to a job.
 
     Attributes:
-        commits: whether each step is kept in memory. If not, a change may repeat what the last
+        commits: each step is kept in memory; otherwise a change may repeat what the last
             checkpoint does not have.
-        repeated: steps that may be done again after a loss that a worker survives.
-        copies: whether each worker has a part of the state, of which another one has a copy. Then a
-            loss of two may cost more.
+        repeated: steps that may be repeated after a loss that a worker survives.
+        copies: another worker has a copy of each worker's shard. A loss of two may cost more.
     """
 
     job: str
@@ -50,7 +43,7 @@ class Expected:
 
 
 def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
-    """No two workers of one index do the same step of a group, and each group is as large as the job allows."""
+    """One worker per index does a step of a group, and each group has an allowed size."""
     together: dict[tuple[int, int, str], set[str]] = defaultdict(set)
     for step in steps if expected.commits else ():
         if index := INDEX.search(step.pod):
@@ -61,69 +54,66 @@ def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violatio
             yield Violation("one worker of an index", expected.job, steps[0].at, text)
     for group in groups_of(steps):
         if not expected.minimum <= group.world / expected.processes <= expected.maximum:
-            text = f"group {group.number} of {group.world} processes, {expected.processes} to a worker: {sorted(group.members)}"
+            text = (
+                f"group {group.number} of {group.world} processes, {expected.processes} to a "
+                f"worker: {sorted(group.members)}"
+            )
             yield Violation(
                 "groups within minReplicas and maxReplicas", expected.job, group.first_at, text
             )
 
 
 def check_units(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
-    """Every `unit` consecutive ranks of a group are workers of one unit, in the order of their indices."""
+    """Every `unit` consecutive ranks are workers of one unit, in the order of their indices."""
     units: dict[tuple[int, int], set[int]] = defaultdict(set)
     for step in steps if expected.unit > 1 else ():
         rank = step.rank // expected.processes
-        if (index := INDEX.search(step.pod)) and int(
-            index[1]
-        ) % expected.unit == rank % expected.unit:
+        index = INDEX.search(step.pod)
+        if index and (int(index[1]) - rank) % expected.unit == 0:
             units[step.group, rank // expected.unit].add(int(index[1]) // expected.unit)
         else:
-            yield Violation(
-                "units in order",
-                expected.job,
-                step.at,
-                f"{step.pod} is rank {rank} of group {step.group}",
-            )
+            text = f"{step.pod} is rank {rank} of group {step.group}"
+            yield Violation("units in order", expected.job, step.at, text)
             return
     for (group, place), found in units.items():
         if len(found) > 1:
-            yield Violation(
-                "whole units",
-                expected.job,
-                steps[0].at,
-                f"place {place} of group {group} has workers of units {found}",
-            )
+            text = f"place {place} of group {group} has workers of units {found}"
+            yield Violation("whole units", expected.job, steps[0].at, text)
 
 
 def check_repeats(
     expected: Expected, steps: Sequence[Step], hits: Sequence[Hit], killed: Set[str] = frozenset()
 ) -> Iterator[Violation]:
-    """No step is left out.
+    """No step is left out or repeated by a planned change; a loss with survivors repeats few.
 
-    None is done twice on a planned change, and few on a loss that a worker survives.
+    Only the survivors' steps count, which each worker records before it knows whether the group
+    completes them: a lost worker may have been one step ahead of the messages that its peers got.
 
-    On a loss the survivors' steps count, which each worker tells before it knows whether the group
-    can complete them. A lost worker whose last messages its peers never got may have been one step
-    ahead of these.
-
-    A group of which no worker goes on needs a checkpoint, which it cannot write to a folder that
-    takes no writes. Workers on a node that is cut off may train beside the next group: what they do
-    from its first step on is lost, not repeated.
+    A group that no worker survives needs a checkpoint, which a read-only folder does not take.
+    Workers on a node that is cut off may train beside the next group; their steps from its first
+    one on are lost, not repeated.
 
     Args:
-        killed: pods that were deleted with a grace period, and had not ended by its end: a planned
-            change is a loss then.
+        killed: pods that outlasted the grace period of their deletion, so that the planned change
+            was a loss.
     """
     done = 0
     for before, after in pairwise([None, *groups_of(steps)]):
         assert after is not None
         if after.first > done + 1:
-            text = f"group {after.number} began with step {after.first}, the last one before was {done}"
+            text = (
+                f"group {after.number} began with step {after.first}, the last one before was "
+                f"{done}"
+            )
             yield Violation("no step left out", expected.job, after.first_at, text)
         near = hits_near(expected, before, after, hits) if before else []
         told = _told_before(after, steps)
         kept, allowed = _kept(expected, before, after, told, near, killed) if before else (done, 0)
         if before and (repeated := min(kept, done) - after.first + 1) > allowed:
-            text = f"group {after.number} did {repeated} steps again from step {after.first}; {allowed:.0f} may be"
+            text = (
+                f"group {after.number} did {repeated} steps again from step {after.first}; "
+                f"{allowed:.0f} may be"
+            )
             were = ", ".join(f"{pod} at {told[pod]}" for pod in sorted(before.members))
             text += f"; its members are {sorted(after.members)}, and those before it were {were}"
             yield Violation("no step done twice", expected.job, after.first_at, text)
@@ -131,7 +121,7 @@ def check_repeats(
 
 
 def hits_near(expected: Expected, before: Group, after: Group, hits: Sequence[Hit]) -> list[Hit]:
-    """What may have had a part in the change from one group to the next."""
+    """The faults that may have caused the change from one group to the next."""
     return [
         hit
         for hit in hits
@@ -149,7 +139,7 @@ def _kept(
     near: Sequence[Hit],
     killed: Set[str],
 ) -> tuple[float, float]:
-    """The last step before a group that is not lost for certain, and how many up to there the group may do again."""
+    """The last step before a group that is surely kept, and how many steps it may repeat."""
     if not expected.commits:
         cut_off = any(hit.kind.isolates for hit in near)
         return max(told.values()) if cut_off else math.inf, expected.repeated
@@ -165,17 +155,14 @@ def _kept(
 
 
 def unsaved(expected: Expected, hit: Hit) -> bool:
-    """Whether the job can save nothing while a fault lasts.
-
-    A bucket's server is found by its name.
-    """
+    """Whether the job can save nothing while a fault lasts; a bucket is found by DNS."""
     return hit.touches(expected.job) and (
         hit.kind.family == "storage" or (expected.bucket and hit.kind.name == "stop-dns")
     )
 
 
 def _told_before(group: Group, steps: Sequence[Step]) -> dict[str, int]:
-    """The last step that each pod had begun in earlier groups when a group began."""
+    """The last step that each pod had begun in earlier groups when this group began."""
     last: dict[str, int] = defaultdict(int)
     for step in steps:
         if step.group < group.number and step.at <= group.first_at:
@@ -184,7 +171,7 @@ def _told_before(group: Group, steps: Sequence[Step]) -> dict[str, int]:
 
 
 def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
-    """Each sample comes once in an epoch, in the steps as they count: of the last group that did each."""
+    """Each sample occurs once in an epoch, counting the last group that did each step."""
     newest: dict[int, int] = {}
     for step in steps:
         newest[step.number] = max(newest.get(step.number, 0), step.group)
@@ -196,22 +183,21 @@ def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violati
         missing = [sample for sample in range(expected.samples) if not seen[epoch][sample]]
         twice = [sample for sample, count in seen[epoch].items() if count > 1]
         if missing or twice:
-            text = f"epoch {epoch}: {len(missing)} never (as {missing[:5]}), {len(twice)} more than once (as {twice[:5]})"
+            text = (
+                f"epoch {epoch}: {len(missing)} never (as {missing[:5]}), {len(twice)} more than "
+                f"once (as {twice[:5]})"
+            )
             yield Violation("each sample once an epoch", expected.job, 0.0, text)
 
 
 def check_end(
     expected: Expected, steps: Sequence[Step], done: Sequence[Done], undisturbed: Sequence[float]
 ) -> Iterator[Violation]:
-    """The training has come to its last step, with the parameters of an undisturbed run."""
+    """The training reached its last step, with the parameters of an undisturbed run."""
     last = max((step.number for step in steps), default=0)
     if last != expected.total or not done:
-        yield Violation(
-            "every job trains to its end",
-            expected.job,
-            0.0,
-            f"the last step was {last} of {expected.total}",
-        )
+        text = f"the last step was {last} of {expected.total}"
+        yield Violation("every job trains to its end", expected.job, 0.0, text)
         return
     for end in done:
         apart = max(
@@ -223,6 +209,6 @@ def check_end(
 
 
 def longest_pause(steps: Sequence[Step], since: float, until: float) -> float:
-    """The longest time between two steps of a training, of which at least a part lies in an interval; in seconds."""
+    """The longest time between two steps that overlaps an interval, in seconds."""
     times = sorted({step.at for step in steps if step.rank == 0})
     return max((b - a for a, b in pairwise(times) if a <= until and b >= since), default=0.0)

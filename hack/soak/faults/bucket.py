@@ -9,21 +9,16 @@ from elastic_pytorch_local.faults.plan import Fault
 from soak.plan import KINDS
 from soak.stage import Stage, job_of
 
-# Of the run's folder: scripts/object_server.py looks there at each request.
-FAULT_FILE = "bucket.fault"
-# The pattern does not match the shell's own command.
+FAULT_FILE = "bucket.fault"  # in the run's folder; scripts/object_server.py reads it per request
+# The brackets keep the pattern from matching the shell's own command.
 SIGNAL = "pkill -{signal} -f '[o]bject_server.py'"
 
 
 async def kill_job(stage: Stage, fault: Fault) -> Target:
-    """Kills all processes of all pods of the job at once, so that its state is nowhere but in the bucket."""
+    """Kills all processes of the job at once, so that only the bucket has its state."""
     job = KINDS[fault.kind].job
-    running = (
-        pod for pod in stage.observer.pods.values() if pod["status"].get("phase") == "Running"
-    )
-    pods = [
-        pod for pod in running if job_of(pod) == job and "deletionTimestamp" not in pod["metadata"]
-    ]
+    running = (p for p in stage.observer.pods.values() if p["status"].get("phase") == "Running")
+    pods = [p for p in running if job_of(p) == job and "deletionTimestamp" not in p["metadata"]]
     pick(fault.pick, pods, f"worker of {job}")
 
     async def kill() -> None:
@@ -34,7 +29,7 @@ async def kill_job(stage: Stage, fault: Fault) -> Target:
 
 
 async def misbehave(stage: Stage, fault: Fault) -> Target:
-    """Has the server refuse requests, or cut connections: before it does what is asked for, or after."""
+    """Has the server refuse requests, or cut connections before or after doing the request."""
     file = stage.folder / FAULT_FILE
 
     async def begin() -> None:
@@ -47,7 +42,7 @@ async def misbehave(stage: Stage, fault: Fault) -> Target:
 
 
 async def pause(stage: Stage, fault: Fault) -> Target:
-    """Stops the server's process, which keeps its objects, and its connections too."""
+    """Stops the server's process, which keeps its objects and connections."""
     stop, go_on = (
         partial(stage.driver.in_control_plane, SIGNAL.format(signal=signal))
         for signal in ("STOP", "CONT")

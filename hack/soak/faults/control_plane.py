@@ -14,12 +14,15 @@ from soak.stage import Stage
 DEPLOYMENT = "deployment/elastic-pytorch-operator"
 SECRET = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/secrets/elastic-pytorch-operator-tls"
 DAY = 86400.0
-SERVING_DAYS = 61  # a certificate is made again after 60
-SLOW = "for i in $(seq {turns}); do pkill -STOP -x etcd; sleep 0.5; pkill -CONT -x etcd; sleep 0.5; done"
+SERVING_DAYS = 61  # the operator renews a certificate after 60
+SLOW = (
+    "for i in $(seq {turns}); do "
+    "pkill -STOP -x etcd; sleep 0.5; pkill -CONT -x etcd; sleep 0.5; done"
+)
 
 
 async def kill_operators(stage: Stage, fault: Fault) -> Target:
-    """Kills the process of the leading operator, or of all: none can take leave."""
+    """Kills the process of the leading operator, or of all, without a farewell."""
     operators = await stage.driver.operators()
     if not operators:
         raise NoTarget("no operator runs")
@@ -45,7 +48,7 @@ async def roll_operator(stage: Stage, _: Fault) -> Target:
 
 
 async def rotate_certificate(stage: Stage, _: Fault) -> Target:
-    """Makes the operator's certificate two months old, and ends the leader: the next one makes another, which running agents must trust."""
+    """Ages the certificate and deletes the leader: agents must trust the next leader's new one."""
     leader = (await stage.driver.operators())[:1]
 
     async def age() -> None:
@@ -55,15 +58,14 @@ async def rotate_certificate(stage: Stage, _: Fault) -> Target:
         data = {"trust.json": base64.b64encode(json.dumps(trust).encode()).decode()}
         await stage.driver.api.ask("PATCH", SECRET, {"data": data})
         for pod in leader:
-            await stage.driver.api.ask(
-                "DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"])
-            )
+            path = pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"])
+            await stage.driver.api.ask("DELETE", path)
 
     return Target("the operator's certificate is two months old, and its leader is deleted", age)
 
 
 async def on_control_plane(stage: Stage, fault: Fault) -> Target:
-    """Stops or kills the API server's process, or stops etcd's again and again."""
+    """Stops or kills the API server's process, or stops etcd's repeatedly."""
     run = stage.driver.in_control_plane
     match fault.kind:
         case "freeze-api":

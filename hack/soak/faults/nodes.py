@@ -1,4 +1,4 @@
-"""Faults of nodes, and of the image and the storage that they have."""
+"""Faults of nodes, and of their image and storage."""
 
 from functools import partial
 
@@ -8,12 +8,10 @@ from elastic_pytorch_local.faults.plan import Fault
 from soak.plan import KINDS
 from soak.stage import Stage
 
-IMAGE, KEPT = (
-    "docker.io/library/elastic-pytorch-worker:dev",
-    "docker.io/library/elastic-pytorch-worker:kept-by-soak",
-)
+IMAGE = "docker.io/library/elastic-pytorch-worker:dev"
+KEPT = "docker.io/library/elastic-pytorch-worker:kept-by-soak"
 
-# Nothing to do if it is done: the node may have been away the first time.
+# Repeatable: the node may have been away the first time.
 CTR = "ctr -n k8s.io images"
 RENAME = (
     f"{CTR} ls -q | grep -qx {{old}} || exit 0; {CTR} tag --force {{old}} {{new}}; {CTR} rm {{old}}"
@@ -43,7 +41,7 @@ async def on_node(stage: Stage, fault: Fault) -> Target:
 
 
 async def remove_image(stage: Stage, fault: Fault) -> Target:
-    """Takes the name of the workers' image away on one node: containers that are to start there find no image."""
+    """Renames the workers' image on one node, so that containers that start there find none."""
     node = pick(fault.pick, stage.nodes, "node")
 
     async def rename(old: str, new: str) -> None:
@@ -56,7 +54,7 @@ async def remove_image(stage: Stage, fault: Fault) -> Target:
 
 
 async def refuse_writes(stage: Stage, fault: Fault) -> Target:
-    """Takes from a job the right to write to its checkpoint folder: what a full disk does to a script of the training library."""
+    """Makes a job's checkpoint folder read-only, which the library handles like a full disk."""
     jobs = [job for job in stage.running_jobs(library=True) if (stage.folder / job).is_dir()]
     job = pick(fault.pick, jobs, "job of the training library with a folder")
 

@@ -1,7 +1,7 @@
-"""What a hostile tenant does, and what it writes into its own objects. Pure.
+"""A hostile tenant's acts, and what it writes into its own objects. Pure.
 
-It may edit its namespaces and nothing else: what it writes passes the API server's validation, and
-the operator cannot read or build it.
+It may edit only its namespaces: the API server admits what it writes, and the operator cannot read
+or build it.
 """
 
 from collections.abc import Mapping
@@ -9,22 +9,11 @@ from typing import Any
 
 from elastic_pytorch_operator.api import names
 
-# docs/evidence/reliability.md says what each is. A run in which one of them never came says nothing
-# about it.
+# docs/evidence/reliability.md describes each. A run proves nothing about an act that never came.
 ACTS = (
-    *(
-        "annotations",
-        "quantities",
-        "templates",
-        "flood",
-        "webhook",
-        "quota",
-        "namespace",
-        "scrape",
-        "tokens",
-        "churn",
-    ),
-    *("large-jobs", "large-metadata", "long-words", "claims", "half-lines"),
+    *("annotations", "quantities", "templates", "flood", "webhook", "quota", "namespace"),
+    *("scrape", "tokens", "churn", "large-jobs", "large-metadata", "long-words", "claims"),
+    "half-lines",
 )
 
 LONG = "9" * 5000
@@ -41,15 +30,9 @@ UNREADABLE_LABELS = ("x", "9" * 63, "65536", "1.5", "", "0x1", "1e9", "000000000
 
 
 def unreadable(turn: int) -> dict[str, Any]:
-    """A patch of metadata that leaves nothing readable that is not the owner's name.
-
-    Args:
-        turn: chooses among the values, so that each comes with each in the end.
-    """
-    text, label = (
-        UNREADABLE_TEXTS[turn % len(UNREADABLE_TEXTS)],
-        UNREADABLE_LABELS[turn // 2 % len(UNREADABLE_LABELS)],
-    )
+    """Metadata in which only the owner's name is readable; turns pair all texts and labels."""
+    text = UNREADABLE_TEXTS[turn % len(UNREADABLE_TEXTS)]
+    label = UNREADABLE_LABELS[turn // 2 % len(UNREADABLE_LABELS)]
     annotations = dict.fromkeys(UNREADABLE_ANNOTATIONS, text)
     return {
         "annotations": annotations,
@@ -57,7 +40,7 @@ def unreadable(turn: int) -> dict[str, Any]:
     }
 
 
-# etcd takes 1.5 MiB, the API server 256 KiB of annotations with those that cannot be read, and the
+# etcd takes 1.5 MiB, the API server 256 KiB of annotations including the unreadable ones, and the
 # schema 256 labels of a template.
 JOB_BYTES, ANNOTATION_BYTES, LABELS, TEMPLATE_LABELS, WORDS = 1_400_000, 230_000, 2_000, 200, 5_000
 
@@ -67,7 +50,7 @@ def many_labels(number: int) -> dict[str, str]:
 
 
 def large_metadata(turn: int) -> dict[str, Any]:
-    """A patch of metadata as large as the API server takes it, with another letter in each turn."""
+    """Metadata as large as the API server takes it, with another letter each turn."""
     letter = chr(ord("a") + turn % 26)
     return {
         "annotations": {"hostile.example.com/words": letter * ANNOTATION_BYTES},
@@ -80,8 +63,7 @@ def _limited(**quantities: str) -> dict[str, Any]:
     return {"container": {"resources": {"limits": limits, "requests": dict(limits)}}}
 
 
-# Each is merged into a job that is well: into its spec, the spec of its pods, and the training
-# container.
+# Each is merged into a valid job: its spec, the spec of its pods, and the training container.
 UNBUILDABLE_QUANTITIES: Mapping[str, Mapping[str, Any]] = {
     "gpu-of-310-digits": _limited(gpu="9" * 310),
     "gpu-of-5000-digits": _limited(gpu=LONG),
@@ -104,7 +86,7 @@ UNBUILDABLE_TEMPLATES: Mapping[str, Mapping[str, Any]] = {
     "affinity-is-a-list": {"pod": {"affinity": ["x"]}},
     "init-containers-are-numbers": {"pod": {"initContainers": [1, 2]}},
 }
-# The names say what is large. Some make no pod, as a pod has no room for them.
+# Some of these jobs make no pod, because a pod has no room for them.
 LARGE: Mapping[str, Mapping[str, Any]] = {
     "one-large-variable": {"container": {"env": [{"name": "WORDS", "value": "x" * JOB_BYTES}]}},
     "many-variables": {

@@ -1,4 +1,4 @@
-"""The hostile tenant's objects, and those that a platform team has made for it. Pure."""
+"""The hostile tenant's objects, and those of a platform team for it. Pure."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from measure.recorded_job import recorded_job
 
 from soak.hostile.acts import unreadable
 
-# Of all that is to be removed, whichever run has made it.
+# Of all objects to be removed, whichever run made them.
 LABEL = {"elastic-pytorch-soak": "hostile"}
 SELECTOR = "elastic-pytorch-soak%3Dhostile"
-# Pods that only need to be there stay Pending, and cost no core.
+# Pods that only need to exist stay Pending, and cost no core.
 NO_NODE = {"elastic-pytorch-soak": "no-node"}
 IMAGE = "elastic-pytorch-worker:dev"
 ACCOUNT = "tenant"
@@ -22,9 +22,8 @@ WEBHOOK_SECONDS = 30
 HANG, HANG_PORT = "hang", 8443
 ANNOTATED_JOB, WORDY_JOB, STRAY = "annotated", "words", "stray"
 SCRIPTS = ("ask", "claims", "flood", "hang", "tally", "words")
-# Two cores hold the whole cluster: without limits, the programs would starve it by what any program
-# costs, which is not what is tested. Each is a job or a Deployment: its script with what it is
-# told, and its cores.
+# The limits keep the cost of any program from starving a cluster on two cores, which is not the
+# test. Each is a job or a Deployment: its script with arguments, and its cores.
 SPEAKING: Mapping[str, tuple[str, str]] = {
     "flood": ("flood.py", "200m"),
     "claims": ("claims.py", "100m"),
@@ -44,10 +43,10 @@ USER = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "Run
 
 
 class Namespaces(NamedTuple):
-    own: str  # where its programs, its flood and its unreadable objects are
-    hanging: str  # where a webhook is asked about each pod
-    full: str  # where a quota allows no pods
-    passing: str  # what is deleted and made again
+    own: str  # for its programs, its flood and its unreadable objects
+    hanging: str  # whose pods a webhook must admit
+    full: str  # with a quota of no pods
+    passing: str  # which is deleted and made again
 
 
 def namespaces_of(run: str) -> Namespaces:
@@ -72,11 +71,7 @@ def no_pods() -> dict[str, Any]:
 
 
 def hanging_webhook(namespaces: Namespaces, authority: str) -> dict[str, Any]:
-    """A webhook for the pods of one namespace, whose server never answers.
-
-    Args:
-        authority: a certificate, PEM, that has signed the server's.
-    """
+    """A webhook for one namespace's pods, whose server never answers."""
     service = {"namespace": namespaces.own, "name": HANG, "path": "/", "port": 443}
     rule = {
         "apiGroups": [""],
@@ -106,15 +101,9 @@ def hang_service() -> dict[str, Any]:
 
 
 def scripts(certificate: str) -> dict[str, Any]:
-    """The ConfigMap that the programs are taken from.
-
-    Args:
-        certificate: of the webhook's server, with its key, PEM.
-    """
-    files = {
-        f"{name}.py": (ROOT / "hack/soak/scripts/hostile" / f"{name}.py").read_text()
-        for name in SCRIPTS
-    }
+    """The ConfigMap of the programs, with the webhook server's certificate and key (PEM)."""
+    folder = ROOT / "hack/soak/scripts/hostile"
+    files = {f"{name}.py": (folder / f"{name}.py").read_text() for name in SCRIPTS}
     return {"metadata": {"name": "scripts"}, "data": files | {"hang.pem": certificate}}
 
 
@@ -141,8 +130,7 @@ def job(
     """A job whose pods find no node.
 
     Args:
-        changes: of its metadata, its spec, the metadata of its `template`, the spec of its `pod`,
-            and its training `container`.
+        changes: to `metadata`, `spec`, `template` (its metadata), `pod` (its spec) and `container`.
     """
     changes = changes or {}
     resources = {"requests": {"cpu": "10m", "memory": "16Mi"}}
@@ -174,13 +162,13 @@ def job(
 
 
 def speaking_job(name: str, namespaces: Namespaces) -> dict[str, Any]:
-    """A job whose worker speaks to the operator with its own token, by the program of the same name."""
+    """A job whose worker runs the program of that name against the operator, with its own token."""
     pod = {"nodeSelector": {}, "volumes": _volumes(namespaces)}
     return job(name, changes={"pod": pod, "container": _script(*SPEAKING[name])})
 
 
 def wordy_job(namespaces: Namespaces) -> dict[str, Any]:
-    """A job whose script prints megabytes that are no line, and fails with an error as long; its agent reports that."""
+    """A job that prints megabytes without a line, and fails with a long error for its agent."""
     made = recorded_job(WORDY_JOB, namespaces.own, ["/scripts/words.py"], stock=False)
     made["spec"] |= {"replicas": 1, "minReplicas": 1, "maxReplicas": 1}
     [container] = made["spec"]["template"]["spec"]["containers"]
@@ -193,7 +181,7 @@ def wordy_job(namespaces: Namespaces) -> dict[str, Any]:
 
 
 def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
-    """A pod of the tenant's own that claims to be a job's worker, with metadata that cannot be read."""
+    """The tenant's own pod that claims to be a job's worker, with unreadable metadata."""
     metadata = unreadable(turn)
     metadata["labels"] |= {names.LABEL_ROLE: names.ROLE_WORKER, names.LABEL_JOB_NAME: owner["name"]}
     reference = {
@@ -210,9 +198,9 @@ def stray_pod(turn: int, owner: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _script(told: str, cpu: str) -> dict[str, Any]:
+def _script(program: str, cpu: str) -> dict[str, Any]:
     return {
-        "command": ["python3", *f"/scripts/{told}".split()],
+        "command": ["python3", *f"/scripts/{program}".split()],
         "env": _environment("/tally"),
         "resources": {
             "requests": {"cpu": "10m", "memory": "32Mi"},
@@ -227,7 +215,7 @@ def _script(told: str, cpu: str) -> dict[str, Any]:
 
 
 def _environment(folder: str) -> list[dict[str, Any]]:
-    """Where a program counts, and what tells its counts from those of another process."""
+    """The folder of a program's tallies, and what distinguishes those of each process."""
     return [
         {"name": "TALLY", "value": folder},
         {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},

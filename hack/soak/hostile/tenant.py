@@ -1,4 +1,4 @@
-"""A tenant that may edit a few namespaces and does everything wrong, for as long as a run lasts."""
+"""A tenant that may edit a few namespaces and does everything wrong throughout a run."""
 
 import asyncio
 import json
@@ -23,30 +23,23 @@ from measure.kind_cluster import KUBECONFIG, OPERATOR_NAMESPACE, OPERATORS
 from soak.hostile import acts, manifests
 from soak.hostile.manifests import Namespaces
 
-# An act in a turn from 0; returns how often it was done.
+# Does an act, in a turn from 0; returns how often it was done.
 Do = Callable[[int], Coroutine[Any, Any, int]]
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 NAMESPACES = "/api/v1/namespaces"
 TOKEN_SECONDS = 12 * 3600
 GONE_SECONDS = 180.0
 CHURN_SECONDS = 1.0
-SEEN_SECONDS = 30.0  # until the operator has made pods in the namespace that is deleted then
-WANTING_JOBS, WANTED_REPLICAS = 2, 4  # in each namespace where no pod can be made
+SEEN_SECONDS = 30.0  # until the operator has made pods in the passing namespace
+WANTING_JOBS, WANTED_REPLICAS = 2, 4  # in each namespace where no pod can start
 
 
 class Tenant:
-    """Does all acts again and again.
-
-    Those of programs in the cluster are counted in a folder that all nodes share.
-    """
+    """Does all acts repeatedly. Programs in the cluster count theirs in a folder of all nodes."""
 
     def __init__(self, platform: Api, api: Api, namespaces: Namespaces, folder: Path) -> None:
-        self._platform, self._api, self._namespaces, self._folder = (
-            platform,
-            api,
-            namespaces,
-            folder,
-        )
+        self._platform, self._api = platform, api
+        self._namespaces, self._folder = namespaces, folder
         self._done = Counter[str]()
         self.trouble: dict[str, str] = {}  # the last one of each loop
 
@@ -72,7 +65,7 @@ class Tenant:
         return {act: self._done[act] + read_tallies(self._folder, act) for act in acts.ACTS}
 
     def missing(self) -> list[str]:
-        """The acts that have not been done once, each with what came in its way."""
+        """The acts that were never done, each with its last error."""
         return [
             f"{act}{self.trouble.get(act, '') and f' ({self.trouble[act]})'}"
             for act, n in self.counts().items()
@@ -88,20 +81,13 @@ class Tenant:
             await asyncio.sleep(seconds)
 
     async def _keep_jobs(self, _: int) -> int:
-        """Creates the jobs that are to be there all the time, again if one has ended."""
+        """Creates the jobs that always exist, again if one has ended."""
         spaces = self._namespaces
         asleep = {"command": ["sleep", "infinity"], "args": []}
         wanted = [(spaces.own, manifests.speaking_job(name, spaces)) for name in manifests.SPEAKING]
         wanted += [(spaces.own, manifests.wordy_job(spaces))]
-        wanted += [
-            (
-                spaces.own,
-                manifests.job(
-                    manifests.ANNOTATED_JOB,
-                    changes={"pod": {"nodeSelector": {}}, "container": asleep},
-                ),
-            )
-        ]
+        changes: Mapping[str, Any] = {"pod": {"nodeSelector": {}}, "container": asleep}
+        wanted += [(spaces.own, manifests.job(manifests.ANNOTATED_JOB, changes=changes))]
         for namespace in (spaces.hanging, spaces.full):
             wanted += [
                 (namespace, manifests.job(f"wants-{n}", replicas=WANTED_REPLICAS))
@@ -119,7 +105,7 @@ class Tenant:
         return 0
 
     async def _tell_addresses(self, _: int) -> int:
-        """Tells the program that scrapes, and counts, where the operators are: their namespace is none of the tenant's."""
+        """Writes the operators' addresses for the program that scrapes, and counts by itself."""
         found = await self._platform.ask(
             "GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
         )
@@ -130,25 +116,21 @@ class Tenant:
         return 0
 
     async def _keep_strays(self, _: int) -> int:
-        """Keeps pods that claim to be workers, one of each unreadable text: the operator deletes those that it can read."""
-        owner = (
-            await self._api.ask("GET", jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB))
-        )["metadata"]
+        """Keeps a stray pod of each unreadable text: the operator deletes those it can read."""
+        own = self._namespaces.own
+        job = await self._api.ask("GET", jobs_path(own, manifests.ANNOTATED_JOB))
         for number in range(len(acts.UNREADABLE_TEXTS)):
-            await _create(
-                self._api, pods_path(self._namespaces.own), manifests.stray_pod(number, owner)
-            )
+            stray = manifests.stray_pod(number, job["metadata"])
+            await _create(self._api, pods_path(own), stray)
         return 0
 
     async def _write_metadata(self, change: Callable[[int], dict[str, Any]], turn: int) -> int:
-        """Writes what cannot be read, or is as large as the API server takes it, into a job and the pods of its workers."""
-        path, patch = pods_path(self._namespaces.own), {"metadata": change(turn)}
-        await self._api.ask(
-            "PATCH", jobs_path(self._namespaces.own, manifests.ANNOTATED_JOB), patch
-        )
-        found = await self._api.ask(
-            "GET", f"{path}?labelSelector={names.LABEL_JOB_NAME}%3D{manifests.ANNOTATED_JOB}"
-        )
+        """Patches a job and the pods of its workers with unreadable or very large metadata."""
+        own, job, patch = self._namespaces.own, manifests.ANNOTATED_JOB, {"metadata": change(turn)}
+        path = pods_path(own)
+        await self._api.ask("PATCH", jobs_path(own, job), patch)
+        selector = f"labelSelector={names.LABEL_JOB_NAME}%3D{job}"
+        found = await self._api.ask("GET", f"{path}?{selector}")
         pods = [
             name
             for pod in found["items"]
@@ -159,12 +141,11 @@ class Tenant:
         return len(pods)
 
     async def _replace_job(self, table: Mapping[str, Mapping[str, Any]], turn: int) -> int:
-        """Replaces one of the jobs that the operator cannot build; the others of the table stay."""
-        name = list(table)[turn % len(table)]
-        await self._delete(jobs_path(self._namespaces.own, name))
-        await self._api.ask(
-            "POST", jobs_path(self._namespaces.own), manifests.job(name, changes=table[name])
-        )
+        """Replaces one job of the table; the others stay."""
+        name, own = list(table)[turn % len(table)], self._namespaces.own
+        await self._delete(jobs_path(own, name))
+        job = manifests.job(name, changes=table[name])
+        await self._api.ask("POST", jobs_path(own), job)
         return 1
 
     async def _look_for_refusals(self, _: int) -> int:
@@ -181,7 +162,7 @@ class Tenant:
         return 1
 
     async def _pass_namespace(self, _: int) -> int:
-        """Makes a namespace with jobs, and deletes it once the operator has made pods there."""
+        """Makes a namespace with jobs, and deletes it once it has pods."""
         namespace = self._namespaces.passing
         await make_namespace(self._platform, namespace, self._namespaces.own)
         for number in range(WANTING_JOBS):
@@ -205,7 +186,7 @@ class Tenant:
 
 
 def read_tallies(folder: Path, act: str) -> int:
-    """What the processes of a program have counted of an act, all together."""
+    """The sum of an act's tallies."""
     return sum(int(path.read_text()) for path in folder.glob(f"{act}.*") if path.suffix != ".new")
 
 
@@ -213,7 +194,7 @@ def read_tallies(folder: Path, act: str) -> int:
 async def hostile_tenant(
     platform: Api, namespaces: Namespaces, folder: Path
 ) -> AsyncIterator[Tenant]:
-    """A tenant that acts meanwhile. What it has made stays, until `remove_tenants` is called."""
+    """A tenant that acts meanwhile. Its objects stay until `remove_tenants`."""
     token = await _set_up(platform, namespaces)
     with TemporaryDirectory() as temporary:
         async with Api.connect(write_kubeconfig(Path(temporary), token)) as api:
@@ -223,7 +204,7 @@ async def hostile_tenant(
 
 
 async def remove_tenants(platform: Api) -> None:
-    """Removes all that the tenants of this run and of earlier ones have left: the webhook first, then the namespaces."""
+    """Removes the objects of all tenants of all runs: the webhook first, then the namespaces."""
     await platform.ask("DELETE", f"{WEBHOOKS}?labelSelector={manifests.SELECTOR}")
     found = (await platform.ask("GET", f"{NAMESPACES}?labelSelector={manifests.SELECTOR}"))["items"]
     await asyncio.gather(
@@ -239,7 +220,7 @@ async def make_namespace(platform: Api, namespace: str, own: str) -> None:
 
 
 async def _set_up(platform: Api, namespaces: Namespaces) -> str:
-    """Makes what is there all the time; returns the tenant's token."""
+    """Makes the objects that always exist; returns the tenant's token."""
     own = f"{NAMESPACES}/{namespaces.own}"
     for namespace in (namespaces.own, namespaces.hanging, namespaces.full):
         await make_namespace(platform, namespace, namespaces.own)

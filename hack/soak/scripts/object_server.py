@@ -1,10 +1,10 @@
-"""Serves a bucket by S3's protocol, as moto's server does; misbehaves while a file says so, and notes what it has stored.
+"""Serves a bucket by S3's protocol with moto; misbehaves on demand, and notes what it stores.
 
     object_server.py FOLDER PORT URL
 
-The file is FOLDER/bucket.fault: `refuse-requests` or `cut-connections`. FOLDER/bucket.objects gets
-a line for each checkpoint that is stored, and every few seconds one for the newest of URL that can
-be read through, with its checksum.
+FOLDER/bucket.fault demands `refuse-requests` or `cut-connections`. FOLDER/bucket.objects gets a
+line for each stored checkpoint, and every few seconds one for the newest of URL that can be read,
+with its checksum.
 """
 
 import json
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"  # moto reads it when it is imported
+os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"  # moto reads it at its import
 
 from elastic_pytorch.storage.checkpoint_folder import newest
 from elastic_pytorch.storage.checkpoint_format import version_of
@@ -28,8 +28,11 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import Client
 
 READ_SECONDS = 5.0
-SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-READER = "localhost"  # the host of the requests that no fault is made to
+SLOW_DOWN = (
+    b"<?xml version='1.0'?><Error><Code>SlowDown</Code>"
+    b"<Message>Please reduce your request rate.</Message></Error>"
+)
+READER = "localhost"  # the host of requests that no fault affects
 
 folder, port, url = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 fault_file, notes = folder / "bucket.fault", (folder / "bucket.objects").open("a", buffering=1)
@@ -72,7 +75,7 @@ def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
         and statuses[-1].startswith("200")
     ):
         note("stored", time.time(), version)
-    if fault:  # what was asked for is done, and the client does not hear of it
+    if fault:  # after the act, so that the client does not know of it
         cut(environ)
     return [body]
 

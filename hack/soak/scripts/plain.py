@@ -1,4 +1,4 @@
-"""Plain torchrun code with a checkpoint every ten steps; rank 0 tells of each step."""
+"""Plain torchrun code with a checkpoint every ten steps; rank 0 records each step."""
 
 import argparse
 import os

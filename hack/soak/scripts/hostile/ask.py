@@ -1,4 +1,4 @@
-"""Asks the operators over HTTP without end: `scrape` reads the metrics of all, `tokens` shows tokens with invented keys to the leader."""
+"""Asks the operators without end: for the metrics (`scrape`), or with false keys (`tokens`)."""
 
 import base64
 import http.client
@@ -16,16 +16,15 @@ from typing import NamedTuple
 
 from tally import Tally
 
-ADDRESSES = Path(os.environ["TALLY"], "operators")  # which the run keeps: operators come and go
+ADDRESSES = Path(os.environ["TALLY"], "operators")  # which the run updates
 HOST = "elastic-pytorch-operator.elastic-pytorch-system.svc"
 ANSWER_SECONDS = 10.0
 
 
 class Act(NamedTuple):
-    """What a program asks for.
+    """Requests over a number of connections; each is kept until a refusal.
 
     Attributes:
-        connections: at a time; each is kept until an answer is a refusal.
         refusals: whether they count as done.
     """
 
@@ -54,10 +53,7 @@ def part(value: object) -> str:
 
 
 def invented_token(turn: int) -> str:
-    """Looks like the cluster's own.
-
-    Every fourth has the same name for its key; the names of the others are new.
-    """
+    """Looks like the cluster's own. Every fourth has the same key id; the others' are new."""
     head = {
         "alg": "RS256" if turn % 2 else "ES256",
         "kid": f"made-up-{turn}" if turn % 4 else "made-up",

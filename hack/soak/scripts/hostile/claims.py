@@ -1,4 +1,4 @@
-"""Sends heartbeats of 64 KiB, which claim more processes than the job has and end in long words, and lines that never end."""
+"""Sends heartbeats of 64 KiB with false claims and long words, and lines that never end."""
 
 import asyncio
 from contextlib import suppress
@@ -7,16 +7,16 @@ from itertools import count
 from flood import RETRY_SECONDS, beat, chunk, send
 from tally import Tally
 
-LINE_BYTES = 64 * 1024 - 1  # with its end the longest that the operator takes
+LINE_BYTES = 64 * 1024 - 1  # the longest that the operator takes, with its end
 PROCESSES, PLACES = 1024, 128  # of a pod, as many as the operator takes
 WORDS, METRICS = 8_000, 200
 HALF_BYTES = 60_000
-# The operator waits for the end of a line for a while, and for a number of bytes.
+# The operator waits for the end of a line for some seconds, and some bytes.
 SLOW_SECONDS = 2.0
 
 
 def claim(turn: int) -> bytes:
-    """A heartbeat of a pod that says it has a thousand processes, where the job has one."""
+    """A heartbeat that claims a thousand processes, where the job has one."""
     place = {"kind": "collective", "operation": "allreduce", "frame": "w" * 100}
     progress = {
         "step": turn,
@@ -49,7 +49,7 @@ def failure(turn: int) -> bytes:
 
 
 def padded(line: bytes) -> bytes:
-    """A heartbeat of 64 KiB: blanks may stand behind what JSON says."""
+    """A heartbeat of 64 KiB: JSON allows blanks at its end."""
     assert len(line) < LINE_BYTES
     return line.ljust(LINE_BYTES)
 
@@ -63,12 +63,10 @@ async def keep_claiming(tally: Tally) -> None:
 
 
 async def keep_beginning(tally: Tally, pause_seconds: float) -> None:
-    """Begins lines and goes on with them, in small parts, until the operator ends the stream."""
+    """Begins lines and continues them in small parts, until the operator ends the stream."""
     half = b'{"state": "'.ljust(HALF_BYTES, b"w")
-    first, more = (
-        chunk(beat())[0] + b"%x\r\n%s\r\n" % (len(half), half),
-        b"64\r\n%s\r\n" % (b"w" * 100),
-    )
+    first = chunk(beat())[0] + b"%x\r\n%s\r\n" % (len(half), half)
+    more = b"64\r\n%s\r\n" % (b"w" * 100)
     while True:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
             await send(first, more, 1, tally, pause_seconds)

@@ -1,4 +1,4 @@
-"""Writes on four streams to the operator as fast as it can, with the worker's own token: heartbeats, tokens, and what is neither."""
+"""Floods the operator on four streams with heartbeats, tokens and garbage, by its own token."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def beat(**more: object) -> bytes:
 
 
 def lines(stream: int, turn: int) -> bytes:
-    """What a stream repeats: every other stream sends heartbeats; garbage ends its stream, which is then opened again."""
+    """What a stream repeats: heartbeats, tokens, or garbage that ends the stream."""
     kinds = (
         beat(),
         json.dumps({"token": token()}).encode(),
@@ -50,7 +50,7 @@ def lines(stream: int, turn: int) -> bytes:
 
 
 def chunk(line: bytes) -> tuple[bytes, int]:
-    """A chunk of a body (RFC 9112, section 7.1) that is full of a line, and how often that is in it."""
+    """A chunk of a body (RFC 9112, section 7.1) that repeats a line, and how often."""
     number = max(1, CHUNK_BYTES // (len(line) + 1))
     body = (line + b"\n") * number
     return b"%x\r\n%s\r\n" % (len(body), body), number
@@ -64,27 +64,25 @@ async def discard(reader: asyncio.StreamReader) -> None:
 async def send(
     first: bytes, body: bytes, number: int, tally: Tally, pause_seconds: float = 0.0
 ) -> None:
-    """Sends a chunk, and when the operator has answered another one again and again, until the stream ends."""
-    operator, context = (
-        urlsplit(os.environ["ELASTIC_PYTORCH_OPERATOR_URL"]),
-        ssl.create_default_context(),
-    )
+    """Sends a chunk, and after the operator's answer another one repeatedly."""
+    operator = urlsplit(os.environ["ELASTIC_PYTORCH_OPERATOR_URL"])
+    context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     reader, writer = await asyncio.open_connection(operator.hostname, operator.port, ssl=context)
-    told = None
+    answers = None
     try:
         writer.write(head() + first)
         if b" 200 " not in await reader.readline():
             return
-        told = asyncio.create_task(discard(reader))
-        while not told.done():
+        answers = asyncio.create_task(discard(reader))
+        while not answers.done():
             writer.write(body)
             await asyncio.wait_for(writer.drain(), SEND_SECONDS)
             tally.add(number)
             await asyncio.sleep(pause_seconds)
     finally:
-        if told:
-            told.cancel()
+        if answers:
+            answers.cancel()
         writer.close()
 
 

@@ -1,4 +1,4 @@
-"""How the hostile tenant's programs tell what they have done: a number in a file of the process, which grows."""
+"""How the hostile tenant's programs count their acts: a growing number in a file per process."""
 
 import os
 import threading
@@ -9,11 +9,7 @@ WRITE_SECONDS = 1.0
 
 
 class Tally:
-    """Counts an act, and writes the count at most once a second.
-
-    Args:
-        act: a name of soak.hostile.acts.ACTS.
-    """
+    """Counts an act of soak.hostile.acts.ACTS, and writes the count at most once a second."""
 
     def __init__(self, act: str) -> None:
         self._path = Path(os.environ["TALLY"], f"{act}.{os.environ['POD']}.{time.time():.0f}")
