@@ -1,10 +1,8 @@
-"""Measures on a running cluster how long the operator's promises take: faults are made to a job, again and again.
+"""Measures how long the operator's promises take, by repeated faults to a job on a cluster.
 
-It needs a cluster with the operator on it (`make bench` makes both). The job is
-examples/all-reduce, plain torchrun code with steps of 0.1 s, in a namespace of its own that is
-removed at the end; with --library a script that uses the training library. The kinds whose names
-end in -handler are made to the same script with a handler of SIGTERM, which the one of the training
-library has no need of.
+The job is examples/all-reduce, plain torchrun code with steps of 0.1 s, in a namespace that is
+removed at the end; with --library, a script of the training library. The kinds that end in -handler
+use the same script with a handler of SIGTERM, which the training library's does not need.
 """
 
 import argparse
@@ -68,7 +66,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def in_order(names: list[str], turns: int) -> list[tuple[Scenario, int]]:
-    """Returns all trials: kind by kind, but scaling up and down in turns, as one undoes the other; those with a handler last."""
+    """All trials: scaling up and down alternate, other kinds come in a row, handlers last."""
     names = sorted(names, key=lambda name: name not in PLAIN)
     kinds = groupby(names, key=lambda name: name.removesuffix("-up").removesuffix("-down"))
     return [

@@ -1,4 +1,4 @@
-"""The trials as a table, and what is not as it should be. Pure."""
+"""The trials as a table, and their complaints. Pure."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -17,22 +17,20 @@ HEAD = (
     "another pod made",
     "trials",
 )
-# How much later a script with a handler of SIGTERM may train again than one without.
+# By which a script with a handler of SIGTERM may train later than one without.
 HANDLER_SECONDS = 0.5
 
 
 def table(trials: Sequence[Trial]) -> str:
-    """A row for each kind of fault that was made, in Markdown: medians, with the worst in brackets; times in seconds."""
+    """A row in Markdown for each kind of fault: medians, with the worst in brackets, in seconds."""
     rows = []
     for name in SCENARIOS:
         if found := of_scenario(trials, name):
             again, pause, whole, made = (
                 markdown.spread(values(found, of)) for of in (AGAIN, "pause", "whole", "replaced")
             )
-            repeated, count = (
-                markdown.spread(values(found, "repeated"), digits=0),
-                len(values(found, "rounds")),
-            )
+            repeated = markdown.spread(values(found, "repeated"), digits=0)
+            count = len(values(found, "rounds"))
             rows.append([name, again, pause, whole, repeated, made, f"{count}/{len(found)}"])
     return markdown.table(HEAD, rows)
 
@@ -47,20 +45,18 @@ def complaints(trials: Sequence[Trial]) -> list[str]:
         found = of_scenario(trials, name)
         said += [f"{name}: {trial.error}" for trial in found if trial.error]
         measured, replaced = values(found, scenario.target), values(found, "replaced")
-        if measured and median(measured) > scenario.seconds:
-            said.append(
-                f"{name}: the median is {median(measured):.2f} s, the target {scenario.seconds:.1f} s"
-            )
+        typical = median(measured) if measured else 0.0
+        said_of = f"{name}: the median is {typical:.2f} s"
+        if typical > scenario.seconds:
+            said.append(f"{said_of}, the target {scenario.seconds:.1f} s")
         plain = values(of_scenario(trials, scenario.like), scenario.target)
-        if measured and plain and median(measured) > median(plain) + HANDLER_SECONDS:
-            said.append(
-                f"{name}: the median is {median(measured):.2f} s, without a handler {median(plain):.2f} s"
-            )
+        if plain and typical > median(plain) + HANDLER_SECONDS:
+            said.append(f"{said_of}, without a handler {median(plain):.2f} s")
         if scenario.replaced_seconds and replaced and median(replaced) > scenario.replaced_seconds:
             after, target = median(replaced), scenario.replaced_seconds
             said.append(f"{name}: replaced after {after:.2f} s, the target is {target:.1f} s")
         for figure, expected in (("rounds", scenario.rounds), ("restarts", 0), ("failures", 0)):
             if wrong := [f"{value:.0f}" for value in values(found, figure) if value != expected]:
-                trouble = f"{', '.join(wrong)} instead of {expected} in {len(wrong)} of {len(found)} trials"
-                said.append(f"{name}: {figure} {trouble}")
+                counted = f"in {len(wrong)} of {len(found)} trials"
+                said.append(f"{name}: {figure} {', '.join(wrong)} instead of {expected} {counted}")
     return said

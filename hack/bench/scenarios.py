@@ -12,7 +12,7 @@ from measure.cluster import ClusterDriver
 from bench.stage import BenchStage
 
 LOG_SECONDS = 15.0  # the status may be faster than the log
-# How long the training is looked at after the operator is back: longer than any of its timeouts.
+# Longer than any timeout of the training, after the operator is back.
 UNNOTICED_SECONDS = 10.0
 
 Choose = Callable[[BenchStage, int], Awaitable[Target]]
@@ -23,31 +23,30 @@ ToNode = Callable[[ClusterDriver, str], Awaitable[None]]
 class Scenario:
     name: str
     choose: Choose  # gets the trial's number
-    target: str  # of what the target is, a name of Outcome
-    seconds: float  # the median's target
-    rounds: int  # how many it should take
-    replicas: int = 3  # how many workers the job has before
-    after: int = 0  # and after; 0: as many
-    replaced_seconds: float | None = None  # the target for the making of another pod
-    # The same fault, to a script without a handler of SIGTERM; empty: this one's has none.
-    like: str = ""
+    target: str  # a figure of Outcome
+    seconds: float  # the target of the figure's median
+    rounds: int  # that it should take
+    replicas: int = 3  # before
+    after: int = 0  # 0: as before
+    replaced_seconds: float | None = None  # the target for making another pod
+    like: str = ""  # the same fault, without a handler of SIGTERM; empty: this has none
 
 
 async def kill_process(stage: BenchStage, turn: int) -> Target:
     members = stage.members()
     pod = members[turn % len(members)]
-    what = f"the log of {pod} to tell its process"
     [pid] = await stage.watcher.until(
-        lambda: stage.watcher.log.pids.get(pod), seconds=LOG_SECONDS, what=what
+        lambda: stage.watcher.log.pids.get(pod),
+        seconds=LOG_SECONDS,
+        what=f"the log of {pod} to tell its process",
     )
     return engine.kill_process(stage.driver, stage.watcher.pods[pod], pid, stage.watcher.name)
 
 
 async def kill_container(stage: BenchStage, turn: int) -> Target:
     members = stage.members()
-    return engine.kill_pod(
-        stage.driver, stage.watcher.pods[members[turn % len(members)]], stage.watcher.name
-    )
+    pod = stage.watcher.pods[members[turn % len(members)]]
+    return engine.kill_pod(stage.driver, pod, stage.watcher.name)
 
 
 async def lose_pod(stage: BenchStage, turn: int, *, rank_0: bool = False) -> Target:
@@ -70,7 +69,7 @@ async def restart_operator(stage: BenchStage, _: int) -> Target:
 
 
 def of_node(text: str, make: ToNode, undo: ToNode, *, leader: bool | None = False) -> Choose:
-    """Returns how to make a fault to a node with one worker that is not rank 0, with the operator that leads or without."""
+    """A fault to a node with one worker, not rank 0, with or without the leading operator."""
 
     async def choose(stage: BenchStage, _: int) -> Target:
         pod = await stage.lone_victim(leader=leader)
@@ -111,7 +110,7 @@ PLAIN = {row.name: row for row in ROWS}
 
 
 def rows(row: Scenario) -> list[Scenario]:
-    """Returns a kind of fault, and after a loss the same to a script with a handler of SIGTERM."""
+    """A kind of fault, and after a loss also with a handler of SIGTERM."""
     handler = replace(row, name=f"{row.name}-handler", like=row.name)
     return [row, handler] if row.target == AGAIN else [row]
 

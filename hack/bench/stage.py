@@ -1,4 +1,4 @@
-"""The job that faults are made to, and how it is made whole again after each."""
+"""The job that faults are made to, and its repair after each."""
 
 import asyncio
 import time
@@ -23,13 +23,12 @@ START_SECONDS = 120.0
 OPERATOR_SECONDS = 60.0
 OPERATOR_LOOK_SECONDS = 0.3
 TRIES = 6  # to find a victim
-# Between two faults: more than a checkpoint's interval, and enough for the failure budget to start
-# again.
+# Between two faults: more than a checkpoint's interval, and enough to renew the failure budget.
 QUIET_STEPS = 25
 
 
 class SetUp(NamedTuple):
-    """What the script does before its first step, and who waits for it."""
+    """What the script does before its first step, and which workers do it early."""
 
     seconds: float = 0.0
     prepare: bool = False
@@ -84,18 +83,15 @@ class BenchStage:
             for pod, count in self._before.items()
             if pod not in spared
         )
-        made = [
-            came - at
-            for pod, came in self.watcher.came.items()
-            if pod in self.watcher.pods and came > at
-        ]
+        pods = self.watcher.pods
+        made = [came - at for pod, came in self.watcher.came.items() if pod in pods and came > at]
         return restarts, round(min(made), 3) if made else None
 
     async def explain(self, trial: str) -> None:
         await asyncio.to_thread(report, self.driver.namespace, trial)
 
     async def whole(self, world: int) -> None:
-        """Waits until exactly this number of workers train, and have done so for a quiet while."""
+        """Waits until exactly `world` workers have trained quietly for a while."""
         watcher, since, spares = self.watcher, time.time(), self._set_up.spares
 
         def found() -> bool:
@@ -116,17 +112,16 @@ class BenchStage:
         )
 
     def members(self) -> list[str]:
-        """Returns the pods of the current round, in rank order."""
+        """The pods of the current round, in rank order."""
         return [worker.name for worker in self.watcher.job.members]
 
     def node_of(self, pod: str) -> str:
         return str(self.watcher.pods[pod]["spec"].get("nodeName", ""))
 
     async def lone_victim(self, *, leader: bool | None = None) -> str:
-        """Returns a member that is not rank 0 and has its node for itself; members that share a node are moved until there is one.
+        """A member other than rank 0 that is alone on its node, after moving members if necessary.
 
-        With `leader`, the operator that leads is on that node, while another stands by; None: it
-        may be.
+        With `leader`, the leading operator is on that node, and another stands by; None: it may be.
         """
         for _ in range(TRIES):
             leads = await self._leaders_node(stands_by=bool(leader))
@@ -142,7 +137,7 @@ class BenchStage:
                 self._moved.add(crowded[-1])
                 await self.driver.delete_pod(crowded[-1], force=False)
                 await asyncio.sleep(1)
-            elif leader:  # another is to lead, where a victim is
+            elif leader:  # another must lead, where a victim is
                 await self.end_leader(force=False)
             else:
                 break
@@ -154,17 +149,17 @@ class BenchStage:
         )
 
     async def end_leader(self, *, force: bool) -> float:
-        """Deletes the operator's pod that leads, and waits for another to lead; returns when it was deleted."""
+        """Deletes the leading operator's pod, waits for another leader; returns when it did."""
         old, at = await leading_pod(self.driver.api), time.time()
         body = {"gracePeriodSeconds": 0} if force else None
         await self.driver.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, old), body)
         async with asyncio.timeout(OPERATOR_SECONDS):
-            while await leading_pod(self.driver.api) in ("", old):  # noqa: ASYNC110  it is asked for
+            while await leading_pod(self.driver.api) in ("", old):  # noqa: ASYNC110  only asking tells
                 await asyncio.sleep(OPERATOR_LOOK_SECONDS)
         return at
 
     async def _leaders_node(self, *, stands_by: bool) -> str:
-        """The node of the operator that leads, once another one is ready on a node of its own if one is to stand by."""
+        """The leading operator's node, optionally once a standby is ready on another one."""
         async with asyncio.timeout(OPERATOR_SECONDS):
             while True:
                 leader, *_ = operators = await self.driver.operators()
@@ -177,7 +172,7 @@ class BenchStage:
 
 
 def restarts_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How often the kubelet has started a container of each pod again."""
+    """The restarts of each pod's containers."""
     states = {
         pod["metadata"]["name"]: pod.get("status", {}).get("containerStatuses") or ()
         for pod in pods
@@ -188,7 +183,7 @@ def restarts_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[str, Any]:
-    """Returns a job that trains without end, its pods marked for a drain."""
+    """A job that trains without end, its pods marked for a drain."""
     manifest = example(file, steps=ENDLESS)
     template = manifest["spec"]["template"]
     template.setdefault("metadata", {}).setdefault("labels", {}).update(TEMPLATE_LABEL)

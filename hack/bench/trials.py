@@ -1,4 +1,4 @@
-"""Makes trial after trial: a fault to a whole job, and what it has cost once the job is whole again."""
+"""Makes one trial after another: a fault to a whole job, and its cost once it is whole again."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -17,10 +17,10 @@ from elastic_pytorch_local.faults.watcher import Waited
 
 K_contra = TypeVar("K_contra", bound="Named", contravariant=True)
 
-# Later with each turn, within a second: faults come at all points of heartbeats and checkpoints,
-# which take a second.
+# Later with each turn, within a second: heartbeats and checkpoints take one, and faults come at all
+# of its points.
 PHASE_SECONDS = 0.3
-LOG_SECONDS = 1.0  # what is still on its way when the status already tells that the job is whole
+LOG_SECONDS = 1.0  # by which the log may be later than the status
 TROUBLE = (RuntimeError, ValueError, *engine.TROUBLE)
 
 
@@ -31,28 +31,28 @@ class Named(Protocol):
 
 class Stage(Protocol[K_contra]):
     async def prepare(self, kind: K_contra, *, again: bool) -> None:
-        """Has the job train in the size that a trial begins with; again: in the job of the trial before, if that is as good."""
+        """Has the job train in the size of the kind; again: perhaps in the last trial's job."""
 
     async def choose(self, kind: K_contra, turn: int) -> Target:
-        """Finds what the fault of a kind is to be made to, in its turn from 0."""
+        """The target of a kind of fault, in its turn from 0."""
 
     def wanted(self, kind: K_contra) -> int:
-        """How many workers there are to be after a fault."""
+        """The number of workers after a fault."""
 
     async def recovered(self, kind: K_contra, at: float) -> None:
-        """Waits until a number of workers train after a fault."""
+        """Waits until these workers train after a fault."""
 
     def steps(self, since: float) -> list[Step]:
-        """The steps of rank 0 from a moment on, and at least the last one before."""
+        """The steps of rank 0 since a moment, and at least the last one before."""
 
     def view(self) -> JobView | None:
-        """The job as its status has it; None: it has none that is known."""
+        """The job by its status; None: unknown."""
 
     async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
-        """What others felt since the last call: restarts, and seconds to another pod; without a target, begins to look."""
+        """Others' restarts and the seconds to another pod since the call without a target."""
 
     async def explain(self, trial: str) -> None:
-        """Keeps what is needed to understand a trial that has failed."""
+        """Keeps what explains a failed trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,10 @@ class Trial:
     """A trial.
 
     Attributes:
-        job: what it was made to.
-        cost: None: it failed.
-        restarts: container restarts, and disappearances, of pods that had nothing to do with the
-            fault.
-        replaced: seconds from the fault to the operator's making of another pod; None: it made
-            none.
-        error: why it failed; empty: it did not.
+        cost: None: the trial failed.
+        restarts: restarts and disappearances of pods that the fault did not concern.
+        replaced: seconds from the fault until another pod was made; None: there was none.
+        error: empty: the trial succeeded.
     """
 
     job: str
@@ -88,11 +85,7 @@ async def run(
     *,
     hopeless: float = inf,
 ) -> None:
-    """Makes trials, each of a kind in its turn.
-
-    Args:
-        hopeless: how many trials in a row have failed when no other one begins.
-    """
+    """Makes trials, each of a kind in its turn, until `hopeless` in a row have failed."""
     failed, again = 0, False
     for kind, turn in ordered:
         if failed >= hopeless:
@@ -145,22 +138,19 @@ def describe(trial: Trial) -> str:
         "stands still": cost.stopped,
         "at size": cost.whole,
     }
-    told = [
+    shown = [
         f"{label} {value:.2f} s"
         for label, value in (times | {"pod made": trial.replaced}).items()
         if value is not None
     ]
     counts = {"steps repeated": cost.repeated, "rounds": cost.rounds}
     counts |= {"healthy pods restarted": trial.restarts, "failures counted": cost.failures}
-    told += [f"{label}: {count}" for label, count in counts.items() if count]
-    return ", ".join([*told, trial.what])
+    shown += [f"{label}: {count}" for label, count in counts.items() if count]
+    return ", ".join([*shown, trial.what])
 
 
 def values(trials: Iterable[Trial], name: str) -> list[float]:
-    """Returns one figure, of a trial or of its cost, of all trials that have it."""
-    found = (
-        getattr(trial if hasattr(trial, name) else trial.cost, name)
-        for trial in trials
-        if trial.cost
-    )
+    """A figure of all trials that have it, of a trial or of its cost."""
+    having = (t if hasattr(t, name) else t.cost for t in trials if t.cost)
+    found = (getattr(each, name) for each in having)
     return [value for value in found if value is not None]

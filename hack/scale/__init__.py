@@ -1,1 +1,1 @@
-"""Measures what thousands of workers cost the operator: fake pods on a kind cluster, and agents that are simulated over TLS."""
+"""Measures what thousands of workers cost the operator: fake pods, simulated agents over TLS."""

@@ -1,8 +1,8 @@
-"""Measures what many jobs and workers cost the operator, on the kind cluster with the operator on it (`make scale` makes both).
+"""Measures what many jobs and workers cost the operator on the kind cluster.
 
 Fake nodes run the pods, and a load generator in the cluster speaks for their agents. A run creates
-jobs, waits until all train, is quiet for a while, loses pods one by one, and kills the leader while
-more pods are lost. docs/evidence/scale.md says more.
+jobs, waits until all train, pauses, loses pods one by one, and kills the leader while more pods are
+lost. docs/evidence/scale.md says more.
 """
 
 import argparse
@@ -25,11 +25,8 @@ from scale.fake_nodes import PODS_PER_NODE, fake_nodes
 from scale.results import Result
 from scale.stage import Stage
 
-FOLDER, PAGE, KEPT = (
-    FILES / "scale",
-    ROOT / "docs" / "evidence" / "scale.md",
-    ROOT / "docs" / "evidence" / "scale",
-)
+FOLDER, PAGE = FILES / "scale", ROOT / "docs" / "evidence" / "scale.md"
+KEPT = PAGE.with_suffix("")
 CURVE = ((1, 10), (10, 10), (100, 10), (1000, 10), (1, 100), (1, 1000), (1, 2000), (1, 4000))
 TROUBLE = (RuntimeError, *engine.TROUBLE)
 
@@ -52,13 +49,13 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--docs",
         action="store_true",
-        help="only keep what was measured in docs/evidence/scale, and write the tables of docs/evidence/scale.md",
+        help="only copy what was measured to docs/evidence/scale, and write the tables of scale.md",
     )
     return parser.parse_args(arguments)
 
 
 async def measure(options: argparse.Namespace) -> int:
-    """Makes the runs, each of which is on disk when it is over; returns the exit status."""
+    """Makes the runs, and writes each when it is over; returns the exit status."""
     failed = False
     async with Api.connect(KUBECONFIG) as api:
         for jobs, workers in CURVE if options.curve else ((options.jobs, options.workers),):
@@ -74,9 +71,8 @@ async def measure(options: argparse.Namespace) -> int:
                     try:
                         await run(stage, result, FOLDER, say)
                     except* TROUBLE as errors:
-                        result.error = "; ".join(
-                            f"{type(error).__name__}: {error}" for error in errors.exceptions
-                        )
+                        said = (f"{type(e).__name__}: {e}" for e in errors.exceptions)
+                        result.error = "; ".join(said)
                         say(f"  FAILED: {result.error}")
             finally:
                 say(str(results.write(FOLDER, result).relative_to(ROOT)))

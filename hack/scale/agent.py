@@ -1,7 +1,4 @@
-"""A simulated agent for one pod.
-
-It speaks docs/internals/protocol.md, as elastic_pytorch/operator_link/stream_link.py does.
-"""
+"""A simulated agent for one pod, which speaks docs/internals/protocol.md like stream_link.py."""
 
 import asyncio
 import secrets
@@ -29,9 +26,9 @@ START_SECONDS = 0.6  # from the last member's start to the first step
 
 @dataclass(slots=True)
 class Training:
-    """The workers of one job without a script: the step that a group would have reached, as a function of time.
+    """The workers of a job without a script: the step of a group is a function of time.
 
-    A round goes on from the last step, without an end.
+    A round continues from the last step, without an end.
     """
 
     round: int = 0  # the newest that a worker has joined
@@ -39,10 +36,10 @@ class Training:
     _joined: set[str] = field(default_factory=set)
     _began_at: float | None = None
     _last: int = 0  # of the rounds before
-    _reached: int | None = None  # in this round, which was interrupted
+    _reached: int | None = None  # in this round, after an interruption
 
     def join(self, worker: str, number: int, size: int, now: float) -> bool:
-        """A worker starts in a round; returns whether it was the last, so that the group trains after `START_SECONDS`."""
+        """A worker starts in a round; returns whether the group trains after `START_SECONDS`."""
         if number > self.round:
             self._halt(now)
             self.first = self._last + 1
@@ -55,7 +52,7 @@ class Training:
         return False
 
     def leave(self, worker: str, now: float) -> None:
-        """A worker ends or is lost: the others make no more steps in this round."""
+        """A worker ends or is lost, which interrupts the round."""
         if worker in self._joined:
             self._halt(now)
             self._joined.discard(worker)
@@ -77,12 +74,12 @@ class Training:
 class Observer(Protocol):
     def told(self, agent: "Agent", round_: Round) -> None: ...
     def heard(self, agent: "Agent", seconds: float, error: str) -> None:
-        """A heartbeat was answered after some seconds, or it was not: the error is not empty."""
+        """A heartbeat was answered after some seconds, or has failed with an error."""
 
 
 @dataclass(slots=True)
 class Job:
-    """What the agents of a job share: the training, and the agents by the name of their pod."""
+    """The training of a job, and its agents by the names of their pods."""
 
     training: Training
     agents: dict[str, "Agent"] = field(default_factory=dict)
@@ -115,7 +112,7 @@ class Agent:
     _carrying_out: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Sends heartbeats and carries out rounds until it is cancelled."""
+        """Sends heartbeats and carries out rounds until cancelled."""
         self.job.agents[self.name] = self
         try:
             await self._keep_talking()
@@ -141,11 +138,8 @@ class Agent:
             try:
                 await self._converse(retry)
             except (OSError, ValueError, KeyError) as error:
-                if (
-                    isinstance(error, ConnectionError)
-                    and not retry.failing
-                    and time.monotonic() > began + SHORT_SECONDS
-                ):
+                ended = isinstance(error, ConnectionError) and not retry.failing
+                if ended and time.monotonic() > began + SHORT_SECONDS:
                     continue  # the operator has ended: another may lead
                 self.observer.heard(self, 0.0, _word_of(error))
                 await asyncio.sleep(retry.fail(error, self.link.patience))
@@ -179,17 +173,16 @@ class Agent:
             await self._take(due)
 
     async def _take(self, until: float) -> list[tuple[str, Any]]:
-        """Takes in what comes next, until a time; returns the answers to heartbeats, each with its kind."""
+        """Handles the next lines, until a time; returns the answers to heartbeats by kind."""
         answers = list[tuple[str, Any]]()
         for line in await self.link.receive(until - time.monotonic()):
             for kind, fields in line.items():
                 if kind == "round":
                     self._hear(parse_round(fields))
-                elif (
-                    kind == "refused"
-                    and (refusal := refusal_of(fields)).status != HTTPStatus.TOO_MANY_REQUESTS
-                ):
-                    raise refusal
+                elif kind == "refused":
+                    refusal = refusal_of(fields)
+                    if refusal.status != HTTPStatus.TOO_MANY_REQUESTS:
+                        raise refusal
                 if kind in ("heartbeat", "refused"):
                     answers.append((kind, fields))
         return answers
@@ -201,13 +194,12 @@ class Agent:
         self.newest = found if newer else replace(self.newest, nudge=found.nudge)
         if newer:
             self.observer.told(self, found)
-        if self.round < self.newest.number and (
-            self._carrying_out is None or self._carrying_out.done()
-        ):
+        idle = self._carrying_out is None or self._carrying_out.done()
+        if self.round < self.newest.number and idle:
             self._carrying_out = asyncio.create_task(self._carry_out())
 
     async def _carry_out(self) -> None:
-        """Takes up rounds, until it is in the newest."""
+        """Joins rounds until it is in the newest."""
         while (found := self.newest).number > self.round:
             orderly = 0 < found.orderly_since <= self.round
             if self.state == "running":
@@ -226,9 +218,8 @@ class Agent:
 
     def _step(self) -> int | None:
         training = self.job.training
-        return (
-            training.step(time.monotonic()) if self.round == training.round and self.round else None
-        )
+        joined = self.round == training.round and self.round
+        return training.step(time.monotonic()) if joined else None
 
     def _describe(self) -> dict[str, Any]:
         step = self._step()
@@ -250,32 +241,26 @@ class Agent:
 
 
 class Operators:
-    """Where pods are told that the operator is: its name is resolved once."""
+    """The operator's servers by the environments of pods; each name is resolved once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Server] = {}
 
     def of(self, pod: Mapping[str, Any]) -> Server:
-        """Returns what the environment of a pod says."""
         environment = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
-        url, authorities = (
-            environment["ELASTIC_PYTORCH_OPERATOR_URL"],
-            environment.get("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES", ""),
-        )
+        url = environment["ELASTIC_PYTORCH_OPERATOR_URL"]
+        authorities = environment.get("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES", "")
         if (url, authorities) not in self._known:
             place = urlsplit(url)
             host, port = place.hostname or "", place.port or 443
-            tls = (
-                ssl.create_default_context(cadata=authorities) if place.scheme == "https" else None
-            )
+            https = place.scheme == "https"
+            tls = ssl.create_default_context(cadata=authorities) if https else None
             self._known[url, authorities] = Server(host, socket.gethostbyname(host), port, tls)
         return self._known[url, authorities]
 
 
 def _word_of(error: Exception) -> str:
-    """A status, what is wrong with a certificate, or the kind of an error."""
-    return (
-        str(error.status)
-        if isinstance(error, RefusedError)
-        else getattr(error, "verify_message", "") or type(error).__name__
-    )
+    """A status, the fault of a certificate, or the kind of an error."""
+    if isinstance(error, RefusedError):
+        return str(error.status)
+    return getattr(error, "verify_message", "") or type(error).__name__

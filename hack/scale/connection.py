@@ -1,8 +1,8 @@
 """The agent's stream to the operator, for ten thousand agents in one process.
 
-The stream is the worker image's own, elastic_pytorch/operator_link/stream.py. How it is opened is
-written again, as its program waits in a thread: asyncio's streams take 256 KiB for each TLS
-connection, and several times the processor time.
+The stream is the worker image's elastic_pytorch/operator_link/stream.py, but not its opening, which
+waits in a thread. asyncio's streams would take 256 KiB for each TLS connection, and several times
+the processor time.
 """
 
 import asyncio
@@ -33,11 +33,10 @@ class Server:
 
 @asynccontextmanager
 async def in_time(seconds: float) -> AsyncIterator[None]:
-    """Raises TimeoutError if what is done within the context takes longer.
+    """Raises TimeoutError if the context takes longer.
 
-    What has arrived in time counts, also if this process has not read it yet. It is ten thousand
-    agents, and may be late by seconds: each real agent has a process of its own, and is not. So
-    when the time is over, all that can be read is read first.
+    Data that arrived in time counts even if this process has not read it yet: with ten thousand
+    agents it may be late by seconds, unlike a real agent. So it reads all that it can first.
     """
     loop, over = asyncio.get_running_loop(), False
     async with asyncio.timeout(None) as limit:
@@ -55,13 +54,10 @@ async def in_time(seconds: float) -> AsyncIterator[None]:
 
 
 class Connection:
-    """Sends and receives lines, from one task.
-
-    Args:
-        source: the address that it comes from; empty: the machine's own.
+    """Sends and receives lines, from one task and one source address; empty: the machine's.
 
     Attributes:
-        patience: by how much times are longer than usual, as the server is too slow.
+        patience: the factor of all times, while the server is too slow.
     """
 
     def __init__(self, server: Server, source: str = "") -> None:
@@ -72,31 +68,22 @@ class Connection:
         self.patience = 1
 
     async def open(self, path: str, token: str) -> None:
-        """Connects, for another request.
-
-        Raises:
-            OSError: there is no connection.
-        """
+        """Connects for another request; raises OSError if it cannot."""
         self.close()
         self._socket = await self._connect()
-        self._stream = OperatorStream(
-            self._socket, f"{self._server.host}:{self._server.port}", path, token
-        )
+        host = f"{self._server.host}:{self._server.port}"
+        self._stream = OperatorStream(self._socket, host, path, token)
 
     def send(self, fields: Any, token: str) -> None:
-        """Sends a line, so small that the kernel takes it whole.
-
-        Raises:
-            OSError: the connection is closed, or full.
-        """
+        """Sends a line, so small that the kernel takes it whole, or raises OSError."""
         self._opened().send(fields, token)
 
     async def receive(self, seconds: float) -> list[Any]:
-        """Waits until there are lines, the connection is poked, or the time is over; returns the lines.
+        """Returns lines, or none when the connection is poked or the time is over.
 
         Raises:
             OSError: the server refuses, has ended the stream, or the connection has failed.
-            ValueError: what it says are no JSON lines.
+            ValueError: the server has sent no JSON lines.
         """
         stream = self._opened()
         if found := stream.receive():
@@ -139,7 +126,7 @@ class Connection:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
         elif self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)  # until it is wanted
+            asyncio.get_running_loop().remove_reader(self._socket)  # until the next `_readable`
 
     async def _connect(self) -> socket.socket:
         opened = await self._open()

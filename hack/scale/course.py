@@ -1,4 +1,4 @@
-"""The course of a run: create, be quiet, lose pods, kill the leader."""
+"""The phases of a run: create, be quiet, lose pods, kill the leader."""
 
 import asyncio
 import math
@@ -17,7 +17,7 @@ from scale.observations import spread
 from scale.results import Result
 from scale.stage import Stage
 
-CREATED_A_SECOND = 4  # fewer than that, and a run gives up
+CREATED_A_SECOND = 4  # with fewer, a run gives up
 QUIET_SECONDS = 60.0
 LOSSES = 20  # pods, and again at the takeover
 LOSS_SECONDS = 60.0
@@ -25,9 +25,8 @@ LOSS_PAUSE_SECONDS = 0.5
 TAKEOVER_SECONDS = 300.0
 SETTLE_SECONDS = 300.0  # at most
 SETTLE_LOOK_SECONDS = 10.0
-# By which the machine is less busy from one look to the next, until it has settled.
-SETTLED_CORES = 0.1
-SILENT_SECONDS = 40.0  # after a takeover: whatever is declared lost falsely is declared by then
+SETTLED_CORES = 0.1  # by which two looks at a settled machine may differ
+SILENT_SECONDS = 40.0  # after a takeover, within which the leader declares false losses
 
 
 async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], None]) -> None:
@@ -82,21 +81,17 @@ async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], N
         await asyncio.sleep(SILENT_SECONDS)
         await stage.save_logs(folder)
         await stage.save_losses(folder)
-        if observed.broken:
-            raise RuntimeError(
-                f"the load generator has lost {len(observed.broken)} agents: {observed.broken[0]}"
-            )
+        if broken := observed.broken:
+            raise RuntimeError(f"the load generator has lost {len(broken)} agents: {broken[0]}")
         result.falsely_lost = observed.count("deleted") - stage.deleted
-        say(
-            f"  takeover: {result.spreads['takeover']}, {result.spreads['takeover_loss']}, falsely lost: {result.falsely_lost}"
-        )
-        await until(
-            stage.whole, seconds=LOSS_SECONDS, what="the jobs to be whole after the takeover"
-        )
+        takeover, loss = result.spreads["takeover"], result.spreads["takeover_loss"]
+        say(f"  takeover: {takeover}, {loss}, falsely lost: {result.falsely_lost}")
+        what = "the jobs to be whole after the takeover"
+        await until(stage.whole, seconds=LOSS_SECONDS, what=what)
 
 
 async def settle(say: Callable[[str], None]) -> None:
-    """Waits until kwok and the controller manager have caught up with the pods: then the machine gets no less busy."""
+    """Waits until kwok and the controllers have caught up, so that the load stops falling."""
     began, before, used = time.monotonic(), busy_seconds(), math.inf
     while (left := SETTLE_SECONDS + began - time.monotonic()) > 0:
         await asyncio.sleep(SETTLE_LOOK_SECONDS)
@@ -105,21 +100,20 @@ async def settle(say: Callable[[str], None]) -> None:
         if used > earlier - SETTLED_CORES:
             break
         before = after
-    say(
-        f"  the machine has {'settled' if left > 0 else 'not settled'} after {time.monotonic() - began:.0f} s"
-    )
+    settled = "settled" if left > 0 else "not settled"
+    say(f"  the machine has {settled} after {time.monotonic() - began:.0f} s")
 
 
 def busy_seconds() -> float:
-    """Returns for how long all processors together have been neither idle nor waiting for disks since the machine's start."""
+    """The busy seconds of all processors since the machine's start: neither idle nor in I/O."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:8]]
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 async def lose_workers(stage: Stage, count: int, *, whole: bool) -> list[float]:
-    """Deletes pods of one job after the other; returns the seconds until all others of the job were in a round without it.
+    """Deletes pods of one job after another; returns the seconds until the others' next round.
 
-    With `whole`, a job has all of its workers before.
+    With `whole`, a job must have all of its workers before.
     """
     observed, deleted = stage.observed, dict[str, float]()
     lost: list[float] = []
@@ -133,17 +127,13 @@ async def lose_workers(stage: Stage, count: int, *, whole: bool) -> list[float]:
         lost.extend((observed.first(job, after=at) or at) - at for job, at in deleted.items())
         deleted.clear()
 
-    for turn, job in zip(
-        range(count), cycle(random.sample(stage.jobs, len(stage.jobs))), strict=False
-    ):
+    jobs = cycle(random.sample(stage.jobs, len(stage.jobs)))
+    for turn, job in zip(range(count), jobs, strict=False):
         if job in deleted:
             await rounds()
         if whole:
-            await until(
-                partial(observed.whole, job, stage.workers),
-                seconds=LOSS_SECONDS,
-                what=f"{job} to be whole",
-            )
+            ready = partial(observed.whole, job, stage.workers)
+            await until(ready, seconds=LOSS_SECONDS, what=f"{job} to be whole")
         deleted[job] = await stage.lose_worker(job, turn)
         await asyncio.sleep(LOSS_PAUSE_SECONDS)
     await rounds()

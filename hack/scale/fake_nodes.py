@@ -1,7 +1,4 @@
-"""Nodes without machines: kwok stands in for their kubelets.
-
-Their pods are said to run, but no agent speaks in them.
-"""
+"""Nodes without machines: kwok reports that their pods run, but no agent is in them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,22 +9,18 @@ from measure.api import Api, ApiError, pods_path
 from measure.cluster import is_ready
 from measure.kind_cluster import FILES, KUBECONFIG
 
-KWOK, STAGES, LOG = (
-    FILES / "bin" / "kwok",
-    FILES / "kwok-stages.yaml",
-    FILES / "logs" / "fake-nodes.log",
-)
-LABEL = "elasticpytorch.dev/fake-node"  # hack/kind/health.sh knows it, too
+KWOK, STAGES = FILES / "bin" / "kwok", FILES / "kwok-stages.yaml"
+LOG = FILES / "logs" / "fake-nodes.log"
+LABEL = "elasticpytorch.dev/fake-node"  # hack/kind/health.sh uses it, too
 NODES = "/api/v1/nodes"
 FAKE = f"labelSelector={LABEL}%3Dtrue"
-# Of the 254 addresses of a /24: kwok takes more than one for some pods, and then those of the next
-# range.
+# Of the 254 addresses of a /24, as kwok takes more than one for some pods.
 PODS_PER_NODE = 120
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 
-# What a pod needs to be placed on these nodes and nowhere else.
+# Places a pod on these nodes and nowhere else.
 PLACEMENT: dict[str, Any] = {
     "nodeSelector": {LABEL: "true"},
     "tolerations": [{"key": LABEL, "operator": "Exists", "effect": "NoSchedule"}],
@@ -36,7 +29,7 @@ PLACEMENT: dict[str, Any] = {
 
 @asynccontextmanager
 async def fake_nodes(api: Api, count: int) -> AsyncIterator[None]:
-    """Ready nodes, removed at the end together with the process that keeps them alive."""
+    """Ready nodes, removed at the end with their kwok process."""
     assert KWOK.exists() and STAGES.exists(), "there is no kwok: run `make kwok`"
     await remove_nodes(api)  # an earlier run that was killed may have left some
     command = [
@@ -47,7 +40,7 @@ async def fake_nodes(api: Api, count: int) -> AsyncIterator[None]:
         "--node-lease-duration-seconds=40",
     ]
     with LOG.open("w") as log:
-        # In a session of its own Ctrl-C does not reach it: it is needed until the pods have gone.
+        # In its own session, Ctrl-C does not reach it: it is needed until the pods are gone.
         streams: dict[str, Any] = {"stdout": log, "stderr": asyncio.subprocess.STDOUT}
         kwok = await asyncio.create_subprocess_exec(*command, **streams, start_new_session=True)
     try:
@@ -66,10 +59,7 @@ async def fake_nodes(api: Api, count: int) -> AsyncIterator[None]:
 
 
 def node(name: str) -> dict[str, Any]:
-    """A node that keeps other pods away.
-
-    It has no address, so that the pod network lays no route to its pods.
-    """
+    """A node that keeps other pods away, and has no address: no routes lead to its pods."""
     room = {"cpu": "1k", "memory": "1Ti", "pods": str(PODS_PER_NODE)}
     return {
         "metadata": {"name": name, "labels": {LABEL: "true", "kubernetes.io/hostname": name}},
@@ -83,7 +73,7 @@ def node(name: str) -> dict[str, Any]:
 
 
 async def remove_nodes(api: Api) -> None:
-    """Removes the nodes, and the pods that DaemonSets have put there: no kubelet would confirm their end."""
+    """Removes the nodes and the pods of DaemonSets there, whose end no kubelet would confirm."""
     nodes = await _fake(api)
     await api.ask("DELETE", f"{NODES}?{FAKE}")
     for name in (found["metadata"]["name"] for found in nodes):

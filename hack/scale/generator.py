@@ -1,8 +1,8 @@
-"""The load generator, as it runs in a pod of the cluster: one simulated agent for each worker pod that runs on a fake node.
+"""The load generator: in a pod of the cluster, one simulated agent for each pod of a fake node.
 
-Each agent speaks from its own pod's address, with a token of its own pod's, to the operator that
-its pod is told of. What happens is printed as JSON, a line each: see `scale.observations`. It
-imports the standard library, aiohttp, and modules of the worker image that need no others.
+Each agent speaks from its pod's address, with a token of its pod, to the operator that its pod's
+environment names. Events are printed as JSON, a line each: see `scale.observations`. It imports the
+standard library, aiohttp, and modules of the worker image that need no others.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ JOB_LABEL = "elasticpytorch.dev/job-name"
 TICK_SECONDS = 0.2
 IMPORT_SECONDS = 2.0  # from a container's start to its agent's
 TOKEN_SECONDS = 3600  # as in pods
-RENEWED_SHARE = 0.8  # of a token's time, after which the kubelet renews it, too
+RENEWED_SHARE = 0.8  # of a token's time, as the kubelet renews it
 TOKEN_REQUESTS = 16  # at once
 TOKEN_REQUEST_SECONDS = 30.0
 SELECTOR = "elasticpytorch.dev/role%3Dworker"
@@ -53,7 +53,7 @@ class WatchEnded(Exception): ...
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The API server, and the file with the token for it."""
+    """The API server, and the file of its token."""
 
     url: str
     token: Path
@@ -66,25 +66,24 @@ class Api:
 
 @dataclass(slots=True)
 class Group:
-    """A job's agents, and which of them have yet to hear of the newest round that one of them has heard of."""
+    """A job's agents, and those that do not know its newest round yet."""
 
     job: Job = field(default_factory=lambda: Job(Training()))
     round: int = 0
     size: int = 0
     cause: str = ""
     pending: set[str] = field(default_factory=set)
-    # Whose heartbeats were not answered since that was last asked for.
-    unheard: set[str] = field(default_factory=set)
+    unheard: set[str] = field(default_factory=set)  # unanswered since `listen`
 
 
 class Watched:
-    """Prints what agents live through, each thing once a job."""
+    """Prints the events of agents, each once per job."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.counts: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()  # of heartbeats
-        self.waits: list[float] = []  # for the answers of heartbeats, since the last tick
+        self.waits: list[float] = []  # for answers to heartbeats, since the last tick
 
     def group(self, job: str) -> Group:
         return self.groups.setdefault(job, Group())
@@ -112,7 +111,7 @@ class Watched:
         self._settle(agent, group)
 
     def listen(self) -> None:
-        """Says of each job from now on when all of its agents have been answered."""
+        """Reports of each job from now on when all of its agents have been answered."""
         say(event="listen")
         for group in self.groups.values():
             group.unheard = set(group.job.agents)
@@ -129,13 +128,8 @@ class Watched:
         if agent.name in group.pending:
             group.pending.discard(agent.name)
             if not group.pending:
-                say(
-                    event="told",
-                    job=agent.job_name,
-                    round=group.round,
-                    size=group.size,
-                    cause=group.cause[:80],
-                )
+                newest = {"round": group.round, "size": group.size, "cause": group.cause[:80]}
+                say(event="told", job=agent.job_name, **newest)
 
 
 class Generator:
@@ -144,7 +138,7 @@ class Generator:
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
         self._watched, self._operators = Watched(), Operators()
-        # Names are not used again.
+        # Names are never reused.
         self._seen: dict[str, set[str]] = {what: set() for what in ("created", "bound", "running")}
         self._present: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -175,9 +169,8 @@ class Generator:
         for pod in listed["items"]:
             self._observe(session, "ADDED", pod)
         version = listed["metadata"]["resourceVersion"]
-        async with session.get(
-            f"{path}&watch=1&resourceVersion={version}", **ask, raise_for_status=True
-        ) as answer:
+        watch = f"{path}&watch=1&resourceVersion={version}"
+        async with session.get(watch, **ask, raise_for_status=True) as answer:
             async for line in answer.content:
                 event = json.loads(line)
                 self._observe(session, event["type"], event["object"])
@@ -191,29 +184,20 @@ class Generator:
             waits, self._watched.waits = sorted(self._watched.waits), []
             spread = {"median": waits[len(waits) // 2], "worst": waits[-1]} if waits else {}
             agents = sum(len(group.job.agents) for group in self._watched.groups.values())
-            say(
-                event="tick",
-                late=round(late, 3),
-                agents=agents,
-                waits=spread,
-                errors=self._watched.errors,
-                **self._watched.counts,
-            )
+            figures = {"late": round(late, 3), "agents": agents, "waits": spread}
+            say(event="tick", **figures, errors=self._watched.errors, **self._watched.counts)
 
     def _observe(self, session: aiohttp.ClientSession, change: str, pod: dict[str, Any]) -> None:
         if change not in ("ADDED", "MODIFIED", "DELETED"):
-            raise WatchEnded(change)  # it is too old
+            raise WatchEnded(change)  # too old
         name = pod["metadata"]["name"]
         if change == "DELETED":
             self._end(name)
             return
         self._present.add(name)
         runs = pod["status"].get("podIP") and not pod["metadata"].get("deletionTimestamp")
-        for what, reached in (
-            ("created", True),
-            ("bound", pod["spec"].get("nodeName")),
-            ("running", runs),
-        ):
+        bound = pod["spec"].get("nodeName")
+        for what, reached in (("created", True), ("bound", bound), ("running", runs)):
             if reached and name not in self._seen[what]:
                 self._seen[what].add(name)
                 self._watched.counts[what] += 1
@@ -242,7 +226,7 @@ class Generator:
 
 
 class Token:
-    """A pod's token: bound to it, and renewed as the kubelet does."""
+    """A pod's bound token, renewed as the kubelet does."""
 
     def __init__(
         self,
@@ -253,27 +237,17 @@ class Token:
     ) -> None:
         self._api, self._session, self._asking = api, session, asking
         metadata, account = pod["metadata"], pod["spec"].get("serviceAccountName", "default")
-        self._url = (
-            f"{api.url}/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
-        )
-        bound = {
-            "kind": "Pod",
-            "apiVersion": "v1",
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-        }
-        self._body = {
-            "spec": {
-                "audiences": [AUDIENCE],
-                "expirationSeconds": TOKEN_SECONDS,
-                "boundObjectRef": bound,
-            }
-        }
+        namespace = f"{api.url}/api/v1/namespaces/{metadata['namespace']}"
+        self._url = f"{namespace}/serviceaccounts/{account}/token"
+        bound = {"name": metadata["name"], "uid": metadata["uid"]}
+        spec = {"audiences": [AUDIENCE], "expirationSeconds": TOKEN_SECONDS}
+        spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", **bound}
+        self._body = {"spec": spec}
         self._token, self._renew_at = "", 0.0
         self._lock = asyncio.Lock()
 
     async def find(self) -> str:
-        """Returns the token; raises OSError if the API server does not give one."""
+        """Returns the token; raises OSError if the API server refuses."""
         if time.monotonic() < self._renew_at:
             return self._token
         async with self._lock:
@@ -296,7 +270,7 @@ class Token:
 
 
 def _report_end(task: asyncio.Task[None]) -> None:
-    """An agent ends by being cancelled; anything else is a fault of this program."""
+    """An agent ends only by being cancelled; other ends are faults of this program."""
     if not task.cancelled() and (error := task.exception()) is not None:
         say(event="broken", error=repr(error))
 
@@ -304,8 +278,7 @@ def _report_end(task: asyncio.Task[None]) -> None:
 async def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # As the operator does: by default ten thousand agents would wait for the garbage collector for
-    # seconds.
+    # As in the operator: by default, ten thousand agents would wait seconds for the collector.
     gc.set_threshold(50_000)
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))

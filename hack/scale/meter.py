@@ -1,4 +1,4 @@
-"""Measures what a part of a run costs."""
+"""Measures the cost of a part of a run."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from measure.kind_cluster import OPERATOR_NAMESPACE
 from scale.results import Phase
 from scale.stage import Stage
 
-MEMORY_SECONDS = 5.0  # between two looks at it
+MEMORY_SECONDS = 5.0  # between two samples
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 TROUBLE = (ApiError, aiohttp.ClientError, TimeoutError)
@@ -25,14 +25,14 @@ TROUBLE = (ApiError, aiohttp.ClientError, TimeoutError)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Counters at a moment; those of the operator by the name of its pod."""
+    """The operator's metrics at a moment, by the name of the pod."""
 
     at: float
     operators: dict[str, str]
 
 
 class Meter:
-    """Measures part after part of a run, and keeps what it finds in `phases`."""
+    """Measures one part of a run after another into `phases`."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -56,21 +56,16 @@ class Meter:
             seconds = after.at - before.at
 
             def used(pod: str) -> float | None:
-                texts = (before.operators.get(pod), after.operators.get(pod))
+                texts = [sample.operators.get(pod, "") for sample in (before, after)]
                 if not all(texts):
                     return None
-                begin, end = (
-                    samples(text or "", "process_cpu_seconds_total").get("", 0.0) for text in texts
-                )
+                begin, end = (samples(t, "process_cpu_seconds_total").get("", 0.0) for t in texts)
                 return round((end - begin) / seconds, 3)
 
             def requests(sample: Sample) -> dict[str, float]:
                 both = before.operators.keys() & after.operators.keys()
-                return samples(
-                    "\n".join(sample.operators[pod] for pod in both),
-                    "rest_client_requests_total",
-                    "method",
-                )
+                text = "\n".join(sample.operators[pod] for pod in both)
+                return samples(text, "rest_client_requests_total", "method")
 
             self.phases[name] = Phase(
                 seconds=round(seconds, 1),
@@ -83,8 +78,7 @@ class Meter:
             )
 
     async def _sample(self, pods: dict[str, Any]) -> Sample:
-        operators = await self._read_operators(pods)
-        return Sample(time.time(), operators)
+        return Sample(time.time(), await self._read_operators(pods))
 
     async def _watch_memory(self, most: dict[str, float]) -> None:
         while True:
@@ -93,7 +87,7 @@ class Meter:
             await asyncio.sleep(MEMORY_SECONDS)
 
     async def _read_operators(self, pods: dict[str, Any]) -> dict[str, str]:
-        """Returns what each replica exports; those that do not answer are left out."""
+        """The metrics of each replica that answers."""
         found = {}
         for pod in pods:
             path = f"{pods_path(OPERATOR_NAMESPACE, pod)}:8781/proxy/metrics"
@@ -115,7 +109,7 @@ def _note(most: dict[str, float], operators: dict[str, str]) -> None:
 
 
 def samples(text: str, name: str, label: str = "") -> dict[str, float]:
-    """Returns the samples of a metric, summed up by the value of a label; by an empty string without one."""
+    """The samples of a metric, summed by the value of a label; without one, by an empty string."""
     found: defaultdict[str, float] = defaultdict(float)
     for line in text.splitlines():
         if line.startswith(name) and (sample := SAMPLE.match(line)) and sample[1] == name:
@@ -126,12 +120,9 @@ def samples(text: str, name: str, label: str = "") -> dict[str, float]:
 def rates(
     before: Mapping[str, float], after: Mapping[str, float], seconds: float
 ) -> dict[str, float]:
-    """Returns how fast each counter grew, a second, the fastest first; those that stood still are left out."""
+    """How fast each growing counter grew, per second, the fastest first."""
     grown = {
         name: round((value - before.get(name, 0.0)) / seconds, 1) for name, value in after.items()
     }
-    return {
-        name: value
-        for name, value in sorted(grown.items(), key=lambda entry: -entry[1])
-        if value > 0
-    }
+    fastest_first = sorted(grown.items(), key=lambda entry: -entry[1])
+    return {name: value for name, value in fastest_first if value > 0}

@@ -1,7 +1,4 @@
-"""What the load generator has printed, as figures.
-
-Pure: lines in, moments in seconds since 1970 and spreads out.
-"""
+"""The load generator's lines as figures: moments in seconds since 1970, and spreads. Pure."""
 
 import json
 from collections import defaultdict
@@ -19,7 +16,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Iterable[float]) -> Spread | None:
-    """Returns the nearest-rank percentiles; None if there is no value."""
+    """The nearest-rank percentiles; None if there is no value."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -29,7 +26,7 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """All agents of a job have heard of a round that lived when the first of them did."""
+    """All agents of a job that lived when the first one received a round have received it."""
 
     at: float
     round: int
@@ -38,10 +35,10 @@ class Told:
 
 
 class Observations:
-    """What has been printed so far.
+    """The lines so far.
 
     Attributes:
-        heard: when all agents of a job had been answered, since that was last asked for.
+        heard: when all agents of a job had been answered since the last `listen`.
         broken: errors by which the load generator itself has lost agents.
     """
 
@@ -53,10 +50,7 @@ class Observations:
         self._lines = 0
 
     def read(self, line: str) -> None:
-        """Takes in a line, once: a log that is followed again begins again.
-
-        What is no JSON object is left out.
-        """
+        """Reads a line once, as a log that is followed again begins again; ignores non-JSON."""
         try:
             said = json.loads(line)
             number = said["line"]
@@ -88,38 +82,34 @@ class Observations:
         return int(self.ticks[-1].get(what, 0)) if self.ticks else 0
 
     def reached(self, what: str, count: int) -> float | None:
-        """Returns when something was first counted this often, to a fifth of a second; None: not yet."""
+        """When something was first counted this often, to a fifth of a second; None: not yet."""
         return next((tick["at"] for tick in self.ticks if tick.get(what, 0) >= count), None)
 
     def first(self, job: str, *, after: float = 0.0, size: int = 0) -> float | None:
-        """Returns when a job was first told of a round, of at least a size, after a moment; None: not yet."""
-        return next(
-            (told.at for told in self.told.get(job, ()) if told.at > after and told.size >= size),
-            None,
-        )
+        """When a job first received a round of at least a size after a moment; None: not yet."""
+        rounds = (t for t in self.told.get(job, ()) if t.at > after and t.size >= size)
+        return next((told.at for told in rounds), None)
 
     def whole(self, job: str, size: int) -> bool:
         return job in self.told and self.told[job][-1].size == size
 
     def between(self, begin: float, end: float) -> dict[str, Any]:
-        """Returns heartbeats a second, how long they took, why some failed, and how late the generator was at worst, in seconds."""
+        """Heartbeats per second, their seconds and errors, and the generator's worst delay."""
         ticks = [tick for tick in self.ticks if begin <= tick["at"] <= end]
         if len(ticks) < 2:
             return {}
-        seconds = ticks[-1]["at"] - ticks[0]["at"]
         first, last = ticks[0], ticks[-1]
-        waits = [tick["waits"] for tick in ticks if tick["waits"]]
+        seconds = last["at"] - first["at"]
+        medians = sorted(tick["waits"]["median"] for tick in ticks if tick["waits"])
+        answered = last.get("heartbeats", 0) - first.get("heartbeats", 0)
+        errors = last["errors"].items()
         return {
-            "heartbeats_per_second": round(
-                (last.get("heartbeats", 0) - first.get("heartbeats", 0)) / seconds, 1
-            ),
+            "heartbeats_per_second": round(answered / seconds, 1),
             "heartbeats_failed": last.get("failed", 0) - first.get("failed", 0),
-            "errors": {
-                name: count - first["errors"].get(name, 0) for name, count in last["errors"].items()
-            },
-            "heartbeat_seconds_median": sorted(wait["median"] for wait in waits)[len(waits) // 2]
-            if waits
-            else 0.0,
-            "heartbeat_seconds_worst": max((wait["worst"] for wait in waits), default=0.0),
+            "errors": {name: count - first["errors"].get(name, 0) for name, count in errors},
+            "heartbeat_seconds_median": medians[len(medians) // 2] if medians else 0.0,
+            "heartbeat_seconds_worst": max(
+                (tick["waits"]["worst"] for tick in ticks if tick["waits"]), default=0.0
+            ),
             "generator_late_seconds_worst": max(tick["late"] for tick in ticks),
         }

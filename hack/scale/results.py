@@ -1,4 +1,4 @@
-"""What a run has measured, how it is kept, and the tables of docs/evidence/scale.md that are made of it."""
+"""The result of a run, its file, and the tables of docs/evidence/scale.md."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,17 +8,14 @@ from typing import Any
 
 from measure import markdown
 
-BEGIN, END = "<!-- figures: written by `make scale ARGS=--docs` -->\n", "<!-- end of figures -->\n"
+BEGIN = "<!-- figures: written by `make scale ARGS=--docs` -->\n"
+END = "<!-- end of figures -->\n"
 NOTHING = "-"
 
 
 @dataclass(slots=True)
 class Phase:
-    """A part of a run.
-
-    Attributes:
-        operator_requests: to the API server, a second, by method.
-    """
+    """A part of a run; requests go to the API server, per second by method."""
 
     seconds: float
     leader_cores: float | None = None
@@ -35,12 +32,11 @@ class Result:
 
     Attributes:
         times: from the first job's creation until all pods were created, bound, running.
-        spreads: `first_round` and `whole` since the first job's creation, `loss` since a pod's
-            deletion, `takeover` until all agents of a job were answered after the leader's end,
+        spreads: `first_round` and `whole` from the first job's creation, `loss` from a pod's
+            deletion, `takeover` from the leader's end until all agents of a job were answered,
             `takeover_loss` of pods that were lost meanwhile.
-        operator_ends: how often the operator's containers had ended before the bench killed one:
-            out of memory, for example.
-        falsely_lost: pods that were deleted and that the bench did not delete.
+        operator_ends: ends of the operator's containers before the program killed one.
+        falsely_lost: deleted pods that the program did not delete.
     """
 
     jobs: int
@@ -64,9 +60,8 @@ def write(folder: Path, result: Result) -> Path:
 
 def read(text: str) -> Result:
     entry: dict[str, Any] = json.loads(text)
-    return Result(
-        **entry | {"phases": {name: Phase(**phase) for name, phase in entry["phases"].items()}}
-    )
+    phases = {name: Phase(**phase) for name, phase in entry["phases"].items()}
+    return Result(**entry | {"phases": phases})
 
 
 def read_all(folder: Path) -> list[Result]:
@@ -75,7 +70,7 @@ def read_all(folder: Path) -> list[Result]:
 
 
 def tables(results: Sequence[Result]) -> str:
-    """Returns Markdown, nothing without a result: what users and the operator's administrators ask for."""
+    """The figures in Markdown, a column for each result."""
     if not results:
         return ""
     figures: Mapping[str, Callable[[Result], str]] = {

@@ -1,4 +1,4 @@
-"""The fake nodes, the load generator and the jobs on the cluster, and what is done to them."""
+"""The fake nodes, the load generator and the jobs on the cluster, and their faults."""
 
 import asyncio
 import json
@@ -24,14 +24,13 @@ CHART = ROOT / "charts" / "elastic-pytorch-operator"
 GENERATOR = "load-generator"
 LINK = ("first_connection", "http_connection", "retry", "rounds", "stream")
 CODE = {  # of the load generator, by the path below its folder
-    **{
-        f"scale/{name}.py": ROOT / "hack"
-        for name in ("__init__", "agent", "connection", "generator")
-    },
-    **{
-        f"elastic_pytorch/{name}.py": ROOT / "worker_image"
-        for name in ("log", *(f"operator_link/{name}" for name in LINK))
-    },
+    f"{package}/{name}.py": folder
+    for package, folder, modules in (
+        ("scale", ROOT / "hack", ("__init__", "agent", "connection", "generator")),
+        ("elastic_pytorch", ROOT / "worker_image", ("log",)),
+        ("elastic_pytorch/operator_link", ROOT / "worker_image", LINK),
+    )
+    for name in modules
 }
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 OPERATOR = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/elastic-pytorch-operator"
@@ -57,15 +56,15 @@ def job_manifest(name: str, workers: int) -> dict[str, Any]:
 
 
 def generator_pod(image: str, pull_policy: str, node: str) -> dict[str, Any]:
-    """Returns the load generator on a node's own network, where the addresses of the fake pods are."""
+    """The load generator on a node's own network, which has the addresses of the fake pods."""
     environment = {"PYTHONPATH": "/load", "JOBS_NAMESPACE": NAMESPACE}
     container = {
         "name": "generator",
         "image": image,
         "imagePullPolicy": pull_policy,
         "command": ["python3", "-m", "scale.generator"],
-        # Without a request it would get no time at all while the machine is busy, and its agents
-        # would give up handshakes.
+        # Without a request, a busy machine would starve it, and its agents would give up
+        # handshakes.
         "resources": {"requests": {"cpu": "500m"}},
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "volumeMounts": [{"name": "code", "mountPath": "/load"}],
@@ -88,7 +87,7 @@ def generator_pod(image: str, pull_policy: str, node: str) -> dict[str, Any]:
 def routes(
     ranges: Sequence[str], node: str, address: str, *, at: str, verb: str = "replace"
 ) -> str:
-    """Returns the commands by which a node reaches the fake pods at the node of the load generator, where they are local."""
+    """Commands that route the fake pods' addresses to the load generator's node."""
     way = "local {} dev lo" if at == node else f"{{}} via {address}"
     return "; ".join(f"ip route {verb} {way.format(addresses)}" for addresses in ranges)
 
@@ -101,28 +100,25 @@ class Stage:
 
     @asynccontextmanager
     async def set(self) -> AsyncIterator[None]:
-        """The load generator, and the routes to its agents, until the end; the fake nodes are there.
+        """Runs the load generator, with routes to its agents, beside the fake nodes.
 
-        Meanwhile the operator's nodes have as large a share of the processors as the control
-        plane's, where the load generator is, too. Otherwise that would take the operator's time
-        away, as no agent of a real cluster does.
+        The operator's nodes get the same share of the processors as the control plane's, which also
+        has the load generator: otherwise it would slow the operator, as no real agent does.
         """
-        # An earlier run that was killed may have left it.
+        # Of an earlier run that was killed.
         await remove_namespace(self.api, NAMESPACE, REMOVAL_SECONDS)
         real, ranges = await self._find_nodes()
-        place = next(
-            name for name, node in real.items() if CONTROL_PLANE in node["metadata"]["labels"]
+        place, node = next(
+            entry for entry in real.items() if CONTROL_PLANE in entry[1]["metadata"]["labels"]
         )
-        address = next(
-            a["address"] for a in real[place]["status"]["addresses"] if a["type"] == "InternalIP"
-        )
+        addresses = {a["type"]: a["address"] for a in node["status"]["addresses"]}
+        address, docker = addresses["InternalIP"], self.commands.docker
         follower = asyncio.create_task(self._follow())
         try:
-            for node in real:
-                await self.commands.docker("update", "--cpu-shares", CONTROL_PLANE_SHARES, node)
-                await self.commands.docker(
-                    "exec", node, "sh", "-ec", routes(ranges, place, address, at=node)
-                )
+            for name in real:
+                await docker("update", "--cpu-shares", CONTROL_PLANE_SHARES, name)
+                way = routes(ranges, place, address, at=name)
+                await docker("exec", name, "sh", "-ec", way)
             await self._start_generator(place)
             await until(
                 lambda: self.observed.ticks,
@@ -133,16 +129,11 @@ class Stage:
         finally:
             follower.cancel()
             await self._remove_load()
-            for node in real:
-                await self.commands.docker(
-                    "update",
-                    "--cpu-shares",
-                    CONTROL_PLANE_SHARES if node == place else OTHER_SHARES,
-                    node,
-                )
-                await self.commands.docker(
-                    "exec", node, "sh", "-c", routes(ranges, place, address, at=node, verb="del")
-                )
+            for name in real:
+                shares = CONTROL_PLANE_SHARES if name == place else OTHER_SHARES
+                await docker("update", "--cpu-shares", shares, name)
+                way = routes(ranges, place, address, at=name, verb="del")
+                await docker("exec", name, "sh", "-c", way)
 
     async def create_jobs(self) -> None:
         waiting = iter(self.jobs)
@@ -159,11 +150,9 @@ class Stage:
         return all(self.observed.whole(job, self.workers) for job in self.jobs)
 
     async def lose_worker(self, job: str, turn: int) -> float:
-        selector = f"labelSelector={names.LABEL_JOB_NAME}%3D{job},{names.LABEL_ROLE}%3D{names.ROLE_WORKER}&limit=10"
-        pods = [
-            pod["metadata"]
-            for pod in (await self.api.ask("GET", f"{pods_path(NAMESPACE)}?{selector}"))["items"]
-        ]
+        of_job = f"{names.LABEL_JOB_NAME}%3D{job},{names.LABEL_ROLE}%3D{names.ROLE_WORKER}"
+        query = f"{pods_path(NAMESPACE)}?labelSelector={of_job}&limit=10"
+        pods = [pod["metadata"] for pod in (await self.api.ask("GET", query))["items"]]
         victim = pods[turn % len(pods)]["name"]
         at = time.time()
         await self.api.ask("DELETE", pods_path(NAMESPACE, victim), {"gracePeriodSeconds": 0})
@@ -171,14 +160,9 @@ class Stage:
         return at
 
     async def operators(self) -> dict[str, dict[str, Any]]:
-        found = await self.api.ask(
-            "GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
-        )
-        return {
-            pod["metadata"]["name"]: pod
-            for pod in found["items"]
-            if "deletionTimestamp" not in pod["metadata"]
-        }
+        query = f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
+        found = ((pod["metadata"], pod) for pod in (await self.api.ask("GET", query))["items"])
+        return {meta["name"]: pod for meta, pod in found if "deletionTimestamp" not in meta}
 
     async def leader(self) -> str:
         """Waits until one operator leads and all are ready; returns its name."""
@@ -187,125 +171,91 @@ class Stage:
                 deployment, pods = await self.api.ask("GET", OPERATOR), await self.operators()
                 leader = await leading_pod(self.api)
                 wanted = deployment["spec"]["replicas"]
-                if leader in pods and deployment["status"].get("readyReplicas") == wanted == len(
-                    pods
-                ):
+                ready = deployment["status"].get("readyReplicas")
+                if leader in pods and ready == wanted == len(pods):
                     return leader
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def operator_ends(self) -> int:
-        """Returns how often containers of the operator's present pods have ended."""
-        states = [
-            s
-            for pod in (await self.operators()).values()
-            for s in pod["status"].get("containerStatuses") or ()
-        ]
-        return sum(state["restartCount"] for state in states)
+        """The restarts of the operator's present pods."""
+        pods = (await self.operators()).values()
+        statuses = (pod["status"].get("containerStatuses") or () for pod in pods)
+        return sum(state["restartCount"] for states in statuses for state in states)
 
     async def save_logs(self, folder: Path) -> None:
-        """Keeps what the operator's pods have said so far, also in containers before the last: the log of a deleted pod goes with it."""
+        """Keeps the operator's logs, also of earlier containers, before their pods are deleted."""
         for pod in await self.operators():
             for which, query in (("", ""), ("-before", "?previous=true")):
+                path = f"{pods_path(OPERATOR_NAMESPACE, pod)}/log{query}"
                 with suppress(aiohttp.ClientError, TimeoutError):
-                    lines = [
-                        line
-                        async for line in self.api.lines(
-                            f"{pods_path(OPERATOR_NAMESPACE, pod)}/log{query}"
-                        )
-                    ]
-                    if lines:
-                        (folder / f"{len(self.jobs)}x{self.workers}-{pod}{which}.log").write_text(
-                            "\n".join(lines)
-                        )
+                    if lines := [line async for line in self.api.lines(path)]:
+                        name = f"{len(self.jobs)}x{self.workers}-{pod}{which}.log"
+                        (folder / name).write_text("\n".join(lines))
 
     async def save_losses(self, folder: Path) -> None:
-        """Keeps the events of lost workers: they say why the operator took each for lost."""
+        """Keeps the events of lost workers, with the operator's reasons."""
         path = f"/api/v1/namespaces/{NAMESPACE}/events?fieldSelector=reason%3DWorkerLost"
         events = (await self.api.ask("GET", path))["items"]
-        told = [f"{event['metadata']['creationTimestamp']} {event['message']}" for event in events]
-        (folder / f"{len(self.jobs)}x{self.workers}-lost.log").write_text("\n".join(sorted(told)))
+        said = [f"{event['metadata']['creationTimestamp']} {event['message']}" for event in events]
+        (folder / f"{len(self.jobs)}x{self.workers}-lost.log").write_text("\n".join(sorted(said)))
 
     async def kill_leader(self) -> float:
-        """Ends the leader by SIGKILL, so that it gives nothing back, and deletes its pod; returns when.
+        """Kills the leader by SIGKILL, so that it keeps its Lease, deletes its pod; returns when.
 
-        From then on the load generator says which jobs have been answered by another one.
+        The load generator then reports which jobs the next leader has answered.
         """
         leader = await self.leader()
         pod = (await self.operators())[leader]
-        at = time.time()
+        at, path = time.time(), pods_path(OPERATOR_NAMESPACE, leader)
         await ClusterDriver(self.api, self.commands, OPERATOR_NAMESPACE).kill_pod(pod)
-        await self.api.ask(
-            "DELETE", pods_path(OPERATOR_NAMESPACE, leader), {"gracePeriodSeconds": 0}
-        )
-        await self.commands.kubectl(
-            "-n", NAMESPACE, "exec", GENERATOR, "--", "sh", "-c", "kill -USR1 1"
-        )
+        await self.api.ask("DELETE", path, {"gracePeriodSeconds": 0})
+        listen = ("exec", GENERATOR, "--", "sh", "-c", "kill -USR1 1")
+        await self.commands.kubectl("-n", NAMESPACE, *listen)
         return at
 
     @asynccontextmanager
     async def values(self, file: str) -> AsyncIterator[None]:
-        """Gives the operator's release more values of the chart for a while; an empty name: it keeps its own."""
+        """Gives the operator's release more values of the chart, if there is a file of some."""
         if not file:
             yield
             return
-        release = (
-            "elastic-pytorch-operator",
-            "--namespace",
-            OPERATOR_NAMESPACE,
-            "--wait",
-            "--timeout=3m",
-        )
-        before = json.loads(
-            await self.commands.helm("history", *release[:3], "--max=1", "--output=json")
-        )[0]["revision"]
+        helm, release = self.commands.helm, "elastic-pytorch-operator"
+        namespace = ("--namespace", OPERATOR_NAMESPACE)
+        wait = ("--wait", "--timeout=3m")
+        history = await helm("history", release, *namespace, "--max=1", "--output=json")
+        before = str(json.loads(history)[0]["revision"])
+        values = ("--reuse-values", f"--values={file}")
         try:
-            await self.commands.helm(
-                "upgrade",
-                release[0],
-                str(CHART),
-                *release[1:],
-                "--reuse-values",
-                f"--values={file}",
-            )
+            await helm("upgrade", release, str(CHART), *namespace, *wait, *values)
             yield
         finally:
-            await self.commands.helm("rollback", release[0], str(before), *release[1:])
+            await helm("rollback", release, before, *namespace, *wait)
 
     async def operator_settings(self) -> dict[str, Any]:
-        """Returns the arguments and resources of the operator's container."""
-        container = (await self.api.ask("GET", OPERATOR))["spec"]["template"]["spec"]["containers"][
-            0
-        ]
+        """The resources of the operator's container, and its arguments of Leases."""
+        template = (await self.api.ask("GET", OPERATOR))["spec"]["template"]
+        container = template["spec"]["containers"][0]
         return {
             "resources": container["resources"],
             "leases": [a for a in container["args"] if a.startswith(LEASE_OPTIONS)],
         }
 
     async def _find_nodes(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        """Returns the real nodes by name, and the pods' addresses of the fake ones, once all have some."""
+        """The real nodes by name, and the pod addresses of all fake nodes, once they have some."""
         async with asyncio.timeout(READY_SECONDS):
             while True:
                 nodes = (await self.api.ask("GET", "/api/v1/nodes"))["items"]
-                fake = [
-                    node["spec"].get("podCIDR")
-                    for node in nodes
-                    if LABEL in node["metadata"]["labels"]
-                ]
-                if all(fake):
-                    real = {
-                        node["metadata"]["name"]: node
-                        for node in nodes
-                        if LABEL not in node["metadata"]["labels"]
-                    }
-                    return real, fake
+                fake = [node for node in nodes if LABEL in node["metadata"]["labels"]]
+                ranges = [node["spec"].get("podCIDR") for node in fake]
+                if all(ranges):
+                    real = {node["metadata"]["name"]: node for node in nodes if node not in fake}
+                    return real, ranges
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _start_generator(self, node: str) -> None:
         deployment = await self.api.ask("GET", OPERATOR)
         operator = deployment["spec"]["template"]["spec"]["containers"][0]
-        code = {
-            path.replace("/", "."): (folder / path).read_text() for path, folder in CODE.items()
-        }
+        code = {path.replace("/", "."): (at / path).read_text() for path, at in CODE.items()}
         rules = [
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
             {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
@@ -314,31 +264,27 @@ class Stage:
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": GENERATOR}
         subjects = [{"kind": "ServiceAccount", "name": GENERATOR, "namespace": NAMESPACE}]
         pod = generator_pod(operator["image"], operator["imagePullPolicy"], node)
-        core, roles = (
-            f"/api/v1/namespaces/{NAMESPACE}",
-            f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}",
-        )
+        core = f"/api/v1/namespaces/{NAMESPACE}"
+        roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
         await self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         await self.api.ask("POST", f"{core}/serviceaccounts", named)
         await self.api.ask("POST", f"{core}/configmaps", named | {"data": code})
         await self.api.ask("POST", f"{roles}/roles", named | {"rules": rules})
-        await self.api.ask(
-            "POST", f"{roles}/rolebindings", named | {"roleRef": role, "subjects": subjects}
-        )
+        binding = named | {"roleRef": role, "subjects": subjects}
+        await self.api.ask("POST", f"{roles}/rolebindings", binding)
         await self.api.ask("POST", f"{core}/pods", pod)
 
     async def _follow(self) -> None:
-        """Reads what the generator prints; from the beginning if the connection breaks, as `Observations` keeps no line twice."""
+        """Reads the generator's log, again from its begin after a break: lines count once."""
+        path = f"{pods_path(NAMESPACE, GENERATOR)}/log?follow=true"
         while True:
             with suppress(aiohttp.ClientError, TimeoutError):
-                async for line in self.api.lines(
-                    f"{pods_path(NAMESPACE, GENERATOR)}/log?follow=true"
-                ):
+                async for line in self.api.lines(path):
                     self.observed.read(line)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _remove_load(self) -> None:
-        """The load generator, then the pods, then their namespace: kwok confirms a deletion with grace, one by one."""
+        """Removes generator, jobs, pods and namespace: kwok is slow to confirm graceful ends."""
         with suppress(ApiError, TimeoutError):
             await self.api.ask("DELETE", pods_path(NAMESPACE, GENERATOR), {"gracePeriodSeconds": 0})
         with suppress(ApiError, TimeoutError):
