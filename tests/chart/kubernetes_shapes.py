@@ -1,4 +1,4 @@
-"""The shapes of Kubernetes' objects without a cluster: those of the official client's models, which are made from the API's own."""
+"""The shapes of Kubernetes' objects, by the models of the official client."""
 
 from typing import Any
 

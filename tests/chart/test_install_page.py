@@ -1,4 +1,4 @@
-"""docs/operate/install.md: its manifests are those that the operator's objects need, and its list of images is complete."""
+"""docs/operate/install.md: its manifests and its list of images are those that are needed."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The admission policies of the chart: which there are, where they hold and what follows. tests/e2e/api runs their expressions."""
+"""The chart's admission policies: which, where and what follows; tests/e2e/api runs them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Metrics over TLS for clients with the right: what the chart gives the operator, Prometheus, and who stands between them."""
+"""Metrics over TLS for clients with the right: what the chart gives to each side."""
 
 import pytest
 from elastic_pytorch_operator.monitoring.scrape_access import PATH

@@ -1,4 +1,4 @@
-"""Two releases in one cluster: no name of one is a name of the other, and two that would serve the same jobs are refused."""
+"""Two releases in one cluster share no name, and do not serve the same jobs."""
 
 import json
 import threading

@@ -119,7 +119,7 @@ UNKNOWN = [
 
 
 def at_once(settings: list[str]) -> Iterator[list[str]]:
-    """The settings in groups, none of which sets a value twice: helm tells all that is wrong with a group."""
+    """The settings in groups, none of which sets a value twice: helm tells all faults of one."""
     of_value: dict[str, list[str]] = {}
     for setting in settings:
         of_value.setdefault(setting.partition("=")[0], []).append(setting)
@@ -128,7 +128,7 @@ def at_once(settings: list[str]) -> Iterator[list[str]]:
 
 
 def is_refused(setting: str, told: str) -> bool:
-    """Whether helm tells of the value itself, of something in it, or that there is no such value."""
+    """Whether helm tells of the value, of something in it, or that there is no such value."""
     place = "/" + setting.partition("=")[0].replace(".", "/")
     above, _, name = place.rpartition("/")
     complaints = re.findall(r"- at '(.*?)': (.*)", told)

@@ -1,4 +1,4 @@
-"""What an expression of PromQL asks for, as far as the chart's alerts and dashboard need it, and the series that there are."""
+"""What an expression of PromQL asks for, and which series there are."""
 
 import re
 
@@ -44,7 +44,7 @@ def grouped_by(expression: str) -> set[str]:
 
 
 def problems_of(expression: str) -> list[str]:
-    """What the expression asks for that the operator does not export, and counters that are looked at without their growth."""
+    """What the operator does not export, and counters whose growth nobody looks at."""
     plain = _GROUPING.sub("", re.sub(r"\[[^]]*\]", "", expression))
     asked = [(name, inner) for name, inner in _SELECTOR.findall(plain) if name not in _WORDS]
     found = [] if asked else ["asks for nothing"]

@@ -1,4 +1,4 @@
-"""Prometheus' own promtool reads the rules and the dashboard, and has each alert fire on the series of alerts_test.yaml."""
+"""promtool reads the rules and the dashboard, and has each alert fire on alerts_test.yaml."""
 
 import os
 import shutil
@@ -25,7 +25,8 @@ pytestmark = [
     pytest.mark.process,
     pytest.mark.skipif(
         PROMTOOL is None,
-        reason="needs promtool, on the PATH or in .cluster/bin: hack/promtool.sh says why there is none",
+        reason="needs promtool, on the PATH or in .cluster/bin: "
+        "hack/promtool.sh says why there is none",
     ),
 ]
 
