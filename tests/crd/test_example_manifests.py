@@ -1,4 +1,4 @@
-"""The manifests that tests/e2e/api/test_admission.py applies, as far as they can be checked without a cluster."""
+"""The manifests of tests/e2e/api/test_admission.py, as far as no cluster is needed."""
 
 import re
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def test_good_manifests_and_those_that_fail_only_later_are_valid() -> None:
 
 
 def faults_of(path: Path) -> Iterator[str]:
-    """What is wrong with a bad manifest: the schema alone refuses it where it says, unless a rule does it."""
+    """What is wrong with a bad manifest: the schema or a rule refuses it where it says."""
     first = path.read_text().partition("\n")[0]
     expected = first.removeprefix(EXPECT)
     if not first.startswith(EXPECT) or len(expected) <= 10:
@@ -140,8 +140,8 @@ def check_example_for_gpus(path: Path) -> None:
     [training] = pod["spec"]["containers"]
     assert "/dev/shm" in [mount["mountPath"] for mount in training["volumeMounts"]]
     assert (
-        "has run on one GPU in local mode (docs/use/gpu.md); this manifest has not been run on a cluster"
-        in path.read_text()
+        "has run on one GPU in local mode (docs/use/gpu.md); "
+        "this manifest has not been run on a cluster" in path.read_text()
     )
     script = (ROOT / training["args"][0].removeprefix("/")).read_text()
     assert "torch.cuda.is_available()" in script
@@ -149,9 +149,7 @@ def check_example_for_gpus(path: Path) -> None:
     assert '"nccl"' in script
 
 
-def test_examples_for_gpus_leave_processes_and_shared_memory_to_the_operator_and_say_that_they_were_not_run() -> (
-    None
-):
+def test_examples_for_gpus_leave_processes_and_memory_to_the_operator() -> None:
     assert GPU_EXAMPLES
     assert_none(
         f"{path}: {fault}"

@@ -1,4 +1,4 @@
-"""When each field of the spec may change: what the schema enforces, what it says, and what pods are made from."""
+"""When a field of the spec may change: by the schema, its text, and what pods are made from."""
 
 import copy
 from typing import Any
@@ -82,7 +82,7 @@ NOT_WITH_STOCK_TORCHRUN = (*OWN, "resizePolicy.checkpointWaitSeconds", "scheduli
 
 
 def rules_of(name: str) -> set[str]:
-    """When the schema's rules let a field change: its own, those of the spec, and those of the job; none: they say nothing about it."""
+    """When the schema's rules, of the field, the spec and the job, let a field change."""
     schema = FIELDS[name][0]
     own = [
         rule["rule"]
@@ -95,7 +95,10 @@ def rules_of(name: str) -> set[str]:
         if r.get("fieldPath") == f".{name}"
     ]
     root = [r for r in SCHEMA["x-kubernetes-validations"] if r.get("fieldPath") == f".spec.{name}"]
-    same = f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
+    same = (
+        f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) "
+        f"|| self.{name} == oldSelf.{name})"
+    )
     found = {NEVER for rule in own if rule == "self == oldSelf"} | {
         NEVER for rule in spec if rule["rule"] == same
     }

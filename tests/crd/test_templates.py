@@ -1,4 +1,4 @@
-"""The resource definition of templates has the fields of jobs, but what is each job's own, and the examples are valid by it."""
+"""Templates have the fields of jobs, but what is each job's own, and the examples are valid."""
 
 from pathlib import Path
 from typing import Any
