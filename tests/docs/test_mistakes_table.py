@@ -1,4 +1,4 @@
-"""The mistakes of docs/use/troubleshooting.md: each row repeats what a bad manifest expects, which tests/e2e/api gives to an API server."""
+"""docs/use/troubleshooting.md: each mistake repeats what a bad manifest expects."""
 
 import re
 from collections.abc import Iterator

@@ -31,7 +31,7 @@ def is_module(path: Path) -> bool:
 
 
 def is_known(name: str) -> bool:
-    """Whether a dotted name is a module, or what a package offers; true for names that begin with no package of this project."""
+    """Whether a dotted name is a module or what a package offers, or none of this project's."""
     first, *rest = name.split(".")
     for package in PACKAGES:
         if first == package.name:
@@ -45,7 +45,7 @@ def is_known(name: str) -> bool:
 
 
 def is_file(name: str) -> bool:
-    """Whether a name is the path of a file, or a script of users; a module without its path is not."""
+    """Whether a name is the path of a file or a script of users."""
     return (
         any((folder / name).is_file() for folder in (ROOT, *PACKAGES))
         if "/" in name

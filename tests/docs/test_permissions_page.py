@@ -1,4 +1,4 @@
-"""docs/operate/security.md lists every permission of the operator: those of the roles that the chart makes, and no other."""
+"""docs/operate/security.md lists the permissions of the chart's roles, and no other."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""docs/use/pipelines.md: the conditions of its Argo Workflow find the end of a job in the statuses that the operator writes."""
+"""docs/use/pipelines.md: its Argo Workflow finds the end of a job in the real statuses."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ LIVING = [
 
 
 def holds(condition: str, job: Any) -> bool:
-    """What Argo finds: the value at a path of keys and indexes, compared as a string; false where there is none."""
+    """What Argo finds at a path of keys and indexes, compared as a string."""
     path, _, wanted = condition.partition(" == ")
     for key in path.split("."):
         try:

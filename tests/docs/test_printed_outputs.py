@@ -25,12 +25,13 @@ ROUND = re.compile(
     r"Round (?P<number>\d+), (?:(?P<before>\d+) -> )?(?P<size>\d+) workers: (?P<cause>.+)"
 )
 RESUMED = re.compile(
-    r"Training resumed with (?P<size>\d+) workers (?P<seconds>[\d.]+) s after (?P<cause>\w+)(?:; (?P<lost>\d+) steps? repeated)?"
+    r"Training resumed with (?P<size>\d+) workers (?P<seconds>[\d.]+) s after (?P<cause>\w+)(?:; "
+    r"(?P<lost>\d+) steps? repeated)?"
 )
 
 
 def news_in(event: re.Match[str]) -> tuple[int, News] | None:
-    """The facts that a note has: how many workers the group had before, and what is new; None: the note ends a job."""
+    """The workers that the group had before a note, and what is new; None: the job ends."""
     if found := ROUND.fullmatch(event["note"]):
         declared = a_round(*range(int(found["size"])), number=int(found["number"]))
         return int(found["before"] or found["size"]), News(

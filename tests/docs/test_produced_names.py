@@ -1,4 +1,4 @@
-"""Pages print only what the product produces: conditions, reasons, events, states and status fields, in texts and in outputs."""
+"""Pages print only conditions, reasons, events, states and fields that there are."""
 
 import re
 from collections.abc import Iterator

@@ -26,7 +26,7 @@ INDEX = "docs/README.md"
 
 
 def linked(page: Path) -> set[Path]:
-    """The pages that a page links to, as paths below the root; a folder stands for its README.md."""
+    """The pages that a page links to; a folder stands for its README.md."""
     found = {
         Path(os.path.normpath(page.parent / link))
         for link in local_links((ROOT / page).read_text())
