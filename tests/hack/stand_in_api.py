@@ -6,7 +6,7 @@ from aiohttp import web
 
 
 class Server:
-    """Answers each path with what it is given, line by line; a watch or a log ends after each answer."""
+    """Answers each path with what it is given; a watch or a log ends after each answer."""
 
     def __init__(self) -> None:
         self.lines: dict[str, list[str]] = {}

@@ -30,7 +30,7 @@ REFUSED = {
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a program as `python -m` does, or as `python` does if it is a path; returns what it has ended with and printed."""
+    """Runs a module, or a path, with Python; returns its end and what it has printed."""
 
     def run(command: str) -> tuple[object, str]:
         name, *arguments = command.split()

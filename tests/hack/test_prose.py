@@ -1,4 +1,4 @@
-"""The rules of prose in `.vale.ini`: where vale finds the words that the project does without, with their lines, and what it lets pass."""
+"""The rules of prose in `.vale.ini`: where vale finds the refused words, and what it admits."""
 
 import os
 import shutil

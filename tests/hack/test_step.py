@@ -76,7 +76,10 @@ def test_a_step_that_fails_ends_the_script_with_its_last_lines(
 def test_a_step_that_ended_before_it_is_waited_for_says_its_own_seconds(
     tmp_path: Path, command: str, told: str
 ) -> None:
-    script = f'step_start early "Do it" {command}; await_end "${{STEP_PID[early]}}"; SECONDS=1000; step_wait early'
+    script = (
+        f'step_start early "Do it" {command}; await_end "${{STEP_PID[early]}}"; SECONDS=1000; '
+        "step_wait early"
+    )
     ended = run(script, tmp_path)
     [seconds] = re.findall(rf"  {re.escape(told)}(\d+) s", ended.stdout + ended.stderr)
     assert int(seconds) < 1000
@@ -84,7 +87,8 @@ def test_a_step_that_ended_before_it_is_waited_for_says_its_own_seconds(
 
 def test_a_step_that_is_killed_with_all_its_processes_has_failed(tmp_path: Path) -> None:
     ended = run(
-        'step_start bad "Do it" sleep 1000; kill -KILL -- "-${STEP_PID[bad]}"; step_wait bad; echo went on',
+        'step_start bad "Do it" sleep 1000; kill -KILL -- "-${STEP_PID[bad]}"; step_wait bad; '
+        "echo went on",
         tmp_path,
     )
     assert ended.returncode == 1

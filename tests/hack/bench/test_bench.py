@@ -1,4 +1,4 @@
-"""Trials are made to a job that is only said to be there, and their figures become tables and complaints."""
+"""Trials with a job that does not exist, and how figures become tables and complaints."""
 
 import asyncio
 import time

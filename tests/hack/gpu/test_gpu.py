@@ -1,4 +1,4 @@
-"""What measures changes of a group on a card: its shares of the time, its pauses, its table, and the pack for another machine."""
+"""What measures changes of a group on a GPU: times, pauses, table, and the pack to send."""
 
 import subprocess
 import sys

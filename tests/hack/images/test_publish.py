@@ -50,7 +50,8 @@ def test_the_tool_that_is_there_builds_and_pushes_each_image(docker: bool, tmp_p
         for name, file in FILES.items()
         for image in [f"a.example/ml/elastic-pytorch-{name}:{VERSION}"]
         for call in [
-            f"{tool} build --file {file} --build-arg VERSION={VERSION} --tag {image} --platform linux/arm64 .",
+            f"{tool} build --file {file} --build-arg VERSION={VERSION} --tag {image} --platform "
+            "linux/arm64 .",
             f"{tool} push {image}",
         ]
     ]

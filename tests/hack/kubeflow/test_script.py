@@ -19,13 +19,16 @@ EVENTS = ROOT / "tests/worker_image/scripts"  # the folder of the module that th
 OPTIONS = ["--how", "plain", "--size", "2", "--step-seconds", "0", "--checkpoint-every", "1"]
 
 
-def test_checkpoint_is_that_of_the_last_step_of_all_ranks_although_sigterm_comes_to_one_within_a_save(
+def test_checkpoint_is_of_the_last_step_although_sigterm_comes_to_one_rank_within_a_save(
     tmp_path: Path,
 ) -> None:
     events = tmp_path / "events.jsonl"
     group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     group |= {"EVENTS": str(events), "WORKER": "a"}
-    code = f"import sys; sys.path.append({str(EVENTS)!r}); {script_code(SCRIPT, *OPTIONS, '--folder', str(tmp_path))}"
+    code = (
+        f"import sys; sys.path.append({str(EVENTS)!r}); "
+        f"{script_code(SCRIPT, *OPTIONS, '--folder', str(tmp_path))}"
+    )
     processes = [
         start_python(code, tmp_path / f"out-{rank}", tmp_path / f"err-{rank}", RANK=rank, **group)
         for rank in "01"

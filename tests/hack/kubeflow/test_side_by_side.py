@@ -1,4 +1,4 @@
-"""Losses are made to jobs side by side, on a small cluster whose workers train on with others; steps become pauses, pauses a table."""
+"""Losses are made to jobs side by side; steps become pauses, and pauses a table."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Cluster:
-    """An API server and the workers of one job: each change makes a group of those that are there, with a step to repeat."""
+    """A job's API server and workers: each change makes a group, which repeats a step."""
 
     def __init__(self, folder: Path) -> None:
         self.asked: list[str] = []

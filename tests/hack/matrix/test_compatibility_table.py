@@ -69,7 +69,8 @@ def test_report_of_pytest_is_counted_with_what_failed_and_was_left_out() -> None
     whole = SKIPPED.format("collection skipped", "('/a/b.py', 7, 'Skipped: needs torch 2.5')")
     cases += [f'<testcase classname="" name="tests.w.state.test_f">{whole}</testcase>']
     cases += [
-        '<testcase classname="" name="tests.w.test_g"><error message="collection failure">...</error></testcase>'
+        '<testcase classname="" name="tests.w.test_g"><error message="collection '
+        'failure">...</error></testcase>'
     ]
     cases = [case.replace("tests.w.", "tests.worker_image.") for case in cases]
     found = count(f'<testsuites><testsuite name="pytest">{"".join(cases)}</testsuite></testsuites>')

@@ -47,9 +47,7 @@ def test_steps_of_rank_0_have_the_group_that_it_has_joined(tmp_path: Path) -> No
     )
 
 
-def test_cell_has_the_fewer_digits_the_larger_its_worst_value_and_a_page_only_what_is_between_its_markers() -> (
-    None
-):
+def test_cell_has_fewer_digits_for_larger_values_and_a_page_what_is_in_its_markers() -> None:
     cells = {
         (0.314,): "0.31 (0.31)",
         (1.0, 2.0, 9.99): "2.00 (9.99)",

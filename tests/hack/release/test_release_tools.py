@@ -1,4 +1,4 @@
-"""What a release refuses, signs and says of itself, and the workflows that make it. tests/release makes one."""
+"""What a release refuses, signs and says of itself, and its workflows."""
 
 import hashlib
 import os

@@ -115,7 +115,10 @@ async def test_phase_is_what_metrics_have_grown_by_and_is_kept_if_it_breaks_off(
     assert quiet.leader_cores
     assert quiet.operator_requests["POST"] == pytest.approx(600 / 4 * quiet.leader_cores, rel=0.01)
     assert (takeover.leader_cores, takeover.leader_mib) == (None, 200), "the leader has gone"
-    text = 'total{code="200",verb="LIST"} 7\ntotal{code="410",verb="LIST"} 2\ntotal{verb="POST"} 1e+03\ntotal_more{verb="GET"} 5\n'
+    text = (
+        'total{code="200",verb="LIST"} 7\ntotal{code="410",verb="LIST"} 2\n'
+        'total{verb="POST"} 1e+03\ntotal_more{verb="GET"} 5\n'
+    )
     assert samples(text, "total", "verb") == {"LIST": 9, "POST": 1000}
     assert rates({"LIST": 5.0}, {"LIST": 9.0, "POST": 1000.0, "GET": 0.0}, 10.0) == {
         "POST": 100.0,

@@ -1,4 +1,4 @@
-"""The load generator as a whole: pods come to it through an API server, whose tokens the operator reviews."""
+"""The load generator as a whole: it gets its pods and their tokens from an API server."""
 
 import asyncio
 import itertools

@@ -52,7 +52,7 @@ def test_plan_is_made_again_from_a_report(tmp_path: Path) -> None:
 
 
 class Cluster:
-    """Takes note of what is asked of it, and has two operators, of which op-b leads; cordons fail."""
+    """Notes what is asked of it; has two operators, of which op-b leads; cordons fail."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -105,7 +105,10 @@ async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> No
         act = Act(0.0, (Fault(kind, number, 0.0),))
         await perform(act, KINDS, partial(choose, stage), hits, lambda _: None, stage.jobs_on)
 
-    kill = "kubectl -n ns exec library-0 -c pytorch -- python3 -c import os, time; print(time.time(), flush=True); os.kill(7, 9)"
+    kill = (
+        "kubectl -n ns exec library-0 -c pytorch -- python3 -c import os, time; "
+        "print(time.time(), flush=True); os.kill(7, 9)"
+    )
     scale = "PATCH ns/elasticpytorchjobs/plain/scale"
     secret = "PATCH elastic-pytorch-system/secrets/elastic-pytorch-operator-tls"
     operators = [f"docker exec n0 {CTR} c-op-b", f"docker exec n1 {CTR} c-op-a"]

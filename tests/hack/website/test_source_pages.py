@@ -1,4 +1,4 @@
-"""The pages as the site takes them: each has a place in its table of contents; links lead to what is copied."""
+"""The site's pages have a place in the contents, and their links lead to what is copied."""
 
 import os
 import re
