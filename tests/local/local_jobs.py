@@ -1,4 +1,4 @@
-"""A job in local mode whose group stock torchrun forms, as tests see it: real torchruns, a real store, the operator's own planner."""
+"""A job in local mode whose group stock torchrun forms, planned by the operator's planner."""
 
 import asyncio
 import os
@@ -97,7 +97,7 @@ async def local_job(
     grace_seconds: int = 10,
     **spec: Any,
 ) -> AsyncIterator[LocalJob]:
-    """Runs a job of the all-reduce example, or of a script of the agents' tests, for as long as the context lasts."""
+    """Runs a job of the all-reduce example, or of a script, while the context lasts."""
     program = (
         ["/scripts/" + script]
         if script

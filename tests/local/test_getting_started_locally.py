@@ -1,4 +1,4 @@
-"""The job of docs/use/getting-started.md on one machine: its script comes from a ConfigMap, as on a cluster."""
+"""The job of docs/use/getting-started.md, whose script a ConfigMap has, in local mode."""
 
 import os
 import subprocess

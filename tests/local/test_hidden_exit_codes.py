@@ -68,7 +68,7 @@ async def test_torchrun_that_is_killed_alone_has_not_succeeded(tmp_path: Path) -
 
 
 def torchrun_of(job: LocalJob) -> int:
-    """The process of torchrun, and none that it has just forked, which has its command line until it executes something else."""
+    """The process of torchrun, and none that it has just forked with its command line."""
     [pod] = job.pods()
     parents: dict[int, int] = {}
     for pid in processes_of(pod["metadata"]["name"]):

@@ -19,7 +19,10 @@ ENVIRONMENT = {
         str(ROOT / part) for part in ("operator", "worker_image", "local")
     ),
 }
-SHOW = 'echo "lr $LR seed $SEED hub $HUB"; cat "$0"; cat "$1/of/hub"; stat -c "mode %a" "$1/of/hub"; echo "at $2"; exit 3'
+SHOW = (
+    'echo "lr $LR seed $SEED hub $HUB"; cat "$0"; cat "$1/of/hub"; '
+    'stat -c "mode %a" "$1/of/hub"; echo "at $2"; exit 3'
+)
 SETTINGS = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
@@ -111,7 +114,10 @@ def test_missing_config_map_ends_the_command_with_the_fix(tmp_path: Path) -> Non
     done = local(tmp_path, [job(), SETTINGS, TOKEN])
     assert done.returncode == 2
     assert done.stdout == ""
-    said = "spec.template.spec.volumes[0].configMap: there is no ConfigMap scripts: name its YAML file after the job's"
+    said = (
+        "spec.template.spec.volumes[0].configMap: there is no ConfigMap scripts: "
+        "name its YAML file after the job's"
+    )
     assert (
         done.stderr
         == f"{tmp_path / 'job.yaml'}: {said}, or make it of a file with --configmap scripts=PATH\n"
@@ -138,8 +144,8 @@ def test_what_one_machine_cannot_do_is_left_out_on_request(tmp_path: Path) -> No
     done = local(tmp_path, [manifest, SETTINGS], "--leave-out")
     assert "/volumes/shared/scripts" in done.stdout
     assert (
-        "not applied on one machine: spec.template.spec.initContainers, spec.template.spec.volumes[0].hostPath, image\n"
-        in done.stderr
+        "not applied on one machine: spec.template.spec.initContainers, "
+        "spec.template.spec.volumes[0].hostPath, image\n" in done.stderr
     )
 
 

@@ -1,4 +1,4 @@
-"""Stock torchrun under the operator, over an etcd that is the user's: Debian's, as `make etcd` unpacks it."""
+"""Stock torchrun over an etcd of the user's: Debian's, as `make etcd` unpacks it."""
 
 import contextlib
 import importlib.util
@@ -72,7 +72,7 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def copy_of_client(tmp_path: Path) -> Path:
-    """The client's modules alone: what else lies beside them must not shadow the environment's own."""
+    """The client's modules alone: the others beside them would shadow the environment's."""
     folder = tmp_path / "packages"
     for module in ("etcd", "dns"):
         if (PACKAGES / module).is_dir():

@@ -1,4 +1,4 @@
-"""`failurePolicy.rules` with agents, torchrun and processes that really run: which exit codes reach the operator, and what they do."""
+"""`failurePolicy.rules` with real processes: which exit codes reach the operator."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,10 @@ if os.environ["RANK"] == "0" and not first.exists():
 if not first.exists():
     time.sleep(1000)
 """
-CRASHES = "import os, signal, time\nif os.environ['RANK'] == '0':\n    os.kill(os.getpid(), signal.SIGSEGV)\ntime.sleep(1000)\n"
+CRASHES = (
+    "import os, signal, time\nif os.environ['RANK'] == '0':\n    os.kill(os.getpid(), "
+    "signal.SIGSEGV)\ntime.sleep(1000)\n"
+)
 
 
 def a_template(tmp_path: Path, text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Stock torchrun under the operator, as processes of this machine: nothing in the workers is ours."""
+"""Stock torchrun under the operator in local mode: nothing in the workers is ours."""
 
 from pathlib import Path
 

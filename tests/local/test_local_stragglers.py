@@ -1,4 +1,4 @@
-"""A rank that is slow is named, with real agents and real waits in the all-reduce, and is named no longer when it is well."""
+"""A slow rank is named, with real agents and waits, and no longer when it is well."""
 
 from pathlib import Path
 

@@ -25,7 +25,8 @@ async def test_script_that_raises_fails_the_job_when_its_budget_is_used_up(tmp_p
 async def test_killed_pod_is_no_failure_of_the_script(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
-        "import torch.distributed as dist\ndist.init_process_group('gloo')\nwhile True:\n    dist.barrier()\n"
+        "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        "while True:\n    dist.barrier()\n"
     )
     container = {"name": "pytorch", "image": "any", "command": ["torchrun"], "args": [str(script)]}
     template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}

@@ -1,4 +1,4 @@
-"""A driver whose cluster is in memory and runs one job, quickly, and says what the API server would say of it."""
+"""A driver with a cluster in memory that runs one job quickly."""
 
 import asyncio
 import itertools
@@ -150,7 +150,8 @@ class CountingCluster(Driver):
             interrupted = []
             self._print(
                 leader,
-                f"step {self._step}/{self._total}  loss {4 / (1 + self._step):.3f}  workers {size}  5 ms/step",
+                f"step {self._step}/{self._total}  loss {4 / (1 + self._step):.3f}  workers "
+                f"{size}  5 ms/step",
             )
             if self._step == self._fail_at:
                 self._state = "Failed"

@@ -53,7 +53,10 @@ UNKNOWN = ChangeCost("it shrinks", 4, 3, None, None, planned=True)
 
 
 def test_words_are_those_of_the_page() -> None:
-    told = "its replacement joins, 2 -> 3 workers: training stood still 0.4 s, 0 steps repeated; the replacement was ready after 12 s"
+    told = (
+        "its replacement joins, 2 -> 3 workers: training stood still 0.4 s, 0 steps repeated; "
+        "the replacement was ready after 12 s"
+    )
     assert describe_cost(KEPT) == told
     assert (
         describe_cost(AGAIN_ON_PURPOSE)

@@ -9,7 +9,7 @@ SIZE = 3
 
 
 def steps(*parts: tuple[float, float, int, int, int]) -> list[Step]:
-    """The steps of several groups: of each from when until when, from which number, the workers, and the group's number."""
+    """The steps of groups: from when until when, from which number, of which workers."""
     counted = [(part, round((part[1] - part[0]) / 0.05)) for part in parts]
     return [
         Step(b + 0.05 * n, "a", first + n, world, group)

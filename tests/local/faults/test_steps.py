@@ -50,7 +50,8 @@ DONE, STARTED = Done(1000.25, "a", 800, 1.639), Started(1000.25, "a", (18,))
         ("x" * 10_000_000 + TORN, [STEP_21]),
         (f"step {'9' * 5000}/800  loss 3.272  workers 3  {TORN}", [STEP_21]),
         (
-            f"elastic_pytorch.agent 1970-99-99T00:16:40.250Z INFO workers started in 1 ms: pids 1 {TORN}",
+            "elastic_pytorch.agent 1970-99-99T00:16:40.250Z INFO workers started in 1 ms: "
+            f"pids 1 {TORN}",
             [STEP_21],
         ),
         ("elastic_pytorch.agent " * 100_000, []),

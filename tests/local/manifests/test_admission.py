@@ -1,4 +1,4 @@
-"""Local mode refuses what `kubectl apply` refuses: each of these manifests has been given to an API server by tests/e2e/api."""
+"""Local mode refuses what an API server refused of these manifests in tests/e2e/api."""
 
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,13 @@ REFUSED = {
     "a truth for a number": ({"replicas": True}, "spec.replicas: must be a whole number, not true"),
     "a word of another case": (
         {"cleanPodPolicy": "running"},
-        "spec.cleanPodPolicy: must be one of None, Running, All, not 'running'; did you mean Running?",
+        "spec.cleanPodPolicy: must be one of None, Running, All, not 'running'; "
+        "did you mean Running?",
     ),
     "more than the maximum": (
         {"replicas": 7},
-        "spec.replicas: must be less than or equal to maxReplicas (4), not 7: lower replicas or raise maxReplicas",
+        "spec.replicas: must be less than or equal to maxReplicas (4), not 7: "
+        "lower replicas or raise maxReplicas",
     ),
     "a field of a claim": (
         {
@@ -53,7 +55,8 @@ REFUSED = {
                 {"metadata": {"name": "data"}, "spec": {"accessmodes": ["ReadWriteMany"]}}
             ]
         },
-        "spec.sharedVolumeClaims[0].spec.accessmodes: there is no such field; did you mean accessModes?",
+        "spec.sharedVolumeClaims[0].spec.accessmodes: there is no such field; "
+        "did you mean accessModes?",
     ),
 }
 CONTAINER = "spec.template.spec.containers[0]"
@@ -77,11 +80,13 @@ IN_THE_CONTAINER = {
     "text for a list": ({"args": "train.py"}, f"{CONTAINER}.args: must be a list, not 'train.py'"),
     "a misspelt field further down": (
         {"env": [{"name": "A", "valueFrom": {"configMapRef": {}}}]},
-        f"{CONTAINER}.env[0].valueFrom.configMapRef: there is no such field; did you mean configMapKeyRef?",
+        f"{CONTAINER}.env[0].valueFrom.configMapRef: there is no such field; "
+        "did you mean configMapKeyRef?",
     ),
     "a port in quotes": (
         {"ports": [{"containerPort": "80"}]},
-        f"{CONTAINER}.ports[0].containerPort: must be a whole number, not '80': take the quotes away",
+        f"{CONTAINER}.ports[0].containerPort: must be a whole number, not '80': "
+        "take the quotes away",
     ),
     "an object for a list": (
         {"volumeMounts": {"name": "a"}},

@@ -1,4 +1,4 @@
-"""How the files of a job are read: as kubectl reads them, and with words for what cannot be a job."""
+"""A job's files are read as kubectl reads them; what cannot be a job is named."""
 
 from pathlib import Path
 from typing import Any

@@ -63,7 +63,8 @@ OBSTACLES = {
     ),
     "a token as a file": (
         mounting({"projected": {"sources": [{"serviceAccountToken": {"path": "a"}}]}}),
-        f"{POD}.volumes[0].projected.sources[0].serviceAccountToken: only ConfigMaps and Secrets are projected here",
+        f"{POD}.volumes[0].projected.sources[0].serviceAccountToken: "
+        "only ConfigMaps and Secrets are projected here",
     ),
     "a path of variables": (
         mounting({"emptyDir": {}}, subPathExpr="$(A)"),
@@ -141,7 +142,8 @@ MISSING = {
     ),
     "a ConfigMap": (
         mounting({"configMap": {"name": "setting"}}),
-        f"{POD}.volumes[0].configMap: there is no ConfigMap setting: name its YAML file after the job's, or make it of a file with "
+        f"{POD}.volumes[0].configMap: there is no ConfigMap setting: "
+        "name its YAML file after the job's, or make it of a file with "
         "--configmap setting=PATH; did you mean settings?",
     ),
     "a part of it": (
@@ -150,7 +152,8 @@ MISSING = {
     ),
     "a Secret": (
         from_source(secretKeyRef={"name": "token", "key": "a"}),
-        f"{C}.env[0].valueFrom.secretKeyRef: there is no Secret token: name its YAML file after the job's",
+        f"{C}.env[0].valueFrom.secretKeyRef: there is no Secret token: "
+        "name its YAML file after the job's",
     ),
 }
 
