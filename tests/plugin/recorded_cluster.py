@@ -1,4 +1,4 @@
-"""A cluster that holds what was recorded of a real one: jobs, with their pods, events and nodes, at one moment.
+"""A cluster that holds what was recorded of a real one at one moment.
 
 Each file in recorded/ is what the kind cluster said of one job: `young`, `lost` (a worker's pod is
 gone), `whole` and `resumed` are one char-lm at different moments; the others are jobs that

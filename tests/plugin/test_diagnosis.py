@@ -83,7 +83,8 @@ def said(diagnosis: Diagnosis) -> str:
             "no-volume",
             False,
             [
-                'FailedMount: MountVolume.SetUp failed for volume "x" : configmap "missing" not found',
+                'FailedMount: MountVolume.SetUp failed for volume "x" : '
+                'configmap "missing" not found',
                 "Create it, or correct its name in spec.template",
                 "kubectl create configmap missing --from-file=PATH",
             ],
@@ -128,7 +129,10 @@ def test_says_for_how_long_a_set_up_goes_on() -> None:
 
 
 def test_saves_that_fail_again_and_again_are_named_with_what_to_do() -> None:
-    message = "at least 3 saves of a checkpoint in a row have failed in w0: No space left on device (/checkpoints)"
+    message = (
+        "at least 3 saves of a checkpoint in a row have failed in w0: "
+        "No space left on device (/checkpoints)"
+    )
     job = with_condition(job_of("young"), "Degraded", "CheckpointsFailing", message)
     assert job.at_wanted_size, "a wait for a size ends"
     found = diagnose(job, evidence_of("young"))
@@ -147,9 +151,11 @@ def test_nodes_that_may_not_be_looked_at_are_left_out() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/4 nodes are available: 4 Preemption "
+        "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: "
+        "0/4 nodes are available: 4 Preemption "
         "is not helpful for scheduling.",
-        "0/4 nodes are available: 1 node(s) had untolerated taint {control-plane: }, 3 node(s) didn't find available persistent volumes "
+        "0/4 nodes are available: 1 node(s) had untolerated taint {control-plane: }, 3 node(s) "
+        "didn't find available persistent volumes "
         "to bind.",
         '0/4 nodes are available: persistentvolumeclaim "checkpoints-too-large" not found.',
         'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded',
@@ -203,7 +209,10 @@ def gave_places_back(job: JobView) -> JobView:
 
 
 def without_pod_group(job: JobView) -> JobView:
-    refusal = "the API server refuses: spec.scheduling.gangScheduler is Coscheduling, but the cluster has none"
+    refusal = (
+        "the API server refuses: spec.scheduling.gangScheduler is Coscheduling, "
+        "but the cluster has none"
+    )
     message = f"0 of 3 workers are ready; {refusal}"
     return replace(
         with_condition(job, "Running", "WaitingForWorkers", message, true=False),
@@ -279,8 +288,8 @@ def test_room_does_not_help_a_pod_that_is_gated() -> None:
         gated(pod)
     shown = said(why("too-large", pods=pods))
     assert (
-        "held back by the scheduling gate kueue.x-k8s.io/admission, as Kueue queues this pod by itself"
-        in shown
+        "held back by the scheduling gate kueue.x-k8s.io/admission, "
+        "as Kueue queues this pod by itself" in shown
     )
     assert "To queue the job as a whole" in shown
     assert "kubectl get workloads.kueue.x-k8s.io -n team" in shown
@@ -298,7 +307,10 @@ def test_a_job_of_a_fixed_size_waits_until_it_is_whole() -> None:
 
 
 def test_worker_that_waits_for_its_replacement_as_its_node_ends() -> None:
-    why = "char-lm-worker-1 leaves node n, which announces its end by taint karpenter.sh/disrupted, as soon as its replacement is ready"
+    why = (
+        "char-lm-worker-1 leaves node n, which announces its end by taint "
+        "karpenter.sh/disrupted, as soon as its replacement is ready"
+    )
     shown = said(
         diagnose(
             with_condition(job_of("lost"), "Resizing", "NodeEnding", why),
@@ -382,8 +394,8 @@ def test_an_agent_that_is_not_heard_for_a_minute() -> None:
     )
     shown = said(diagnose(mute, evidence_of("lost", now=moment_of("lost") + timedelta(minutes=5))))
     assert (
-        "char-lm-worker-2-w9n54 has run for more than a minute, and its agent has not contacted the operator"
-        in shown
+        "char-lm-worker-2-w9n54 has run for more than a minute, "
+        "and its agent has not contacted the operator" in shown
     )
 
 

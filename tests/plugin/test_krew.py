@@ -59,7 +59,10 @@ def test_the_wheel_has_the_page_and_serves_it_from_an_archive(
         file.name
         for file in (ROOT / "plugin" / "elastic_pytorch_client" / "page" / "static").iterdir()
     }
-    code = "from importlib.resources import files; print((files('elastic_pytorch_client.page') / 'static' / 'page.js').read_text()[:2])"
+    code = (
+        "from importlib.resources import files; print((files('elastic_pytorch_client.page') "
+        "/ 'static' / 'page.js').read_text()[:2])"
+    )
     surroundings = {**os.environ, "PYTHONPATH": str(wheel)}
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""Which cluster is meant: the files of a kubeconfig merged, and one context of them chosen, as kubectl itself does."""
+"""Which cluster is meant: kubeconfigs merged and a context chosen, as kubectl does."""
 
 import base64
 import json
@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def flat(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry with the contents of the files that it names, as `kubectl config view --flatten` has them."""
+    """An entry with the contents of its files, as `kubectl config view --flatten` has them."""
     found = {name: value for name, value in entry.items() if name not in FILES_OF_FIELDS}
     for name in FILES_OF_FIELDS:
         if path := entry.get(name):

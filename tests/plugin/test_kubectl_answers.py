@@ -1,4 +1,4 @@
-"""Options and kubeconfigs: which of two API servers is asked, and as whom, beside the answers of kubectl itself."""
+"""Which of two API servers options and kubeconfigs choose, and as whom, as kubectl does."""
 
 import json
 import os

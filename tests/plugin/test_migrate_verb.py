@@ -60,7 +60,8 @@ def test_manifests_go_to_stdout_and_remarks_to_stderr(run: Run, tmp_path: Path) 
     assert out.startswith("apiVersion: elasticpytorch.dev/v1alpha1\nkind: ElasticPyTorchJob\n")
     assert "          args: [train.py]\n" in out
     assert err.startswith(
-        f"{file}: PyTorchJob good\n  spec.pytorchReplicaSpecs.Worker.restartPolicy: OnFailure restarted"
+        f"{file}: PyTorchJob good\n  spec.pytorchReplicaSpecs.Worker.restartPolicy: "
+        "OnFailure restarted"
     )
 
 
@@ -79,8 +80,8 @@ def test_what_cannot_be_migrated_fails_and_the_rest_is_written(run: Run, tmp_pat
     ]
     assert f"{file}: PyTorchJob bad\n  error: spec.pytorchReplicaSpecs.Worker" in err
     assert (
-        f"{file}: ConfigMap data\n  kind: is none that is migrated: the object is written as it is\n"
-        in err
+        f"{file}: ConfigMap data\n  kind: is none that is migrated: "
+        "the object is written as it is\n" in err
     )
 
 
@@ -137,7 +138,8 @@ def test_a_runtime_from_another_file(run: Run, tmp_path: Path) -> None:
         ("kind: TrainingRuntime", "no job found: pass runtimes with --runtime"),
         (
             "a: {{ .Values.image }}",
-            "job.yaml is a Helm template: render it first, helm template CHART | kubectl epj migrate -f -",
+            "job.yaml is a Helm template: render it first, "
+            "helm template CHART | kubectl epj migrate -f -",
         ),
         ('a: "{{ .Release.Name }}"', "job.yaml is a Helm template: render it first"),
         ("a: {{ name }}: {{ other }}", "job.yaml is a template: render it first"),
@@ -232,8 +234,8 @@ def test_a_job_that_no_cluster_would_admit_fails(
     code, out, err = run("-f", str(file))
     assert (code, out) == (1, "")
     assert (
-        "error: the new job: no cluster would admit it: spec.template.spec.containers[0].imagePullPolcy: there is no"
-        in err
+        "error: the new job: no cluster would admit it: "
+        "spec.template.spec.containers[0].imagePullPolcy: there is no" in err
     )
 
 

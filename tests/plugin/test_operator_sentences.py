@@ -191,7 +191,8 @@ def test_other_number_of_processes() -> None:
     seen = observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=a_round(0, 1))
     [finding, *_] = why(view(seen)).findings
     assert finding.what == (
-        "Workers are left out because the others run another number of processes: w2 on node node-0 runs 4."
+        "Workers are left out because the others run another number of processes: "
+        "w2 on node node-0 runs 4."
     )
     assert "set spec.nprocPerNode to a number" in finding.do
 
@@ -212,7 +213,8 @@ def test_crash_loop() -> None:
         view(seen, budget=Budget(failures=2, last=BOOM, backoff_until=NOW + 8))
     ).findings
     assert finding.what == (
-        "Its script fails soon after each start: restarting after failure 2 of 3 allowed; rank 1 (w1) failed, exit code 1: "
+        "Its script fails soon after each start: restarting after failure 2 of 3 allowed; "
+        "rank 1 (w1) failed, exit code 1: "
         "ValueError: boom. The operator waits longer before each restart."
     )
 
@@ -299,17 +301,20 @@ LIMIT, DEVICE = (
     [
         (f"the container {OOM_KILLED}", LIMIT),
         (
-            "OutOfMemory: the kernel killed it: the container is out of memory; raise its memory limit or make it use less",
+            "OutOfMemory: the kernel killed it: the container is out of memory; "
+            "raise its memory limit or make it use less",
             LIMIT,
         ),
         (
-            "Traceback\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has",
+            "Traceback\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
+            "GPU 0 has",
             DEVICE,
         ),
         ("RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB", DEVICE),
         ("MemoryError", LIMIT),
         (
-            "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes.",
+            "RuntimeError: DefaultCPUAllocator: can't allocate memory: "
+            "you tried to allocate 400 bytes.",
             LIMIT,
         ),
         ("ValueError: memory of the past", "Correct the script"),

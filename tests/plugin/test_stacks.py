@@ -39,7 +39,7 @@ PODS = [worker.name for worker in job_of("young").members]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[str, str], int]]:
-    """Starts a process as one of a worker that begins in a new interpreter; returns its id once it runs."""
+    """Starts a worker's process that begins in a new interpreter; returns its id."""
     (tmp_path / "train.py").write_text(SCRIPT)
     started: list[subprocess.Popen[str]] = []
 
@@ -100,7 +100,10 @@ def test_processes_write_where_they_are_and_go_on(start: Callable[[str, str], in
 
 def test_process_that_does_not_expect_the_signal_is_not_killed() -> None:
     name = f"{os.getpid()}-w1"
-    script = "import os, time; os.memfd_create('elastic-pytorch-stop'); print(flush=True); time.sleep(600)"
+    script = (
+        "import os, time; os.memfd_create('elastic-pytorch-stop'); print(flush=True); "
+        "time.sleep(600)"
+    )
     environment = {**os.environ, "ELASTIC_PYTORCH_WORKER": name}
     with subprocess.Popen(
         [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Master and Worker become workers that are alike: what only one of them has, and what is said of it."""
+"""Master and Worker become like workers: what only one has, and what is said of it."""
 
 import copy
 from typing import Any

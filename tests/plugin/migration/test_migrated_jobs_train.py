@@ -1,4 +1,4 @@
-"""Old jobs, migrated and run to their end in local mode: each process is started as it was, with the rank that it asks for."""
+"""Old jobs, migrated, run to their end in local mode with the same processes and ranks."""
 
 import re
 import subprocess
@@ -28,7 +28,8 @@ options = parser.parse_args()
 dist.init_process_group("gloo", rank=options.rank, world_size=options.world)
 total = torch.ones(1)
 dist.all_reduce(total)
-print(f"rank {options.rank} of {int(total)}, local rank {options.local_rank}, lr {options.lr}", flush=True)
+ranks = f"rank {options.rank} of {int(total)}, local rank {options.local_rank}"
+print(f"{ranks}, lr {options.lr}", flush=True)
 dist.destroy_process_group()
 """
 
@@ -55,7 +56,10 @@ REPLICA = """{role}:
 WAYS = {
     "python": "[python, SCRIPT, --lr, '1e-4']",
     "launch": "[python, -m, torch.distributed.launch, --nproc_per_node=1, SCRIPT, --lr=1e-4]",
-    "kept-shell": "[bash, -c, 'true && torchrun --nnodes=2 --node_rank=$RANK --master_port=1 SCRIPT --lr 1e-4']",
+    "kept-shell": "[bash, -c, 'true && torchrun --nnodes=2 --node_rank=$RANK --master_port=1 "
+    "SCRIPT "
+    "--lr "
+    "1e-4']",
     "shell-with-ranks": "[sh, -c, 'python SCRIPT --rank $RANK --world $WORLD_SIZE --lr 1e-4']",
 }
 
@@ -97,7 +101,7 @@ def trained(job: str, folder: Path) -> str:
 
 
 def run_module(folder: Path, *words: str) -> str:
-    """What a module prints that runs in a folder, as containers without a `workingDir` then do, too."""
+    """What a module prints in a folder, where containers without a `workingDir` run."""
     command = [sys.executable, "-m", *words]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=300, check=False

@@ -1,4 +1,4 @@
-"""What is rare in old manifests: names, hosts, bounds that contradict each other, templates without the usual container."""
+"""What is rare in old manifests: names, hosts, bounds, and containers."""
 
 from typing import Any
 

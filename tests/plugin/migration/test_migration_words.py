@@ -80,7 +80,8 @@ def test_commands_that_the_agent_starts_itself(
         (["train", "a", "b"], "what train does is not known: .*`torchrun --no-python train a …`"),
         (
             ["bash", "run.sh"],
-            "what bash run.sh does is not known: write the torchrun or Python command that it runs in its place$",
+            "what bash run.sh does is not known: write the torchrun or Python command that it "
+            "runs in its place$",
         ),
         (["bash", "-c", "./run.sh && date"], "what ./run.sh && date does is not known"),
         (["bash", "-c", f"./{'run' * 30}.sh a; date"], "what … does is not known"),

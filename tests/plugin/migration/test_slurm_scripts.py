@@ -52,7 +52,10 @@ def test_lines_that_are_one_command(text: str, joined: str) -> None:
 
 
 def test_commands_are_joined_and_their_place_is_known() -> None:
-    text = 'A=(\n 1\n 2\n)\nB="x\n y"\ncat <<EOF > f\ntorchrun x\nEOF\nif true; then\n  srun a\nfi\nf() { b; }\nsrun \\\n  c\n'
+    text = (
+        'A=(\n 1\n 2\n)\nB="x\n y"\ncat <<EOF > f\ntorchrun x\nEOF\nif true; then\n  srun a\nfi\n'
+        "f() { b; }\nsrun \\\n  c\n"
+    )
     found = [(command.line, command.text, command.nested) for command in read_script(text).commands]
     assert found == [
         (1, "A=(1 2)", False),

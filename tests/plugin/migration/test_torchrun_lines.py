@@ -1,4 +1,4 @@
-"""No option that the operator decides stays in what is written, whatever the order and the spelling; torch and a shell are the judges."""
+"""No option of the operator stays in a written line; torch and a shell are the judges."""
 
 import argparse
 import os
@@ -211,14 +211,23 @@ def test_lines_of_a_shell(folder: Path, data: st.DataObject) -> None:
 
 
 WAYS = {
-    "a launcher": 'export LAUNCHER="torchrun --nproc_per_node $GPUS --nnodes 2 --rdzv_endpoint $A:$B"\n$LAUNCHER train.py "a b"',
-    "a string": 'ARGS="--nnodes 2 --rdzv_backend c10d --role x"\ntorchrun $ARGS --node_rank=$NODE_RANK train.py "a b"',
-    "a string in braces": "ARGS='--nnodes 2 --rdzv_backend c10d --role x'; torchrun ${ARGS} train.py 'a b'",
-    "a string that grows": 'ARGS="--nnodes 2"; ARGS="$ARGS --role x"; ARGS+=" --rdzv_id 1"; torchrun $ARGS train.py "a b"',
-    "two strings in a circle": 'A1="$B1 --nnodes 2"; B1="$A1 --rdzv_id 1"; torchrun $B1 train.py "a b"',
-    "a call in a call": "torchrun --nnodes 2 --rdzv_id=$(bash -c 'torchrun --nnodes 3 x' | wc -l) --role x train.py 'a b'",
-    "a condition": 'if true; then ARGS="--nnodes 2"; else ARGS="--rdzv_id 1"; fi; torchrun $ARGS train.py "a b"',
-    "an array": 'ARGS=(\n  --nproc_per_node $GPUS\n  --nnodes 2\n  --master_addr "$A"\n)\ntorchrun "${ARGS[@]}" train.py "a b"',
+    "a launcher": 'export LAUNCHER="torchrun --nproc_per_node $GPUS --nnodes 2 --rdzv_endpoint '
+    '$A:$B"\n'
+    '$LAUNCHER train.py "a b"',
+    "a string": 'ARGS="--nnodes 2 --rdzv_backend c10d --role x"\n'
+    'torchrun $ARGS --node_rank=$NODE_RANK train.py "a b"',
+    "a string in braces": "ARGS='--nnodes 2 --rdzv_backend c10d --role x'; "
+    "torchrun ${ARGS} train.py 'a b'",
+    "a string that grows": 'ARGS="--nnodes 2"; ARGS="$ARGS --role x"; ARGS+=" --rdzv_id 1"; '
+    'torchrun $ARGS train.py "a b"',
+    "two strings in a circle": 'A1="$B1 --nnodes 2"; B1="$A1 --rdzv_id 1"; '
+    'torchrun $B1 train.py "a b"',
+    "a call in a call": "torchrun --nnodes 2 --rdzv_id=$(bash -c 'torchrun --nnodes 3 x' | wc -l) "
+    "--role x train.py 'a b'",
+    "a condition": 'if true; then ARGS="--nnodes 2"; else ARGS="--rdzv_id 1"; fi; '
+    'torchrun $ARGS train.py "a b"',
+    "an array": 'ARGS=(\n  --nproc_per_node $GPUS\n  --nnodes 2\n  --master_addr "$A"\n)\n'
+    'torchrun "${ARGS[@]}" train.py "a b"',
 }
 
 

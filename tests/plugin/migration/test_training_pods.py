@@ -1,4 +1,4 @@
-"""Which pods train, in kinds that do not say so, and what the rules of a Job about failures become."""
+"""Which pods train in kinds that do not say so, and what a Job's failure rules become."""
 
 from typing import Any
 

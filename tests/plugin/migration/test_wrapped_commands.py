@@ -1,4 +1,4 @@
-"""What stands around torchrun or Python: programs that start it, variables that only a process has, images that are too old for it."""
+"""What stands around torchrun or Python: programs, variables of a process, old images."""
 
 from typing import Any
 
@@ -14,7 +14,9 @@ KUBEFLOW = """
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
 metadata: {name: old}
-spec: {pytorchReplicaSpecs: {Worker: {restartPolicy: Always, template: {spec: {containers: [{name: pytorch}]}}}}}
+spec:
+  pytorchReplicaSpecs:
+    Worker: {restartPolicy: Always, template: {spec: {containers: [{name: pytorch}]}}}
 """
 TRAINER = """
 apiVersion: trainer.kubeflow.org/v1alpha1

@@ -209,7 +209,7 @@ def cluster_of(count: int, now: datetime) -> WatchedCluster:
 
 
 def a_story(cluster: WatchedCluster, now: datetime) -> Object:
-    """Adds a job with an hour behind it: rounds, losses, a slow rank, a failure, and logs; returns it."""
+    """Adds a job with an hour behind it: rounds, losses, a slow rank, a failure, logs."""
     chance = random.Random(3)
     job = a_job(0, now, seed=1)
     name = "llama-sft"

@@ -17,7 +17,7 @@ from tests.plugin.recorded_cluster import Object, RecordedCluster, moment_of
 
 
 class WatchedCluster(RecordedCluster):
-    """A RecordedCluster that tells of changes when they come, in a watch that lasts until it is stopped."""
+    """A RecordedCluster that tells of changes in a watch that lasts until it is stopped."""
 
     def __init__(self, *names: str) -> None:
         super().__init__(*names)

@@ -34,7 +34,8 @@ def test_they_are_read_as_the_operator_writes_them() -> None:
         Straggler(4, "w2", "", "1.3", "1"),
     )
     assert str(job.stragglers[0]) == (
-        "rank 3 (w1 on node-1) works 1.8 times as long in a step as the group's median rank, whose work takes 0.1 s"
+        "rank 3 (w1 on node-1) works 1.8 times as long in a step as the group's median rank, "
+        "whose work takes 0.1 s"
     )
     assert str(job.stragglers[1]).startswith("rank 4 (w2) works")
     assert view_job(a_manifest()).stragglers == view_stragglers({}) == ()

@@ -1,4 +1,4 @@
-"""The page in a real browser: how soon it shows a thousand jobs, that it lives, and that no text of a tenant is markup."""
+"""The page in a real browser: it is fast and live, and no text of a tenant is markup."""
 
 import re
 from collections.abc import Iterator

@@ -38,7 +38,7 @@ def save_small(png: bytes, path: Path) -> None:
 
 
 def take_picture(page: Any, file: Path) -> None:
-    """Takes a picture of a page, which is no wider than its window; also for the documentation, if it is one of its pictures."""
+    """Takes a picture of a page, no wider than its window; also for the documentation."""
     save_small(page.screenshot(animations="disabled"), file)
     assert file.stat().st_size < MAX_BYTES
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
