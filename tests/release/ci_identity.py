@@ -1,4 +1,4 @@
-"""A CI job that signs by its identity: with a server of tokens, as GitHub's, and an authority that certifies keys, as Sigstore's Fulcio.
+"""A CI job that signs by its identity, with stand-ins of GitHub's tokens and of Fulcio.
 
 They check only that the job's secret and its token come back, and there is no transparency log.
 """
@@ -88,7 +88,7 @@ def _usage(*, certificates: bool) -> x509.KeyUsage:
 
 @contextlib.contextmanager
 def job_with_identity(identity: str, folder: Path) -> Iterator[dict[str, str]]:
-    """Yields the environment of the job, with which cosign signs and verifies; the folder gets what cosign needs to know."""
+    """The environment with which cosign signs and verifies; the folder gets what it reads."""
     authority, secret = Authority(identity), secrets.token_hex()
     claims = json.dumps({"iss": ISSUER, "sub": identity, "aud": "sigstore"}).encode()
     token = ".".join(

@@ -1,4 +1,4 @@
-"""A registry on this machine: the reference implementation, which hack/release/registry.sh builds."""
+"""A registry on this machine, which hack/release/registry.sh builds."""
 
 import contextlib
 import subprocess

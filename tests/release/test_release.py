@@ -1,4 +1,4 @@
-"""`make release`, twice, with a registry of this machine; then what a user does with its files and its registry, on no cluster.
+"""`make release`, twice, with a registry of this machine; then what a user does with it.
 
 It takes the checkout as it is, and builds without Docker's cache.
 """
@@ -85,7 +85,7 @@ def ci_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 def releases(
     registry: str, key: Path, ci_job: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> list[Path]:
-    """Two releases of this checkout, which are the same; a key signs what the first pushes, and a CI job what the second does."""
+    """Two equal releases of this checkout: a key signs the first, a CI job the second."""
     password = {"COSIGN_PASSWORD": "of the test"}
     run(
         COSIGN,
@@ -195,7 +195,7 @@ def test_chart_of_the_registry_names_the_images_of_the_registry_by_digest(
 
 
 def as_user(text: str, registry: str, folder: Path, **environment: str) -> str:
-    """Runs commands of docs/operate/install.md in a folder, with a registry that has no TLS; returns what they print."""
+    """Runs commands of docs/operate/install.md with a registry that has no TLS."""
     (folder / "regctl.json").write_text(json.dumps({"hosts": {registry: {"tls": "disabled"}}}))
     environment |= {
         "REGCTL_CONFIG": str(folder / "regctl.json"),
