@@ -1,4 +1,4 @@
-"""Plays days of a simulated world from a seed, and says what happened; exits with 1 if something did not hold that must."""
+"""Plays days of a simulated world from a seed; exits with 1 if something did not hold."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""What happens to a simulated world: each act has dice of its own, so that the others stay what they are if one is left out."""
+"""What happens to a simulated world: each act has dice of its own, so that one may be left out."""
 
 import random
 from collections.abc import Callable, Collection
@@ -48,7 +48,7 @@ SURE_TAINT = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something that happens at a time, in seconds since the world's begin; its number and the seed are its dice."""
+    """What happens at a time, in seconds since the beginning, with dice of its number."""
 
     number: int
     at: float
@@ -298,7 +298,7 @@ def lie(world: "World", dice: random.Random) -> str:
 
 
 def fill_disk(world: "World", dice: random.Random) -> str:
-    """The kubelets evict each pod of one index for what it writes itself, until its user has the script write less."""
+    """The kubelets evict each pod of one index for what it writes, until its user mends it."""
     pod = _choose_pod(world, dice)
     if pod:
         labels = pod["metadata"]["labels"]
@@ -311,11 +311,13 @@ def fill_disk(world: "World", dice: random.Random) -> str:
 
 # How often each happens, beside the others.
 ACTS: dict[Do, int] = {
-    delete_pod: 4, force_delete_pod: 2, evict_pod: 4, kill_container: 5, fail_script: 3, kill_process: 3, cut_agent: 5,
-    slow_agents: 1, kill_node: 4, cut_node: 4, drain_node: 3, reclaim_node: 3, doubt_node: 2, slow_node: 1, trouble_api: 5, slow_api: 1,
-    break_watches: 3, stall_watch: 2, lag_watches: 2, kill_leader: 5, kill_operators: 1, cut_leader: 2, suspend_machine: 1,
-    scale: 6, change_spares: 3, suspend: 3, edit_invalidly: 2, delete_job: 1, lower_quota: 3, bound_namespace: 1, deny_pods: 1,
-    rewrite_labels: 1, change_queue: 2, delete_workload: 1, close_service: 2, lie: 2, fill_disk: 1,
+    delete_pod: 4, force_delete_pod: 2, evict_pod: 4, kill_container: 5, fail_script: 3,
+    kill_process: 3, cut_agent: 5, slow_agents: 1, kill_node: 4, cut_node: 4, drain_node: 3,
+    reclaim_node: 3, doubt_node: 2, slow_node: 1, trouble_api: 5, slow_api: 1, break_watches: 3,
+    stall_watch: 2, lag_watches: 2, kill_leader: 5, kill_operators: 1, cut_leader: 2,
+    suspend_machine: 1, scale: 6, change_spares: 3, suspend: 3, edit_invalidly: 2, delete_job: 1,
+    lower_quota: 3, bound_namespace: 1, deny_pods: 1, rewrite_labels: 1, change_queue: 2,
+    delete_workload: 1, close_service: 2, lie: 2, fill_disk: 1,
 }  # fmt: skip
 BY_NAME = {act.__name__: act for act in ACTS}
 

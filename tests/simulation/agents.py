@@ -138,7 +138,7 @@ class Agent:
             self._retry()
 
     def lose_network(self) -> None:
-        """It is heard no more, and hears nothing; the operator's side of the connection stays open for a while."""
+        """It is heard no more; the operator's side of the connection stays open a while."""
         self.reachable, self.lost_at = False, min(self.lost_at, self._loop.time())
         if self.group is not None and self.group.size > 1:
             self.group.lose(self, noticed=False)

@@ -1,4 +1,4 @@
-"""The API server of a simulated world, with Kueue, a scheduler, admission and quotas of namespaces; and how a replica reaches it.
+"""A simulated world's API server, with Kueue, a scheduler, admission and quotas.
 
 All that is asked takes time, may be refused, or be carried out without an answer.
 """
@@ -263,8 +263,8 @@ class Server(KueueCluster):
             if pod is None:
                 del self._pending[place]
                 continue
-            suitable = [(rank, load[name], name) for node in nodes if (rank := _suits(pod, node, load)) is not None
-                        for name in [node["metadata"]["name"]]]  # fmt: skip
+            ranks = [(_suits(pod, node, load), node["metadata"]["name"]) for node in nodes]
+            suitable = [(rank, load[name], name) for rank, name in ranks if rank is not None]
             if suitable:
                 _, _, node_name = min(suitable)
                 load[node_name] += 1

@@ -1,4 +1,4 @@
-"""The time of a simulated world: that of its event loop, and all that was skipped; and what is due by it."""
+"""The time of a simulated world, with what was skipped, and what is due by it."""
 
 import asyncio
 import heapq

@@ -165,7 +165,7 @@ class Group:
             self._wait_for_end()
 
     def lose(self, agent: "Agent", *, noticed: bool, within_seconds: float = 1.0) -> None:
-        """A member's processes stop; those of the others fail soon if their connections close, and hang otherwise."""
+        """A member's processes stop; the others fail if their connections close, or hang."""
         self.stop()
         if noticed:
             for member in self.members:

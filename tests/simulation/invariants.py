@@ -1,4 +1,4 @@
-"""What must always hold in a simulated world: each a function with a sentence, which yields what was not kept."""
+"""What must always hold in a simulated world: each function yields what was not kept."""
 
 import math
 from collections import Counter
@@ -62,7 +62,10 @@ def check_round(world: "World", job: str, members: list[str]) -> Iterator[str]:
     for member in members:
         gone = world.gone_at.get(member)
         if gone is not None and world.loop.time() > gone + GONE_SECONDS and not world.is_troubled():
-            yield f"{job}: a round has {member}, which has been gone for {world.loop.time() - gone:.0f} s"
+            yield (
+                f"{job}: a round has {member}, which has been gone for "
+                f"{world.loop.time() - gone:.0f} s"
+            )
     users = world.jobs.get(job.partition("/")[2])
     if users is not None and len(members) > max(world.most_of(users)):
         yield f"{job}: a round of {len(members)}, of at most {max(world.most_of(users))}"
@@ -76,7 +79,7 @@ def check_deletion(world: "World", job: str, pod: str) -> Iterator[str]:
 
 
 def check_group(world: "World", group: Group) -> Iterator[str]:
-    """No two rounds train at once where their members are heard, and none begins behind what a living worker has."""
+    """No two heard rounds train at once, and none begins behind what a living worker has."""
     for other in world.groups.values():
         heard = all(member.reachable for member in other.members)
         if (
@@ -86,7 +89,9 @@ def check_group(world: "World", group: Group) -> Iterator[str]:
             and other.size
             and heard
         ):
-            yield f"rounds {other.number} and {group.number} of {group.members[0].job} train at once"
+            yield (
+                f"rounds {other.number} and {group.number} of {group.members[0].job} train at once"
+            )
     living = [a for a in world.living_agents() if a.job_uid == group.job_uid]
     heard = [a for a in living if a.reachable and a.connected and a.state != "leaving"]
     others = [agent for agent in heard if agent not in group.members]
@@ -109,7 +114,7 @@ def check_grant(world: "World", pod: Manifest) -> Iterator[str]:
 
 
 def check_losses(world: "World") -> Iterator[str]:
-    """A lost member is found as soon as the table of silence promises where others are heard: later by a leader that is new."""
+    """A lost member is found as the table of silence promises; later by a new leader."""
     for group in world.groups.values():
         lost = min((member.lost_at for member in group.members), default=math.inf)
         known = lost > world.led_since + NEW_SECONDS
@@ -129,7 +134,10 @@ def check_losses(world: "World") -> Iterator[str]:
                 member.state == "succeeded" for member in group.members
             )
             if world.newest.get(name) == group.number and not waits:
-                yield f"{name}: a member of round {group.number} has been lost for {late:.1f} s, and no round follows"
+                yield (
+                    f"{name}: a member of round {group.number} has been lost for {late:.1f} s, "
+                    "and no round follows"
+                )
 
 
 def _backs_off(world: "World", name: str) -> bool:
@@ -140,7 +148,7 @@ def _backs_off(world: "World", name: str) -> bool:
 
 
 def check_quota(world: "World") -> Iterator[str]:
-    """No more pods of queued jobs run than have quota, but for a moment: a pod that is being deleted has given its place away."""
+    """No more pods of queued jobs run than have quota, but while they are deleted."""
     queued = [
         pod
         for pod in world.server.all_of("Pod")
@@ -181,7 +189,7 @@ def check_ends(world: "World") -> Iterator[str]:
 
 
 def check_resize(story: Story) -> Iterator[str]:
-    """After a job's size alone has changed, no pod is made for it once another was deleted as no longer wanted."""
+    """After a change of size alone, no pod is made once another was no longer wanted."""
     lines = story.since_quiet()
     acts = [line.what.split() for line in lines if line.who == "act"]
     if len(acts) != 1 or acts[0][1] not in ("scale", "change_spares"):
@@ -203,7 +211,7 @@ def check_churn(story: Story) -> Iterator[str]:
 
 
 def check_leaders(story: Story) -> Iterator[str]:
-    """A group stands while nothing but the operator, its API server or the way to it is in trouble, and no job comes or goes."""
+    """A group stands while only the operator or its API server is in trouble."""
     lines = story.since_quiet()
     acts = {line.what.split()[1] for line in lines if line.who == "act"}
     alone = (
@@ -215,7 +223,7 @@ def check_leaders(story: Story) -> Iterator[str]:
 
 
 def check_settled(world: "World") -> Iterator[str]:
-    """After quiet, each job is as its user wants it, its status says so, and nothing is left of the others."""
+    """After quiet, each job is as its user wants it and says so; nothing else is left."""
     for job in world.jobs.values():
         yield from _check_job(world, job)
     uids = {world.manifest(job)["metadata"]["uid"] for job in world.jobs.values()}
@@ -250,9 +258,15 @@ def _check_job(world: "World", job: "UsersJob") -> Iterator[str]:
     if wanted is None:
         return
     if size != wanted:
-        yield f"{job.name} trains with {size} of {wanted}; its status: {status.get('state')}, {_why(status)}"
+        yield (
+            f"{job.name} trains with {size} of {wanted}; its status: {status.get('state')}, "
+            f"{_why(status)}"
+        )
     elif len(running) != wanted + job.spec.get("spares", 0):
-        yield f"{job.name} has {len(running)} pods for {wanted} workers and {job.spec.get('spares', 0)} spares"
+        yield (
+            f"{job.name} has {len(running)} pods for {wanted} workers and "
+            f"{job.spec.get('spares', 0)} spares"
+        )
 
 
 def _check_queued(world: "World", job: "UsersJob", size: int) -> Iterator[str]:
@@ -260,7 +274,9 @@ def _check_queued(world: "World", job: "UsersJob", size: int) -> Iterator[str]:
     if size > granted:
         yield f"{job.name} trains with {size}, and has quota for {granted}"
     elif size < job.sizes[0] <= granted:
-        yield f"{job.name} trains with {size}, and has quota for {granted}; {_why(world.status(job))}"
+        yield (
+            f"{job.name} trains with {size}, and has quota for {granted}; {_why(world.status(job))}"
+        )
     for pod in world.running_pods(job):
         workload = world.server.workloads.get(
             pod["metadata"]["annotations"].get(kueue.ANNOTATION_WORKLOAD, "")
@@ -287,7 +303,7 @@ def _why(status: dict[str, object]) -> str:
 
 
 def check_rates(world: "World") -> Iterator[str]:
-    """The writes and the events of a job in an hour are bounded, and so are the pods that are made for it."""
+    """The writes, events and new pods of a job in an hour are bounded."""
     counts = world.server.counts
     for name, found, most in (
         ("statuses", counts.statuses, STATUSES_PER_HOUR),

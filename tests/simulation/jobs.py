@@ -124,7 +124,7 @@ def template(version: int = 0) -> dict[str, Any]:
 
 
 def new_job(number: int, seed: int) -> UsersJob:
-    """The job of a number, whose training takes hours; as many jobs as there are sorts are of different ones."""
+    """The job of a number, which trains for hours, of one sort after the other."""
     dice = random.Random(f"job {seed} {number}")
     order = random.Random(f"sorts {seed}").sample(list(SORTS), len(SORTS))
     sort = order[number % len(order)]

@@ -1,4 +1,4 @@
-"""Nodes and their kubelets: they start pods, report how they end, and are cut off, die, come back, or are removed."""
+"""Nodes and their kubelets: they start pods, report their ends, are cut off and die."""
 
 import asyncio
 import random
@@ -224,7 +224,7 @@ class Nodes:
             agent.terminate(float(pod["spec"].get("terminationGracePeriodSeconds", 30)))
 
     def evict_for_disk(self, pod: Manifest) -> None:
-        """The kubelet ends a pod that has filled its disk, and says so before its containers have ended."""
+        """The kubelet ends a pod that has filled its disk, and says so first."""
         agent = self.agents.get(pod["metadata"]["uid"])
         if agent is not None and not agent.ended and agent.reachable:
             self._report_end(

@@ -1,4 +1,4 @@
-"""The operator's replicas of a simulated world: each is the real one, but for kopf, sockets and TLS."""
+"""The operator's replicas of a simulated world: real ones but for kopf, sockets, TLS."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ RequestWork = Callable[[JobKey, float], None]
 
 
 class Watches:
-    """A replica's watches, as kopf has them: each begins with all there is, reports changes in order, and begins again when it breaks.
+    """A replica's watches, as kopf has them: they report in order, and begin again.
 
     Args:
         server: is watched.

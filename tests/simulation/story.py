@@ -1,4 +1,4 @@
-"""What happens in a simulated world, as lines: what was done to it, and what the operator and the agents did about it."""
+"""What was done to a simulated world, and what operator and agents did, as lines."""
 
 import hashlib
 import logging
@@ -57,7 +57,7 @@ class Story:
         return self.lines[begin:]
 
     def course(self) -> list[str]:
-        """What was done, and how each job stood afterwards: the same whether or not quiet was skipped."""
+        """What was done and how each job stood, whether or not quiet was skipped."""
         return [
             f"{line.who}: {line.what}"
             for line in self.lines
@@ -114,7 +114,7 @@ class Ear(logging.Handler):
 
 
 def shrink(numbers: Sequence[int], fails: Callable[[Collection[int]], bool]) -> list[int]:
-    """The fewest of some acts with which something still fails: leaves out halves, then quarters, and at last single ones.
+    """The fewest acts with which something still fails: without halves, quarters, single ones.
 
     Args:
         numbers: of the acts, with which it fails.

@@ -1,4 +1,4 @@
-"""The time of a simulated world: what is due happens in order, also if the time before it is skipped."""
+"""What is due happens in order, also if the time before it is skipped."""
 
 import asyncio
 from collections.abc import Callable

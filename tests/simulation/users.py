@@ -1,4 +1,4 @@
-"""What the users of a simulated world do to their jobs, and an administrator to their queue: acts as those of `acts`."""
+"""What users do to their jobs, and an administrator to the queue: acts as those of `acts`."""
 
 import random
 from functools import partial
@@ -67,7 +67,7 @@ def change_spares(world: "World", dice: random.Random) -> str:
 
 
 def suspend(world: "World", dice: random.Random) -> str:
-    """Suspends a job, and resumes it later, perhaps with a template that its Workloads are not for."""
+    """Suspends and resumes a job, perhaps with a template that its Workloads are not for."""
     job, seconds = choose_job(world, dice), dice.choice((1.0, 10.0, 60.0))
     changes = {"template": template(dice.randint(1, 3))} if dice.random() < 0.5 else {}
     trouble = world.server.trouble

@@ -1,4 +1,4 @@
-"""A simulated world: an API server, nodes, jobs, agents and the real operator's replicas, on one clock and from one seed."""
+"""A simulated world, with the real operator's replicas, on one clock and from one seed."""
 
 import asyncio
 import logging
@@ -204,7 +204,7 @@ class World:
         self.clock.after(seconds, end)
 
     def troubled_until(self, seconds: float) -> None:
-        """What the operator does may be late until some seconds from now, and for a moment after."""
+        """The operator may be late until some seconds from now, and a moment after."""
         self._calm_at = max(self._calm_at, self.loop.time() + seconds + CALM_SECONDS)
 
     def is_troubled(self) -> bool:
@@ -223,7 +223,7 @@ class World:
     # Its course.
 
     async def run(self, acts: Iterable[Act]) -> None:
-        """Lives through acts, each of which is settled before the next one that comes later than that."""
+        """Lives through acts, each settled before the next that comes later than that."""
         self._ear.listen()
         try:
             await self._begin()
