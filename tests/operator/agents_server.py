@@ -1,4 +1,4 @@
-"""Serves agents over TLS, as the operator does, for a cluster in memory: a job with three workers, of which each has its address.
+"""Serves agents of one job over TLS, as the operator does, for a cluster in memory.
 
 As a program it does so in a process of its own, whose memory can be measured, and prints how to
 reach it as a line of JSON.

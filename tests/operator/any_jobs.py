@@ -1,4 +1,4 @@
-"""Jobs as a tenant may write them: one that sets all that the operator reads, with a few places of it replaced by any JSON."""
+"""Jobs as a tenant may write them: with any JSON at a few places of one that sets all."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -129,7 +129,7 @@ ANY_JSON = _DEEP | st.recursive(
 
 
 def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The ways to everything in some JSON, as names and numbers, but for what lies deeper than any field of a pod."""
+    """The ways to everything in some JSON, but what lies deeper than any field of a pod."""
     items = (
         value.items()
         if isinstance(value, dict)

@@ -26,7 +26,7 @@ RESOURCES = {
 
 
 class ApiServer:
-    """Enough of an API server for lists, watches and discovery; remembers what was listed and watched."""
+    """Answers lists, watches and discovery; remembers what was listed and watched."""
 
     def __init__(self) -> None:
         self.listed: set[str] = set()

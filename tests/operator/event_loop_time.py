@@ -1,4 +1,4 @@
-"""How long work holds the event loop: in calls of a function that does nothing, which take as much longer on a slow machine.
+"""How long work holds the event loop, in calls of a function that does nothing.
 
 Counted is the time of this thread, and the best of several tries, which other programs lengthen
 little.
@@ -52,13 +52,14 @@ async def longest_turn(seconds: float) -> float:
 
 
 async def calls_in_the_best_try(measure: Callable[[], Awaitable[float]]) -> float:
-    """The longest turn in the best of several tries: what lengthens turns does so in each, a busy machine in some."""
+    """The longest turn in the best of several tries: a busy machine lengthens only some."""
     turns: list[float] = []
     with without_search_for_garbage():
         while len(turns) < TRIES and (not turns or min(turns) >= MAX_TURN_CALLS):
             turns.append(await measure() / _seconds_of_a_call())
     print(
-        f"the longest turns of each try: {', '.join(f'{turn / 1000:.0f} thousand calls' for turn in turns)}"
+        "the longest turns of each try: "
+        f"{', '.join(f'{turn / 1000:.0f} thousand calls' for turn in turns)}"
     )
     return min(turns)
 

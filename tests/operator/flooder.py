@@ -25,7 +25,10 @@ def chunk(content: bytes) -> bytes:
 
 def stream_opening(token: str) -> bytes:
     """Begins a stream with a heartbeat."""
-    head = f"POST /v1/agent HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        f"POST /v1/agent HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n"
+    )
     return head.encode() + chunk(BEAT + b"\n")
 
 
@@ -72,7 +75,7 @@ def flood(port: int, senders: Sequence[tuple[bytes, bytes]], seconds: float) -> 
 
 
 def begin_handshakes(port: int, address: str, connections: int) -> None:
-    """Opens many connections from an address, then begins a TLS handshake on all of them at the same moment."""
+    """Opens many connections from an address, and begins a TLS handshake on all at once."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     hello = ssl.MemoryBIO()

@@ -1,4 +1,4 @@
-"""Kueue's part on the cluster in memory: what it may change of Workloads and when, what it refuses, and how it chooses.
+"""Kueue's part on the cluster in memory: what it changes, refuses and chooses.
 
 The rules are those of Kueue 0.19: pkg/webhooks/workload_webhook.go and the CRD (what is refused),
 pkg/scheduler (order, preemption) and pkg/controller/core (activation, requeuing). One ClusterQueue
@@ -103,7 +103,7 @@ class KueueCluster(FakeCluster):
             _check_changed(before, after)
 
     def schedule_workloads(self) -> None:
-        """One cycle: Workloads that were deactivated are evicted, and the head of the queue is tried, until no head can be admitted."""
+        """One cycle: evicts what was deactivated, and admits heads while one fits."""
         for workload in list(self.workloads.values()):
             if workload["spec"].get("active") is False and not _is(workload, kueue.EVICTED):
                 self._write(
@@ -137,7 +137,10 @@ class KueueCluster(FakeCluster):
             self._write(workload, {kueue.QUOTA_RESERVED: ("False", "Inadmissible", message)})
             return
         if not self._fits(workload):
-            said = "couldn't assign flavors to pod set main: no flavor matches its node affinity and its tolerations"
+            said = (
+                "couldn't assign flavors to pod set main: "
+                "no flavor matches its node affinity and its tolerations"
+            )
             self._write(workload, {kueue.QUOTA_RESERVED: ("False", kueue.PENDING, said)})
             return
         missing = count_of(workload) - (self.quota - self.used)
@@ -145,7 +148,10 @@ class KueueCluster(FakeCluster):
             self._admit(workload)
             return
         victims = self._choose_victims(workload, missing)
-        by = f"Preempted to accommodate a workload (UID: {workload['metadata']['uid']}) due to prioritization in the ClusterQueue"
+        by = (
+            f"Preempted to accommodate a workload (UID: {workload['metadata']['uid']}) "
+            "due to prioritization in the ClusterQueue"
+        )
         for number, victim in enumerate(victims):
             if not _is(victim, kueue.EVICTED):
                 # Each by a write of its own.
@@ -154,13 +160,16 @@ class KueueCluster(FakeCluster):
                     delay_seconds, self.evict, victim["metadata"]["name"], kueue.PREEMPTED, by
                 )
         self._preemptor = workload["metadata"]["uid"] if victims else ""
-        said = f"couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor {FLAVOR}, {missing} more needed"
+        said = (
+            "couldn't assign flavors to pod set main: insufficient unused quota for cpu in "
+            f"flavor {FLAVOR}, {missing} more needed"
+        )
         if victims:
             said = f"{said}. Pending the preemption of {len(victims)} workload(s)"
         self._write(workload, {kueue.QUOTA_RESERVED: ("False", kueue.PENDING, said)})
 
     def _fits(self, workload: Manifest) -> bool:
-        """Of a pod's node selector only the labels that a flavor has count (pkg/scheduler/flavorassigner)."""
+        """Of a pod's node selector only a flavor's labels count (pkg/scheduler/flavorassigner)."""
         (pods,) = workload["spec"]["podSets"]
         wanted = pods["template"]["spec"].get("nodeSelector") or {}
         return all(wanted.get(key, value) == value for key, value in NODE_LABELS.items())
@@ -193,7 +202,7 @@ class KueueCluster(FakeCluster):
         self._write(workload, admitted)
 
     def _choose_victims(self, workload: Manifest, missing: int) -> list[MutableManifest]:
-        """As few as suffice: those that are evicted already, then those of lower priority, then those that came later."""
+        """As few as suffice: evicted ones first, then lower priority, then later ones."""
         holders = [w for w in self.workloads.values() if holds_quota(w)]
         lower = [w for w in holders if w["spec"]["priority"] < workload["spec"]["priority"]]
         evicted = [w for w in holders if _is(w, kueue.EVICTED) and w not in lower]
@@ -308,7 +317,8 @@ def _check_changed(before: Manifest, after: Manifest) -> None:
         for was, now in zip(before["spec"]["podSets"], after["spec"]["podSets"], strict=True):
             if {**was, "count": 0} != {**now, "count": 0} or now["count"] > was["count"]:
                 raise _deny(
-                    "spec.podSets: field is immutable while quota is reserved, but for a lower count"
+                    "spec.podSets: field is immutable while quota is reserved, "
+                    "but for a lower count"
                 )
     missing = {c["type"] for c in old.get("conditions") or ()} - {
         c["type"] for c in new.get("conditions") or ()

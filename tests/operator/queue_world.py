@@ -1,4 +1,4 @@
-"""Jobs in a queue: the real controller on a cluster with Kueue's stand-in, with kubelets and agents that behave, in virtual time."""
+"""Jobs in a queue: the real controller, Kueue's stand-in, kubelets and agents, in virtual time."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Controllers on a cluster in memory, on the clock of the running event loop, and words for what a test waits for."""
+"""Controllers on a cluster in memory, and words for what a test waits for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -100,7 +100,7 @@ class RunningController(Generic[Memory]):
 
     @asynccontextmanager
     async def runs(self) -> AsyncIterator["asyncio.Task[None]"]:
-        """Has the controller list the cluster, and work until the end of the context; yields its task."""
+        """Has the controller list the cluster and work; yields its task."""
         await self.controller.prime()
         working = asyncio.create_task(self.controller.run())
         yield working

@@ -1,4 +1,4 @@
-"""A job's world in pure code: pods, nodes and agents that behave, a planner that decides, and faults that a test injects.
+"""A job's world in pure code: pods, nodes and agents that behave, a planner, and faults.
 
 No event loop, no cluster: time is a number. Each `settle` plays agents, kubelets and the planner
 against each other until nothing changes any more, and checks after every plan what must always
@@ -185,7 +185,8 @@ class Simulation:
             }
             most = self.job.maximum + self.job.spares
             assert len(wanted) <= most, (
-                "more pods than maxReplicas and spares, beside replacements of workers that still train"
+                "more pods than maxReplicas and spares, beside replacements of workers that "
+                "still train"
             )
         return todo
 
@@ -193,7 +194,7 @@ class Simulation:
         self.memory = replace(self.memory, answers=replace(self.memory.answers, failed=failed))
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Lets time pass, in steps of a second after the first ten, and more than a minute all in such steps."""
+        """Lets time pass in steps of a second after the first ten, or all in such steps."""
         until, fine_until = (
             self.now + seconds,
             self.now + (FINE_SECONDS if seconds <= 60.0 else 0.0),

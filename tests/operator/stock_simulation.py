@@ -1,4 +1,4 @@
-"""A stock job's world in pure code: pods and nodes that behave, the planner that decides, and ends of pods that a test chooses."""
+"""A stock job's world in pure code: pods and nodes, a planner, and ends of pods."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A pod that means harm: from one address it holds idle connections and sends requests without a token, for some seconds.
+"""A pod that means harm: it holds idle connections and sends requests without a token.
 
 A program of its own: takes the port, the seconds and the number of idle connections, and prints
 what became of what it tried, as JSON.

@@ -1,4 +1,4 @@
-"""An event loop whose time passes at once: what sleeps is woken as soon as nothing else is left to do.
+"""An event loop whose time passes at once, as soon as nothing else is left to do.
 
 Nothing on it may wait for a socket or a thread.
 """

@@ -43,7 +43,7 @@ class Served:
     port: int = 0
 
     async def say(self, beat: Any, token: str | None = None) -> tuple[int, Any]:
-        """Sends a heartbeat on a stream of its own; returns the status, and the answer or the refusal."""
+        """Sends a heartbeat on a stream of its own; returns the status and the answer."""
         headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
         async with self.session.post(
             f"{self.url}/v1/agent", data=json.dumps(beat), headers=headers

@@ -1,4 +1,4 @@
-"""Garbage for the agents' HTTP API: whatever a pod sends, the server answers, and no other pod or job sees anything of it."""
+"""Whatever a pod sends to the agents' API, it is answered, and no other pod or job is touched."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What agents may cost: one that sends far too much, and strangers with forged tokens, on a real server."""
+"""What agents may cost: one sends too much, and strangers forge tokens, on a real server."""
 
 import asyncio
 import json

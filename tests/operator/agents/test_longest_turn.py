@@ -1,4 +1,4 @@
-"""How long a turn of the event loop takes, at most, while worker pods send as much as the operator's server takes."""
+"""How long a turn of the event loop takes while pods send as much as the server admits."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ REQUESTS = {
 
 
 async def turn_while_pods_send(pods: int, opening: str, block: bytes, connections: int) -> float:
-    """The calls that the longest turn takes, in the best of some periods, while each pod sends on that number of connections."""
+    """The calls in the longest turn, in the best of some periods of that many connections."""
     cluster, cache = FakeCluster(), Cache()
     created = [
         await cluster.create(PODS, a_worker_pod(a_job(replicas=8, maximum=8), index))

@@ -1,4 +1,4 @@
-"""What agent and operator send each other, by its one declaration: each sends what it has, and reads all that it has."""
+"""Agent and operator send and read all that the protocol declares."""
 
 import json
 from collections.abc import Callable, Iterator

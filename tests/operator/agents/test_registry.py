@@ -44,7 +44,7 @@ def test_steady_heartbeat_changes_nothing(registry: AgentRegistry) -> None:
 def test_pod_arrives_once_whatever_its_agent_says_and_for_its_own_job(
     registry: AgentRegistry,
 ) -> None:
-    """A takeover waits for arrivals: no pod may hold it up by another incarnation in each heartbeat, or that of another job."""
+    """A takeover waits for arrivals, which no pod may hold up by ever new incarnations."""
     assert registry.job(JOB).arrived_at == 1.0
     beat(registry, "w0", at=2.0, incarnation="b")
     assert registry.job(JOB).arrived_at == 1.0

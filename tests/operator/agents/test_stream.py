@@ -1,4 +1,4 @@
-"""An agent's stream, on a real server: heartbeats and answers, rounds between them, and how it ends."""
+"""An agent's stream, on a real server: heartbeats, answers and rounds, and its end."""
 
 import asyncio
 import time

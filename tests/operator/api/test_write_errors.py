@@ -9,18 +9,21 @@ REQUIRED = Cause("FieldValueRequired", "Required value", "spec.containers[0].ima
 MALFORMED = [
     (
         400,
-        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"',
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
+        'unknown field "spec.containers[0].resource"',
         (),
     ),
     (
         400,
-        'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal string into Go struct field '
+        'Pod in version "v1" cannot be handled as a Pod: json: '
+        "cannot unmarshal string into Go struct field "
         "Container.spec.containers.ports of type []v1.ContainerPort",
         (),
     ),
     (
         400,
-        'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular expression '
+        'Pod in version "v1" cannot be handled as a Pod: '
+        "quantities must match the regular expression "
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         (),
     ),
@@ -31,7 +34,8 @@ MALFORMED = [
     ),
     (
         422,
-        'Pod "lm-worker-0-x7k2p" is invalid: [spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal '
+        'Pod "lm-worker-0-x7k2p" is invalid: [spec.containers[0].resources.requests: '
+        'Invalid value: "2": must be less than or equal '
         "to cpu limit of 1, metadata.labels: Invalid value: ...]",
         (
             Cause("FieldValueInvalid", "...", "spec.containers[0].resources.requests"),
@@ -45,13 +49,16 @@ REFUSED = [
     # their users report them.
     (
         400,
-        'admission webhook "validate.kyverno.svc-fail" denied the request: \n\nresource Pod/default/lm-worker-1 was blocked due to the '
-        "following policies \n\nrequire-labels:\n  check-for-labels: 'validation error: label ''team'' is required.'",
+        'admission webhook "validate.kyverno.svc-fail" denied the request: \n\n'
+        "resource Pod/default/lm-worker-1 was blocked due to the "
+        "following policies \n\nrequire-labels:\n  check-for-labels: 'validation error: "
+        "label ''team'' is required.'",
         (),
     ),
     (
         403,
-        'admission webhook "validation.gatekeeper.sh" denied the request: [denied by workloads-require-owner] All workloads must have '
+        'admission webhook "validation.gatekeeper.sh" denied the request: '
+        "[denied by workloads-require-owner] All workloads must have "
         "a valid `owner` label",
         (),
     ),
@@ -60,7 +67,8 @@ REFUSED = [
     # A webhook may answer with what looks like the API server's own validation, and with any code.
     (
         422,
-        'admission webhook "vpod.kb.io" denied the request: Pod "lm-worker-0" is invalid: spec.nodeSelector: Forbidden',
+        'admission webhook "vpod.kb.io" denied the request: Pod "lm-worker-0" is invalid: '
+        "spec.nodeSelector: Forbidden",
         (REQUIRED,),
     ),
     (409, 'admission webhook "vpod.kb.io" denied the request: not now', ()),
@@ -69,25 +77,29 @@ REFUSED = [
     # field.
     (
         422,
-        "pods \"lm-worker-1-x7k2p\" is forbidden: ValidatingAdmissionPolicy 'no-replacements' with binding 'no-replacements' denied "
+        "pods \"lm-worker-1-x7k2p\" is forbidden: ValidatingAdmissionPolicy 'no-replacements' "
+        "with binding 'no-replacements' denied "
         "request: failed expression: object.metadata.labels.team == 'a'",
         (
             Cause(
                 "",
-                "ValidatingAdmissionPolicy 'no-replacements' with binding 'no-replacements' denied request: failed ...",
+                "ValidatingAdmissionPolicy 'no-replacements' with binding 'no-replacements' "
+                "denied request: failed ...",
                 "",
             ),
         ),
     ),
     (
         413,
-        "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'small-pods' with binding 'b' denied request: too many containers",
+        "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'small-pods' with binding 'b' "
+        "denied request: too many containers",
         (Cause("", "too many containers", ""),),
     ),
     # Plugins of the API server's own.
     (
         403,
-        'pods "lm-worker-0" is forbidden: exceeded quota: team, requested: requests.cpu=1, used: requests.cpu=4, limited: requests.cpu=4',
+        'pods "lm-worker-0" is forbidden: exceeded quota: team, requested: requests.cpu=1, used: '
+        "requests.cpu=4, limited: requests.cpu=4",
         (),
     ),
     (
@@ -102,32 +114,38 @@ REFUSED = [
     ),
     (
         403,
-        'pods "lm-worker-0" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "pytorch" '
+        'pods "lm-worker-0" is forbidden: violates PodSecurity "restricted:latest": '
+        'allowPrivilegeEscalation != false (container "pytorch" '
         "must set securityContext.allowPrivilegeEscalation=false)",
         (),
     ),
     (
         403,
-        'pods "lm-worker-0" is forbidden: error looking up service account team/trainer: serviceaccount "trainer" not found',
+        'pods "lm-worker-0" is forbidden: error looking up service account team/trainer: '
+        'serviceaccount "trainer" not found',
         (),
     ),
     (403, 'pods "lm-worker-0" is forbidden: no PriorityClass with name high was found', ()),
     (
         403,
-        'pods is forbidden: User "system:serviceaccount:elastic-pytorch-system:elastic-pytorch-operator" cannot create resource "pods" in '
+        "pods is forbidden: User "
+        '"system:serviceaccount:elastic-pytorch-system:elastic-pytorch-operator" cannot create '
+        'resource "pods" in '
         'API group "" in the namespace "team"',
         (),
     ),
     # A webhook that fails closed and cannot be asked.
     (
         500,
-        'Internal error occurred: failed calling webhook "sidecar.example.com": failed to call webhook: Post '
+        'Internal error occurred: failed calling webhook "sidecar.example.com": '
+        "failed to call webhook: Post "
         '"https://injector.mesh.svc:443/inject?timeout=10s": service "injector" not found',
         (),
     ),
     (
         500,
-        'Internal error occurred: failed calling webhook "validate.example.com": failed to call webhook: Post '
+        'Internal error occurred: failed calling webhook "validate.example.com": '
+        "failed to call webhook: Post "
         '"https://policy.team.svc:443/v1/admit?timeout=3s": dial tcp 10.112.0.99:8443: i/o timeout',
         (),
     ),
@@ -135,7 +153,8 @@ REFUSED = [
     # 1.34).
     (
         500,
-        'Internal error occurred: failed calling webhook "thirty.example.com": failed to call webhook: Post '
+        'Internal error occurred: failed calling webhook "thirty.example.com": '
+        "failed to call webhook: Post "
         '"https://127.0.0.1:19443/x?timeout=30s": context deadline exceeded',
         (
             Cause(
@@ -145,8 +164,10 @@ REFUSED = [
     ),
     (
         500,
-        'Internal error occurred: failed calling webhook "thirty.example.com": failed to call webhook: Post '
-        '"https://127.0.0.1:19443/x?timeout=30s": net/http: request canceled (Client.Timeout exceeded while awaiting headers)',
+        'Internal error occurred: failed calling webhook "thirty.example.com": '
+        "failed to call webhook: Post "
+        '"https://127.0.0.1:19443/x?timeout=30s": net/http: '
+        "request canceled (Client.Timeout exceeded while awaiting headers)",
         (),
     ),
     # Any code, too: this one is no request of the API server to wait.
@@ -166,7 +187,8 @@ TROUBLE = [
     (409, 'pods "lm-worker-0-x7k2p" already exists', ()),
     (
         409,
-        'Operation cannot be fulfilled on resourcequotas "team": the object has been modified; please apply your changes to the latest '
+        'Operation cannot be fulfilled on resourcequotas "team": the object has been modified; '
+        "please apply your changes to the latest "
         "version and try again",
         (),
     ),

@@ -48,9 +48,7 @@ def test_who_is_charged_owes_a_second_at_most() -> None:
     assert limit.admit("a", 101.25) == 0
 
 
-def test_a_request_that_counts_as_several_is_admitted_as_soon_as_one_and_the_next_waits_for_it() -> (
-    None
-):
+def test_request_that_counts_as_several_is_admitted_as_soon_as_one_and_delays_the_next() -> None:
     limit: RateLimit[str] = RateLimit(per_second=4, burst=10)
     assert limit.admit("a", 100.0, price=12) == 0
     assert limit.admit("a", 100.0) == 0.75

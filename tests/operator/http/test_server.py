@@ -244,7 +244,10 @@ async def test_requests_that_come_in_parts_over_many_connections_are_not_mixed_u
         requests = []
         for number in range(len(streams)):
             body = json.dumps({**BEAT, "incarnation": f"{number}-" + "x" * 2000})
-            head = f"POST /v1/agent HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.tokens[number // 4]}\r\n"
+            head = (
+                "POST /v1/agent HTTP/1.1\r\nHost: a\r\nAuthorization: "
+                f"Bearer {server.tokens[number // 4]}\r\n"
+            )
             requests.append((head + f"Content-Length: {len(body)}\r\n\r\n" + body).encode())
         for begin in range(0, max(map(len, requests)), 300):
             for (_, writer), request in zip(streams, requests, strict=True):
@@ -404,7 +407,8 @@ async def test_requests_that_are_held_end_with_the_server_at_once_and_silently(
     {
         "no HTTP": b"no HTTP\r\n\r\n",
         "a long line": b"GET /" + b"x" * 10_000 + b" HTTP/1.1\r\n\r\n",
-        "no chunk": b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n",
+        "no chunk": b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"no number\r\n",
     },
 )
 async def test_what_is_no_http_is_refused_and_not_logged(

@@ -1,4 +1,4 @@
-"""What a pod without a token costs the others: over TLS, with the server and the stranger in processes of their own."""
+"""What a pod without a token costs the others over TLS, in processes of their own."""
 
 import asyncio
 import json
@@ -105,7 +105,8 @@ async def test_idle_connections_and_requests_of_a_stranger_cost_no_heartbeat_and
         grown = max(memory) - before
         print(f"\nin {ATTACK_SECONDS:g} s: {json.dumps(seen, indent=1)}")
         print(
-            f"heartbeats: {len(seconds)}, median {sorted(seconds)[len(seconds) // 2]:.3f} s, longest {max(seconds):.3f} s"
+            f"heartbeats: {len(seconds)}, median {sorted(seconds)[len(seconds) // 2]:.3f} s, "
+            f"longest {max(seconds):.3f} s"
         )
         print(f"CPU: {(operator.cpu_seconds - cpu_before) / ATTACK_SECONDS:.0%} of a core")
         print(f"memory: {before / 2**20:.0f} MiB before, {grown / 2**20:.0f} MiB more at most")

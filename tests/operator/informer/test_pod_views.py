@@ -32,7 +32,7 @@ def test_pod_of_somebody_else_is_nobodys_worker(strip: str) -> None:
 
 
 def a_pod_with_sidecar(ended: dict[str, Any]) -> dict[str, Any]:
-    """Without the annotation that names its training container; an init container has failed, if it is no sidecar."""
+    """Without the annotation of its training container; an init container has failed."""
     init = {"initContainerStatuses": [{"name": "proxy", "state": {"terminated": ended}}]}
     pod = a_pod_object(
         {"phase": "Failed", "podIP": "10.0.0.7", **init, **container(running={})}, annotations={}
@@ -212,7 +212,7 @@ def test_training_that_is_over_and_pod_that_is_not(
 
 
 def a_pod_with_an_injected_sidecar(status: dict[str, Any], *, told: bool = True) -> dict[str, Any]:
-    """A pod whose template has one container, named `trainer`, after a webhook has put another in front of it."""
+    """A pod whose one container, `trainer`, a webhook has put another in front of."""
     template = {
         "spec": {"containers": [{"name": "trainer", "image": "torch", "args": ["train.py"]}]}
     }

@@ -113,8 +113,9 @@ def altered(found: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
 MISSING = object()
 # What annotations, labels and quantities of tenants were, or might be.
 NASTY: list[Any] = [
-    "²", "٣", "9" * 5_000, "9" * 310, "1e999", "-1", "+1", " 1", "", "\ud800", "\0", "NaN", "inf", "1/0",
-    None, True, -1, 2**70, 1e308, float("inf"), float("nan"), [], [None], [[]], {}, {"name": []}, {"a": None}, MISSING,
+    "²", "٣", "9" * 5_000, "9" * 310, "1e999", "-1", "+1", " 1", "", "\ud800", "\0", "NaN", "inf",
+    "1/0", None, True, -1, 2**70, 1e308, float("inf"), float("nan"), [], [None], [[]], {},
+    {"name": []}, {"a": None}, MISSING,
 ]  # fmt: skip
 KINDS = tuple(WATCHES)
 GOOD = {kind: a_reported(kind) for kind in KINDS}
@@ -138,7 +139,7 @@ def as_listed(kind: str, found: Any) -> Any:
 
 
 def check_that_others_are_known(kind: str, bad: Any) -> None:
-    """An object is listed beside good ones of all kinds, then watched, then gone: the good ones are known all the time."""
+    """It is listed beside good ones of all kinds, watched, then gone; those stay known."""
     cache = Cache()
 
     def listed(*, bad_too: bool) -> list[list[dict[str, Any]]]:

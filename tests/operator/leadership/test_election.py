@@ -1,4 +1,4 @@
-"""Electors on a cluster in memory: one Lease, several who want it, and an API server that fails or loses answers."""
+"""Electors that want one Lease, on a cluster that fails or loses answers."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ class ForgetfulCluster(LeaseCluster):
 
 
 class SlowCluster(LeaseCluster):
-    """Answers late, and some requests never: they were sent on a connection whose other end is dead."""
+    """Answers late, and some requests never, as a connection whose other end is dead."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

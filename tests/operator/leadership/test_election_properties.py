@@ -1,4 +1,4 @@
-"""Whatever the API server, the network and the replicas' machines do, two replicas never lead at once.
+"""Whatever API server, network and machines do, two replicas never lead at once.
 
 Real electors on one Lease in memory, in virtual time: requests are slow, fail, hang, or are carried
 out though their answers are lost; replicas are paused, crash and start again, or stop; their clocks

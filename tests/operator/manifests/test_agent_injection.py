@@ -157,7 +157,7 @@ SOME = st.dictionaries(st.sampled_from(NATIVE), AMOUNTS, max_size=3)
 
 
 def admitted(container: dict[str, Any], limits: dict[str, Any], quota: set[str]) -> bool:
-    """Whether a LimitRange of the type Container and a ResourceQuota take a container (plugin/pkg/admission: limitranger, resourcequota).
+    """Whether a LimitRange and a ResourceQuota take a container (plugin/pkg/admission).
 
     Args:
         container: as it is written.

@@ -1,4 +1,4 @@
-"""The PodGroup of a job, and how its pods say that they belong to it, as each scheduler's source reads them."""
+"""The PodGroup of a job, and its labels on pods, as each scheduler's source reads them."""
 
 from typing import Any
 

@@ -148,19 +148,23 @@ RATIO = "memory max limit to request ratio per Container is 3, but provided rati
     [
         (f'pods "lm-store" is forbidden: {RATIO}', True),
         (
-            'pods "lm-store" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi',
+            'pods "lm-store" is forbidden: maximum memory usage per Container is 1Gi, '
+            "but limit is 2Gi",
             True,
         ),
         (
-            'pods "lm-store" is forbidden: [minimum memory usage per Pod is 512Mi, but request is 268435456, no]',
+            'pods "lm-store" is forbidden: [minimum memory usage per Pod is 512Mi, '
+            "but request is 268435456, no]",
             True,
         ),
         (
-            'pods "lm-store" is forbidden: failed quota: team: must specify limits.cpu for: pytorch',
+            'pods "lm-store" is forbidden: failed quota: team: must specify limits.cpu for: '
+            "pytorch",
             True,
         ),
         (
-            'pods "lm-store" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9',
+            'pods "lm-store" is forbidden: exceeded quota: team, requested: pods=1, used: '
+            "pods=9, limited: pods=9",
             False,
         ),
         ('admission webhook "images" denied the request: torch:1 is not signed', False),

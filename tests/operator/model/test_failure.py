@@ -15,29 +15,75 @@ from elastic_pytorch_operator.model.observed import Failure, PodView
 from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, an_agent
 from tests.operator.event_loop_time import MAX_TURN_CALLS, fits
 
-NCCL_FAILED = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
-ABORTED = {"exit_code": 134, "signal": "SIGABRT", "exception": ""}
+NCCL_FAILED = (
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, "
+    "NCCL version 2.27.5\n"
+)
+SYSTEM_ERROR = (
+    f"{NCCL_FAILED}ncclSystemError: System call (e.g. socket, malloc) or external library call "
+    "failed or device error. \nLast error:\n"
+)
+TERMINATED = "terminate called after throwing an instance of "
+
+
+def aborted(traceback: str = "") -> dict[str, Any]:
+    return {"exit_code": 134, "signal": "SIGABRT", "exception": "", "traceback": traceback}
 
 
 @pytest.mark.parametrize(
     ("fault", "message", "fields"),
     [
         # Exceptions of peers' losses, as gloo, NCCL and the c10d store raise them.
-        ("echo", "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.244.1.5]:41231", {}),
-        ("echo", "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error: Connection reset by peer", {}),
+        (
+            "echo",
+            "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed "
+            "by peer [10.244.1.5]:41231",
+            {},
+        ),
+        (
+            "echo",
+            "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error: "
+            "Connection reset by peer",
+            {},
+        ),
         ("echo", "RuntimeError: Gloo connectFullMesh failed with SO_ERROR: Connection refused", {}),
-        ("echo", "torch.distributed.DistBackendError: NCCL error in: ncclRemoteError: remote error", {}),
-        ("echo", NCCL_FAILED + "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \nLast "
-         "error:\nCall to recv from 10.244.1.5<45763> failed : Connection reset by peer", {}),
+        (
+            "echo",
+            "torch.distributed.DistBackendError: NCCL error in: ncclRemoteError: remote error",
+            {},
+        ),
+        (
+            "echo",
+            SYSTEM_ERROR + "Call to recv from 10.244.1.5<45763> failed : Connection reset by peer",
+            {},
+        ),
         ("echo", "torch.distributed.DistNetworkError: The client socket has timed out", {}),
         ("echo", "BrokenPipeError: Broken pipe", {}),
         # A wrong set-up, which all ranks find at once.
-        ("code", NCCL_FAILED + "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate "
-         "GPU detected : rank 0 and rank 1 both on CUDA device 4000", {}),
-        ("code", NCCL_FAILED + "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found", {}),
-        ("code", NCCL_FAILED + "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \nLast "
-         "error:\nError while creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)", {}),
-        ("code", NCCL_FAILED + "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 'out of memory'", {}),
+        (
+            "code",
+            NCCL_FAILED + "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
+            "Last error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device 4000",
+            {},
+        ),
+        (
+            "code",
+            NCCL_FAILED + "ncclInternalError: Internal check failed.\nLast error:\n"
+            "Bootstrap : no socket interface found",
+            {},
+        ),
+        (
+            "code",
+            SYSTEM_ERROR
+            + "Error while creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)",
+            {},
+        ),
+        (
+            "code",
+            NCCL_FAILED + "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+            "Cuda failure 'out of memory'",
+            {},
+        ),
         # The script's own.
         ("code", "ValueError: boom", {}),
         ("code", "ConnectionError: no database", {}),
@@ -47,54 +93,58 @@ ABORTED = {"exit_code": 134, "signal": "SIGABRT", "exception": ""}
         # Signals.
         ("code", "killed", {"exit_code": 139, "signal": "SIGSEGV"}),
         ("outside", "killed", {"exit_code": 137, "signal": "SIGKILL"}),
-        ("code", "the container is out of memory", {"exit_code": 137, "signal": "SIGKILL", "exception": "OutOfMemory"}),
+        (
+            "code",
+            "the container is out of memory",
+            {"exit_code": 137, "signal": "SIGKILL", "exception": "OutOfMemory"},
+        ),
         ("outside", "stopped", {"exit_code": 143, "signal": "SIGTERM"}),
         # SIGABRT: what torch has printed before it tells why.
         (
             "echo",
             "killed by SIGABRT",
-            {
-                **ABORTED,
-                "traceback": "[rank0]:[E713 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation timeout: "
-                "WorkNCCL(SeqNum=6, OpType=ALLREDUCE) ran for 600026 milliseconds before timing out.",
-            },
+            aborted(
+                "[rank0]:[E713 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective "
+                "operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE) ran for 600026 "
+                "milliseconds before timing out."
+            ),
         ),
         (
             "echo",
             "killed by SIGABRT",
-            {
-                **ABORTED,
-                "traceback": "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [PG ID 0 PG GUID 0 "
-                "Rank 1] Process group watchdog thread terminated with exception: NCCL error: remote process exited or there was a "
-                "network error, NCCL version 2.21.5\nncclRemoteError: A call failed possibly due to a network error",
-            },
+            aborted(
+                f"{TERMINATED}'c10::DistBackendError'\n  what():  [PG ID 0 PG GUID 0 Rank 1] "
+                "Process group watchdog thread terminated with exception: NCCL error: remote "
+                "process exited or there was a network error, NCCL version 2.21.5\n"
+                "ncclRemoteError: A call failed possibly due to a network error"
+            ),
         ),
-        ("echo", "killed by SIGABRT", {**ABORTED, "traceback": "terminate called after throwing an instance of 'gloo::IoException'"}),
+        ("echo", "killed by SIGABRT", aborted(f"{TERMINATED}'gloo::IoException'")),
         (
             "echo",
-            "killed by SIGABRT in train (train.py, line 40)\nterminate called after throwing an instance of 'c10::DistBackendError'\n"
+            f"killed by SIGABRT in train (train.py, line 40)\n{TERMINATED}'c10::DistBackendError'\n"
             "ncclRemoteError: A call failed",
-            {**ABORTED, "traceback": "Fatal Python error: Aborted"},
+            aborted("Fatal Python error: Aborted"),
         ),
-        ("echo", "RuntimeError: gloo: Connection closed by peer", ABORTED),
+        ("echo", "RuntimeError: gloo: Connection closed by peer", aborted()),
         (
             "code",
-            "killed by SIGABRT\nterminate called after throwing an instance of 'c10::DistBackendError'\nwhat():  [PG ID 0 Rank 1] "
-            "Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered",
-            ABORTED,
+            f"killed by SIGABRT\n{TERMINATED}'c10::DistBackendError'\nwhat():  [PG ID 0 Rank 1] "
+            "Process group watchdog thread terminated with exception: CUDA error: an illegal "
+            "memory access was encountered",
+            aborted(),
         ),
         (
             "code",
             "killed by SIGABRT",
-            {
-                **ABORTED,
-                "traceback": "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: an illegal memory "
-                "access was encountered",
-            },
+            aborted(
+                f"{TERMINATED}'c10::Error'\n  what():  CUDA error: an illegal memory access was "
+                "encountered"
+            ),
         ),
-        ("code", "killed by SIGABRT", {**ABORTED, "traceback": "free(): invalid pointer"}),
+        ("code", "killed by SIGABRT", aborted("free(): invalid pointer")),
     ],
-)  # fmt: skip
+)
 def test_fault_of_a_worker(fault: str, message: str, fields: dict[str, Any]) -> None:
     assert fault_of_worker(a_failure(message, **fields)) is Fault(fault)
 
@@ -267,7 +317,7 @@ def test_root_cause_is_the_earliest_that_is_not_an_echo() -> None:
         "recv from recv",
     ],
 )
-@pytest.mark.parametrize("fields", [{}, ABORTED], ids=["raised", "aborted"])
+@pytest.mark.parametrize("fields", [{}, aborted()], ids=["raised", "aborted"])
 def test_time_to_judge_a_failure_grows_with_the_length_of_its_words_only(
     words: str, fields: dict[str, Any]
 ) -> None:

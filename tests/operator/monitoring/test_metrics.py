@@ -437,13 +437,14 @@ def test_each_job_has_series_on_request_only_and_they_go_with_it() -> None:
     cache, metrics = Cache(), Metrics(per_job=True)
     cache.replace_all([a_manifest() | {"status": status}, a_manifest("new")], [], [], 0.0)
     found = read(metrics, gauges_of(cache))
+    job = "{job_name=lm,namespace=default"
     assert {name: value for name, value in found.items() if "job_name=lm" in name} == {
-        "elastic_pytorch_job_wanted_workers{job_name=lm,namespace=default}": 3,
-        "elastic_pytorch_job_ready_workers{job_name=lm,namespace=default}": 2,
-        "elastic_pytorch_job_world_size{job_name=lm,namespace=default}": 2,
-        "elastic_pytorch_job_step{job_name=lm,namespace=default}": 501,
-        "elastic_pytorch_job_step_seconds{job_name=lm,namespace=default}": 0.4,
-        "elastic_pytorch_job_impaired_seconds{job_name=lm,namespace=default,reason=WorkersMissing}": 60,
+        f"elastic_pytorch_job_wanted_workers{job}}}": 3,
+        f"elastic_pytorch_job_ready_workers{job}}}": 2,
+        f"elastic_pytorch_job_world_size{job}}}": 2,
+        f"elastic_pytorch_job_step{job}}}": 501,
+        f"elastic_pytorch_job_step_seconds{job}}}": 0.4,
+        f"elastic_pytorch_job_impaired_seconds{job},reason=WorkersMissing}}": 60,
     }
     assert "elastic_pytorch_job_step{job_name=new,namespace=default}" not in found, (
         "it has reported none"

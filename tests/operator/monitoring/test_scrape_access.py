@@ -1,4 +1,4 @@
-"""Who may read the metrics: what the API server is asked, how often, and what holds while it is away. With a real HTTP server."""
+"""Who may read the metrics, asked of an API server, over a real HTTP server."""
 
 import asyncio
 

@@ -290,9 +290,7 @@ def test_group_that_a_new_operator_cannot_hear_is_replaced_before_others_train_i
     assert [action.index for action in over.actions if isinstance(action, CreatePod)] == [0, 1]
 
 
-def test_worker_that_was_lost_with_the_leaders_node_is_left_out_and_replaced_elsewhere_at_once() -> (
-    None
-):
+def test_worker_lost_with_the_leaders_node_is_left_out_and_replaced_at_once() -> None:
     pods = [a_pod(0), a_pod(1, node="node-1"), a_pod(2, node="node-2")]
     broken = [
         an_agent(name, "failed", failure=a_failure("gloo: Connection closed by peer"))

@@ -40,7 +40,7 @@ Scenario = Callable[[Job, Observed, int], tuple[Job, Observed]]
 
 
 class Name(str):
-    """A name whose comparisons are calls of Python functions, so that they are counted even inside of `in`."""
+    """A name that counts its comparisons, even those inside of `in`."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class Name(str):
 
 
 def named(seen: Observed) -> Observed:
-    """The same with names that count their comparisons, a new one at each place: `in` does not compare an object with itself."""
+    """The same with names that count, a new one at each place: `in` compares no identical ones."""
     round_ = seen.round and replace(
         seen.round, members=tuple(replace(m, worker=Name(m.worker)) for m in seen.round.members)
     )

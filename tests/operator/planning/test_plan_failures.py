@@ -22,9 +22,7 @@ def test_peer_errors_of_lost_workers_never_fail_the_job() -> None:
     assert simulation.status["failures"] == 0
 
 
-def test_script_that_fails_after_a_step_of_each_start_fails_the_job_although_the_step_is_saved() -> (
-    None
-):
+def test_script_that_fails_after_a_saved_step_of_each_start_fails_the_job() -> None:
     simulation = running(failurePolicy={"maxFailures": 3})
     for step in range(1, 9):
         simulation.make_progress(step, checkpoint_step=step)
@@ -101,23 +99,26 @@ def test_end_from_outside_fails_the_job_if_it_repeats_without_progress(
     )
 
 
-NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, NCCL version 2.27.5\n"
+NCCL = (
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, "
+    "NCCL version 2.27.5\n"
+)
 DUPLICATE = (
-    NCCL
-    + "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 0"
+    NCCL + "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+    "Duplicate GPU detected : rank 0"
 )
 NO_SPACE = (
-    NCCL
-    + "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \nLast error:\nError while "
+    NCCL + "ncclSystemError: System call (e.g. socket, malloc) "
+    "or external library call failed or device error. \nLast error:\nError while "
     "creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)"
 )
 NO_INTERFACE = (
-    NCCL
-    + "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found"
+    NCCL + "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : "
+    "no socket interface found"
 )
 REMOTE = (
-    NCCL
-    + "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+    NCCL + "ncclRemoteError: A call failed possibly due to a network error or a remote process "
+    "exiting prematurely."
 )
 NO_MESH = "RuntimeError: Gloo connectFullMesh failed with SO_ERROR: Connection refused"
 

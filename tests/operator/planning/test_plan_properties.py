@@ -1,4 +1,4 @@
-"""Random things happen to a job; then they stop, and it must come to rest at the wanted size, having broken no rule on the way.
+"""After random events have stopped, a job rests at its wanted size and broke no rule.
 
 The rules are asserted by the simulation after every plan: the size is within min..max, no two
 workers of a round have one index, units are whole and in order, those of one rack have consecutive

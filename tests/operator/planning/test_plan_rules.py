@@ -58,7 +58,8 @@ def test_exit_code_fails_the_job_at_once_and_names_the_rule_and_the_cause() -> N
     reason, message = failed(simulation)
     assert reason == "FailurePolicyRule"
     assert message == (
-        f"failurePolicy.rules[1] (onExitCodes In 42) fails the job: rank 1 ({worker}) failed, exit code 42: ValueError: boom"
+        f"failurePolicy.rules[1] (onExitCodes In 42) fails the job: rank 1 ({worker}) failed, "
+        "exit code 42: ValueError: boom"
     )
     cause = simulation.status["rootCause"]
     assert (cause["worker"], cause["exitCode"], cause["rank"]) == (worker, 42, 1)

@@ -1,4 +1,4 @@
-"""A status that lacks any of its fields, as an older resource definition drops them, stops no plan of a new leader."""
+"""A status that lacks any field, as an older CRD prunes it, stops no plan of a new leader."""
 
 from typing import Any
 

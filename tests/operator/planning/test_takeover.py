@@ -82,7 +82,7 @@ def deleted(simulation: Simulation, seconds: float) -> list[str]:
 def test_worker_that_is_there_is_not_lost(
     before: list[int], unwritten: list[int], late: dict[int, float]
 ) -> None:
-    """Pods are replaced before the change of leader, some after the last status; replacements take half a minute to report."""
+    """Pods are replaced around the last status; replacements report after half a minute."""
     simulation = large_job()
     simulation.agent_start_seconds = SLOW_START_SECONDS
     for indexes, writes_status in ((before, True), (unwritten, False)):
@@ -117,7 +117,7 @@ def test_worker_that_is_there_is_not_lost(
 def test_worker_that_waits_long_to_be_let_in_is_not_lost_however_often_the_leader_changes(
     changes: int,
 ) -> None:
-    """A leader on a busy machine needs longer for the handshakes and tokens of thousands than it waits for one agent."""
+    """A busy leader needs longer for the handshakes of thousands than it waits for one."""
     simulation = large_job()
     simulation.crowded = True
     lost: list[str] = []
@@ -164,7 +164,7 @@ def silenced(simulation: Simulation, indexes: Iterable[int]) -> dict[str, float]
 
 
 def test_worker_that_is_not_listed_and_is_heard_no_more_is_replaced() -> None:
-    """Its group runs, as far as that can be seen: until every node has the leader's address, it may only be out of reach."""
+    """Until every node has the leader's address, the group may only be out of reach."""
     simulation = large_job()
     silent = silenced(simulation, [3, 140])
     simulation.take_over(silent)
@@ -254,7 +254,7 @@ def test_loss_during_the_change_fails_a_job_that_is_to_fail_then(gone: list[int]
 
 @pytest.mark.parametrize("heard", [0, 2])
 def test_worker_that_did_not_hear_of_the_last_round_joins_under_a_new_leader(heard: int) -> None:
-    """It failed in the round before, and its agent waits for a newer one, and no leader tells it of the last."""
+    """It failed in the round before, and no leader tells its agent of the last one."""
     simulation = running(replicas=3, minimum=2, maximum=3)
     names, agents = simulation.members, simulation.agents
     for name in names:

@@ -40,11 +40,13 @@ FAULTS = [
     (403, 'pods "lm" is forbidden: exceeded quota: team'),
     (
         409,
-        "the object has been modified; please apply your changes to the latest version and try again",
+        "the object has been modified; please apply your changes to the latest version and try "
+        "again",
     ),
     (
         422,
-        "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+        "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied "
+        "request: no",
     ),
     (429, "too many requests"),
     (500, 'Internal error occurred: failed calling webhook "p.example.com": service "p" not found'),
@@ -93,7 +95,7 @@ class Agenda(WorkQueue[JobKey]):
 
 
 class FailingCluster(FakeCluster):
-    """An API server that fails at random, before or after it has done what was asked, and answers late."""
+    """Fails at random, before or after it has done what was asked, and answers late."""
 
     def __init__(self, clock: Clock, chance: random.Random) -> None:
         self.clock, self.chance, self.faulty = clock, chance, False

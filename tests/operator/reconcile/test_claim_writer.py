@@ -180,7 +180,8 @@ async def test_trouble_passes_without_a_word(running: Running) -> None:
         ),
         (
             400,
-            'PersistentVolumeClaim in version "v1" cannot be handled as a PersistentVolumeClaim: strict decoding error: '
+            'PersistentVolumeClaim in version "v1" cannot be handled as a PersistentVolumeClaim: '
+            "strict decoding error: "
             'unknown field "spec.storageClass"',
         ),
     ],

@@ -114,7 +114,10 @@ async def test_template_that_makes_no_pod_fails_the_job(running: Running) -> Non
 
 async def test_policy_that_denies_a_replacement_never_fails_the_job(running: Running) -> None:
     await running.begin()
-    denied = "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no team"
+    denied = (
+        "pods \"lm\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied "
+        "request: no team"
+    )
     running.cluster.fail_next(
         "create Pod", 422, denied, reason="Invalid", causes=[Cause("", denied, "")]
     )
@@ -152,7 +155,10 @@ async def test_pods_are_created_strictly_until_the_job_has_begun(running: Runnin
 
 
 async def test_suspended_job_whose_pods_are_malformed_fails_at_once(running: Running) -> None:
-    message = 'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
+    message = (
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
+        'unknown field "spec.containers[0].resource"'
+    )
     running.cluster.fail_next("try Pod", 400, message)
     running.cluster.apply_job(a_manifest(suspend=True))
     await running.until(lambda: "spec.containers[0].resource" in running.condition("Failed"))
@@ -176,7 +182,10 @@ async def test_suspended_job_whose_pods_are_refused_says_so_and_is_asked_about_o
 
 
 async def test_worker_of_a_stock_job_is_tried_before_its_store_is_made(running: Running) -> None:
-    message = 'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.containers[0].resource"'
+    message = (
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
+        'unknown field "spec.containers[0].resource"'
+    )
     running.cluster.fail_next("try Pod", 400, message)
     running.cluster.apply_job(a_manifest(rendezvous={"backend": "c10d"}))
     await running.until(lambda: "spec.containers[0].resource" in running.condition("Failed"))
@@ -205,7 +214,8 @@ async def test_denied_deletion_stops_neither_the_others_nor_the_status(running: 
         (403, 'services "lm" is forbidden: exceeded quota: services=1'),
         (
             500,
-            'Internal error occurred: failed calling webhook "p.example.com": failed to call webhook',
+            'Internal error occurred: failed calling webhook "p.example.com": '
+            "failed to call webhook",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Hours in time that passes at once: nothing is left of jobs that have ended, and what is not watched is found again."""
+"""Hours in virtual time: ended jobs leave nothing, and the unwatched is found again."""
 
 import asyncio
 from collections.abc import Mapping

@@ -160,9 +160,7 @@ async def test_what_cannot_be_built_is_malformed_and_its_user_is_told() -> None:
     assert (world.writer.failed[PODS].words, world.writer.failed[PODS].lasting) == (words, True)
 
 
-async def test_write_of_many_slow_requests_is_given_up_before_it_looks_as_if_the_operator_hangs() -> (
-    None
-):
+async def test_write_of_many_slow_requests_is_given_up_before_the_operator_seems_to_hang() -> None:
     world = World()
     world.writer.ask(
         [

@@ -19,13 +19,14 @@ pytestmark = pytest.mark.simulation
 
 HANG_SECONDS, ANSWER_SECONDS = 30.0, 0.03
 TOO_SLOW = (
-    'Internal error occurred: failed calling webhook "images.example.com": failed to call webhook: Post '
+    'Internal error occurred: failed calling webhook "images.example.com": '
+    "failed to call webhook: Post "
     '"https://policy.images.svc:443/verify?timeout=30s": context deadline exceeded'
 )
 
 
 class SlowAdmission(FakeCluster):
-    """Answers each creation of a pod after a moment; in some namespaces, and for some jobs, only to say that a webhook was too slow."""
+    """Answers a creation after a moment; some namespaces and jobs meet a slow webhook."""
 
     def __init__(self) -> None:
         super().__init__(nodes=4, pods_per_node=100)

@@ -1,4 +1,4 @@
-"""An invalid edit undoes nothing: a running job goes on by its last valid spec, also with another leader."""
+"""A running job goes on by its last valid spec after an invalid edit, also with a new leader."""
 
 import asyncio
 

@@ -40,9 +40,7 @@ async def test_what_the_newest_plan_no_longer_asks_for_is_not_sent() -> None:
     assert world.sent == ["pod-0", "pod-1"]
 
 
-async def test_deletion_that_was_asked_for_is_sent_although_the_next_plan_takes_the_pod_for_deleted() -> (
-    None
-):
+async def test_deletion_is_sent_although_the_next_plan_takes_the_pod_for_deleted() -> None:
     world = World()
     deletions = [f"delete-{number}" for number in range(100)]
     world.ask(*deletions)

@@ -16,7 +16,10 @@ from tests.operator.running_controller import Running
 from tests.situations import situations
 
 API_VERSION = "scheduling.x-k8s.io/v1alpha1"
-NO_PERMISSION = 'podgroups.scheduling.x-k8s.io "lm" is forbidden: User "operator" cannot get resource "podgroups"'
+NO_PERMISSION = (
+    'podgroups.scheduling.x-k8s.io "lm" is forbidden: '
+    'User "operator" cannot get resource "podgroups"'
+)
 
 
 def a_gang(**spec: Any) -> dict[str, Any]:
@@ -142,7 +145,10 @@ async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Runnin
             "create PodGroup", 404, "the server could not find the requested resource"
         )
     running.cluster.apply_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
-    missing = f"the cluster has no PodGroup of {KUBERNETES.api_version}: enable that API and the feature gate GenericWorkload"
+    missing = (
+        f"the cluster has no PodGroup of {KUBERNETES.api_version}: "
+        "enable that API and the feature gate GenericWorkload"
+    )
     await running.until(lambda: missing in running.condition(names.RUNNING))
     assert not running.cluster.pods()
     await running.until(lambda: bool(running.events(names.REFUSED)))

@@ -1,4 +1,4 @@
-"""Jobs that share a queue: they grow into free quota, give it back worker by worker, and none runs outside it."""
+"""Jobs of one queue grow into free quota and give it back by workers; none runs outside."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What the operator does while all jobs train and report, in time that passes at once: little, and a lost worker is found all the same."""
+"""While all jobs train, the operator does little, and still finds a lost worker."""
 
 import asyncio
 from collections import Counter
@@ -46,7 +46,7 @@ class TellingQueue(WorkQueue[JobKey]):
         return key
 
     def done(self, key: JobKey, rest_seconds: float = 0.0) -> None:
-        """Ends the work on a key, which rests the same time on a machine of any speed: plans are measured in real time."""
+        """Rests the same time after a key on any machine: plans are measured in real time."""
         super().done(key, REST_SECONDS)
 
 
@@ -161,7 +161,7 @@ async def test_worker_that_falls_silent_is_lost_in_time() -> None:
 
 
 async def test_group_that_stays_silent_is_lost_once_others_are_heard_again() -> None:
-    """While no agent of any job is heard, no silence counts: then nothing but a later plan finds this out."""
+    """While no agent of any job is heard, no silence counts: a later plan finds this out."""
     async with quiet_cluster(2, stepless=True) as quiet:
         lost, heard = quiet.cache.keys
         pods = quiet.members(lost) + quiet.members(heard)

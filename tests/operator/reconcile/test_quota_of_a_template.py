@@ -55,7 +55,7 @@ async def test_job_asks_anew_for_another_template_and_is_suspended_once_its_quot
 async def test_pods_of_another_template_never_run_by_the_quota_of_the_former(
     world: QueueWorld,
 ) -> None:
-    """Where nothing keeps the template of a job that has quota from changing, as an older resource definition would not."""
+    """As an older CRD does not keep the template of a job with quota from changing."""
     world.submit("a", None, 2, template=asking("cpu", "1"))
     await world.until(lambda: world.size("a") == 2)
     world.change("a", template=asking("nvidia.com/gpu", "8"))

@@ -1,4 +1,4 @@
-"""Pods whose labels or annotations admission rewrites: no watch and no list would ever find them again."""
+"""Pods whose labels or annotations admission rewrites, so that no list finds them."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ ROLE = {names.LABEL_ROLE: names.ROLE_WORKER}
 
 
 class Rewriting(FakeCluster):
-    """A cluster whose admission changes labels of pods, and whose lists have what a selector of the role has.
+    """Admission changes labels of pods; lists have what a selector of the role has.
 
     Attributes:
         sets: the labels by name; None: it is removed.

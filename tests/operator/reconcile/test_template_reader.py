@@ -155,7 +155,10 @@ async def test_job_waits_for_a_template_that_is_missing_and_begins_once_it_is_th
     running: Running,
 ) -> None:
     running.cluster.apply_job(a_short_job())
-    words = f'TemplateMissing: {KIND} gpu cannot be read, and is looked for again: {KIND} "gpu" not found'
+    words = (
+        f"TemplateMissing: {KIND} gpu cannot be read, and is looked for again: "
+        f'{KIND} "gpu" not found'
+    )
     await running.until(lambda: running.condition("Running") == words)
     written = running.cluster.calls.count("patch ElasticPyTorchJob/status")
     read = reads(running)

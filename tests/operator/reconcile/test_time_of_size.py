@@ -1,4 +1,4 @@
-"""What one object or one heartbeat may cost, however large it is: what holds the event loop delays the agents of all jobs."""
+"""What one object or heartbeat may cost: what holds the event loop delays all agents."""
 
 import json
 from collections.abc import Callable
@@ -63,7 +63,7 @@ FAILED = {**BEAT, "state": "failed", "failure": FAILURE}
 
 
 def grown(whole: Any, way: tuple[Any, ...], most_bytes: int) -> Any:
-    """An object in which one place holds more of what it holds, so that the whole has about that many bytes of JSON."""
+    """An object of about that many bytes, because one place holds more of what it holds."""
     changed = copied(whole)
     holder = changed
     for name in way[:-1]:
@@ -112,7 +112,7 @@ def take(manifest: dict[str, Any]) -> Job:
 
 
 def plan_of(job: Job, beats: list[dict[str, Any]]) -> Callable[[], object]:
-    """Plans a job whose workers have sent these heartbeats, one of each but for the last, which all others have sent."""
+    """Plans a job whose workers sent these heartbeats, the last from all that remain."""
     registry, names_of = AgentRegistry(), [f"w{n}" for n in range(job.wanted)]
     for number, worker in enumerate(names_of):
         beat = {**beats[min(number, len(beats) - 1)], "rank": number, "worldSize": job.wanted}

@@ -1,4 +1,4 @@
-"""A write that has failed, may be tried again and waits for a slot causes no plan meanwhile, of whichever kind it is."""
+"""A failed write that waits for a slot causes no plan meanwhile, of whichever kind it is."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How often the heartbeats of one job may have something written: each write is kept by etcd, whatever the heartbeats say."""
+"""How often the heartbeats of one job may have something written."""
 
 import asyncio
 from collections import Counter
@@ -76,7 +76,7 @@ async def let_agents_change_their_minds(
     pods: list[tuple[str, str]],
     turns: range = range(TURNS),
 ) -> None:
-    """Each says with each line that it is slow, or that its saves fail, and with the next ones that it does not."""
+    """Each says in turn that it is slow, or that its saves fail, and that it does not."""
     declared = world.round_of("lm")
     assert declared is not None
     for turn in turns:

@@ -1,4 +1,4 @@
-"""Two replicas of the operator in one process, on one cluster in memory, with real sockets: one acts, the other stands by."""
+"""Two replicas on one cluster in memory, with real sockets: one acts, the other stands by."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 
 
 class Line:
-    """A replica's connection to the API server, which may be cut: then nothing is written, and the Lease is not read either."""
+    """A replica's connection to the API server; when cut, it neither reads nor writes."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.is_cut = False

@@ -62,7 +62,7 @@ class Circle:
 
 
 def searches_of_all() -> int:
-    """How often all objects are searched while requests come and go, each of which is held for a while."""
+    """How often all objects are searched while requests come, each of which is held a while."""
     long_lived = [[i] for i in range(LONG_LIVED)]
     gc.collect()
     searched = 0

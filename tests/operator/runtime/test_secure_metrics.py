@@ -1,4 +1,4 @@
-"""Metrics over TLS, of a real replica: who is refused, who is answered, and whose certificate it is. And the operator's own name."""
+"""Metrics over TLS of a real replica: who is refused, who is answered, and by whom."""
 
 import asyncio
 import base64
@@ -39,7 +39,7 @@ class Served:
     session: aiohttp.ClientSession
 
     async def metrics(self, token: str = "") -> tuple[int, str]:
-        """What a client gets that trusts the authorities of the Secret, as soon as the port is open."""
+        """What a client gets that trusts the Secret's authorities, once the port is open."""
         trust, _ = read_trust(await self.cluster.get(SECRETS, SYSTEM, SECRET))
         tls = ssl.create_default_context(cadata=trust.bundle)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -54,7 +54,7 @@ class Served:
                 await asyncio.sleep(0.05)
 
     async def shown(self, port: int, authorities: str) -> str:
-        """The certificate, PEM, that a client sees who trusts these authorities, as soon as the port is open."""
+        """The certificate, PEM, that a client sees who trusts these authorities."""
         tls = ssl.create_default_context(cadata=authorities)
         async with asyncio.timeout(30):
             while True:
@@ -189,7 +189,7 @@ async def test_operator_with_a_name_of_its_own_writes_its_own_objects() -> None:
 
 @pytest.fixture
 def root_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The command sets it up for a process of its own: later tests must not log from INFO on, to a stream that is closed by then."""
+    """Undoes what the command sets: its stream is closed when later tests log."""
     level = logging.root.level
     monkeypatch.setattr(logging.root, "handlers", [])
     yield

@@ -142,7 +142,8 @@ def damage(trust: Trust, *path: str | int, value: object) -> bytes:
         b"[" * 100_000,
         b'{"authorities": {}, "serving": 5, "signer": 1, "hosts": null}',
         b'{"authorities": [[]], "serving": null, "signer": "", "hosts": []}',
-        b'{"authorities": [{"certificate": "x", "key": "y", "made_at": "yesterday"}], "serving": null, "signer": "", "hosts": []}',
+        b'{"authorities": [{"certificate": "x", "key": "y", "made_at": "yesterday"}], "serving": '
+        b'null, "signer": "", "hosts": []}',
     ],
 )
 async def test_damaged_secret_is_made_again(text: bytes, caplog: pytest.LogCaptureFixture) -> None:

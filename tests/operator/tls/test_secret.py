@@ -37,7 +37,7 @@ DATA = write_trust(TRUST)
 async def keep(
     data: dict[str, Any] | None, held: Trust | None = None, now: float = NOW
 ) -> tuple[Trust, list[str], dict[str, Any]]:
-    """What is trusted with these data in the Secret; how often the Secret was written in two passes; and what it holds then."""
+    """What is trusted with these data, how often two passes wrote, and what the Secret holds."""
     cluster = FakeCluster()
     cluster.add_object("Secret", "system", SECRET_NAME)
     await cluster.replace(

@@ -30,13 +30,15 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
         (
             (REDUCE, LOADS, REDUCE, READS),
             (1, 3),
-            "rank 1 is in its data loader (train.py:41 load), rank 3 reads or writes a file (train.py:12 read), "
+            "rank 1 is in its data loader (train.py:41 load), "
+            "rank 3 reads or writes a file (train.py:12 read), "
             "the others wait in all_reduce",
         ),
         (
             (REDUCE, BARRIER, LOADS),
             (2,),
-            "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce or barrier",
+            "rank 2 is in its data loader (train.py:41 load), "
+            "the others wait in all_reduce or barrier",
         ),
         (
             (REDUCE, REDUCE, BARRIER),
@@ -46,7 +48,8 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
         (
             (REDUCE, BARRIER),
             (),
-            "the ranks wait for each other in different collectives: rank 0 waits in all_reduce (train.py:60 step), "
+            "the ranks wait for each other in different collectives: "
+            "rank 0 waits in all_reduce (train.py:60 step), "
             "rank 1 waits in barrier (train.py:70 save)",
         ),
         (
@@ -68,7 +71,8 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
         (
             (REDUCE, LOADS, LOADS),
             (),
-            "most ranks are outside of the group's communication: rank 1 is in its data loader (train.py:41 load), "
+            "most ranks are outside of the group's communication: "
+            "rank 1 is in its data loader (train.py:41 load), "
             "rank 2 is in its data loader (train.py:41 load)",
         ),
         (
@@ -79,19 +83,22 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
         (
             (ITEM, ITEM, ITEM),
             (),
-            "all ranks are at the same place: each is outside of the group's communication (train.py:62 step)",
+            "all ranks are at the same place: each is outside of the group's communication "
+            "(train.py:62 step)",
         ),
         ((ITEM, ITEM, ENDED), (2,), "rank 2 has exited with 0, the others are at train.py:62 step"),
         (
             (LOADS, LOADS, ITEM),
             (),
             "no rank is in a collective: rank 0 is in its data loader (train.py:41 load), "
-            "rank 1 is in its data loader (train.py:41 load), rank 2 is outside of the group's communication (train.py:62 step)",
+            "rank 1 is in its data loader (train.py:41 load), "
+            "rank 2 is outside of the group's communication (train.py:62 step)",
         ),
         (
             (ITEM, LOADS),
             (),
-            "no rank is in a collective: rank 0 is outside of the group's communication (train.py:62 step), "
+            "no rank is in a collective: rank 0 is outside of the group's communication "
+            "(train.py:62 step), "
             "rank 1 is in its data loader (train.py:41 load)",
         ),
         ((SILENT, SILENT), (), ""),

@@ -96,8 +96,8 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
     assert recheck == stall.restart_at == NOW + STACKS_SECONDS
     assert (stall.cause.worker, stall.cause.rank) == ("w1", 3)
     assert (
-        "(60); rank 3 is in its data loader (train.py:41 load), the others wait in all_reduce; the pods'"
-        in stall.cause.message
+        "(60); rank 3 is in its data loader (train.py:41 load), the others wait in all_reduce; "
+        "the pods'" in stall.cause.message
     )
 
 

@@ -50,9 +50,7 @@ def test_only_pods_that_failed_or_were_ended_from_outside_under_this_operator_ar
     assert judge(seen) == [("w0", None), ("w1", None), ("w5", None)]
 
 
-def test_failure_before_a_worker_has_a_group_is_no_failure_of_the_job_unless_a_rule_decides_on_it() -> (
-    None
-):
+def test_failure_before_a_worker_has_a_group_is_none_of_the_job_unless_by_a_rule() -> None:
     pods = [a_dead_pod(0), a_dead_pod(1, exit_code=42), a_dead_pod(2)]
     agents = [an_agent("w0", "failed", 0), an_agent("w1", "failed", 0), an_agent("w2", "failed")]
     seen = observed(pods, agents, round=a_round(3))

@@ -47,7 +47,10 @@ from tests.operator.simulation import Simulation, running
 from tests.situations import situations
 
 SILENT = NOW - 10
-ECC = "a device has failed (an uncorrectable ECC error): AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+ECC = (
+    "a device has failed (an uncorrectable ECC error): AcceleratorError: CUDA error: "
+    "uncorrectable ECC error encountered"
+)
 SURE = AnnouncedEnd("taint spot", Certainty.SURE)
 
 
@@ -324,8 +327,8 @@ def test_worker_with_an_unhealthy_device_leaves_when_its_replacement_is_ready() 
     simulation.settle(0.25)
     told = next(c["message"] for c in simulation.status["conditions"] if c["type"] == "Resizing")
     assert (
-        "where a device of its own is unhealthy (nvidia.com/gpu), as soon as its replacement is ready"
-        in told
+        "where a device of its own is unhealthy (nvidia.com/gpu), "
+        "as soon as its replacement is ready" in told
     )
     node = simulation.pods[worker].node
     simulation.settle(20)

@@ -55,7 +55,8 @@ def told(job: Job, *workloads: WorkloadView, **facts: Any) -> list[str]:
                 found.append(f"resize {name} to {count}")
             case PatchWorkload(name, _, spec, status):
                 found.append(
-                    f"patch {name} {'spec' if spec else 'release' if 'admission' in status else 'conditions'}"
+                    f"patch {name} "
+                    f"{'spec' if spec else 'release' if 'admission' in status else 'conditions'}"
                 )
     return found
 
@@ -365,7 +366,7 @@ def test_extras_of_other_flavors_are_asked_for_without_those_of_the_base() -> No
 
 
 def test_extra_whose_pod_kueue_has_placed_is_ready_by_that_pod() -> None:
-    """By their count, the last extra would not be ready, and `waitForPodsReady` would take one running worker after the other."""
+    """By their count the last is not ready, and `waitForPodsReady` would take workers."""
     quota = Admission("shared", 1, ("flavor",), topology=True)
     workloads = (
         BASE,
@@ -437,7 +438,7 @@ def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
 def test_pod_whose_extra_was_given_back_keeps_a_place_of_the_base(
     extras: tuple[int, ...], granted: int
 ) -> None:
-    """Workers only count: which Workload a pod was made by does not matter once that Workload is gone."""
+    """Workers only count, whichever Workload their pods were made by."""
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-extra-1"))
     there = observed(pods, workloads=(a_workload(), *map(a_workload, extras)))
     assert len(grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(2)])) == granted

@@ -69,7 +69,8 @@ def test_a_group_that_is_degraded_already_keeps_its_reason() -> None:
 
 
 SLOW = (
-    "writing a checkpoint takes longer than terminationGracePeriodSeconds (30): when all workers stop, as for `suspend`, the steps "
+    "writing a checkpoint takes longer than terminationGracePeriodSeconds (30): "
+    "when all workers stop, as for `suspend`, the steps "
     "since the last one are lost"
 )
 
@@ -92,7 +93,8 @@ def test_a_checkpoint_that_takes_longer_than_pods_have_to_stop_is_told(
         ({"step": 0}, ""),
         (
             {"step": 7},
-            "no checkpoint was reported, and steps 1 to 7 are done again, unless the script saves them itself",
+            "no checkpoint was reported, and steps 1 to 7 are done again, "
+            "unless the script saves them itself",
         ),
         ({"step": 7, "checkpointStep": 7}, ""),
         (
@@ -130,7 +132,7 @@ def test_condition_of_a_group_is_of_its_members_while_it_trains() -> None:
 
 
 def suspended(agents: list[AgentView]) -> tuple[str, Any]:
-    """What the condition Suspended says, and the step of the checkpoint, of a job that has done nine steps and saved seven."""
+    """Of a job that has done nine steps and saved seven: what Suspended says, and the step."""
     job = a_job(suspend=True, status={"progress": {"summary": "9", "step": 9, "checkpointStep": 7}})
     seen = observed([a_pod(index) for index in range(len(agents))], agents, round=a_round())
     status = describe_job(
@@ -141,7 +143,10 @@ def suspended(agents: list[AgentView]) -> tuple[str, Any]:
 
 
 def test_suspended_job_tells_the_steps_that_no_checkpoint_has() -> None:
-    unsaved = "spec.suspend is true: nothing runs; the last checkpoint is of step 7, and steps 8 to 9 are done again"
+    unsaved = (
+        "spec.suspend is true: nothing runs; the last checkpoint is of step 7, "
+        "and steps 8 to 9 are done again"
+    )
     assert suspended([]) == (unsaved, 7)
     leaving = an_agent("w0", "leaving", progress=Progress(step=9, checkpoint_step=9))
     assert suspended([leaving]) == ("spec.suspend is true: 1 pod is left", 9), (

@@ -293,7 +293,7 @@ MOMENT = st.tuples(
 
 @given(st.lists(MOMENT, max_size=30), st.floats(0, 1))
 def test_leaders_go_on_without_losing_a_second_each(moments: list[Any], fraction: float) -> None:
-    """Each one begins with another clock, and knows what the last one has written: times and sums in whole seconds."""
+    """Each begins with another clock and knows the whole seconds that the last one wrote."""
 
     def clock(seconds: float) -> str:
         return (

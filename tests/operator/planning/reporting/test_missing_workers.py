@@ -34,7 +34,8 @@ IMAGE = "ErrImagePull: no such image"
         "the kubelet says why": ([a_pod(0, started=False, waiting=IMAGE)], f"1 pod: {IMAGE}"),
         "the most frequent first": (
             [a_pod(0), a_pending_pod(1), a_pending_pod(2), a_pod(3, started=False)],
-            "2 pods: waiting to be scheduled; 1 pod: its agent has not reported yet; 1 pod: starting",
+            "2 pods: waiting to be scheduled; 1 pod: its agent has not reported yet; 1 pod: "
+            "starting",
         ),
         "no more than a few": (
             [
@@ -62,7 +63,10 @@ def test_script_that_sets_itself_up_is_told_of() -> None:
 
 def test_failed_start_is_told_until_there_is_another_pod() -> None:
     failed = FailedStarts(newest={0: a_dead_pod(0, exit_code=127)})
-    told = "1 pod: has ended with exit code 127 (Error) on node node-0; the operator will retry after a delay"
+    told = (
+        "1 pod: has ended with exit code 127 (Error) on node node-0; "
+        "the operator will retry after a delay"
+    )
     assert explain_shortage([a_dead_pod(0, exit_code=127)], (), starts=failed) == told
     assert (
         explain_shortage([a_dead_pod(0, exit_code=127), a_pending_pod(0)], (), starts=failed)

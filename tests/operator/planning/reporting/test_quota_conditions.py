@@ -55,7 +55,8 @@ def test_reason_says_where_the_wait_stands(
         ),
         (
             (a_workload(state="pending", active=False),),
-            "has no quota in queue team: Workload lm-base is deactivated (by its spec.active); set its spec.active to true",
+            "has no quota in queue team: Workload lm-base is deactivated (by its spec.active); "
+            "set its spec.active to true",
         ),
         (
             (a_workload(), a_workload(1, "evicted"), a_workload(2, "pending")),
@@ -90,7 +91,8 @@ def test_group_trains_on_until_it_has_saved() -> None:
     assert (running.true, running.reason) == (True, "RoundRunning")
     assert (
         running.message
-        == "2 workers train until they have saved; is evicted from queue team: Evicted said; 2 pods are left"
+        == "2 workers train until they have saved; is evicted from queue team: Evicted said; "
+        "2 pods are left"
     )
     assert [(c.true, c.reason) for c in (resizing, degraded)] == [(False, "Evicted")] * 2
 

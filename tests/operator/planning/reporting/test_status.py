@@ -272,7 +272,8 @@ def test_situation(
             {"replicas": 4, "resizePolicy": {"allowedReplicas": [1, 3]}},
             {},
             "Resizing",
-            "all 3 wanted workers train; 4 were requested, which resizePolicy.allowedReplicas rounds down",
+            "all 3 wanted workers train; 4 were requested, "
+            "which resizePolicy.allowedReplicas rounds down",
         ),
         "whole units": (
             TWO,
@@ -288,14 +289,16 @@ def test_situation(
             WAITS,
             {"deferral": DEFERRED},
             "Resizing",
-            "growing from 2 to 3 workers: w2 is ready; waits up to 30 s for the next checkpoint in /c",
+            "growing from 2 to 3 workers: w2 is ready; waits up to 30 s for the next checkpoint "
+            "in /c",
         ),
         "grows after a pause": (
             TWO,
             COOLS,
             {"cooling": ["w2"]},
             "Degraded",
-            "trains with 2 of 3 workers; w2 is ready; the group may grow at 2026-01-01T00:01:00Z, as "
+            "trains with 2 of 3 workers; w2 is ready; the group may grow at "
+            "2026-01-01T00:01:00Z, as "
             "resizePolicy.minSecondsBetweenGrowths is 60",
         ),
         "why one is missing": (
@@ -310,7 +313,8 @@ def test_situation(
             {"template": {"spec": {"subdomain": "a", "containers": [{"name": "pytorch"}]}}},
             {},
             "Degraded",
-            "all 3 wanted workers train; to be removed, as it is ignored: subdomain in spec.template.spec, which the operator "
+            "all 3 wanted workers train; to be removed, as it is ignored: "
+            "subdomain in spec.template.spec, which the operator "
             "sets for each pod",
         ),
         "nothing there yet": (
@@ -332,14 +336,16 @@ def test_situation(
             {},
             {"budget": CRASHED},
             "Running",
-            "restarting after failure 1 of 3 allowed; rank 1 (w1) failed, exit code 1: ValueError: boom",
+            "restarting after failure 1 of 3 allowed; rank 1 (w1) failed, exit code 1: "
+            "ValueError: boom",
         ),
         "group restart": (
             ALL,
             {},
             {"restarting": RESTART},
             "Running",
-            "failurePolicy.rules replaces all workers: rank 1 (w1) failed, exit code 1: ValueError: boom",
+            "failurePolicy.rules replaces all workers: rank 1 (w1) failed, exit code 1: "
+            "ValueError: boom",
         ),
         "one pod is left": (
             observed([a_pod(0)]),

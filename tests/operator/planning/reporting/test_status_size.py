@@ -1,4 +1,4 @@
-"""The whole status of the largest job stays small, whatever its pods, its scripts and the API server say.
+"""The whole status of the largest job stays small, whatever pods and scripts say.
 
 etcd takes objects of 1.5 MB, and each write stores a new version of the whole object. Here names
 are as long as labels may be, and texts are ASCII.
@@ -54,7 +54,7 @@ PROGRESS = Progress(
 
 
 def a_group(every: int) -> Observed:
-    """A job of which one in some workers trains, and each of the others waits for another reason."""
+    """A job of which some workers train, and each other one waits for another reason."""
 
     def named(pod: PodView) -> PodView:
         name = f"{pod.index:04d}".ljust(63, "w")

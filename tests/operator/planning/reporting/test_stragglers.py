@@ -180,7 +180,8 @@ def test_status() -> None:
             EVEN,
             SLOW,
             [
-                "Straggler: Rank 1 (w1 on node-1) works 2.0 times as long in a step as the group's median rank: "
+                "Straggler: Rank 1 (w1 on node-1) works 2.0 times as long in a step as the "
+                "group's median rank: "
                 "0.2 s instead of 0.1 s. The others wait"
             ],
         ),
@@ -188,7 +189,8 @@ def test_status() -> None:
             {0: [0.1, 0.1, 0.1, 0.1], 1: [0.1, 0.1, 0.1, 0.1]},
             {0: [0.1, 0.1, 0.1, 0.1], 1: [0.1, 0.15, 0.25, 0.2]},
             [
-                "Straggler: Ranks 5, 6 and 7 (w1 on node-1) work 2.5 times as long in a step as the group's median rank: "
+                "Straggler: Ranks 5, 6 and 7 (w1 on node-1) "
+                "work 2.5 times as long in a step as the group's median rank: "
                 "0.25 s instead of 0.1 s. The others wait"
             ],
         ),
@@ -196,7 +198,8 @@ def test_status() -> None:
             SLOW,
             EVEN,
             [
-                "StragglerRecovered: Rank 1 (w1 on node-1) is about as fast as the group's median rank again"
+                "StragglerRecovered: Rank 1 (w1 on node-1) "
+                "is about as fast as the group's median rank again"
             ],
         ),
         "nothing is new": (SLOW, SLOW, []),

@@ -86,7 +86,8 @@ def test_workers_that_leave_their_nodes() -> None:
 def test_job_without_places() -> None:
     job = a_job(replicas=3, minimum=3, scheduling={"scheduleTimeoutSeconds": 60})
     assert explain_schedule_wait(job, ScheduleWait(1, retry_time=TIME)) == (
-        "fewer than 3 workers had a node for 60 s (scheduling.scheduleTimeoutSeconds): their pods are deleted to make room for "
+        "fewer than 3 workers had a node for 60 s (scheduling.scheduleTimeoutSeconds): "
+        "their pods are deleted to make room for "
         f"other jobs, and the next attempt is at {TIME}"
     )
 

@@ -120,7 +120,7 @@ def test_new_leader_reads_what_was_written(changed: dict[int, PodView]) -> None:
 
 
 def test_longest_list_is_bounded() -> None:
-    """With names and nodes as long as Kubernetes allows, and every other worker in another state."""
+    """With the longest names and nodes, and every other worker in another state."""
 
     def long(pod: PodView) -> PodView:
         return replace(pod, name=f"{pod.index:04d}" + "x" * 59, node="n" * 253, creation_time=LAST)

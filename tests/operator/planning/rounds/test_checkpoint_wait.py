@@ -38,7 +38,7 @@ def job(grace: int = 30, **policy: Any) -> Job:
 def seen(
     now: float = NOW, *, deleting: bool = False, round_: Round | None = HERE, **agents: Any
 ) -> Observed:
-    """What is known when w0 and w1 have counted so many checkpoints (None: they watch nothing), or are in a state."""
+    """What is known of w0 and w1 by their saves (None: they watch nothing) or states."""
     counts = {name: value for name, value in agents.items() if not isinstance(value, str)}
     states = {name: value for name, value in agents.items() if isinstance(value, str)}
     speaking = [

@@ -371,7 +371,7 @@ RACKS = {"node-0": "r1", "node-1": "r2", "node-2": "r1", "node-3": ""}
 
 
 def on_racks(racks: Mapping[str, str] = RACKS, **fields: Any) -> Simulation:
-    """A job that trains on nodes of two racks, and a node without one; the scheduler spreads its pods."""
+    """A job on nodes of two racks, and a node without one, whose pods are spread."""
     nodes = {
         name: NodeView(name, labels={"rack": rack} if rack else {}) for name, rack in racks.items()
     }

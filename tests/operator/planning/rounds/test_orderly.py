@@ -137,16 +137,40 @@ NEWCOMER = {"restarts": 0}
 @situations(
     "candidates, since",
     {
-        "a newcomer has failed": ([candidate(0, **BEHIND), candidate(1, **BEHIND), candidate(2, **NEWCOMER, **FAILED)], 5),
-        "a newcomer is lost": ([candidate(0, **BEHIND), candidate(1), candidate(2, "gone", **NEWCOMER)], 5),
-        "one that has left the round before has failed": ([candidate(0, **BEHIND), candidate(1, **FAILED), candidate(2)], 5),
-        "one that has left the round before is lost": ([candidate(0, **BEHIND), candidate(1, "gone"), candidate(2)], NEW),
-        "one of the round before is lost": ([candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2)], NEW),
-        "both": ([candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2, **FAILED)], NEW),
-        "the group has formed, a newcomer has failed": ([candidate(0), candidate(1), candidate(2, **NEWCOMER, **FAILED)], NEW),
-        "the group has formed, a newcomer is lost": ([candidate(0), candidate(1), candidate(2, "gone", **NEWCOMER)], NEW),
+        "a newcomer has failed": (
+            [candidate(0, **BEHIND), candidate(1, **BEHIND), candidate(2, **NEWCOMER, **FAILED)],
+            5,
+        ),
+        "a newcomer is lost": (
+            [candidate(0, **BEHIND), candidate(1), candidate(2, "gone", **NEWCOMER)],
+            5,
+        ),
+        "one that has left the round before has failed": (
+            [candidate(0, **BEHIND), candidate(1, **FAILED), candidate(2)],
+            5,
+        ),
+        "one that has left the round before is lost": (
+            [candidate(0, **BEHIND), candidate(1, "gone"), candidate(2)],
+            NEW,
+        ),
+        "one of the round before is lost": (
+            [candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2)],
+            NEW,
+        ),
+        "both": (
+            [candidate(0, **BEHIND), candidate(1, "gone", **BEHIND), candidate(2, **FAILED)],
+            NEW,
+        ),
+        "the group has formed, a newcomer has failed": (
+            [*ready(0, 1), candidate(2, **NEWCOMER, **FAILED)],
+            NEW,
+        ),
+        "the group has formed, a newcomer is lost": (
+            [*ready(0, 1), candidate(2, "gone", **NEWCOMER)],
+            NEW,
+        ),
     },
-)  # fmt: skip
+)
 def test_trouble_in_a_group_that_has_not_formed(candidates: list[Candidate], since: int) -> None:
     declared = decide_next(a_round(0, 1, 2, number=HERE, orderly_since=5), candidates).round
     assert declared is not None

@@ -1,4 +1,4 @@
-"""With `spec.prepare`, a process that has failed is set up again apart from the group, if the group can go on without it."""
+"""With `spec.prepare`, a failed process is set up again apart, if the group can go on."""
 
 from typing import Any
 

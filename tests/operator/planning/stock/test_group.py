@@ -107,9 +107,7 @@ def test_operator_that_starts_finds_the_group_of_the_status() -> None:
     assert adopt_group(a_job(), [], NOW).round is None
 
 
-def test_group_of_a_large_job_is_found_by_the_indexes_of_the_workers_that_the_status_does_not_list() -> (
-    None
-):
+def test_group_of_a_large_job_is_found_by_indexes_that_the_status_does_not_list() -> None:
     before, after = "2026-01-01T00:00:00Z", "2026-01-01T00:09:00Z"
     status = {
         "round": 4,

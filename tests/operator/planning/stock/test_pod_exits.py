@@ -1,4 +1,4 @@
-"""How a stock worker's pod has ended: its exit code and the end of its log, as torch 2.6 and 2.15 have written it."""
+"""How a stock worker's pod has ended, by its exit code and the log of torch 2.6 and 2.15."""
 
 import pytest
 from elastic_pytorch_operator.planning.stock.pod_exits import Manner, last_words, read_end
@@ -28,9 +28,15 @@ Root Cause (first observed failure):
 ============================================================
 """
 NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
-CHILD_LOG = "E1121 15:10:53.744000 11 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0"
+CHILD_LOG = (
+    "E1121 15:10:53.744000 11 torch/distributed/elastic/multiprocessing/api.py:869] failed "
+    "(exitcode: 1) local_rank: 0"
+)
 BOOM = '[rank1]: raise ValueError("boom")\n[rank1]: ValueError: boom'
-GLOO = "[rank0]: RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1933"
+GLOO = (
+    "[rank0]: RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer "
+    "[127.0.0.1]:1933"
+)
 
 
 def gave_up(said: str, exit_code: int = 1, traceback: str = NO_TRACEBACK) -> str:

@@ -189,9 +189,7 @@ def test_nobody_is_lost_when_nobody_is_heard() -> None:
     assert liveness_of(a_pod(0), an_agent("w0", heard_at=NOW - 90), silent, **NODE_LOST) == "gone"
 
 
-def test_group_that_falls_silent_together_loses_no_member_for_the_order_of_its_last_heartbeats() -> (
-    None
-):
+def test_order_of_last_heartbeats_loses_no_member_of_a_group_that_falls_silent() -> None:
     heard = (NOW - 3.05, NOW - 2.6, NOW - 2.2)
     agents = [an_agent(f"w{i}", heard_at=at, progressed_at=NOW - 5) for i, at in enumerate(heard)]
     seen = observed([a_pod(i) for i in range(3)], agents, round=GROUP, last_heard_at=NOW)
@@ -356,7 +354,8 @@ def test_cut_stream_is_known_of_a_candidate(since: float | None) -> None:
 
 @pytest.mark.parametrize(
     ("ready", "not_ready", "outage"),
-    [(0, 0, False), (3, 0, False), (2, 1, False), (1, 2, False), (0, 1, True), (0, 3, True), (2, 3, True), (3, 3, False), (90, 9, False)],
+    [(0, 0, False), (3, 0, False), (2, 1, False), (1, 2, False), (0, 1, True), (0, 3, True),
+     (2, 3, True), (3, 3, False), (90, 9, False)],
 )  # fmt: skip
 def test_most_nodes_not_ready_is_an_outage(ready: int, not_ready: int, outage: bool) -> None:
     nodes = Nodes(

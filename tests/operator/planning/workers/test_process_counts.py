@@ -53,7 +53,8 @@ def test_words() -> None:
     pods = {f"w{i}": a_pod(i, node=f"node-{i}") for i in range(3)}
     assert explain_difference([], candidates(8, 8, 8), pods) == ""
     assert explain_difference([], candidates(8, 16, 8), pods) == (
-        "left out for the number of processes: w1 on node node-1 runs 16, the others run 8 each; create the job with a number in "
+        "left out for the number of processes: w1 on node node-1 runs 16, the others run 8 each; "
+        "create the job with a number in "
         "spec.nprocPerNode, or with a nodeSelector for nodes that are alike"
     )
     many = candidates(*[8] * 10, *[16] * 5)
@@ -110,8 +111,8 @@ def test_worker_on_an_unlike_node_is_left_out_with_words() -> None:
     assert (status["state"], status["worldSize"], status["failures"]) == ("Resizing", 32, 0)
     degraded = condition(status, "Degraded")
     assert (
-        "on node node-1 runs 8, the others run 16 each; create the job with a number in spec.nprocPerNode"
-        in degraded["message"]
+        "on node node-1 runs 8, the others run 16 each; "
+        "create the job with a number in spec.nprocPerNode" in degraded["message"]
     )
     assert len(simulation.declared) == 1, "one group, which nothing disturbs"
     assert simulation.made == 3, "no pod is made in place of the one that waits"

@@ -294,7 +294,7 @@ def test_newcomer_is_not_lost_when_no_agent_is_heard() -> None:
 def test_agents_have_time_to_come_back_after_none_was_heard(
     heard: tuple[str, ...], again: float, found: str
 ) -> None:
-    """As when the network between the operator and all nodes has failed for a minute: who is heard first makes no other one lost."""
+    """As after a broken network: who is heard first makes no other one lost."""
     group = ["w0", "w1", "w2"]
     agents = [an_agent(name, heard_at=NOW if name in heard else NOW - again - 60) for name in group]
     seen = observed(
@@ -433,7 +433,7 @@ def test_each_worker_has_one_row_and_a_time_within_its_bounds(seen: Observed) ->
 
 @given(situations(), st.data())
 def test_sign_of_life_never_shortens_a_wait(seen: Observed, data: st.DataObject) -> None:
-    """Later steps of those that are heard, later arrivals, and an operator that could not hear for a while."""
+    """Later steps of those heard, later arrivals, and an operator that heard nothing."""
     moments = ["arrived_at", "lets_in_since", "on_time_since", "heard_again_at", "progressed_at"]
     moment = data.draw(st.sampled_from(moments))
     if moment == "progressed_at":
@@ -487,7 +487,7 @@ def test_worker_whose_silence_is_put_off_is_not_lost_before_a_heartbeat_is_late(
 
 @given(situations())
 def test_nothing_waits_without_an_end(seen: Observed) -> None:
-    """As time passes, and nothing else happens but that other jobs are heard: each plan names the moment of the next one."""
+    """While only time passes and others are heard, each plan names the next moment."""
     if (until := takeover_grace_until(seen)) is not None:
         seen = replace(seen, now=until, last_heard_at=until)
         assert takeover_grace_until(seen) is None

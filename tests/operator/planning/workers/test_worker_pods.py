@@ -79,7 +79,7 @@ LINGERING = a_pod(1, started=False, exit_code=1, sidecar_runs=True)
 
 @pytest.mark.parametrize("wanted", [3, 2, 0])
 def test_pod_that_lingers_beside_its_sidecar_goes(wanted: int) -> None:
-    """Its replacement needs its place, its devices and its part of the quota; and what is not wanted is to hold nothing."""
+    """Its replacement needs its place, devices and quota; what is unwanted holds nothing."""
     seen = observed(
         [a_pod(0), LINGERING, a_pod(2)], [an_agent("w0"), an_agent("w2")], round=a_round(0, 2)
     )

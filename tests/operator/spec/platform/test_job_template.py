@@ -138,17 +138,20 @@ def test_job_that_ended_without_a_template_rests_without_one() -> None:
         (
             {**POD, "progressDeadlineSeconds": 5},
             {"rendezvous": {"backend": "c10d"}},
-            "stock torchrun offers none of them (found: progressDeadlineSeconds) (with ClusterElastic",
+            "stock torchrun offers none of them (found: progressDeadlineSeconds) "
+            "(with ClusterElastic",
         ),
         (
             POD,
             {"template": {"spec": {"containers": [{"name": "train", "args": ["train.py"]}]}}},
-            "spec.template.spec.containers: must contain one that is named pytorch if templateRef is set",
+            "spec.template.spec.containers: must contain one that is named pytorch if "
+            "templateRef is set",
         ),
         (
             {**POD, "scheduling": {"extraWorkers": {}}},
             {"minReplicas": None, "maxReplicas": None},
-            f"spec.scheduling.extraWorkers: may not be set while minReplicas is unset: set spec.minReplicas to make the job elastic "
+            "spec.scheduling.extraWorkers: may not be set while minReplicas is unset: "
+            "set spec.minReplicas to make the job elastic "
             f"(with {TITLE})",
         ),
         ({}, {"template": {"spec": {}}}, "spec.template.spec.containers: needs a container (with "),

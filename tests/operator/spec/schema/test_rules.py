@@ -60,7 +60,7 @@ def test_each_twin_refuses_what_its_rule_refuses_with_its_words() -> None:
 
 
 def faults_of(path: Path) -> Iterator[str]:
-    """What is wrong with a refusal: the API server names the same field, and a rule has the same words there."""
+    """What is wrong with a refusal: the API server and a rule name the same field and words."""
     expected = path.read_text().partition("\n")[0].removeprefix("# expect: ")
     refusal, words = (
         refusal_of(read(path)),

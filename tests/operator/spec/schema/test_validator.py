@@ -1,4 +1,4 @@
-"""A job by the schema: what is refused and where, and that whatever the API server admits is read."""
+"""The schema says what is refused and where, and whatever it admits is read."""
 
 from collections.abc import Iterator
 from typing import Any
