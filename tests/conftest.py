@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Does not import a module of which an expression like `-m "not A and not B"` selects no test: many import torch, or take long."""
+    """Imports no module of which `-m "not A and not B"` selects no test: many take long."""
     if collection_path.suffix != ".py":
         return None
     terms = [
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The garbage collector leaves the collected tests alone: it would search thousands of them again and again."""
+    """Keeps the garbage collector from searching the thousands of collected tests."""
     gc.freeze()
 
 

@@ -1,4 +1,4 @@
-"""The documentation, as its tests read it: fenced blocks, the commands that stand in the text, and where a pattern is found."""
+"""The documentation as its tests read it: blocks, commands, and where a pattern is found."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ def block(page: Path, beginning: str) -> str:
 
 
 def indented_commands(page: Path) -> list[tuple[int, str]]:
-    """The commands in a page's indented blocks, and their lines; these are for reading: what they tell is tested elsewhere."""
+    """The commands in a page's indented blocks, which are for reading, and their lines."""
     inside, found = False, []
     for number, line in enumerate(page.read_text().splitlines(), start=1):
         if line.startswith("```"):

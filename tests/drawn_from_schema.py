@@ -76,7 +76,7 @@ _OF_TYPE = {
 
 
 def beyond(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """A path and a value just beyond the bounds, for each bound of numbers below a schema but in lists."""
+    """A path and a value just beyond each bound of numbers below a schema but in lists."""
     for name, child in schema.get("properties", {}).items():
         inner = f"{path}.{name}".lstrip(".")
         yield from (

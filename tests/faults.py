@@ -1,11 +1,11 @@
-"""Rules over a table of pages, fields or manifests: one case for each rule, which fails with all that is wrong."""
+"""Rules over a table of pages, fields or manifests: one case each, which fails with all faults."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
 def assert_none(faults: Iterable[str]) -> None:
-    """Fails with the faults, one a line; of the list in an `assert`, pytest shows the beginning only."""
+    """Fails with the faults, one a line: pytest shows only the beginning of a list."""
     found = list(faults)
     assert not found, "\n".join(["faults:", *found])
 

@@ -1,4 +1,4 @@
-"""How many examples and seeds random tests try, by pytest's `--hypothesis-profile`: a property without settings tries these.
+"""How many examples and seeds random tests try, by pytest's `--hypothesis-profile`.
 
 `make test` has the gate's, `make unit` fewer, and `make test-variants` tries again with many.
 """
@@ -15,12 +15,12 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 def examples(count: int) -> int:
-    """Returns `count`, which the profile `long` tries, or the share of it that the chosen profile tries, at least 1."""
+    """The profile's share of `count`, at least 1; the profile `long` tries all."""
     return max(1, count * settings.default.max_examples // PROFILES["long"])
 
 
 def seeds(count: int) -> Callable[[Test], Test]:
-    """Runs a test with each of `examples(count)` seeds, and marks it, as Hypothesis marks its own."""
+    """Runs a test with each of `examples(count)` seeds, marked as Hypothesis marks its own."""
 
     def with_seeds(test: Test) -> Test:
         return pytest.mark.seeds(pytest.mark.parametrize("seed", range(examples(count)))(test))

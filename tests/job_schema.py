@@ -1,4 +1,4 @@
-"""The CRD, read once for all tests that need it: with Python's own YAML parser that takes a while."""
+"""The CRD, read once for all tests: Python's own YAML parser takes a while."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,8 @@ def rules(schema: Any) -> Iterator[Any]:
 # By the text in CEL of a rule that judges a job alone: what a refusal says, with any numbers.
 RULE_WORDS = {
     rule["rule"]: re.compile(
-        f"{re.escape(rule['fieldPath'].lstrip('.'))}: {re.escape(rule['message']).replace('%d', '[0-9]+')}"
+        f"{re.escape(rule['fieldPath'].lstrip('.'))}: "
+        f"{re.escape(rule['message']).replace('%d', '[0-9]+')}"
     )
     for rule in rules(job_schema())
 }

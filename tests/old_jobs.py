@@ -1,4 +1,4 @@
-"""Jobs of other kinds that train once they are migrated: tests/manifests/old, for the worker image and in local mode.
+"""Jobs of other kinds that train once they are migrated: tests/manifests/old.
 
 Their script is /examples/torchrun/train.py, for two epochs, and they need no volume: checkpoints go
 to the working folder.

@@ -1,4 +1,4 @@
-"""Ports for servers that have to know theirs before they listen, or that listen there a second time."""
+"""Ports for servers that must know theirs before they listen, or listen there again."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Records the wall and CPU seconds of each test, for `make test-times` and the last lines of `make test`."""
+"""Records the wall and CPU seconds of each test, for `make test-times` and `make test`."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ TICKS = os.sysconf("SC_CLK_TCK")  # in a second
 
 
 class TimesRecorder:
-    """Appends a line for each test to a file: its identity, its wall seconds and its CPU seconds, with tabs between them.
+    """Appends each test's identity, wall seconds and CPU seconds to a file, with tabs.
 
     Fixtures count towards the test that makes them. The CPU seconds are those of the test's process
     and of the processes below it, but for those that nobody waited for: what a cluster does for a

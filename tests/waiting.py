@@ -16,7 +16,7 @@ def until(
     seconds: float = WAIT_SECONDS,
     pause_seconds: float = 0.005,
 ) -> Answer:
-    """Asks again and again until the answer is true, such as a list with members, and returns it; asserts that it comes in time.
+    """Asks until the answer is true, and returns it; asserts that it comes in time.
 
     Args:
         ask: what is asked.
