@@ -1,4 +1,4 @@
-"""The smallest elastic job: an all-reduce a step, a checkpoint now and then, one line a step with the time of day.
+"""The smallest elastic job: an all-reduce a step, now and then a checkpoint, and one line a step.
 
 Plain torchrun code: NCCL where there is a GPU, else gloo. Rank 0 prints `STEP n world=w
 time=seconds`, so that every change of the group can be timed from its log.

@@ -1,4 +1,4 @@
-"""The same as train.py with the training library, so no step is lost, and the group changes within the living processes.
+"""train.py with the training library: no step is lost, and processes live on as the group changes.
 
 It trains a small model, so that there is a state to keep. Rank 0 prints `STEP n world=w
 time=seconds`.

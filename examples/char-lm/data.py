@@ -1,4 +1,4 @@
-"""The text, cut into samples, and their order, which depends on seed and epoch but not on the number of workers."""
+"""The text, cut into samples whose order depends on seed and epoch, not on the world size."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, DistributedSampler
 
 
 def load_text(folder: Path) -> tuple[Tensor, Tensor, int]:
-    """Read a folder's texts as numbers: what to train on, what to hold out, and how many characters there are."""
+    """Read a folder's texts as numbers: to train on, to hold out, and the number of characters."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.is_symlink())
     text = torch.frombuffer(
         bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8
@@ -21,7 +21,7 @@ def load_text(folder: Path) -> tuple[Tensor, Tensor, int]:
 
 
 class Samples(Dataset[tuple[Tensor, Tensor]]):
-    """Windows of a text, each with the same window one character on: what the model is to predict."""
+    """Windows of a text, each with the window one character on, which the model is to predict."""
 
     def __init__(self, text: Tensor, context: int, stride: int) -> None:
         self.windows = text.unfold(0, context + 1, stride)

@@ -1,4 +1,4 @@
-"""Trains a small GPT, character by character, on the licence texts that every Debian system carries.
+"""Trains a small GPT on characters of the licence texts that every Debian system carries.
 
 Plain torchrun code, written the way PyTorch's documentation teaches it: load the newest checkpoint,
 join the group, go on from the saved step. The one line that is not plain is `report(...)`, which
@@ -72,7 +72,7 @@ def parse_options() -> argparse.Namespace:
 
 
 # --- checkpoints
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -85,7 +85,10 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def load_checkpoint(folder: Path) -> dict[str, Any] | None:
-    """Find the newest checkpoint that can be read: a torn file costs the steps since the one before, not the training."""
+    """Find the newest checkpoint that can be read.
+
+    A torn file costs the steps since the one before, not the training.
+    """
     for file in sorted(folder.glob("step-*.pt"), reverse=True):
         try:
             return read_checkpoint(file)
@@ -95,7 +98,10 @@ def load_checkpoint(folder: Path) -> dict[str, Any] | None:
 
 
 def agree_on_checkpoint(folder: Path, state: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Take what rank 0 has loaded: the group before may still have been saving while the ranks of this one were loading."""
+    """Take what rank 0 has loaded.
+
+    The group before may still have been saving while the ranks of this one were loading.
+    """
     step = state["step"] if state else 0
     chosen = torch.tensor(step)
     dist.broadcast(chosen, src=0)
@@ -122,7 +128,7 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
 
 
 # --- training
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 class Training:
@@ -199,7 +205,10 @@ def train(training: Training, samples: Samples, folder: Path, options: argparse.
             report(step=step, total=options.steps, loss=loss.item(), checkpoint_step=saved_step)
             if rank == 0 and (last or step % options.log_every == 0 or step == started_step + 1):
                 pace = 1000 * (time.perf_counter() - printed_at) / (step - printed_step)
-                line = f"step {step}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step"
+                line = (
+                    f"step {step}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} "
+                    "ms/step"
+                )
                 print(line, flush=True)
                 printed_step, printed_at = step, time.perf_counter()
             if last:

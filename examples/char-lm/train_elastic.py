@@ -1,4 +1,4 @@
-"""Trains a small GPT, character by character, on the licence texts that every Debian system carries.
+"""Trains a small GPT on characters of the licence texts that every Debian system carries.
 
 The same as train.py, with the training library of elastic-pytorch. It commits its steps, so a
 worker takes with it only those since the last commit: one step, unless a commit costs more than a
@@ -111,7 +111,8 @@ def train(
         ):
             pace = 1000 * (time.perf_counter() - printed_at) / (done - printed_step)
             print(
-                f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step",
+                f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} "
+                "ms/step",
                 flush=True,
             )
             printed_step, printed_at = done, time.perf_counter()

@@ -1,4 +1,4 @@
-"""Trains a small GPT, character by character, on the licence texts that every Debian system carries.
+"""Trains a small GPT on characters of the licence texts that every Debian system carries.
 
 The same as train_elastic.py, with a model that FSDP2 shards over the workers. Each worker keeps its
 shards in its pod's memory, and another pod has a copy. A group of any size continues from them
@@ -123,7 +123,8 @@ def train(
         ):
             pace = 1000 * (time.perf_counter() - printed_at) / (done - printed_step)
             print(
-                f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step",
+                f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} "
+                "ms/step",
                 flush=True,
             )
             printed_step, printed_at = done, time.perf_counter()

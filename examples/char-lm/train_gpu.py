@@ -1,4 +1,4 @@
-"""Trains the small GPT on GPUs: NCCL, bfloat16, batches that are copied to the device while it computes.
+"""Trains the small GPT on GPUs: NCCL, bfloat16, and batches that are copied while it computes.
 
 It has been run with two workers that share one GPU. It also runs on the CPU with gloo, and under
 plain torchrun.
@@ -162,7 +162,8 @@ def main() -> None:
         if rank == 0 and (step.number == options.steps or step.number % options.log_every == 0):
             pace = 1000 * (time.perf_counter() - printed_at) / (step.number - printed_step)
             print(
-                f"step {step.number}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} ms/step",
+                f"step {step.number}/{options.steps}  loss {loss:.3f}  workers {workers}  "
+                f"{pace:.0f} ms/step",
                 flush=True,
             )
             printed_step, printed_at = step.number, time.perf_counter()

@@ -1,4 +1,4 @@
-"""Trains a small language model with DeepSpeed's ZeRO, character by character, on the licence texts that every Debian system carries.
+"""Trains a small language model with DeepSpeed's ZeRO on the licence texts of any Debian system.
 
 The script uses NCCL on GPUs, and gloo on CPUs (DS_ACCELERATOR=cpu).
 """
@@ -22,7 +22,7 @@ CONTEXT, WIDTH = 64, 64
 
 
 class Windows(Dataset[tuple[Tensor, Tensor]]):
-    """Windows of the texts of a folder, each with the same window one character on: what the model is to predict."""
+    """Windows of a folder's texts, each with the window one character on, as what to predict."""
 
     def __init__(self, folder: Path) -> None:
         files = sorted(

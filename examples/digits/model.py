@@ -33,6 +33,6 @@ class DigitReader(nn.Module):
 
 
 def moved_a_little(images: Tensor) -> Tensor:
-    """The same images, each batch of them moved by up to a pixel: what they show does not change."""
+    """The same images, each batch of them moved by up to a pixel: they show the same digits."""
     down, right = torch.randint(-1, 2, (2,)).tolist()
     return torch.roll(images, (down, right), (2, 3))

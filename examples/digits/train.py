@@ -1,4 +1,4 @@
-"""Learns to read handwritten digits, in mixed precision: bfloat16 on a CPU, float16 with a gradient scaler on a GPU.
+"""Learns to read digits in mixed precision: bfloat16 on a CPU, float16 with a scaler on a GPU.
 
 Every batch is cut into micro-batches that do not depend on the number of workers, so a group of any
 size learns the same.

@@ -44,7 +44,8 @@ def weights_of(entry: Mapping[str, Any], name: str) -> dict[str, torch.Tensor]:
     """
     if parts := [key for key, value in entry.items() if isinstance(value, Mapping) and value]:
         raise SystemExit(
-            f"{name} has parts, of which one file holds one: choose --entry {name}/{parts[0]}, for example"
+            f"{name} has parts, of which one file holds one: "
+            f"choose --entry {name}/{parts[0]}, for example"
         )
     tensors: dict[str, torch.Tensor] = {}
     for key, value in entry.items():

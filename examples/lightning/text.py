@@ -10,7 +10,7 @@ CONTEXT = 64
 
 
 class Text(Dataset[tuple[Tensor, Tensor]]):
-    """Windows of a text, each with the same window one character on: what the model is to predict."""
+    """Windows of a text, each with the window one character on, which the model is to predict."""
 
     def __init__(self, text: Tensor) -> None:
         self.windows = text.unfold(0, CONTEXT + 1, CONTEXT // 2)

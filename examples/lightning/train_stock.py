@@ -1,4 +1,4 @@
-"""Trains a small language model with Lightning, as Lightning's documentation teaches: nothing in it is elastic."""
+"""Trains a small language model as Lightning's documentation teaches: nothing in it is elastic."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""A check of a node before its worker starts: matrix products with a known result on each GPU, or on the CPU.
+"""A check of a node before its worker starts: matrix products with a known result on each device.
 
 It runs in an init container, and exit code 1 ends the pod. Replace it by what finds your faults,
 such as `dcgmi diag --run 1`.

@@ -1,4 +1,4 @@
-"""Fits a small network to a curve, in the shortest script that does everything an elastic script should.
+"""Fits a small network to a curve, in the shortest script that does all an elastic one should.
 
 It is plain torchrun code, which reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. The package
 elastic_pytorch is not needed.

@@ -42,7 +42,7 @@ if not ACCELERATOR:
 
 
 def sum_gradients(model: nn.Module) -> None:
-    """Lets a sharded model use plain sums: torchtitan's reduction multiplies, too, which gloo cannot."""
+    """Have a sharded model use plain sums: torchtitan's reduction multiplies, which gloo cannot."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_force_sum_reduction_for_comms(True)

@@ -1,4 +1,4 @@
-"""What torchtitan's Trainer needs so that its group may change: a data loader and a checkpoint manager for its configuration.
+"""What torchtitan's Trainer needs so that its group may change: data loader and checkpoint manager.
 
     config.dataloader = ElasticDataLoader.Config(samples=my_samples)
     config.checkpoint = ElasticCheckpointManager.Config(enable=True, interval=100)
@@ -26,7 +26,7 @@ Sample = tuple[dict[str, torch.Tensor], torch.Tensor]
 
 
 class ElasticDataLoader(BaseDataLoader):
-    """The batches of a training whose data-parallel degree may change: each sample comes exactly once in an epoch.
+    """The batches of a training whose degree may change: each sample comes once in an epoch.
 
     The order depends only on seed and epoch. The position is the number of samples that the whole
     group has taken, so any degree goes on from it. With `training.global_batch_size`, a step takes
@@ -77,7 +77,8 @@ class ElasticDataLoader(BaseDataLoader):
         del other
         if config.samples is None:
             raise ValueError(
-                "ElasticDataLoader.Config needs samples: a function of tokenizer and sequence length"
+                "ElasticDataLoader.Config needs samples: "
+                "a function of tokenizer and sequence length"
             )
         self._samples = config.samples(tokenizer, seq_len)
         self._length = len(self._samples)
@@ -111,7 +112,8 @@ class ElasticDataLoader(BaseDataLoader):
         for name, value in self._meaning().items():
             if state_dict.get(name) != value:
                 raise ValueError(
-                    f"the saved place in the data is of another order: {name} was {state_dict.get(name)} and is {value} now"
+                    "the saved place in the data is of another order: "
+                    f"{name} was {state_dict.get(name)} and is {value} now"
                 )
         self._taken = int(state_dict["samples_taken"])
 
@@ -133,7 +135,7 @@ class ElasticDataLoader(BaseDataLoader):
             begin += self._world_size * self._local_batch_size
 
     def _index_of(self, number: int) -> int:
-        """Returns the index in the dataset of a sample, which is numbered from the beginning of the training."""
+        """Returns the dataset's index of a sample, which the whole training numbers."""
         epoch, place = divmod(number, self._length)
         return int(self._order.of(epoch)[place])
 

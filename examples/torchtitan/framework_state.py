@@ -1,4 +1,4 @@
-"""The state of a training whose framework writes its own checkpoints: in the memory of pods from one of these to the next."""
+"""Keeps the state in the memory of pods between the checkpoints that a framework writes itself."""
 
 from typing import Any, Protocol
 

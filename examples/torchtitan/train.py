@@ -1,4 +1,4 @@
-"""Trains a tiny Llama with torchtitan's own Trainer, character by character, on the licence texts that every Debian system carries.
+"""Trains a tiny Llama with torchtitan's own Trainer on the licence texts of any Debian system.
 
 Two lines of the configuration are not torchtitan's, the data loader and the checkpoint manager. It
 uses NCCL on GPUs and gloo on CPUs.
@@ -47,7 +47,7 @@ class Characters(BaseTokenizer):
 
 
 class Windows(Dataset[tuple[dict[str, torch.Tensor], torch.Tensor]]):
-    """Windows of the text, each with the same window one character on: what the model is to predict."""
+    """Windows of the text, each with the window one character on, which the model is to predict."""
 
     def __init__(self, tokenizer: BaseTokenizer, length: int) -> None:
         files = sorted(file for file in TEXTS.iterdir() if file.is_file() and not file.is_symlink())

@@ -1,4 +1,4 @@
-"""Train a small GPT-2 on texts, character by character, with the Trainer of transformers, in a group whose size may change."""
+"""Train a small GPT-2 with the Trainer of transformers, in a group whose size may change."""
 
 import argparse
 from pathlib import Path
@@ -12,7 +12,7 @@ TEXTS = Path("/usr/share/common-licenses")  # on every Debian system
 
 
 class Windows(Dataset):
-    """Windows of a text, as the models of transformers take them: they compute the loss of the next character by themselves."""
+    """Windows of a text. Models of transformers shift them to the next character themselves."""
 
     def __init__(self, text: torch.Tensor, context: int) -> None:
         self.windows = text.unfold(0, context, context // 2)
@@ -25,7 +25,7 @@ class Windows(Dataset):
 
 
 def load_text(folder: Path) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Read a folder's texts as numbers: what to train on, what to hold out, and how many characters there are."""
+    """Read a folder's texts as numbers: to train on, to hold out, and the number of characters."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.is_symlink())
     text = torch.frombuffer(
         bytearray(b"".join(file.read_bytes() for file in files)), dtype=torch.uint8

@@ -1,4 +1,4 @@
-"""Trains a model that is split by tensors over the pods of a unit, on the licence texts that every Debian system has.
+"""Trains a model that is split by tensors over the pods of a unit, on texts of any Debian system.
 
 Each unit is a replica of the model, and computes a share of every batch. Each rank keeps its part
 of the model in its pod's memory, from which a group of any number of units continues. The script
@@ -111,7 +111,7 @@ def new_model(vocabulary: int, width: int) -> nn.Sequential:
 
 @torch.no_grad()
 def average_gradients(parameters: Iterable[nn.Parameter], replicas: dist.ProcessGroup) -> None:
-    """Average this rank's part of the gradients over the units, in each of which one rank has the same part."""
+    """Average this rank's part of the gradients over the same parts of the other units."""
     for parameter in parameters:
         assert isinstance(parameter.grad, DTensor)
         average(parameter.grad.to_local(), replicas)
