@@ -1,4 +1,4 @@
-"""Requests to the API server from the test's own process: one takes milliseconds, where a kubectl process takes tenths of a second."""
+"""Requests to the API server from the test's own process: milliseconds, not kubectl's tenths."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""What the operator has asked of the API server, from the API server's audit log (hack/kind/audit.sh)."""
+"""What the operator has asked of the API server, from its audit log (hack/kind/audit.sh)."""
 
 import json
 import subprocess

@@ -28,7 +28,7 @@ open_namespaces: list[str] = []  # of the tests of this process
 
 
 class ModulesSideBySide(LoadFileScheduling):
-    """The tests of a module run one after the other, as they share a namespace or a job; so do those of some modules."""
+    """Tests of a module, and of some modules, run one after the other: they share a job."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = str(super()._split_scope(nodeid))
@@ -54,7 +54,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keeps the story of a test that fails, or whose fixtures do, while its namespaces are still there."""
+    """Keeps the story of a test that fails while its namespaces are still there."""
     told = yield
     if told.failed:
         test = re.sub(r"[^\w.-]+", "-", f"{item.path.stem}-{item.name}")[:120]
@@ -114,7 +114,7 @@ def start_shared_job(shared_namespace: str) -> StartJob:
 
 
 def starter(namespace: str) -> StartJob:
-    """What applies an example with changes, perhaps with another script in its place or other pods, and returns the job."""
+    """What applies an example with changes, another script or other pods, and returns the job."""
 
     def start(
         example: str = "all-reduce",
@@ -150,7 +150,7 @@ def starter(namespace: str) -> StartJob:
 
 
 def mount_script(namespace: str, pod: dict[str, Any], script: str) -> None:
-    """Puts a training script into a ConfigMap, and that into a pod's training container at /scripts/train.py."""
+    """Puts a script into a ConfigMap, and that into the training container at /scripts/train.py."""
     files = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

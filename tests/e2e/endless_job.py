@@ -10,7 +10,7 @@ from tests.paths import ROOT
 
 
 def start(namespace: str, name: str, **fields: Any) -> JobUnderTest:
-    """A job with these fields of a spec and few others, whose pods get their agent from the operator that is installed."""
+    """A job with these fields of a spec and few others, with the installed operator's agent."""
     manifest = read_example(ROOT / "examples" / "all-reduce" / "job.yaml")
     spec = {
         "template": manifest["spec"]["template"],

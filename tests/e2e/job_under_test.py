@@ -33,7 +33,7 @@ def run_kubectl(
     input: str | None = None,  # noqa: A002  named as in subprocess.run
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs kubectl on the test cluster, with patience for its `--timeout`; its words are in the error if it fails."""
+    """Runs kubectl on the test cluster; its words are in the error if it fails."""
     patient = [
         LIMIT.sub(lambda limit: f"--timeout={PATIENCE * int(limit[1])}s", argument)
         for argument in arguments
@@ -69,7 +69,7 @@ def found_by_agents() -> list[str]:
 
 
 def leading_operator(other_than: str = "") -> dict[str, Any]:
-    """The pod of the operator that leads agents; waits until there is one, other than the one that led before."""
+    """The operator's pod that leads agents, other than the one that led before; waits for it."""
     pods = Resource("v1", "pods", OPERATOR_NAMESPACE)
 
     def leaders() -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ class JobUnderTest:
         return answer.body
 
     def start_again_in(self, namespace: str, **changes: Any) -> "JobUnderTest":
-        """Starts a job of the same name and spec, but for fields of the spec that are given, in another namespace."""
+        """Starts a job of this name and spec, with changed fields, in another namespace."""
         found = self.get()
         manifest = {key: found[key] for key in ("apiVersion", "kind")}
         manifest |= {"metadata": {"name": self.name}, "spec": {**found["spec"], **changes}}
@@ -154,7 +154,7 @@ class JobUnderTest:
         ]
 
     def until_event(self, reason: str, *words: str) -> str:
-        """Waits for such an event, and returns its message: the operator sends events beside the status, not before it."""
+        """Waits for such an event, which is sent beside the status; returns its message."""
         return until(
             lambda: self.events(reason, *words),
             lambda: f"an event {reason} with {words}: {self.events(reason)}",
@@ -182,7 +182,7 @@ class JobUnderTest:
         )
 
     def until_complete(self, seconds: float = 180.0) -> str:
-        """Waits until a job has completed; returns what its workers have printed, as far as their pods are there."""
+        """Waits until a job has completed; returns what its remaining pods have printed."""
         status = self.until(
             lambda status: status.get("state") in ("Complete", "Failed"), "the end", seconds
         )
@@ -206,7 +206,7 @@ class JobUnderTest:
     def until_stepping(
         self, pod: str, world: int, seconds: float = 60.0, *, after: int = 0
     ) -> None:
-        """Waits until rank 0's log tells of a step with a world size, behind some lines that it had already."""
+        """Waits until rank 0's log tells, behind earlier lines, of a step of a world size."""
         until(
             lambda: any(
                 line.startswith("STEP") and f"world={world} " in line
@@ -221,7 +221,7 @@ StartJob = Callable[..., JobUnderTest]
 
 
 def start_whole(start_job: StartJob, **options: Any) -> JobUnderTest:
-    """A job whose wanted workers train: a new one, or the one that an earlier test of the module has left in some state.
+    """A job whose wanted workers train: a new one, or that of an earlier test of the module.
 
     What tests have changed of its spec is as it was, but for fields that it did not have.
     """
@@ -236,5 +236,5 @@ def start_whole(start_job: StartJob, **options: Any) -> JobUnderTest:
 
 
 def groups_told(job: JobUnderTest, pod: str) -> list[str]:
-    """The lines in which the processes of a pod tell their rank and their world: one for each group."""
+    """The lines in which a pod's processes tell rank and world: one for each group."""
     return [line for line in job.logs(pod) if line.startswith("INIT")]

@@ -1,4 +1,4 @@
-"""Nodes of the kind cluster, which are Docker containers, and what can happen to them; each fault is undone at the end."""
+"""Nodes of the kind cluster, which are Docker containers; each fault is undone at the end."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def make(do: Callable[[ClusterDriver], Awaitable[object]]) -> None:
 
 
 def kill_container(pod: dict[str, Any]) -> None:
-    """Kills all processes of a pod's training container at once: none gets to say goodbye, and the other containers run on."""
+    """Kills all processes of a pod's training container at once; other containers run on."""
     make(lambda driver: driver.kill_pod(pod))
 
 
@@ -123,7 +123,7 @@ def _set_condition(node: str, condition: dict[str, str]) -> None:
 
 
 def worker_node_without_the_operator(job: JobUnderTest) -> tuple[str, str]:
-    """A node to hurt and the worker on it: not rank 0's, whose log is read, nor that of the operator that leads."""
+    """A node without the leading operator, and its worker: not rank 0, whose log is read."""
     kept = {leading_operator()["spec"]["nodeName"]}
     leader, *others = members_of(job.status)
     for worker in others:

@@ -1,4 +1,4 @@
-"""A registry of this machine that the nodes pull from, by what https://kind.sigs.k8s.io/docs/user/local-registry describes."""
+"""A registry for the nodes, as in https://kind.sigs.k8s.io/docs/user/local-registry."""
 
 import json
 import subprocess

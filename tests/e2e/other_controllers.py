@@ -14,7 +14,7 @@ UNAVAILABLE = 3
 
 @contextmanager
 def installed(name: str) -> Iterator[None]:
-    """What a script of hack/ installs, as hack/kueue.sh does, and removes at the end; tests are skipped where it cannot be had."""
+    """What a script as hack/kueue.sh installs, and removes at the end; else tests are skipped."""
     script = ROOT / "hack" / f"{name}.sh"
     done = subprocess.run([script], check=False)
     if done.returncode == UNAVAILABLE:

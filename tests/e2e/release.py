@@ -30,7 +30,7 @@ def helm(*arguments: str, namespace: str = OPERATOR_NAMESPACE) -> str:
 
 
 def upgrade(*values: str) -> None:
-    """Upgrades the release to this chart with further values, as `logLevel=DEBUG`, and waits until it stands."""
+    """Upgrades the release with further values, as `logLevel=DEBUG`; waits until it stands."""
     options = [option for value in values for option in ("--set-json", value)]
     helm("upgrade", NAME, str(CHART), "--reuse-values", "--wait", "--timeout=2m", *options)
 
@@ -90,7 +90,7 @@ def operators() -> set[str]:
 
 
 def roles_of_the_release() -> list[dict[str, Any]]:
-    """The roles that are bound to the operator, as the cluster has them: the chart's, and Kubernetes' own."""
+    """The roles that the cluster binds to the operator: the chart's, and Kubernetes' own."""
     mine = "-l", f"app.kubernetes.io/instance={NAME}"
     bindings = json.loads(
         run_kubectl("get", "clusterrolebindings,rolebindings", "-A", *mine, "-o", "json").stdout

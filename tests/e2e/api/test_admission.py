@@ -167,11 +167,13 @@ def test_only_objects_and_what_no_template_has_are_filled_in(jobs: Resource) -> 
     [
         (
             5,
-            "must be less than or equal to maxReplicas (4), not 5: lower replicas or raise maxReplicas",
+            "must be less than or equal to maxReplicas (4), not 5: "
+            "lower replicas or raise maxReplicas",
         ),
         (
             1,
-            "must be greater than or equal to minReplicas (2), not 1: raise replicas or lower minReplicas",
+            "must be greater than or equal to minReplicas (2), not 1: "
+            "raise replicas or lower minReplicas",
         ),
         (0, "spec.replicas in body should be greater than or equal to 1"),
     ],
@@ -198,7 +200,10 @@ def test_scaling_a_job_of_a_fixed_size_is_refused_with_the_way_to_make_it_elasti
     assert job.change(**FIXED).code == 200
     result = job.scale(replicas)
     assert result.returncode != 0
-    words = "field is immutable while minReplicas is unset: set spec.minReplicas and spec.maxReplicas to make the job elastic"
+    words = (
+        "field is immutable while minReplicas is unset: "
+        "set spec.minReplicas and spec.maxReplicas to make the job elastic"
+    )
     assert words in result.stderr
     assert job.spec["replicas"] == 3
     assert job.change(minReplicas=2, maxReplicas=4).code == 200

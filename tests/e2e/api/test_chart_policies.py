@@ -1,4 +1,4 @@
-"""The chart's admission policies on a real API server: what each refuses, with which words, and what it lets pass."""
+"""The chart's admission policies on a real API server: what each refuses, in which words."""
 
 import copy
 import json
@@ -66,7 +66,7 @@ Change = Callable[[dict[str, Any]], object]
 
 
 class Jobs:
-    """Jobs of a namespace, as its users change them: each method returns the API server's refusal, empty if there is none."""
+    """Jobs of a namespace; each method returns the API server's refusal, empty if there is none."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace

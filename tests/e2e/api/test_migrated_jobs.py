@@ -74,7 +74,7 @@ ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ
 
 
 def migrate(namespace: str, options: list[str], name: str, manifest: str = "") -> JobUnderTest:
-    """Migrates a manifest or files, and creates the job, with what the remarks say that a user has to fill in here."""
+    """Migrates a manifest or files, fills in what the remarks ask for, and creates the job."""
     command = [str(KUBECTL), "epj", "migrate", *options]
     done = subprocess.run(
         command,

@@ -1,4 +1,4 @@
-"""Policies, quotas, limits and webhooks of a real API server: what they refuse is told and tried again, and fails no job."""
+"""What an API server's policies, quotas, limits and webhooks refuse is told and tried again."""
 
 import json
 import os

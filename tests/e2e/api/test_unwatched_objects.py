@@ -1,4 +1,4 @@
-"""Rules for objects that no operator has looked at yet: by a definition of another name, which no operator watches."""
+"""Rules for objects that no operator has looked at yet: by a definition that none watches."""
 
 import json
 import os

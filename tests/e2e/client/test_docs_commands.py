@@ -1,4 +1,4 @@
-"""The shell commands of the documentation, run as a reader would: in their order, in a folder with the files that the page tells of."""
+"""The shell commands of the documentation, run as a reader would, in order and beside its files."""
 
 import os
 import shutil

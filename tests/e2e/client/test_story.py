@@ -61,7 +61,7 @@ STORY = [
 
 
 def described_to_the_end(job: JobUnderTest) -> str:
-    """What `kubectl describe` says once the last event is there: events are sent beside the status, not before it."""
+    """What `kubectl describe` says with the last event, which is sent beside the status."""
 
     def described() -> str:
         return run_kubectl("-n", job.namespace, "describe", "epj", job.name).stdout

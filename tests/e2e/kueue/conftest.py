@@ -31,7 +31,7 @@ def kueue() -> Iterator[None]:
 
 @pytest.fixture
 def queues() -> Iterator[list[Queue]]:
-    """The queues of a test, removed after its namespace: Kueue keeps a queue for as long as something in it has quota."""
+    """The queues of a test, removed after its namespace: none goes while it has quota in use."""
     made: list[Queue] = []
     yield made
     for queue in made:

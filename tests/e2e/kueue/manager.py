@@ -1,4 +1,4 @@
-"""Kueue's manager, with another configuration than the shipped one for as long as a test needs it."""
+"""Kueue's manager, with another configuration than the shipped one while a test needs it."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ RESTART_SECONDS = 90.0
 
 @contextmanager
 def configured(**changes: dict[str, Any]) -> Iterator[None]:
-    """Lays changes over sections of the manager's configuration; the shipped one is back at the end."""
+    """Lays changes over the manager's configuration; the shipped one is back at the end."""
     shipped = json.loads(
         run_kubectl("-n", NAMESPACE, "get", "configmap", CONFIG_MAP, "-o", "json").stdout
     )["data"][FILE]

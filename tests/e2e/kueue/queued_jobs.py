@@ -13,7 +13,7 @@ from tests.e2e.job_under_test import JobUnderTest
 
 
 class PodCount:
-    """Counts the pods of a namespace that have not ended, and keeps the most there have been at one time."""
+    """Keeps the most pods of a namespace that have been there, not ended, at one time."""
 
     def __init__(self, namespace: str) -> None:
         self.most = 0

@@ -1,4 +1,4 @@
-"""What the operator's Workloads rely on, on a real Kueue: the tests play the operator's part themselves."""
+"""What the operator's Workloads rely on in a real Kueue: the tests play the operator's part."""
 
 import pytest
 

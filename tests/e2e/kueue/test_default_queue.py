@@ -1,4 +1,4 @@
-"""Pods of our jobs in a namespace with a LocalQueue named `default`, which Kueue's pod integration takes for its own."""
+"""Pods of our jobs where a LocalQueue named `default` has Kueue's pod integration take pods."""
 
 import json
 from collections.abc import Callable, Iterator

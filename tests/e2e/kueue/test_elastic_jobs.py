@@ -1,4 +1,4 @@
-"""Elastic jobs that share a queue of a real Kueue: they take what is free, and give single workers back."""
+"""Elastic jobs that share a queue of a real Kueue: they take what is free, and give it back."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Two flavors in one job: the minimum has its quota on demand, and the workers beyond it have theirs on spot nodes."""
+"""Two flavors in one job: quota on demand for the minimum, on spot nodes for workers beyond it."""
 
 import json
 from collections.abc import Iterator

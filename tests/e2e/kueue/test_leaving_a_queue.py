@@ -1,4 +1,4 @@
-"""A job that changes its queue, or leaves it: its quota goes when its pods are gone, and the chart's policy says when it may."""
+"""A job that changes or leaves its queue: its quota goes with its pods, if the policy lets it."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The quota of jobs that stop: suspended, complete, deactivated, or evicted while no operator runs."""
+"""The quota of jobs that stop: suspended, complete, deactivated, or evicted without an operator."""
 
 import pytest
 

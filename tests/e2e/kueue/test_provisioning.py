@@ -92,7 +92,7 @@ def provisioned(namespace: str, parameter: str) -> int:
 
 @contextmanager
 def admission_check(name: str) -> Iterator[None]:
-    """An AdmissionCheck by ProvisioningRequests, and their configuration, for as long as a test needs them."""
+    """An AdmissionCheck by ProvisioningRequests, and its configuration, while a test needs them."""
     apply(
         kueue_object(
             "ProvisioningRequestConfig", {"name": name}, {"provisioningClassName": "by-hand"}

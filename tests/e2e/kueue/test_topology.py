@@ -1,4 +1,4 @@
-"""Kueue's topology-aware scheduling: the workers of a base share a rack, and Kueue chooses the node of each pod."""
+"""Kueue's topology-aware scheduling: a base's workers share a rack, on nodes that Kueue chooses."""
 
 from collections.abc import Iterator
 

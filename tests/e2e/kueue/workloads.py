@@ -1,4 +1,4 @@
-"""A queue of a real Kueue, and Workloads in it that tests make and release by hand, as the operator does."""
+"""A queue of a real Kueue, and Workloads that tests make and release as the operator does."""
 
 import json
 import time
@@ -141,7 +141,7 @@ def released(workload: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Queue:
-    """A ClusterQueue with a quota of CPUs, in units of a worker, and the LocalQueue of a namespace that leads to it.
+    """A ClusterQueue with a quota, in units of a worker, and a namespace's LocalQueue of it.
 
     Attributes:
         others: the workers and the spec of further flavors, by name.

@@ -100,7 +100,10 @@ def test_operator_shows_a_certificate_that_nobody_else_vouches_for(start_job: St
     job = start_job(args=ENDLESS, replicas=1)
     job.until_world(1)
     [pod] = job.members()
-    ask_anybody = "import os, urllib.request; urllib.request.urlopen(os.environ['ELASTIC_PYTORCH_OPERATOR_URL'])"
+    ask_anybody = (
+        "import os, urllib.request; "
+        "urllib.request.urlopen(os.environ['ELASTIC_PYTORCH_OPERATOR_URL'])"
+    )
     done = run_kubectl(
         "-n", job.namespace, "exec", pod, "--", "python3", "-c", ask_anybody, check=False
     )

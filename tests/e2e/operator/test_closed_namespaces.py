@@ -1,4 +1,4 @@
-"""A job in a namespace that forbids all connections but those that docs/operate/install.md names, with a quota that it just fits into.
+"""A job in a namespace with a quota and only the connections that docs/operate/install.md names.
 
 A network that does not enforce NetworkPolicies lets everything through: then only the quota says
 something here.

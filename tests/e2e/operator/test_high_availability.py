@@ -1,4 +1,4 @@
-"""The operator that leads is killed, cut short or rolled over in the middle of things: the promises hold, nothing is made twice."""
+"""The leading operator is killed, cut short or rolled over, and nothing is made twice."""
 
 import json
 import time
@@ -64,7 +64,7 @@ def kill_process(operator: dict[str, Any]) -> None:
 
 
 def pods_made(job: JobUnderTest) -> list[str]:
-    """Every pod that was ever made for a job, by the operators' events of its kubelets and the pods that are there."""
+    """Every pod that was ever made for a job, by the kubelets' events and the pods there."""
     events = json.loads(
         job.kubectl("get", "events", "--field-selector=reason=Scheduled", "-o", "json")
     )["items"]
@@ -190,7 +190,7 @@ def test_leaders_node_dies_with_a_worker(job: JobUnderTest) -> None:
 
 
 def worker_beside_the_leader(job: JobUnderTest) -> tuple[str, str]:
-    """A worker other than rank 0 that shares its node with the operator that leads, and no worker; has another one lead until so."""
+    """A worker, not rank 0, alone on its node with the leading operator; moves the lead for it."""
     for _ in range(6):
         until_all_are_ready()
         leader = leading_operator()
@@ -296,7 +296,7 @@ def test_operators_are_well_and_say_who_leads() -> None:
 
 
 def metrics_that_say_whether_it_leads(operator: str, *, leads: bool) -> str:
-    """Waits for them: an operator answers with the same text for some seconds, perhaps with one from before it led."""
+    """Waits for such metrics: an operator repeats a text, perhaps an old one, for seconds."""
     sign = f'leader_election_master_status{{name="elastic-pytorch-operator"}} {float(leads)}'
     return until(lambda: text if sign in (text := ask_operator(operator, "metrics")) else "", sign)
 

@@ -1,4 +1,4 @@
-"""The release itself, under a job that trains: upgraded, confined to one namespace, removed, and installed again."""
+"""The release under a job that trains: upgraded, confined to a namespace, removed, reinstalled."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ RIGHTS_ONLY = {
 
 @pytest.fixture
 def outside(start_job: StartJob, namespace: str) -> Iterator[JobUnderTest]:
-    """A namespace that the operator shall leave alone, with a job in it once `start_job` has made one."""
+    """A namespace that the operator shall leave alone, with a job once `start_job` made one."""
     name = f"{namespace}-out"
     run_kubectl("create", "namespace", name)
     yield JobUnderTest("all-reduce", name)
@@ -133,7 +133,7 @@ def ask_for_template(namespace: str) -> None:
 
 
 def assert_permissions_are_exact(began: datetime, gone: datetime, confined: set[str]) -> None:
-    """The audit log of what the operator did tells of every verb in its roles, and of none that was refused.
+    """The audit log has every verb of the operator's roles, and none that was refused.
 
     Rights change a moment before those who have them, so only who came with the rights is judged by
     them.

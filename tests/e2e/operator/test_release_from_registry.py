@@ -1,4 +1,4 @@
-"""A release of this checkout as its users have it: a registry, a folder of files, and the commands of docs/operate/install.md."""
+"""A release as its users have it: registry, files, and the commands of docs/operate/install.md."""
 
 import json
 import os
@@ -45,7 +45,7 @@ TORCH_DOCKERFILE = (
 
 @dataclass(frozen=True)
 class User:
-    """Someone with kubectl, helm and Docker, the files of a release, and the address of its registry."""
+    """Someone with kubectl, helm and Docker, a release's files, and its registry's address."""
 
     home: Path
     registry: str
@@ -221,7 +221,7 @@ def install(user: User) -> None:
 
 
 def build_training_image(user: User, image: str) -> None:
-    """Builds the image of docs/operate/install.md with the script of docs/use/getting-started.md, and puts it into the registry."""
+    """Puts install.md's image with the script of getting-started.md into the registry."""
     script = next(each.text for each in blocks(GETTING_STARTED) if each.file == "train.py")
     (user.home / "train.py").write_text(script)
     (user.home / "torch.Dockerfile").write_text(TORCH_DOCKERFILE)

@@ -1,4 +1,4 @@
-"""Metrics over TLS on a cluster: the API server's word on tokens and roles, and the certificate in the Secret."""
+"""Metrics over TLS on a cluster: the API server judges tokens, and a Secret has the certificate."""
 
 import base64
 import json
@@ -24,9 +24,11 @@ import json, socket, ssl, sys
 told = json.load(sys.stdin)
 context = ssl.create_default_context(cadata=told["authorities"])
 for token in told["tokens"]:
-    with context.wrap_socket(socket.create_connection(("localhost", 8444), 10), server_hostname="{HOST}") as link:
+    connection = socket.create_connection(("localhost", 8444), 10)
+    with context.wrap_socket(connection, server_hostname="{HOST}") as link:
         header = f"Authorization: Bearer {{token}}\\r\\n" if token else ""
-        link.sendall(f"GET /metrics HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n{{header}}\\r\\n".encode())
+        header += "Host: a\\r\\nConnection: close\\r\\n\\r\\n"
+        link.sendall(f"GET /metrics HTTP/1.1\\r\\n{{header}}".encode())
         print(link.makefile("rb").readline().split()[1].decode())
 """
 

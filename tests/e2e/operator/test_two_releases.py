@@ -1,4 +1,4 @@
-"""Two releases share a cluster by namespaces: each trains its own jobs, and neither may touch those of the other."""
+"""Two releases share a cluster by namespaces: each trains its own jobs, and touches no other."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def second_team(namespace: str) -> Iterator[str]:
 
 
 def install_second(home: str, watched: str, values: Path) -> str:
-    """Installs the chart again, from the images and with the settings of the first release; returns what helm says if it refuses."""
+    """Installs the chart again, with the first release's settings; returns helm's refusal."""
     first: dict[str, Any] = json.loads(helm("get", "values", NAME, "--output=json"))
     own = {"fullnameOverride": SECOND, "watchNamespaces": [watched], "crds": {"enabled": False}}
     values.write_text(json.dumps(first | own))
@@ -57,7 +57,7 @@ def install_second(home: str, watched: str, values: Path) -> str:
 
 
 def operators_named(job: JobUnderTest) -> set[str]:
-    """The hosts at which a job's agents look for their operator: by them each pod tells which operator has made it."""
+    """The hosts at which a job's agents look for the operator that has made their pods."""
     variables = [
         v for pod in job.pods() for c in pod["spec"]["containers"] for v in c.get("env", ())
     ]

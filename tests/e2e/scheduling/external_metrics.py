@@ -1,4 +1,4 @@
-"""Serves external.metrics.k8s.io from what the operator exports, in the place of an adapter for Prometheus. It runs in a pod of the test.
+"""Serves external.metrics.k8s.io from the operator's metrics; runs in a pod of the test.
 
     external_metrics.py URL…
 
@@ -37,7 +37,7 @@ def read_series(metric: str, labels: dict[str, str]) -> list[str]:
 
 
 async def answer_metric(request: web.Request) -> web.Response:
-    """The values of a metric for one namespace, as the controller of HorizontalPodAutoscalers asks for them."""
+    """A metric's values for one namespace, as the HorizontalPodAutoscalers' controller asks."""
     pairs = (
         pair.partition("=") for pair in request.query.get("labelSelector", "").split(",") if pair
     )

@@ -9,7 +9,7 @@ SLOT = "example.com/slot"
 
 
 def give_slots(nodes: list[str], slots: int) -> None:
-    """Has nodes advertise slots, as an administrator may do by hand; the kubelet would say what is allocatable ten seconds later."""
+    """Has nodes advertise slots, allocatable at once, where a kubelet takes ten seconds."""
     paths = [f"/status/{field}/{SLOT.replace('/', '~1')}" for field in ("capacity", "allocatable")]
     operations = json.dumps([{"op": "add", "path": path, "value": str(slots)} for path in paths])
     for node in nodes:

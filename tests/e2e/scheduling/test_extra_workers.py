@@ -1,4 +1,4 @@
-"""Two kinds of nodes in one job: the workers of the minimum stay on the first kind, and the others run on the second."""
+"""Two kinds of nodes in one job: the minimum's workers run on the first, others on the second."""
 
 from collections.abc import Iterator
 from typing import Any

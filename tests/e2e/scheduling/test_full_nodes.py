@@ -1,4 +1,4 @@
-"""Jobs that have just the room of their nodes: they train with what fits, and with a container that does not end by itself."""
+"""Jobs with just the room of their nodes train with what fits, and beside an endless container."""
 
 from collections.abc import Callable
 from typing import Any

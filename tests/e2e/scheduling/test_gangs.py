@@ -1,4 +1,4 @@
-"""Gangs that real schedulers place: Kubernetes' own (`make test-gangs`) and coscheduling (`make test-coscheduling`)."""
+"""Gangs that real schedulers place: `make test-gangs` and `make test-coscheduling`."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,8 @@ def kubernetes() -> GangScheduler:
         found["name"] == "podgroups" for found in json.loads(served.stdout)["resources"]
     ):
         pytest.skip(
-            f"the cluster serves no PodGroup of {KUBERNETES.api_version}: make test-gangs makes one that does"
+            f"the cluster serves no PodGroup of {KUBERNETES.api_version}: "
+            "make test-gangs makes one that does"
         )
     return KUBERNETES
 

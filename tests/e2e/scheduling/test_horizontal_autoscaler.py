@@ -1,4 +1,4 @@
-"""A HorizontalPodAutoscaler scales a job by the operator's metric of that job, through the metrics API of the cluster."""
+"""A HorizontalPodAutoscaler scales a job by the operator's metric, through the metrics API."""
 
 import json
 import subprocess
@@ -142,7 +142,7 @@ def until_reached(namespace: str) -> None:
 
 
 def until_routed() -> None:
-    """Waits until the API server passes requests on: one of its controllers calls the APIService available, another one routes."""
+    """Waits until the API server routes requests, which it may do after an APIService is ready."""
     until(
         lambda: run_kubectl("get", "--raw", API, check=False).returncode == 0,
         lambda: f"the API: {run_kubectl('get', '--raw', API, check=False).stderr}",

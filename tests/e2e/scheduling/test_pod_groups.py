@@ -1,4 +1,4 @@
-"""PodGroups on the API server: with a definition of coscheduling's, by hand and without its scheduler."""
+"""PodGroups on the API server: coscheduling's definition, by hand and without its scheduler."""
 
 import json
 from collections.abc import Iterator

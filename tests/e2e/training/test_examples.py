@@ -1,4 +1,4 @@
-"""The examples that no other test runs, each to its end, and the agent in an image that has only torch."""
+"""Examples that no other test runs, each to its end, and the agent beside nothing but torch."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Jobs that ask for accelerators, on nodes that say they have some: the scheduler counts them, and no driver is needed for that."""
+"""Jobs that ask for accelerators, which nodes say they have: the scheduler needs no driver."""
 
 import json
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def allocatable(node: str) -> str:
 
 @pytest.fixture
 def nodes_with_devices() -> Iterator[list[str]]:
-    """The workers of the cluster, each with devices in its status, as an administrator may advertise them by hand."""
+    """The workers of the cluster, each with devices in its status, advertised by hand."""
     names = [
         node["metadata"]["name"]
         for node in json.loads(run_kubectl("get", "nodes", "-o", "json").stdout)["items"]

@@ -1,4 +1,4 @@
-"""Failures that are easily taken for somebody else's: told in their own words, counted or not, on a real cluster."""
+"""Failures that are easily taken for others' are told in their own words, and counted or not."""
 
 import json
 from typing import Any
@@ -51,7 +51,7 @@ def test_command_that_is_not_in_the_image_is_told_at_once_and_given_up(namespace
 
 
 def test_node_whose_pods_fail_at_start_does_not_fail_the_job(namespace: str) -> None:
-    """The command lies on the nodes, and one of them lacks it: the container runtime cannot start what is scheduled there."""
+    """One of the nodes lacks the command, so the container runtime cannot start its pods."""
     nodes = run_kubectl(
         "get", "nodes", "-l", "!node-role.kubernetes.io/control-plane", "-o", "name"
     ).stdout.split()

@@ -1,4 +1,4 @@
-"""One job that hangs, crashes and exits as it is told: who is at fault is named, and what the policy says comes of it."""
+"""A job that hangs, crashes and exits as it is told: who is at fault, and what the policy does."""
 
 import pytest
 
@@ -126,7 +126,10 @@ def test_exit_code_fails_the_job_at_once_if_a_rule_says_so(job: JobUnderTest) ->
     job.until(lambda status: status.get("state") == "Failed", "the failure", 60)
     condition = job.condition("Failed")
     assert condition["reason"] == "FailurePolicyRule"
-    start = f"failurePolicy.rules[0] (onExitCodes In 42) fails the job: rank 1 ({worker}) failed, exit code 42"
+    start = (
+        "failurePolicy.rules[0] (onExitCodes In 42) fails the job: "
+        f"rank 1 ({worker}) failed, exit code 42"
+    )
     assert condition["message"].startswith(start)
     cause = job.status["rootCause"]
     assert (cause["worker"], cause["exitCode"], cause["rank"]) == (worker, 42, 1)

@@ -1,4 +1,4 @@
-"""The life of a job on a real cluster: from apply to Complete, through scaling and the loss of pods, and gone without a trace."""
+"""A job's life on a real cluster: from apply through scaling and lost pods to Complete."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def rounds_told(lines: list[str]) -> list[tuple[int, int, int]]:
 
 
 def until_rounds_told(job: JobUnderTest, pod: str, count: int) -> list[tuple[int, int, int]]:
-    """An agent's rounds once it has told of so many: the status may know of a round before its members log it."""
+    """Waits for so many rounds in an agent's log, which may come after those of the status."""
     until(
         lambda: len(rounds_told(job.logs(pod))) >= count,
         lambda: f"{count} rounds of {pod}: {rounds_told(job.logs(pod))}",

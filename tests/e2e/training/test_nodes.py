@@ -1,4 +1,4 @@
-"""Nodes announce their end, report faults, are drained, die, freeze and come back; the control plane goes away for a while.
+"""Nodes announce their end, report faults, are drained, die and freeze; the control plane leaves.
 
 The tests share a job of the training library: it loses no step when a node goes in an orderly way,
 and one at most when it dies.
@@ -45,7 +45,7 @@ MAINTENANCE = "cloud.google.com/active-node-maintenance"
 
 @pytest.fixture
 def job(start_shared_job: StartJob) -> JobUnderTest:
-    """Three workers that train, each on a node of its own: those who have left a node share another one."""
+    """Three workers that train on three nodes: those who have left one share another."""
     job = start_whole(start_shared_job, file="elastic.yaml", args=ENDLESS_ELASTIC)
     while guests := guests_of(job.until_world(3)):
         job.kubectl("delete", "pod", guests[-1], "--wait=false")
@@ -90,7 +90,7 @@ def processes(job: JobUnderTest, pod: str) -> int:
 def assert_left_without_a_loss(
     job: JobUnderTest, leader: str, since: int, started: int
 ) -> list[tuple[int, int, float]]:
-    """Each step was computed once, by processes that have lived through it all; returns the steps since the first ones."""
+    """Each step was computed once, by lasting processes; returns the steps since the first."""
     found = until_more_steps(job, leader, 20)[since - 1 :]
     assert in_turn(found), found
     assert processes(job, leader) == started

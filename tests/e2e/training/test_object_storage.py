@@ -1,4 +1,4 @@
-"""A job with checkpoints in a bucket, and no volume: all of its pods go at once, and it goes on from the last object."""
+"""A job with checkpoints in a bucket and no volume: after all pods, the last object goes on."""
 
 import json
 import subprocess
@@ -24,8 +24,11 @@ def image() -> str:
 
 @pytest.fixture
 def bucket(namespace: str, image: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that speaks S3, in a pod that outlives those of the job; returns the URL of its bucket. A parameter is its command."""
-    make = f"import urllib.request as r; r.urlopen(r.Request('http://127.0.0.1:{PORT}/{BUCKET}', method='PUT'))"
+    """The bucket's URL of an S3 server in a lasting pod, whose command is the parameter."""
+    make = (
+        "import urllib.request as r; "
+        f"r.urlopen(r.Request('http://127.0.0.1:{PORT}/{BUCKET}', method='PUT'))"
+    )
     items = json.dumps(
         {"apiVersion": "v1", "kind": "List", "items": server(getattr(request, "param", COMMAND))}
     )
@@ -110,7 +113,8 @@ async def copy(reader, writer, throttled):
     writer.close()
 async def serve(reader, writer):
     there, back = await asyncio.open_connection("127.0.0.1", {forward})
-    await asyncio.gather(copy(reader, back, True), copy(there, writer, False), return_exceptions=True)
+    both = copy(reader, back, True), copy(there, writer, False)
+    await asyncio.gather(*both, return_exceptions=True)
 async def main():
     while True:
         try:
@@ -152,7 +156,7 @@ def start_in_bucket(
 
 
 def until_saving(job: JobUnderTest) -> dict[str, Any]:
-    """Takes the bucket away once it has a checkpoint; returns the status once the steps are done."""
+    """Takes the bucket away once it has a checkpoint; returns the status after the steps."""
     job.until(saved, "a checkpoint in the bucket", 180)  # type: ignore[arg-type]
     run_kubectl("-n", job.namespace, "delete", f"service/{SERVER}")
     status = job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
@@ -215,7 +219,10 @@ def test_a_job_without_ttl_is_kept_until_its_last_step_is_in_the_bucket(
     assert IN_BUCKET in objects(namespace)
 
 
-SLOW = f"{' '.join(COMMAND[:-1])} {PORT + 1} & exec python3 -c '{THROTTLE.format(listen=PORT, forward=PORT + 1)}'"
+SLOW = (
+    f"{' '.join(COMMAND[:-1])} {PORT + 1} & exec python3 -c "
+    f"'{THROTTLE.format(listen=PORT, forward=PORT + 1)}'"
+)
 
 
 @pytest.mark.parametrize("bucket", [["sh", "-c", SLOW]], indirect=True, ids=["throttled"])

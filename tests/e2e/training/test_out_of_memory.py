@@ -1,4 +1,4 @@
-"""A container that runs out of memory on a real node: with cgroup v2 all its processes go, and with them the state in its memory."""
+"""A container without memory on a real node: with cgroup v2, all of it goes, state included."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SETTING = "/sys/fs/cgroup/memory.oom.group"
 
 
 def kills_the_container(job: JobUnderTest, pod: str) -> bool:
-    """Whether the kernel kills all processes of a container that runs out of memory; the agent's log must say the same."""
+    """Whether the kernel, and so the agent's log, says that all of a container's processes go."""
     setting = job.kubectl(
         "exec", pod, "--", "sh", "-c", f"cat {SETTING} 2>/dev/null || echo 0"
     ).strip()

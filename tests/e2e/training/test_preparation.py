@@ -1,4 +1,4 @@
-"""Workers that set themselves up before they join: the group trains on meanwhile, and whatever becomes of them."""
+"""Workers that prepare before they join: the group trains on, whatever becomes of them."""
 
 import pytest
 
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.e2e
 SCRIPT = """
 import os, pathlib, runpy, sys, time
 if os.environ["ELASTIC_PYTORCH_WORKER_INDEX"] == "2":
-    run_id = os.environ["TORCHELASTIC_RUN_ID"]
-    failed, again, go = (pathlib.Path(f"/checkpoints/{word}-{run_id}") for word in ("failed", "again", "go"))
+    run_id, folder = os.environ["TORCHELASTIC_RUN_ID"], pathlib.Path("/checkpoints")
+    failed, again, go = (folder / f"{word}-{run_id}" for word in ("failed", "again", "go"))
     if not failed.exists():
         failed.touch()
         raise RuntimeError("the data set is not there")

@@ -1,4 +1,4 @@
-"""A job whose model no worker has all of: its pods keep the shards in their memory and copies of each other's, without any volume."""
+"""A job whose model no worker has all of: its pods keep the shards and copies, without a volume."""
 
 import re
 
@@ -15,7 +15,7 @@ STEP = re.compile(r"STEP (\d+) world=(\d+) .* right=(\w+)")
 
 
 def steps(job: JobUnderTest, *pods: str) -> list[tuple[int, int]]:
-    """Number and world size of the steps that pods have told of as rank 0, one pod after the other; each had the right state."""
+    """Number and world size of the steps that ranks 0 have told of; each had the right state."""
     found = [match for pod in pods for line in job.logs(pod) if (match := STEP.match(line))]
     assert all(match[3] == "True" for match in found), [
         match[0] for match in found if match[3] != "True"

@@ -1,4 +1,4 @@
-"""Faults at random, to jobs of all sorts at once: a minute and a half with a seed; docs/evidence/reliability.md tells of longer runs."""
+"""Random faults with a seed to jobs of all sorts; docs/evidence/reliability.md has longer runs."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Spares on a real cluster: a lost worker costs one round of full size, without a wait for a new pod."""
+"""Spares on a real cluster: a lost worker costs one round of full size, and no wait for a pod."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def test_spare_takes_over_in_the_round_that_follows_a_loss(
 def test_node_that_takes_a_member_and_the_spare_along_starts_no_process_again(
     start_job: StartJob,
 ) -> None:
-    """The others leave the group that waits for the dead spare, if it was in one, and train on as they are."""
+    """The others leave a group that waits for the dead spare, and train on as they are."""
     args = [
         "/examples/all-reduce/train_elastic.py",
         "--checkpoint-dir",

@@ -1,4 +1,4 @@
-"""A job whose script uses the training library: what it loses when its group changes, and who is started anew."""
+"""A job with the training library: what a change of its group costs, and who starts anew."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Units of several pods on a real cluster: one that lacks a pod leaves as a whole, and the others train on."""
+"""Units of pods on a real cluster: one that lacks a pod leaves as a whole, and others train on."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""The volumes that a job brings: claims that its workers share, and the memory that its processes share."""
+"""The volumes that a job brings: claims for its workers, and memory for their processes."""
 
 import json
 import os
@@ -65,7 +65,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def make_volume(namespace: str) -> Iterator[Callable[[], None]]:
-    """Creates a volume for the job's claim, as an administrator does where nothing provisions volumes."""
+    """Creates a volume for the job's claim, as an administrator without provisioning does."""
     name = f"{namespace}-data"
 
     def make() -> None:
@@ -120,7 +120,7 @@ def delete(job: JobUnderTest) -> None:
 
 
 def why(job: JobUnderTest) -> str:
-    """What `kubectl epj why` prints; the plugin lies beside this Python, and kubectl finds it on the PATH."""
+    """What `kubectl epj why` prints, with the plugin beside this Python on the PATH."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = [str(KUBECTL), "epj", "-n", job.namespace, "why", job.name]
     environment = {**os.environ, "PATH": path, "KUBECONFIG": str(KUBECONFIG)}
