@@ -1,4 +1,4 @@
-"""What an engine must be, and how the samples must be dealt out to its ranks, before its group may change."""
+"""What an engine must be, and how samples must be dealt to ranks, before its group may change."""
 
 import os
 import subprocess
@@ -88,7 +88,7 @@ def test_samples_for_other_ranks_are_refused_with_what_to_give(
 
 
 def test_engines_of_deepspeed_are_told_apart(tmp_path: Path) -> None:
-    """A pipeline, and a model that is parallel by tensors, without and with the mesh of its data-parallel ranks."""
+    """A pipeline, and a model that is parallel by tensors, without and with its data's mesh."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
     command += [str(Path(__file__).parent / "scripts" / "engines.py"), str(tmp_path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "USE_LIBUV": "0"}

@@ -1,4 +1,4 @@
-"""A training with Lightning under real agents: 3 -> 2 -> 4 -> 3 workers within an epoch, then a rank is killed."""
+"""Lightning under real agents: 3 -> 2 -> 4 -> 3 workers within an epoch, then a killed rank."""
 
 import os
 import signal
@@ -116,7 +116,7 @@ def check_samples(events: Events) -> None:
 
 
 def curve(events: Events) -> list[tuple[float, float, int]]:
-    """Of each step: the mean loss over its samples, the learning rate, and the number of the rank's batch in its epoch."""
+    """Of each step: its mean loss, the learning rate, and the rank's batch in the epoch."""
     return [
         (
             sum(e["loss"] for e in ranks) / sum(len(e["samples"]) for e in ranks),
@@ -136,7 +136,7 @@ def computed_twice(events: Events) -> list[int]:
 
 
 def changes(events: Events) -> list[tuple[str, int, float]]:
-    """Of each change of the group: the sizes before and after, the steps that were computed again, and the seconds between two steps."""
+    """Of each change: the sizes, the steps computed again, and the seconds between two steps."""
     groups: dict[float, list[dict[str, Any]]] = {}
     for event in events.all(what="step", RANK=0):
         groups.setdefault(event["generation"], []).append(event)

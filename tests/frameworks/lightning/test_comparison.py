@@ -59,7 +59,8 @@ def test_table(
     used = uses(events, 0)
     twice, never = sum(count > 1 for count in used.values()), SAMPLES - len(used)
     print(
-        f"of {SAMPLES} samples of the epoch with the changes, {twice} were used twice or more, {never} never"
+        f"of {SAMPLES} samples of the epoch with the changes, {twice} were used twice or more, "
+        f"{never} never"
     )
     if way == "stock":
         assert twice + never > 0

@@ -1,4 +1,4 @@
-"""Shards of other libraries in an ElasticStream: each sample once, by groups of other sizes, with workers and within shards.
+"""Shards of other libraries in an ElasticStream: each sample once, whatever the group's sizes.
 
 The functions that begin with `shards_of` are the recipes of docs/use/data.md.
 """

@@ -43,7 +43,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 
 
 def check(events: Events, undisturbed: list[float]) -> None:
-    """Each sample has counted once in each epoch, and each loss is that of the undisturbed training."""
+    """Each sample counts once in each epoch, and each loss is the undisturbed training's."""
     assert samples_of(events, SAMPLES, BATCH) == {
         (epoch, sample): 1 for epoch in range(EPOCHS) for sample in range(SAMPLES)
     }

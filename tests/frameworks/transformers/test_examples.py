@@ -1,4 +1,4 @@
-"""The examples with the Trainer of transformers and with Accelerate, under stock torchrun: another group goes on with them."""
+"""The examples with transformers and Accelerate under torchrun: another group goes on with them."""
 
 import json
 import os

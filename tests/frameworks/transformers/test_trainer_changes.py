@@ -1,4 +1,4 @@
-"""The Trainer of transformers as its group changes: with the training library, and the stock one beside it."""
+"""The Trainer of transformers as its group changes: elastic, and the stock one beside it."""
 
 import os
 import signal
@@ -140,7 +140,7 @@ def test_resizes_lose_nothing_and_a_killed_rank_a_step_at_most(
 def test_the_stock_trainer_repeats_samples_and_leaves_others_out(
     operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
 ) -> None:
-    """What docs/use/transformers.md compares with: the same changes, with a checkpoint every five steps."""
+    """What docs/use/transformers.md compares with, saved every five steps."""
     start(agents, operator, 4, "--stock", "--folder", tmp_path / "output")
     operator.declare("w0", "w1", "w2")
     until_step(events, 7, 3)
@@ -161,9 +161,11 @@ def test_the_stock_trainer_repeats_samples_and_leaves_others_out(
     assert seen != dict.fromkeys(range(SAMPLES), 2), "not each sample once an epoch"
     often = Counter(seen[sample] for sample in range(SAMPLES))
     print(
-        f"steps computed again: {before} for three resizes, {computed_twice(events) - before} for the kill"
+        "steps computed again: "
+        f"{before} for three resizes, {computed_twice(events) - before} for the kill"
     )
     print(
-        f"of {SAMPLES} samples in two epochs, by how often they came: {dict(sorted(often.items()))}; steps {done['step']}"
+        f"of {SAMPLES} samples in two epochs, by how often they came: "
+        f"{dict(sorted(often.items()))}; steps {done['step']}"
     )
     print(f"last losses: {losses(done)[-3:]}")

@@ -1,4 +1,4 @@
-"""Trains a small language model with the Trainer of transformers, and tells which samples each step has taken."""
+"""Trains with the Trainer of transformers, and tells which samples each step has taken."""
 
 import argparse
 import hashlib
@@ -34,7 +34,7 @@ options = parser.parse_args()
 
 
 class Numbers(torch.utils.data.Dataset):
-    """Rows of tokens of different lengths, so that no two micro-batches have the same number of them."""
+    """Rows of tokens of different lengths, so that no two micro-batches have as many."""
 
     def __len__(self):
         return options.samples

@@ -1,4 +1,4 @@
-"""Trains a small model with Accelerate, which prepares the model and the loader of the evaluation, and tells which samples it takes."""
+"""Trains with Accelerate's model and loader of the evaluation, and tells which samples it takes."""
 
 import argparse
 import os

@@ -28,7 +28,7 @@ mesh = elastic.unit_mesh(("tp",), (2,))
 
 
 class Parallelism:
-    """What DeepSpeed asks of a model's own parallelism: its ranks, those of its data, and their groups."""
+    """What DeepSpeed asks of a model's own parallelism: ranks, those of its data, and groups."""
 
     def __getattr__(self, name: str) -> Any:
         dimension, _, what = name.removeprefix("get_").partition("_parallel_")

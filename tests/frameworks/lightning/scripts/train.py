@@ -1,4 +1,4 @@
-"""Trains a small model on numbers with Lightning, with the library or without, and tells which samples each step has taken."""
+"""Trains on numbers with Lightning, elastic or not, and tells which samples each step took."""
 
 import argparse
 import os

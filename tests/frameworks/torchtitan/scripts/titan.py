@@ -1,4 +1,4 @@
-"""Trains the example's model with torchtitan's Trainer, and tells which samples each step has taken."""
+"""Trains the example's model with torchtitan, and tells which samples each step has taken."""
 
 import argparse
 import time
