@@ -1,4 +1,4 @@
-"""The examples' jobs for GPUs in local mode: their scripts as they are, a GPU that all workers share, and fewer steps."""
+"""The examples' jobs for GPUs in local mode: on one GPU for all workers, with fewer steps."""
 
 import re
 import time
@@ -68,7 +68,8 @@ async def test_all_reduce_survives_a_lost_pod(tmp_path: Path) -> None:
             for at in re.findall(r"^STEP \d+ world=\d time=([\d.]+)", job.text, re.MULTILINE)
         ]
         print(
-            f"=== all-reduce: next step {min(at for at in times if at > begun + 0.3) - begun:.2f} s after the loss"
+            "=== all-reduce: "
+            f"next step {min(at for at in times if at > begun + 0.3) - begun:.2f} s after the loss"
         )
 
 

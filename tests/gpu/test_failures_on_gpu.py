@@ -36,7 +36,8 @@ def fill() -> list[torch.Tensor]:
     return kept
 
 def train() -> None:
-    dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=3 if what == "timeout" else 600))
+    timeout = datetime.timedelta(seconds=3 if what == "timeout" else 600)
+    dist.init_process_group("nccl", timeout=timeout)
     torch.ones(1, device="cuda")
     if what == "full":  # both have their CUDA context now
         dist.new_group(backend="gloo").barrier().wait()
@@ -64,7 +65,7 @@ START_METHODS = pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 
 @pytest.fixture
 def fail(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> Train:
-    """Runs the script on one worker of two processes until they fail; returns what a real operator reads of it."""
+    """Has a worker's two processes fail; returns what a real operator reads of it."""
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
 
     def run(what: str, start_method: str = "forkserver", **environment: str) -> Failure:

@@ -1,4 +1,4 @@
-"""States whose tensors are on a GPU: what is kept is what was committed, bit by bit, however far the GPU is behind the CPU."""
+"""What is kept of a GPU's tensors is what was committed, bit by bit, however far it is behind."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Training:
-    """A model of some megabytes, in mixed precision, with dropout; it never waits for the GPU by itself."""
+    """A model of megabytes, in mixed precision, with dropout; it never waits for the GPU."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         torch.manual_seed(3)

@@ -1,4 +1,4 @@
-"""Other people's loops with agents and the training library, over NCCL: what the page about the library says of them."""
+"""Other people's loops with the training library, over NCCL, as the page about it says."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Accelerate with the training library, as docs/use/training-library.md says: model and optimizer prepared, the loader left out."""
+"""Accelerate as docs/use/training-library.md says: model and optimizer prepared, no loader."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Lightning's Trainer with the training library, as docs/use/training-library.md says: its loop, our sampler and State."""
+"""Lightning as docs/use/training-library.md says: its loop, our sampler and State."""
 
 import os
 import sys
