@@ -29,7 +29,7 @@ def export() -> Callable[..., None]:
 
 
 class Tied(nn.Module):
-    """A model whose two ends share their weights, with a buffer of another type and something that is no tensor."""
+    """A model with tied weights, a buffer of another type and something that is no tensor."""
 
     def __init__(self) -> None:
         super().__init__()

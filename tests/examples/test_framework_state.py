@@ -1,4 +1,4 @@
-"""A sharded training between the checkpoints of a framework: the newer of memory and checkpoints goes on."""
+"""A sharded training between a framework's checkpoints: the newer of memory and disk goes on."""
 
 from tests.worker_image.cpu_fsdp2 import FusedAdamW, fully_shard
 
@@ -33,7 +33,7 @@ BEGINNING = 3  # the step that the pretrained weights have
 
 
 class Framework:
-    """A training with checkpoints of its own, one for a step in a folder: model, optimizer and step, by torch's DCP."""
+    """A training with checkpoints of its own, one a step, by torch's DCP."""
 
     def __init__(self, folder: Path, *, pretrained: bool = False) -> None:
         torch.manual_seed(0)
@@ -90,7 +90,7 @@ def let_copies_end(state: FrameworkState) -> None:
 def train(
     folder: Path, until: int, saves_at: int = 0, stops: bool = False, **options: Any
 ) -> tuple[list[str], Any]:
-    """What the framework was told, and what there is after each step by its number, that of the beginning first."""
+    """What the framework was told, and what there is after each step, the beginning's first."""
     os.environ.setdefault("ELASTIC_PYTORCH_NODE", f"node-{dist.get_rank()}")
     framework = Framework(folder, pretrained=options.pop("pretrained", False))
     kept = {"model": framework.model, "optimizer": framework.optimizer, "trainer": framework}

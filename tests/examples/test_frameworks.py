@@ -1,4 +1,4 @@
-"""The jobs of examples/deepspeed, torchtitan and megatron; tests/frameworks has what the scripts of the first two do."""
+"""The jobs of examples/deepspeed, torchtitan and megatron; tests/frameworks has their scripts."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The Lightning example: its script under stock torchrun, its job, and the difference that its README shows."""
+"""The Lightning example: its script under torchrun, its job, and its README's difference."""
 
 import re
 import subprocess

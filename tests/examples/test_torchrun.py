@@ -1,4 +1,4 @@
-"""The jobs of examples/torchrun, each run to its end in local mode: the operator's planner and real agents, without a cluster."""
+"""The jobs of examples/torchrun, each to its end in local mode."""
 
 import re
 import subprocess

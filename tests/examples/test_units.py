@@ -1,4 +1,4 @@
-"""The example of units: as a job whose units leave and join, in local mode, and under stock torchrun."""
+"""The example of units: a job whose units leave and join in local mode, and stock torchrun."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def losses(output: str) -> dict[int, list[float]]:
 
 
 def as_in(undisturbed: str, output: str) -> bool:
-    """Whether each step had the loss that it has in another run, within what the order of sums may change."""
+    """Whether each step has another run's loss, within what the order of sums changes."""
     expected = losses(undisturbed)
     return all(
         loss == pytest.approx(expected[step][0], abs=0.005)
