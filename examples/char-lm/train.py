@@ -206,8 +206,8 @@ def train(training: Training, samples: Samples, folder: Path, options: argparse.
             if rank == 0 and (last or step % options.log_every == 0 or step == started_step + 1):
                 pace = 1000 * (time.perf_counter() - printed_at) / (step - printed_step)
                 line = (
-                    f"step {step}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} "
-                    "ms/step"
+                    f"step {step}/{options.steps}  loss {loss:.3f}  "
+                    f"workers {workers}  {pace:.0f} ms/step"
                 )
                 print(line, flush=True)
                 printed_step, printed_at = step, time.perf_counter()

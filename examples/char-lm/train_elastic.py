@@ -111,8 +111,8 @@ def train(
         ):
             pace = 1000 * (time.perf_counter() - printed_at) / (done - printed_step)
             print(
-                f"step {done}/{options.steps}  loss {loss:.3f}  workers {workers}  {pace:.0f} "
-                "ms/step",
+                f"step {done}/{options.steps}  loss {loss:.3f}  "
+                f"workers {workers}  {pace:.0f} ms/step",
                 flush=True,
             )
             printed_step, printed_at = done, time.perf_counter()

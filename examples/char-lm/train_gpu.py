@@ -162,8 +162,8 @@ def main() -> None:
         if rank == 0 and (step.number == options.steps or step.number % options.log_every == 0):
             pace = 1000 * (time.perf_counter() - printed_at) / (step.number - printed_step)
             print(
-                f"step {step.number}/{options.steps}  loss {loss:.3f}  workers {workers}  "
-                f"{pace:.0f} ms/step",
+                f"step {step.number}/{options.steps}  loss {loss:.3f}  "
+                f"workers {workers}  {pace:.0f} ms/step",
                 flush=True,
             )
             printed_step, printed_at = step.number, time.perf_counter()

@@ -62,8 +62,8 @@ class PrintSteps(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._print(
             trainer,
-            f"start at step {trainer.global_step}/{trainer.max_steps}  workers "
-            f"{trainer.world_size}",
+            f"start at step {trainer.global_step}/{trainer.max_steps}  "
+            f"workers {trainer.world_size}",
         )
 
     def on_train_batch_end(
