@@ -136,7 +136,7 @@ def descendants(pid: int) -> list[int]:
 
 
 class Events:
-    """What the scripts of a test write, line by line, to one file, of which each line is read once."""
+    """The lines that a test's scripts write to one file, of which each is read once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -171,7 +171,7 @@ class Events:
         agents: Sequence[Agent] = (),
         **wanted: Any,
     ) -> None:
-        """Waits until a group of a size, or the rank of it that is wanted, has done a step, while these agents live."""
+        """Waits for a step of a group of this size, or of its wanted rank, while agents live."""
         deadline = time.monotonic() + seconds
         while not any(
             event["step"] >= step for event in self.all(what="step", WORLD_SIZE=world, **wanted)

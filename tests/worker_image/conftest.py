@@ -17,7 +17,7 @@ BUCKETS = count(1)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m "... not torch"` modules that are marked so are not even imported, which takes seconds."""
+    """`-m "... not torch"` does not import modules that are marked so, which takes seconds."""
     unwanted = "not torch" in config.option.markexpr and collection_path.suffix == ".py"
     return (unwanted and "pytest.mark.torch" in collection_path.read_text()) or None
 

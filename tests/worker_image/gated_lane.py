@@ -5,7 +5,7 @@ from elastic_pytorch.memory.commit_copies import Tensors
 
 
 class GatedLane:
-    """What is copied beside the training is copied by half at once, and by the other half when somebody waits for it, or it is let go.
+    """Copies half at once, and the other half when it is waited for or let go.
 
     So whatever writes to a tensor in between, without waiting, makes a copy of two halves that do
     not belong together.

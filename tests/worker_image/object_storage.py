@@ -1,4 +1,4 @@
-"""Object storage for tests: a server that speaks S3 (moto's) in a process of its own, and a proxy that counts and makes faults."""
+"""Object storage for tests: an S3 server (moto's), and a proxy that counts and makes faults."""
 
 import contextlib
 import os
@@ -46,10 +46,8 @@ class Answer:
 
 
 def s3_error(status: int, code: str, message: str = "as the test has it") -> Answer:
-    return Answer(
-        status,
-        f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode(),
-    )
+    error = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+    return Answer(status, f"<?xml version='1.0'?>{error}".encode())
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,8 @@ class S3Server:
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         headers = {
-            "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0",
+            "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, "
+            "SignedHeaders=host, Signature=0",
             "Content-Type": "application/octet-stream",
         }
         request = urllib.request.Request(
@@ -139,7 +138,7 @@ class S3Server:
 
 @dataclass
 class Proxy:
-    """Passes requests on to a server on this machine, unless `fault` has something else for them."""
+    """Passes requests on to a server of this machine, unless `fault` handles them."""
 
     port_behind: int
     fault: Callable[[Request], Fault] = lambda _: None

@@ -185,7 +185,7 @@ class ScriptedOperator:
             }
 
     def news_for(self, worker: str, after: int, nudge: int, server: "_Server") -> dict[str, Any]:
-        """What a worker is to be told, as soon as there is a newer round, another nudge or a verdict."""
+        """What a worker is told once there is a newer round, another nudge or a verdict."""
         with self._changed:
             while (
                 server is self._server

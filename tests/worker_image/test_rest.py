@@ -1,4 +1,4 @@
-"""Work beside the training takes about a tenth of the time, and one piece that stood still puts off nothing."""
+"""Work beside the training takes a tenth of the time, and a piece that stood still delays none."""
 
 import pytest
 from elastic_pytorch.rest import Rest

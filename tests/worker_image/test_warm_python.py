@@ -1,4 +1,4 @@
-"""Agents of tests start in milliseconds, whatever other tests have imported: cold ones would double what the tests of agents cost."""
+"""Agents of tests start in milliseconds, whatever other tests have imported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Groups of real processes, forked from one process that has imported torch: with gloo and without GPUs, or with NCCL on one GPU."""
+"""Groups of processes forked from one with torch: gloo without GPUs, or NCCL on one GPU."""
 
 import atexit
 import gc
@@ -58,7 +58,7 @@ def run_group(
 
 
 def run_alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of a module returns in a process of its own, which has this one's variables and folder, and no group."""
+    """What a function returns in a process with this one's variables and folder, and no group."""
     with tempfile.TemporaryDirectory() as name:
         process = PROCESSES.Process(
             target=_alone, args=(Path(name), dict(os.environ), Path.cwd(), function, arguments)
@@ -109,7 +109,7 @@ class RunningGroup:
 def running_group(
     world_size: int, function: Callable[..., Any], *arguments: Any, backend: str = "gloo"
 ) -> Iterator[RunningGroup]:
-    """A group that runs a function, see `run_group`; at the end of the context, nothing of it is left."""
+    """A group that runs a function, see `run_group`; nothing of it outlives the context."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         processes = [

@@ -1,4 +1,4 @@
-"""Agents, and other Pythons, that start in milliseconds, as copies of a process that has imported torch.
+"""Agents, and other Pythons, that start in milliseconds: copies of a process that has torch.
 
 It has imported the parts of torch that an agent imports. The import is most of what an agent costs
 on two cores, and its way is the same each time. Nothing of elastic_pytorch is imported before the
@@ -59,7 +59,7 @@ INHERITED = {
 
 
 class ForkedProcess:
-    """A process that another one has forked; what `subprocess.Popen` says of a process, this says of it.
+    """A process that another one has forked, with what `subprocess.Popen` says of one.
 
     Attributes:
         pid: its process ID.
@@ -181,7 +181,7 @@ def run_python(code: str, **environment: str) -> Ended:
 
 
 def warm_python(environ: dict[str, str], worker: str) -> WarmPython | None:
-    """The process to fork an agent from; None: it is to import torch itself, as its variables matter for that."""
+    """The process to fork an agent from; None: its variables matter when torch is imported."""
     read = [name for name in environ.keys() | INHERITED.keys() if not name.startswith(READ_LATER)]
     if any(environ.get(name) != INHERITED.get(name) for name in read):
         return None
@@ -192,7 +192,7 @@ def warm_python(environ: dict[str, str], worker: str) -> WarmPython | None:
 
 
 def _serve(orders: socket.socket) -> dict[str, Any]:
-    """Forks until there are no more orders, and ends then; returns only in each forked process, with its order."""
+    """Forks until orders end, and exits; returns in each forked process, with its order."""
     children: dict[int, tuple[int, socket.socket]] = {}
     while True:
         for ready in select.select([orders.fileno(), *children], [], [])[0]:

@@ -1,4 +1,4 @@
-"""The names of torch that are relied on without being documented: each is in the list, and the agent looks for each."""
+"""Undocumented names of torch: the list has each that is used, and the agent looks for each."""
 
 import ast
 import inspect
@@ -140,12 +140,14 @@ def test_agent_refuses_a_torch_that_lacks_one(
     operator: ScriptedOperator, agents: Agents, tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "from torch.distributed.elastic.agent.server import api\ndel api.SimpleElasticAgent._exit_barrier\n"
+        "from torch.distributed.elastic.agent.server import api\n"
+        "del api.SimpleElasticAgent._exit_barrier\n"
     )
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     agent = agents("w0", SCRIPTS / "train.py", PYTHONPATH=path)
     assert agent.wait() == 2
     module = "torch.distributed.elastic.agent.server.local_elastic_agent"
     assert agent.termination_log.read_text() == (
-        f"the agent runs with torch 2.4 to 2.15: torch {torch.__version__} lacks {module}.LocalElasticAgent._exit_barrier"
+        "the agent runs with torch 2.4 to 2.15: "
+        f"torch {torch.__version__} lacks {module}.LocalElasticAgent._exit_barrier"
     )

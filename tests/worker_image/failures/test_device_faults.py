@@ -9,7 +9,8 @@ from elastic_pytorch.failures.local_failures import LocalFailures
 
 ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 NCCL = (
-    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled cuda error\n"
+    "torch.distributed.DistBackendError: NCCL error in: "
+    "ProcessGroupNCCL.cpp:3690, unhandled cuda error\n"
     "ncclUnhandledCudaError: Call to CUDA or HIP function failed.\nLast error:\n"
     "Cuda failure 214 'uncorrectable ECC error encountered'"
 )

@@ -117,27 +117,38 @@ def test_no_termination_log_is_made(tmp_path: Path) -> None:
 
 
 def test_last_words_say_what_the_exit_code_does_not() -> None:
-    raised = '[rank1]: Traceback (most recent call last):\n[rank1]:   File "t.py", line 3\n[rank1]: ValueError: boom\nbye\n'
+    raised = (
+        '[rank1]: Traceback (most recent call last):\n[rank1]:   File "t.py", line 3\n'
+        "[rank1]: ValueError: boom\nbye\n"
+    )
     assert failed(1, stderr=raised).message == "ValueError: boom"
     assert failed(1, stderr=raised).exception == "ValueError"
     assert "[rank1]" not in failed(1, stderr=raised).traceback
     assert failed(3, stderr=raised).message == "exited with code 3; its last line on stderr: bye"
     assert failed(3, stderr="\n\n").message == "exited with code 3"
-    crashed = 'Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n  File "t.py", line 3 in step\n'
+    crashed = (
+        "Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n"
+        '  File "t.py", line 3 in step\n'
+    )
     assert failed(-11, stderr=crashed).message == "killed by SIGSEGV in step (t.py, line 3)"
     assert failed(-9, stderr="anything").message == "killed by SIGKILL"
 
 
 FRAMES = "".join(
-    f"frame #{i}: c10d::ProcessGroupNCCL::watchdogHandler() + 0x890 (0x7f5a4441d7d0 in libtorch_cuda.so)\n"
+    f"frame #{i}: "
+    "c10d::ProcessGroupNCCL::watchdogHandler() + 0x890 (0x7f5a4441d7d0 in libtorch_cuda.so)\n"
     for i in range(40)
 )
-WATCHDOG = "[PG ID 0 PG GUID 0(default_pg) Rank 1] Process group watchdog thread terminated with exception: "
+WATCHDOG = (
+    "[PG ID 0 PG GUID 0(default_pg) "
+    "Rank 1] Process group watchdog thread terminated with exception: "
+)
 # What torch writes before faulthandler does, and what comes then: stacks of all threads, and the
 # names of all modules.
 LOGGED = "[rank1]:[E713 23:11:33.123 ProcessGroupNCCL.cpp:629] "
 CRASH = (
-    "Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n  <no Python frame>\n\n"
+    "Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n"
+    "  <no Python frame>\n\n"
     'Thread 0x00007e (most recent call first):\n  File "train.py", line 40 in train\n'
     + "".join(
         f'\nThread 0x{i:05} (most recent call first):\n  File "threading.py", line 331 in wait\n'
@@ -153,13 +164,16 @@ CRASH = (
     "why",
     [
         [
-            f"{WATCHDOG}NCCL error: remote process exited or there was a network error, NCCL version 2.21.5",
-            "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+            f"{WATCHDOG}NCCL error: "
+            "remote process exited or there was a network error, NCCL version 2.21.5",
+            "ncclRemoteError: A call failed possibly due to a network error or a remote process "
+            "exiting prematurely.",
             "Last error:",
             "socketProgress: Connection closed by remote peer 10.244.1.5<41231>",
         ],
         [
-            f"{WATCHDOG}[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE, NumelIn=1, "
+            f"{WATCHDOG}[Rank 1] Watchdog caught collective operation timeout: "
+            "WorkNCCL(SeqNum=6, OpType=ALLREDUCE, NumelIn=1, "
             "NumelOut=1, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.",
         ],
         [f"{WATCHDOG}CUDA error: an illegal memory access was encountered"],
@@ -167,7 +181,10 @@ CRASH = (
 )
 @pytest.mark.parametrize("crash", [CRASH, ""], ids=["faulthandler", "without"])
 def test_reason_of_an_abort_survives_the_noise_after_it(why: list[str], crash: str) -> None:
-    before = f"loss 3.5\n{LOGGED}{why[0]}\n{LOGGED}To avoid data inconsistency, we are taking the entire process down.\n"
+    before = (
+        f"loss 3.5\n{LOGGED}{why[0]}\n"
+        f"{LOGGED}To avoid data inconsistency, we are taking the entire process down.\n"
+    )
     thrown = (
         "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  "
         + "\n".join(why)
@@ -190,17 +207,24 @@ def test_reason_of_an_abort_survives_the_noise_after_it(why: list[str], crash: s
 
 
 def test_torch_repeats_itself_and_the_message_does_not() -> None:
-    logged = f"{LOGGED}{WATCHDOG}NCCL error: unhandled cuda error, NCCL version 2.21.5\nncclUnhandledCudaError: Call to CUDA failed.\n"
+    logged = (
+        f"{LOGGED}{WATCHDOG}NCCL error: unhandled cuda error, NCCL version 2.21.5\n"
+        "ncclUnhandledCudaError: Call to CUDA failed.\n"
+    )
     assert failed(-6, stderr=logged * 50).message.count("ncclUnhandledCudaError") == 1
 
 
 def test_exception_is_told_with_what_nccl_says_of_it() -> None:
     raised = (
-        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    dist.barrier()\n'
-        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid usage (run with NCCL_DEBUG=WARN for "
-        "details), NCCL version 2.27.5\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
+        "    dist.barrier()\n"
+        "torch.distributed.DistBackendError: NCCL error in: "
+        "ProcessGroupNCCL.cpp:3690, invalid usage (run with NCCL_DEBUG=WARN for "
+        "details), NCCL version 2.27.5\nncclInvalidUsage: "
+        "This usually reflects invalid usage of NCCL library.\nLast error:\n"
         "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 4000\n"
-        "[W1122 06:11:13 ProcessGroupNCCL.cpp:1496] Warning: WARNING: destroy_process_group() was not called\n"
+        "[W1122 06:11:13 ProcessGroupNCCL.cpp:1496] Warning: WARNING: "
+        "destroy_process_group() was not called\n"
     )
     failure = failed(
         1, stderr="".join(f"[rank0]: {line}" for line in raised.splitlines(keepends=True))

@@ -1,4 +1,4 @@
-"""Which implementation `nccl` means under `in_process`: the one that has been run with it, unless the environment chooses.
+"""What `nccl` means under `in_process`: what was tested with it, or what the environment says.
 
 Without a GPU each says in its own words that it needs one.
 """

@@ -93,7 +93,7 @@ def test_collectives() -> None:
 
 
 def abort_groups() -> None:
-    """Aborts the group and forgets it, through torch if that can do it for other backends than NCCL."""
+    """Aborts the group and forgets it, through torch if that can for other backends."""
     if torch.torch_version.TorchVersion(torch.__version__) >= (2, 8):
         dist.distributed_c10d._abort_process_group()
     else:
@@ -152,7 +152,7 @@ def a_group(folder: Path, function: Callable[[Path], None], **environment: str) 
 
 
 def lose_a_peer(folder: Path) -> None:
-    """Rank 1 dies after a collective; rank 0 asks for the next one, with a handler and a thread that can abort the group."""
+    """Rank 1 dies after a collective; rank 0 asks for the next, with ways to abort it."""
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         (folder / "handled").touch()
@@ -230,12 +230,13 @@ def test_the_watchdog_aborts_after_the_time_out(tmp_path: Path) -> None:
         assert group.exit_codes() == [-signal.SIGABRT, -signal.SIGKILL]
         said = group.stderr(0)
         assert (
-            "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=3, NumelOut=3, "
+            "[Rank 0] Watchdog caught collective operation timeout: "
+            "WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=3, NumelOut=3, "
             "Timeout(ms)=1000) ran for 1" in said
         )
         assert (
-            "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [PG ID 0 PG GUID 0"
-            in said
+            "terminate called after throwing an instance of 'c10::DistBackendError'\n  what(): "
+            " [PG ID 0 PG GUID 0" in said
         )
 
 
@@ -295,19 +296,23 @@ def set_up(folder: Path) -> None:
     [
         (
             "invalid-usage",
-            "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected",
+            "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+            "Duplicate GPU detected",
         ),
         (
             "shared-memory",
-            "unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\nncclSystemError",
+            "unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\n"
+            "ncclSystemError",
         ),
         (
             "interface",
-            "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found",
+            "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : "
+            "no socket interface found",
         ),
         (
             "out-of-memory",
-            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nFailed to CUDA calloc",
+            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+            "Failed to CUDA calloc",
         ),
     ],
 )

@@ -5,7 +5,10 @@ import elastic_pytorch_operator.model.peer_errors
 import pytest
 from elastic_pytorch.group.peer_loss import is_peer_loss
 
-GLOO = "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.244.1.5]:41234"
+GLOO = (
+    "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
+    "[10.244.1.5]:41234"
+)
 
 
 class DistBackendError(RuntimeError): ...
@@ -17,52 +20,89 @@ class DistStoreError(RuntimeError): ...
 def nccl(what: str, explained: str, last: str) -> DistBackendError:
     """As torch 2.3 to 2.9 put it together."""
     return DistBackendError(
-        f"NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, {what} (run with NCCL_DEBUG=INFO for details), "
+        "NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, "
+        f"{what} (run with NCCL_DEBUG=INFO for details), "
         f"NCCL version 2.27.5\n{explained}\nLast error:\n{last}"
     )
 
 
-REMOTE = "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
-SYSTEM = "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. "
+REMOTE = (
+    "ncclRemoteError: A call failed possibly due to a network error or a remote process "
+    "exiting prematurely."
+)
+SYSTEM = (
+    "ncclSystemError: System call (e.g. "
+    "socket, malloc) or external library call failed or device error. "
+)
 INTERNAL = "ncclInternalError: Internal check failed."
 USAGE = "ncclInvalidUsage: This usually reflects invalid usage of NCCL library."
 CUDA = "ncclUnhandledCudaError: Call to CUDA function failed."
 DUPLICATE = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4000"
 
-ERRORS = [
-    (RuntimeError(GLOO), True),
-    (nccl("remote process exited or there was a network error", REMOTE, "socketProgress: Connection closed by remote peer"), True),
-    (nccl("unhandled system error", SYSTEM, "socketStartConnect: Connect to 10.1.1.5<45763> failed : Connection refused"), True),
-    (nccl("unhandled system error", SYSTEM, "Call to recv from 10.244.1.5<45763> failed : Connection reset by peer"), True),
-    (nccl("internal error", INTERNAL, "Socket recv failed while polling for opId=0x7f6f18cb7f40"), True),
-    (DistBackendError("NCCL communicator was aborted on rank 1."), True),
-    (DistBackendError("[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
-                      "but store->get('0') got error: Connection reset by peer"), True),
-    (DistStoreError("Timed out after 61 seconds waiting for clients. 1/2 clients joined."), True),
-    (DistBackendError("whatever it says"), True),
+PEER_LOST = [
+    RuntimeError(GLOO),
+    nccl(
+        "remote process exited or there was a network error",
+        REMOTE,
+        "socketProgress: Connection closed by remote peer",
+    ),
+    *(
+        nccl("unhandled system error", SYSTEM, last)
+        for last in (
+            "socketStartConnect: Connect to 10.1.1.5<45763> failed : Connection refused",
+            "Call to recv from 10.244.1.5<45763> failed : Connection reset by peer",
+        )
+    ),
+    nccl("internal error", INTERNAL, "Socket recv failed while polling for opId=0x7f6f18cb7f40"),
+    DistBackendError("NCCL communicator was aborted on rank 1."),
+    DistBackendError(
+        "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d "
+        "key-value store by key '0', but store->get('0') got error: Connection reset by peer"
+    ),
+    DistStoreError("Timed out after 61 seconds waiting for clients. 1/2 clients joined."),
+    DistBackendError("whatever it says"),
+    DistBackendError("NCCL AllReduce failed: remote process exited or there was a network error"),
+]
+OTHER = [
     # A wrong set-up: the next group would fail as this one has.
-    (nccl("invalid usage", USAGE, DUPLICATE), False),
-    (nccl("internal error", INTERNAL, DUPLICATE), False),
-    (nccl("internal error", INTERNAL, "Bootstrap : no socket interface found"), False),
-    (nccl("unhandled system error", SYSTEM, "Error while creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)"), False),
-    (nccl("unhandled cuda error", CUDA, "Cuda failure 'out of memory'"), False),
-    (nccl("invalid argument", "ncclInvalidArgument: Invalid value for an argument.", ""), False),
+    nccl("invalid usage", USAGE, DUPLICATE),
+    nccl("internal error", INTERNAL, DUPLICATE),
+    nccl("internal error", INTERNAL, "Bootstrap : no socket interface found"),
+    nccl(
+        "unhandled system error",
+        SYSTEM,
+        "Error while creating shared memory segment /dev/shm/nccl-jc5XcA (size 9637888)",
+    ),
+    nccl("unhandled cuda error", CUDA, "Cuda failure 'out of memory'"),
+    nccl("invalid argument", "ncclInvalidArgument: Invalid value for an argument.", ""),
     # As ProcessGroupNCCL2 puts it together, without NCCL's name of the error.
-    (DistBackendError("NCCL AllReduce failed: invalid argument (run with NCCL_DEBUG=WARN for details)"), False),
-    (DistBackendError("NCCL Send failed: invalid usage (run with NCCL_DEBUG=WARN for details)"), False),
-    (DistBackendError("NCCL operation timed out: unhandled cuda error (run with NCCL_DEBUG=INFO for details)"), False),
-    (DistBackendError("NCCL AllReduce failed: remote process exited or there was a network error"), True),
-    (DistBackendError("[Rank 0] Process group watchdog thread terminated with exception: CUDA error: an illegal memory access"), False),
+    *(
+        DistBackendError(f"NCCL {what} (run with NCCL_DEBUG=WARN for details)")
+        for what in (
+            "AllReduce failed: invalid argument",
+            "Send failed: invalid usage",
+            "operation timed out: unhandled cuda error",
+        )
+    ),
+    DistBackendError(
+        "[Rank 0] Process group watchdog thread terminated with exception: CUDA error: an illegal "
+        "memory access"
+    ),
     # The script's own.
-    (RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"), False),
-    (ValueError(GLOO), False),
-    (KeyError("loss"), False),
-]  # fmt: skip
+    RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"),
+    ValueError(GLOO),
+    KeyError("loss"),
+]
 
 
-@pytest.mark.parametrize(("error", "lost"), ERRORS)
-def test_errors(error: Exception, lost: bool) -> None:
-    assert is_peer_loss(error) is lost
+@pytest.mark.parametrize("error", PEER_LOST)
+def test_errors_that_the_loss_of_a_peer_causes(error: Exception) -> None:
+    assert is_peer_loss(error)
+
+
+@pytest.mark.parametrize("error", OTHER)
+def test_errors_that_the_next_group_would_have_too(error: Exception) -> None:
+    assert not is_peer_loss(error)
 
 
 def test_an_error_that_wraps_one() -> None:

@@ -27,7 +27,7 @@ class StateOnDevice(elastic.State):
 
 
 class Training:
-    """A model whose weights are the number of steps done, an average of it that no optimizer owns, and a buffer that forward writes to."""
+    """Its weights are the steps done, with an average of them and a buffer of forward's."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.model = nn.Module()

@@ -9,7 +9,7 @@ from elastic_pytorch.operator_link.first_connection import connect_first
 
 @pytest.fixture
 def deaf() -> Iterator[socket.socket]:
-    """A server whose kernel takes no more connections, and says nothing: as if its node had died."""
+    """A server whose kernel takes no more connections, and is silent, like a dead node's."""
     with contextlib.ExitStack() as open_:
         server = open_.enter_context(socket.socket())
         server.bind(("127.0.0.1", 0))

@@ -35,7 +35,7 @@ def test_operator_that_has_died_without_a_word_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("reset", [True, False])
 def test_handshake_that_the_operator_breaks_off_is_a_reason_for_patience(reset: bool) -> None:
-    """Without a reset, some builds of Python call that an orderly end of TLS: the option is on in Debian's 3.11."""
+    """Some Pythons, as Debian's 3.11, call that an orderly end of TLS, without a reset."""
     authorities = Path(certifi.where()).read_text()
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = OperatorConnection(*server.getsockname(), "", authorities)
@@ -108,7 +108,7 @@ def test_addresses_are_those_of_the_system() -> None:
 def fail_for_long(
     connection: OperatorConnection, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Has a connection find its operator once, and then miss it until it asks for the name again."""
+    """Has a connection find its operator, and miss it until it asks for the name again."""
     monkeypatch.setattr(http_connection, "RESOLVE_AGAIN_SECONDS", 0.0)
     connection.open_stream(PATH).close()
     network.answers = False

@@ -54,7 +54,8 @@ def test_it_does_not_matter_where_packets_end(lines: list[bytes], data: st.DataO
 
 REFUSALS = {  # an answer, the status, what is said of it, and the pause that it asks for
     "with a reason and a pause": (
-        b'HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 19\r\n\r\n{"error": "starts"}',
+        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 19\r\n\r\n"
+        b'{"error": "starts"}',
         "503 'starts'",
         2.0,
     ),

@@ -159,7 +159,7 @@ def test_a_forked_child_is_no_worker(link: PodClient) -> None:
 
 
 def side_process() -> int:
-    """The child that was started last: those of tests before may live for as long as what these have left."""
+    """The child that was started last: those of earlier tests may still live."""
 
     # proc(5): the 22nd field, counted from the name's end
     def started(pid: int) -> tuple[int, int]:

@@ -80,7 +80,10 @@ def test_what_lists_the_environment_for_itself_or_for_a_compiler_does_not(script
     assert after(script) == "prepares"
 
 
-LIGHTNING = "import lightning; {0}; lightning.Trainer(accelerator='cpu', logger=False, enable_checkpointing=False); {0}"
+LIGHTNING = (
+    "import lightning; {0}; "
+    "lightning.Trainer(accelerator='cpu', logger=False, enable_checkpointing=False); {0}"
+)
 WITHOUT_GROUP = (
     "{0}; {1}\ntry: {2}\nexcept ValueError: pass  # there is none, as there is no agent\n{1}"
 )

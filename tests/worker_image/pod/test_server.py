@@ -89,7 +89,7 @@ def test_script_in_a_shell_speaks_for_the_worker_that_the_shell_is(server: PodSe
 
 
 def garbage(raw: socket.socket) -> list[tuple[int, int]]:
-    """Sends what no worker sends, waits for each refusal, and gives the identities of the files that went along."""
+    """Sends what no worker sends, and waits for refusals; gives the files sent along."""
     pipe = os.pipe()
     memory = os.memfd_create("x", os.MFD_ALLOW_SEALING)
     many = [memory] * 5

@@ -13,7 +13,8 @@ group_formation.install()
 group_formation.install()
 import torch.distributed as dist
 from torch.distributed import device_mesh, distributed_c10d
-assert dist.init_process_group is distributed_c10d.init_process_group is device_mesh.init_process_group
+assert dist.init_process_group is distributed_c10d.init_process_group
+assert dist.init_process_group is device_mesh.init_process_group
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 assert dist.get_world_size() == 1
 dist.destroy_process_group()

@@ -77,7 +77,10 @@ def test_container_without_a_limit_keeps_what_torch_chooses(
     assert "OMP_NUM_THREADS" not in os.environ
 
 
-RAISE = "from elastic_pytorch.processes.limits import raise_open_files; import resource; raise_open_files(); print(*resource.getrlimit(7))"
+RAISE = (
+    "from elastic_pytorch.processes.limits import raise_open_files; import resource; "
+    "raise_open_files(); print(*resource.getrlimit(7))"
+)
 
 
 @pytest.mark.process

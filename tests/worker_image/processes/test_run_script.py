@@ -42,7 +42,10 @@ def run(directory: Path, command: list[str], **environment: str) -> Outcome:
 
 def as_worker(mode: str, target: str, *arguments: str) -> list[str]:
     # `python -m elastic_pytorch.agent` has taken the working directory from the path
-    start = "import sys; del sys.path[0]; from elastic_pytorch.processes.run_script import run_script; run_script(*sys.argv[1:])"
+    start = (
+        "import sys; del sys.path[0]; from elastic_pytorch.processes.run_script import "
+        "run_script; run_script(*sys.argv[1:])"
+    )
     return ["-c", start, mode, target, *arguments]
 
 
@@ -69,8 +72,8 @@ def without_addresses(text: str) -> str:
 SAME = {
     "what a script sees of itself": """
         import os, sys
-        print(__name__, __file__, __spec__, __package__, sys.argv, sys.path[0], os.getcwd(), type(__builtins__).__name__)
-        print(sys.modules["__main__"].__dict__ is globals(), __doc__)
+        print(__name__, __file__, __spec__, __package__, sys.argv, sys.path[0], os.getcwd())
+        print(type(__builtins__).__name__, sys.modules["__main__"].__dict__ is globals(), __doc__)
     """,
     "a module beside the script": """
         import pathlib, sys
@@ -100,7 +103,8 @@ SAME = {
     "a group of exceptions": "raise ExceptionGroup('all', [ValueError(1), TypeError(2)])",
     "a syntax error": "x = 5\nif x\n    pass\n",
     "an encoding": "# -*- coding: latin-1 -*-\nprint('a')",
-    "an excepthook of its own": "import sys; sys.excepthook = lambda *a: print('hook', a[0].__name__, file=sys.stderr); 1 / 0",
+    "an excepthook of its own": "import sys; sys.excepthook = lambda *a: "
+    "print('hook', a[0].__name__, file=sys.stderr); 1 / 0",
     "an excepthook that raises": """
         import sys
         def hook(*args):
@@ -110,7 +114,13 @@ SAME = {
         f.write("written")
         raise ValueError("boom")
     """,
-    "an excepthook that exits": "import sys; sys.excepthook = lambda *a: sys.exit(7); f = open('left', 'w'); f.write('written'); 1 / 0",
+    "an excepthook that exits": """
+        import sys
+        sys.excepthook = lambda *a: sys.exit(7)
+        f = open("left", "w")
+        f.write("written")
+        1 / 0
+    """,
     "no excepthook": "import sys; del sys.excepthook; 1 / 0",
     "an exception that has no words": """
         class Wordless(Exception):
@@ -139,7 +149,8 @@ SAME = {
         threading.Thread(target=late).start()
         sys.stdout = None
     """,
-    "an exit handler that raises": "import atexit\n@atexit.register\ndef f():\n    1 / 0\nprint('end')",
+    "an exit handler that raises": "import atexit\n@atexit.register\ndef f():\n    1 / 0\n"
+    "print('end')",
     "a file left open": """
         f = open("left", "w")
         f.write("written")
@@ -177,7 +188,8 @@ SAME = {
         class Thing: pass
         print(type(pickle.loads(pickle.dumps(Thing()))) is Thing, Thing.__module__)
     """,
-    "signals": "import signal; print(signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT) is signal.default_int_handler)",
+    "signals": "import signal; print(signal.getsignal(signal.SIGTERM), "
+    "signal.getsignal(signal.SIGINT) is signal.default_int_handler)",
     "source for inspect": "import inspect\ndef f(): pass\nprint(inspect.getsource(f))",
 }
 
@@ -215,7 +227,10 @@ def test_end_is_carried_out_where_nothing_can_be_printed(
 
 
 def test_stdout_that_cannot_be_flushed_is_no_reason_to_skip_the_end(tmp_path: Path) -> None:
-    source = "import atexit, sys; atexit.register(print, 'handler', file=sys.stderr); sys.stdout = object()"
+    source = (
+        "import atexit, sys; atexit.register(print, 'handler', file=sys.stderr); "
+        "sys.stdout = object()"
+    )
     there, here = both(tmp_path, source)
     assert "handler" in there.err and "handler" in here.err
     assert here.code == there.code == 120, "Python's own for output that may be lost"
@@ -236,7 +251,8 @@ def test_a_module_runs_as_under_python_m(tmp_path: Path) -> None:
     (package / "__init__.py").touch()
     (package / "other.py").write_text("x = 5")
     (package / "train.py").write_text(
-        "import sys\nfrom .other import x\nprint(__name__, __spec__.name, __package__, sys.argv, sys.path[0], x)\n1 / (len(sys.argv) - 1)"
+        "import sys\nfrom .other import x\nprint(__name__, __spec__.name, __package__, sys.argv, "
+        "sys.path[0], x)\n1 / (len(sys.argv) - 1)"
     )
     for arguments in (["a"], []):
         there = run(tmp_path, ["-m", "pkg.train", *arguments])
@@ -300,7 +316,10 @@ def test_record_of_an_exception_of_megabytes_can_be_read(tmp_path: Path, charact
 
 
 def test_what_the_script_has_recorded_stands(tmp_path: Path) -> None:
-    source = "import os; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write('{\"message\": \"mine\"}'); 1 / 0"
+    source = (
+        "import os; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write('{\"message\": "
+        '"mine"}\'); 1 / 0'
+    )
     assert in_a_worker(tmp_path, source).error == {"message": "mine"}
 
 
@@ -338,7 +357,8 @@ def test_output_comes_line_by_line(tmp_path: Path) -> None:
 
 def test_a_worker_dies_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import os, time; print(os.getpid()); time.sleep(60)")
-    parent = f"import subprocess, time; subprocess.Popen({[sys.executable, *as_worker('script', 'script.py')]!r}); time.sleep(60)"
+    worker = [sys.executable, *as_worker("script", "script.py")]
+    parent = f"import subprocess, time; subprocess.Popen({worker!r}); time.sleep(60)"
     with subprocess.Popen(
         [sys.executable, "-c", parent], cwd=tmp_path, text=True, stdout=subprocess.PIPE
     ) as process:

@@ -9,7 +9,7 @@ from elastic_pytorch.progress.work_windows import (
 
 
 def windows_of(*reports: tuple[float, int, float]) -> list[Work]:
-    """The windows that reports end: each has a moment, a local rank and seconds of work, of a step that takes a second."""
+    """The windows that reports of (moment, local rank, seconds of work) end; a step takes 1 s."""
     windows = WorkWindows()
     ended = (windows.add(local_rank, work, 1.0, at) for at, local_rank, work in reports)
     return [work for work in ended if work is not None]

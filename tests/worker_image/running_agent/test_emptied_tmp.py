@@ -1,4 +1,4 @@
-"""The agent shares its temporary folder with scripts and with cleaners: whatever they remove there, training goes on."""
+"""Whatever scripts and cleaners remove in the shared temporary folder, training goes on."""
 
 import signal
 import tempfile
@@ -68,7 +68,7 @@ def told_step(operator: ScriptedOperator) -> int | None:
 @pytest.mark.parametrize(
     "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
 )
-def test_emptied_temporary_folder_costs_nothing_and_one_that_cannot_be_made_again_the_pod_but_not_the_job(
+def test_emptied_temporary_folder_costs_nothing_and_a_lost_one_the_pod_but_not_the_job(
     operator: ScriptedOperator,
     agents: Agents,
     script: Path,

@@ -1,4 +1,4 @@
-"""What faults and changes of the group cost on gloo, and on a backend that behaves under faults as NCCL does.
+"""What faults and changes cost on gloo, and on a backend that behaves under them as NCCL does.
 
 With each handler of SIGTERM that scripts have. One group of agents serves all cases. Its grace
 period is ten minutes: what comes within the minute that a test waits has not been held up by

@@ -1,4 +1,4 @@
-"""A warm worker is forked from a process with a history; a script must find in it what it would find in a new Python."""
+"""A script finds in a warm worker, forked from a used process, what a new Python has."""
 
 import json
 import os

@@ -227,7 +227,7 @@ def test_a_lost_agent_takes_its_workers_along(group: Group) -> None:
 
 
 def test_agents_begin_ready_and_never_go_back_to_an_earlier_round(group: Group) -> None:
-    """Which states are heard in between depends on how fast the machine is: a heartbeat tells of the one that holds when it is sent."""
+    """A heartbeat tells the state of when it is sent, so a fast machine skips some."""
     for worker in WORKERS:
         states, rounds = (
             group.operator.states(worker),

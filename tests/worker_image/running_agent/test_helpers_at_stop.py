@@ -95,7 +95,10 @@ def test_helpers_that_have_left_the_session_of_a_killed_rank_end_before_the_next
     What the container's own shell has started stays.
     """
     script, own = [HELPER, "--own-session"], tmp_path / "own"
-    shell = f"setsid sleep 600 & echo $! > {own}; exec {shlex.join(NEW_AGENT)} --start-method=spawn {shlex.join(map(str, script))}"
+    shell = (
+        f"setsid sleep 600 & echo $! > {own}; "
+        f"exec {shlex.join(NEW_AGENT)} --start-method=spawn {shlex.join(map(str, script))}"
+    )
     ways = {"w0": script, "w2": ["--no-python", sys.executable, *script]}
     for worker, way in ways.items():
         agents(worker, *way)

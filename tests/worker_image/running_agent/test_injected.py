@@ -23,7 +23,8 @@ import elastic_pytorch, os, sys
 sys.path.insert(0, {str(SCRIPTS)!r})
 from events import event
 elastic_pytorch.report(step=1)
-event("found", package=elastic_pytorch.__file__, path=os.environ["PYTHONPATH"], rank=os.environ["RANK"])
+path, rank = os.environ["PYTHONPATH"], os.environ["RANK"]
+event("found", package=elastic_pytorch.__file__, path=path, rank=rank)
 """
 
 
@@ -169,5 +170,6 @@ def test_old_python_is_named_in_the_termination_message(
     agent = agents("w0", script, command=[sys.executable, str(folder)], PYTHONPATH=tmp_path / "old")
     assert agent.wait() == 2
     assert agent.termination_log.read_text() == (
-        f"elastic-pytorch needs Python 3.10 or newer in the image: {sys.executable} is Python 3.9.18"
+        "elastic-pytorch needs Python 3.10 or newer in the image: "
+        f"{sys.executable} is Python 3.9.18"
     )

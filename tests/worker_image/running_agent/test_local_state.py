@@ -1,4 +1,4 @@
-"""What a worker keeps in its agent outlives the worker, and is on the disk before the agent ends."""
+"""What a worker keeps in its agent outlives it, and is on the disk before the agent ends."""
 
 import contextlib
 import os
@@ -114,7 +114,7 @@ def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_wa
 def test_a_state_in_object_storage_outlives_all_pods(
     operator: ScriptedOperator, agents: Agents, events: Events, bucket: Bucket
 ) -> None:
-    """The agent's process writes the objects; after all processes are killed at once, the next ones go on from the last."""
+    """The agent's process writes the objects, from the last of which new pods go on."""
     arguments = ["--folder", bucket.url, "--flush-seconds", 0.1, "--epochs", 10**6]
     agent = agents("w0", SCRIPTS / "stateful.py", *arguments, **bucket.environment())
     operator.begin("w0")

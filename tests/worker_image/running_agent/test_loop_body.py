@@ -1,4 +1,4 @@
-"""What a loop's body does belongs to its step, and what a script does at its end is done, however the group changes."""
+"""A loop's body belongs to its step, and a script does its end, however the group changes."""
 
 import os
 import signal
@@ -68,7 +68,7 @@ def test_planned_changes_leave_out_nothing(
     option: tuple[str, ...],
     start_method: str,
 ) -> None:
-    """The evaluation of one rank is waited for, and a process that leaves its group ends as a script does, even if it was kept."""
+    """One rank's evaluation is waited for, and a process that leaves ends as a script does."""
     started = start(agents, operator, "--evaluation-seconds", 3, *option, start_method=start_method)
     for step, workers in ((15, ("w1", "w0")), (30, ("w0", "w1")), (50, ("w1", "w0"))):
         events.until_step(step, 2)

@@ -1,4 +1,4 @@
-"""A loop that averages, counts, evaluates and writes metrics, through a hundred planned changes and fifty kills."""
+"""A loop that averages, counts, evaluates and writes, through 100 planned changes and 50 kills."""
 
 import json
 import os

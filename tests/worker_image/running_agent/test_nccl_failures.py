@@ -1,4 +1,4 @@
-"""What the operator hears of the failures that NCCL has a way of its own to tell, and what it makes of them."""
+"""What the operator hears, and makes, of the failures that NCCL tells in a way of its own."""
 
 import tests.python_of_operator  # noqa: F401 - leaves this module out
 
@@ -27,7 +27,8 @@ import torch.distributed as dist
 from elastic_pytorch import in_process
 
 def train():
-    dist.init_process_group("nccl_like", timeout=datetime.timedelta(seconds=float(os.environ["NCCL_LIKE_TIMEOUT"])))
+    timeout = datetime.timedelta(seconds=float(os.environ["NCCL_LIKE_TIMEOUT"]))
+    dist.init_process_group("nccl_like", timeout=timeout)
     for step in range(2):
         if step == 1 and dist.get_rank() == 1:
             time.sleep(600)
@@ -39,7 +40,8 @@ train()
 
 ERRORS = {
     "invalid-usage": "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
-    "shared-memory": "Error while creating shared memory segment /dev/shm/nccl-aqMV6n (size 5767520)",
+    "shared-memory": "Error while creating shared memory segment /dev/shm/nccl-aqMV6n (size "
+    "5767520)",
     "interface": "Bootstrap : no socket interface found",
     "out-of-memory": "Failed to CUDA calloc 8388608 bytes",
 }
@@ -48,7 +50,7 @@ Train = Callable[..., Failure]
 
 @pytest.fixture
 def fail(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> Train:
-    """Runs the script on one worker of two processes until they fail; returns what a real operator reads of it."""
+    """Has a worker's two processes fail; returns what a real operator reads of it."""
     (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
 
     def run(

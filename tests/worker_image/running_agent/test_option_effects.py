@@ -195,7 +195,8 @@ def test_another_interpreter(
     python.chmod(0o755)
     script = tmp_path / "mark.py"
     script.write_text(
-        f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\nevent('mark', mark=os.environ.get('MARK'))\n"
+        f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
+        "event('mark', mark=os.environ.get('MARK'))\n"
     )
     agent = agents("w0", script, PYTHON_EXEC=python)
     run(operator, agent)

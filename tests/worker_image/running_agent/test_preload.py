@@ -1,4 +1,4 @@
-"""Modules that ELASTIC_PYTORCH_PRELOAD names: the GPUs of workers stay usable whatever they do when they are imported."""
+"""GPUs stay usable for workers, whatever ELASTIC_PYTORCH_PRELOAD's modules do on import."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,8 @@ import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})
 from events import event
 import torch
 nvml = os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK")
-event("found", bad_fork=torch.cuda._is_in_bad_fork(), nvml=nvml, preloaded="preloaded" in sys.modules)
+bad_fork, preloaded = torch.cuda._is_in_bad_fork(), "preloaded" in sys.modules
+event("found", bad_fork=bad_fork, nvml=nvml, preloaded=preloaded)
 """
 
 
@@ -53,7 +54,10 @@ def test_module_that_touches_the_gpus_costs_the_warm_start_and_not_the_gpus(
 def test_question_for_gpus_is_answered_without_cuda_while_modules_are_imported(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
-    question = "import os, sys; print('ASKED', os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'], file=sys.stderr)"
+    question = (
+        "import os, sys; print('ASKED', os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'], "
+        "file=sys.stderr)"
+    )
     agent, found = found_by_a_worker(operator, agents, events, tmp_path, question)
     assert "ASKED 1" in agent.text()
     assert (found["bad_fork"], found["preloaded"], found["nvml"]) == (False, True, None), (
@@ -64,7 +68,7 @@ def test_question_for_gpus_is_answered_without_cuda_while_modules_are_imported(
 def test_sigterm_amid_the_start_of_workers_is_told_and_stops_them(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
-    """A preloaded module sends it between the moment in which torch installs its handlers and the start."""
+    """A preloaded module sends it after torch's handlers are installed, before the start."""
     (tmp_path / "preloaded.py").write_text(
         "import os, signal\n"
         "from torch.distributed.elastic.multiprocessing import api\n"

@@ -1,4 +1,4 @@
-"""Without `@record` and without redirected output, a failure still says what a person needs to know, however the worker was started."""
+"""A failure says what a person needs, without `@record`, however the worker was started."""
 
 import re
 import textwrap
@@ -60,7 +60,8 @@ CASES: dict[str, tuple[str, int, str, str]] = {
         r"Segmentation fault[\s\S]*in crash_here",
     ),
     "an abort": (
-        "import os, sys\nprint('terminate called: what(): bad', file=sys.stderr)\ndef f():\n    os.abort()\nf()",
+        "import os, sys\nprint('terminate called: what(): bad', file=sys.stderr)\ndef f():\n"
+        "    os.abort()\nf()",
         -6,
         r"^killed by SIGABRT in f \(.*script\.py, line 4\)\nterminate called: what\(\): bad$",
         r"Aborted[\s\S]*in f",
@@ -68,18 +69,25 @@ CASES: dict[str, tuple[str, int, str, str]] = {
     "an abort by NCCL's watchdog": (
         """
         import ctypes, os, sys, threading
-        sys.stderr.write("[rank0]:[E713 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(6)\\n")
-        sys.stderr.write("terminate called after throwing an instance of 'c10::DistBackendError'\\n  what():  [Rank 0] Process group "
-        "watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error\\n"
-        "ncclRemoteError: A call failed possibly due to a network error\\nLast error:\\nConnection reset by peer\\n")
+        sys.stderr.write(
+            "[rank0]:[E713 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective "
+            "operation timeout: WorkNCCL(6)\\n"
+            "terminate called after throwing an instance of 'c10::DistBackendError'\\n"
+            "  what():  [Rank 0] Process group watchdog thread terminated with exception: "
+            "NCCL error: remote process exited or there was a network error\\n"
+            "ncclRemoteError: A call failed possibly due to a network error\\n"
+            "Last error:\\nConnection reset by peer\\n"
+        )
         for i in range(200):
-            sys.stderr.write(f"frame #{i}: c10d::ProcessGroupNCCL::watchdogHandler() + 0x890 (0x7f5a4441d7d0 in libtorch_cuda.so)\\n")
+            sys.stderr.write(f"frame #{i}: c10d::ProcessGroupNCCL::watchdogHandler() + 0x890 ")
+            sys.stderr.write("(0x7f5a4441d7d0 in libtorch_cuda.so)\\n")
         for i in range(50):
             threading.Thread(target=threading.Event().wait, daemon=True).start()
         os.abort()
         """,
         -6,
-        r"^killed by SIGABRT in .*\n.*Watchdog caught collective[\s\S]*\nterminate called after[\s\S]*ncclRemoteError: A call"
+        r"^killed by SIGABRT in .*\n.*Watchdog caught collective[\s\S]*\n"
+        r"terminate called after[\s\S]*ncclRemoteError: A call"
         r"[\s\S]*\nLast error:\nConnection reset by peer$",
         r"^Fatal Python error: Aborted",
     ),

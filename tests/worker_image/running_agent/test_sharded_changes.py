@@ -1,4 +1,4 @@
-"""A training with a model that no rank has completely, as its group changes: the pods' memory goes on, and no disk is needed."""
+"""A training whose model no rank has all of goes on from the pods' memory, without a disk."""
 
 from pathlib import Path
 from typing import Any

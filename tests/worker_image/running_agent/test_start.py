@@ -185,7 +185,8 @@ def test_first_worker_has_imported_what_its_first_steps_need(
     script = tmp_path / "imported.py"
     script.write_text(
         "import os, sys\nprint('IMPORTED', 'torch._dynamo' in sys.modules, file=sys.stderr)\n"
-        "print('CACHE', os.environ.setdefault('TORCHINDUCTOR_CACHE_DIR', 'of the script'), file=sys.stderr)\n"
+        "print('CACHE', os.environ.setdefault('TORCHINDUCTOR_CACHE_DIR', 'of the script'), "
+        "file=sys.stderr)\n"
     )
     both = [agents("w0", script), agents("w1", script, TORCHINDUCTOR_CACHE_DIR="of the pod")]
     operator.begin("w0", "w1")

@@ -1,4 +1,4 @@
-"""What keeps an agent from starting workers, and is not the script's fault, never counts as the script's failure."""
+"""What keeps an agent from starting workers never counts as the script's failure."""
 
 import json
 import resource
@@ -75,10 +75,11 @@ def test_folder_of_the_logs_cannot_be_written(
 def test_limit_of_open_files(
     operator: ScriptedOperator, agents: Agents, tmp_path: Path, start_method: str
 ) -> None:
-    """Reached in the process that starts the workers: the agent itself, or the one that it forks them from."""
+    """Reached in the process that starts the workers: the agent, or the one it forks from."""
     script, go = tmp_path / "train.py", tmp_path / "go"
     script.write_text(
-        f"import time, pathlib\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\nraise ValueError(1)\n"
+        f"import time, pathlib\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\n"
+        "raise ValueError(1)\n"
     )
     agent = agents("w0", f"--start-method={start_method}", script)
     number = operator.begin("w0")

@@ -44,7 +44,7 @@ def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any)
 
 
 def train_on(events: Events, world: int, steps: int = 2) -> None:
-    """Waits until each rank of a group has begun the step that is a number of steps after all that have begun, or a later one."""
+    """Waits until each rank of a group is at a step so many after all that have begun."""
     step = max((event["step"] for event in events.all(what="step")), default=0) + steps
     for rank in range(world):
         events.until_step(step, world, RANK=rank)
@@ -98,7 +98,7 @@ def computed_twice(events: Events) -> int:
 def undisturbed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[float]:
-    """The parameters that a run of two workers has at its end if nothing happens to it; on a GPU, what such a run has there."""
+    """The parameters at the end of two undisturbed workers; on a GPU, what one has there."""
     parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     backend = "nccl" if parameters.get("backend") == "nccl" else "gloo"
     if backend not in OUTCOMES:
@@ -294,7 +294,7 @@ def test_each_of_several_trainings_goes_on_from_its_own_state(
 def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_processes(
     operator: ScriptedOperator, events: Events, agents: Agents
 ) -> None:
-    """As when a spare has been on the node of the lost worker: its end is known after it was listed.
+    """As when a spare was on the lost worker's node: its end is known after it was listed.
 
     Torch counts the groups of a process in their names, and only ranks that count alike find each
     other: each of those that are left has been in another number of groups than the other.
@@ -347,7 +347,7 @@ def test_worker_that_hangs_in_leaving_its_group_is_started_again(
     assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 2
 
 
-def test_worker_that_dies_while_it_waits_for_a_round_fails_nothing_and_the_last_rank_0_leaves_the_last_state_on_disk(
+def test_worker_that_dies_as_it_waits_fails_nothing_and_the_last_rank_0_saves_the_state(
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,

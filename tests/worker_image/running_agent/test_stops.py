@@ -44,7 +44,8 @@ def test_after_a_loss_a_script_that_runs_has_its_time_and_one_that_hangs_is_not_
 ) -> None:
     shell = tmp_path / "shell"
     shell.write_text(
-        f'#!/bin/sh\ntrap "echo the trap has run; exit 3" TERM\n{sys.executable} {HANGS} "$@"\nexit 5\n'
+        f'#!/bin/sh\ntrap "echo the trap has run; exit 3" TERM\n{sys.executable} {HANGS} "$@"\n'
+        "exit 5\n"
     )
     shell.chmod(0o755)
     python = (f"--start-method={start_method}", HANGS)
@@ -161,7 +162,10 @@ def kept_from_its_parent(pid: int) -> Iterator[None]:
     Its parent does not see it end before the tracer has, as if it hung in the kernel.
     """
     # PTRACE_SEIZE.
-    code = "import ctypes, time; print(ctypes.CDLL(None).ptrace(0x4206, %d, 0, 0), flush=True); time.sleep(600)"
+    code = (
+        "import ctypes, time; print(ctypes.CDLL(None).ptrace(0x4206, %d, 0, 0), flush=True); "
+        "time.sleep(600)"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code % pid], stdout=subprocess.PIPE, text=True
     ) as tracer:

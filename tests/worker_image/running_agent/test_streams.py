@@ -73,7 +73,8 @@ def test_each_sample_counts_once_whatever_happens_to_the_group_within_an_epoch(
     )
     twice, never = sum(count > 1 for count in stock.values()), len(every_sample()) - len(stock)
     print(
-        f"the stock loader in the first epoch: {twice} of {len(every_sample())} samples more than once, {never} never"
+        "the stock loader in the first epoch: "
+        f"{twice} of {len(every_sample())} samples more than once, {never} never"
     )
     assert twice > 0
     assert never > 0

@@ -1,4 +1,4 @@
-"""A user's own torchrun that has used up a budget of its own tells the operator why, whatever a shell makes of its exit code."""
+"""A user's torchrun without restarts left tells the operator why, whatever a shell makes of it."""
 
 import shlex
 import sys
@@ -17,7 +17,10 @@ TORCHRUN = f"{shlex.quote(sys.executable)} -m torch.distributed.run"
 JOINING = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
 RAISES = "raise ValueError('nan in step 10')\n"
 HOOKED = "import sys\nsys.excepthook = lambda *_: print('my own words', file=sys.stderr)\n" + RAISES
-FORKS = "import os\nchild = os.fork()\nif not child:\n    raise KeyError('of the child')\nos.waitpid(child, 0)\nraise SystemExit(3)\n"
+FORKS = (
+    "import os\nchild = os.fork()\nif not child:\n    raise KeyError('of the child')\n"
+    "os.waitpid(child, 0)\nraise SystemExit(3)\n"
+)
 
 
 def told_by(operator: ScriptedOperator, agents: Agents, shell: str) -> tuple[Heard, int]:

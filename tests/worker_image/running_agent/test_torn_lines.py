@@ -1,4 +1,4 @@
-"""What a process has written when it is killed, and what the next one writes, are lines of their own in the pod's log."""
+"""A killed process's last line, and the next one's first, are two lines of the pod's log."""
 
 from pathlib import Path
 from typing import Any

@@ -63,7 +63,7 @@ def finish(operator: ScriptedOperator, events: Events, *workers: str) -> dict[st
 
 
 def plain_training(loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = loss_of) -> Any:
-    """The parameters of one process that trains without interruption, within what the order of sums may change."""
+    """The parameters of one undisturbed process, within what the order of sums may change."""
     model, data = new_model(), texts()
     optimizer = AdamW(model.parameters(), lr=1e-2)
     sampler = elastic.ElasticSampler(data, BATCH, seed=3)
@@ -89,7 +89,7 @@ def change_units(
     script: str,
     *options: str,
 ) -> list[Agent]:
-    """Trains with three units, two, and three again in another order; returns the agents, by number."""
+    """Trains with three units, two, and three in another order; returns agents by number."""
     started = start(
         agents, slow, "w0", "w1", "w2", "w3", "w4", "w5", script=script, options=options
     )
@@ -110,7 +110,7 @@ def change_units(
     [pytest.param((), marks=pytest.mark.long), ("--in-process",)],
     ids=["started again", "in_process"],
 )
-def test_tensor_parallel_units_train_what_one_process_does_and_the_shards_of_a_lost_one_are_in_another(
+def test_tensor_parallel_units_train_as_one_process_does_and_keep_the_shards_of_a_lost_one(
     options: tuple[str, ...],
     operator: ScriptedOperator,
     events: Events,

@@ -1,4 +1,4 @@
-"""Trains the char-lm example's model with the training library, and writes down which samples each step has taken."""
+"""Trains the char-lm example's model elastically, and tells which samples each step has taken."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Writes a checkpoint again and again in processes that die, each a little later; prints what was found after each death, as JSON.
+"""Writes a checkpoint in processes that die ever later; prints as JSON what each left.
 
 `crash_points.py FOLDER`. What a process does is seen through the interpreter's profiler, which is
 told of each call of the system: death comes before or behind such a call. Within a call, it comes

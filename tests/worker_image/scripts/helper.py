@@ -1,4 +1,4 @@
-"""Starts a helper process, as data loaders do, and needs it after SIGTERM: it finishes its batch before it saves.
+"""Starts a helper, as data loaders do, which finishes its batch before the script saves.
 
 With `--own-session`, the helper leaves the session of the script, and has a process of its own.
 """

@@ -1,4 +1,4 @@
-"""Keeps a state in the agent and goes on from what its predecessor has kept; has it flushed when told to end."""
+"""Goes on from what its predecessor kept in the agent; has it flushed when told to end."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""A data loader with worker processes, started both ways; random numbers that must differ from process to process."""
+"""A data loader with workers, started both ways, whose random numbers must all differ."""
 
 import os
 

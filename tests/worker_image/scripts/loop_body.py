@@ -1,4 +1,4 @@
-"""Trains with `elastic.steps` and does in each step what people do there: averages, counts, evaluates, writes metrics."""
+"""Has a loop of `elastic.steps` do what people do: average, count, evaluate, write metrics."""
 
 import argparse
 import atexit

@@ -1,4 +1,4 @@
-"""Creates shared memory by a name, which must be free, and leaves it behind however it ends; a forked helper has it open, too."""
+"""Creates shared memory by a name, and leaves it behind; a forked helper has it open, too."""
 
 import os
 import sys

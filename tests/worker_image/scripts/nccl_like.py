@@ -1,4 +1,4 @@
-"""A c10d backend for CPU tensors that behaves under faults as ProcessGroupNCCL does on GPUs: `import nccl_like`, then ask for "nccl_like".
+"""A c10d backend of CPU tensors that fails as ProcessGroupNCCL does; its name is "nccl_like".
 
 gloo carries the data. What is NCCL's about it:
 
@@ -48,20 +48,31 @@ WATCHDOG_SECONDS = 0.1  # between its looks, as ProcessGroupNCCL's
 SOURCE = "/pytorch/torch/csrc/distributed/c10d"
 
 SETUP_ERRORS = {
-    "invalid-usage": f"NCCL error in: {SOURCE}/NCCLUtils.hpp:268, invalid usage (run with NCCL_DEBUG=WARN for details), "
-    "NCCL version 2.21.5\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+    "invalid-usage": f"NCCL error in: {SOURCE}/NCCLUtils.hpp:268, "
+    "invalid usage (run with NCCL_DEBUG=WARN for details), "
+    "NCCL version 2.21.5\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
+    "Last error:\n"
     "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
-    "shared-memory": f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, unhandled system error (run with NCCL_DEBUG=INFO for "
-    "details), NCCL version 2.21.5\nncclSystemError: System call (e.g. socket, malloc) or external library call failed or device "
-    "error. \nLast error:\nError while creating shared memory segment /dev/shm/nccl-aqMV6n (size 5767520)",
-    "interface": f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, internal error - please report this issue to the NCCL "
-    "developers, NCCL version 2.21.5\nncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found",
-    "out-of-memory": f"NCCL error in: {SOURCE}/NCCLUtils.hpp:340, unhandled cuda error (run with NCCL_DEBUG=INFO for details), "
-    "NCCL version 2.21.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nFailed to CUDA calloc 8388608 bytes",
+    "shared-memory": f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, "
+    "unhandled system error (run with NCCL_DEBUG=INFO for "
+    "details), NCCL version 2.21.5\nncclSystemError: System call (e.g. "
+    "socket, malloc) or external library call failed or device "
+    "error. \nLast error:\n"
+    "Error while creating shared memory segment /dev/shm/nccl-aqMV6n (size 5767520)",
+    "interface": f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, "
+    "internal error - please report this issue to the NCCL "
+    "developers, NCCL version 2.21.5\nncclInternalError: Internal check failed.\nLast error:\n"
+    "Bootstrap : no socket interface found",
+    "out-of-memory": f"NCCL error in: {SOURCE}/NCCLUtils.hpp:340, "
+    "unhandled cuda error (run with NCCL_DEBUG=INFO for details), "
+    "NCCL version 2.21.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+    "Failed to CUDA calloc 8388608 bytes",
 }
 REMOTE_ERROR = (
-    "remote process exited or there was a network error, NCCL version 2.21.5\nncclRemoteError: A call failed possibly due to a network "
-    "error or a remote process exiting prematurely.\nLast error:\nsocketProgress: Connection closed by remote peer"
+    "remote process exited or there was a network error, NCCL version 2.21.5\nncclRemoteError: "
+    "A call failed possibly due to a network "
+    "error or a remote process exiting prematurely.\nLast error:\nsocketProgress: "
+    "Connection closed by remote peer"
 )
 # What a collective is called, in a group and in ProcessGroupGloo, with torch's name of the
 # operation. Which there are depends on torch.
@@ -125,7 +136,8 @@ class _Collective:
             if isinstance(argument, list | torch.Tensor)
         ] or [1]
         return (
-            f"WorkNCCL(SeqNum={self.number}, OpType={OPERATIONS[self.name]}, NumelIn={numels[-1]}, NumelOut={numels[0]}, "
+            f"WorkNCCL(SeqNum={self.number}, OpType={OPERATIONS[self.name]}, NumelIn={numels[-1]}, "
+            f"NumelOut={numels[0]}, "
             f"Timeout(ms)={self.timeout_seconds * 1000:.0f})"
         )
 
@@ -249,7 +261,8 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
             ):
                 self._die(
                     oldest,
-                    f"[Rank {self._rank}] Watchdog caught collective operation timeout: {oldest} ran for {ran * 1000:.0f} milliseconds "
+                    f"[Rank {self._rank}] Watchdog caught collective operation timeout: "
+                    f"{oldest} ran for {ran * 1000:.0f} milliseconds "
                     "before timing out.",
                 )
 
@@ -259,7 +272,8 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
         first = (
             (
                 542,
-                f"[Rank {rank}] Collective {collective} raised the following async exception: {reason}",
+                f"[Rank {rank}] Collective {collective} raised the following async exception: "
+                f"{reason}",
             )
             if raised
             else (632, reason)
@@ -268,17 +282,20 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
             first,
             (
                 2268,
-                f"{group}  failure detected by watchdog at work sequence id: {collective.number} PG status: last enqueued work: "
+                f"{group}  failure detected by watchdog at work sequence id: "
+                f"{collective.number} PG status: last enqueued work: "
                 f"{self._count}, last completed work: {self._completed}",
             ),
             (
                 681,
-                f"[Rank {rank}] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels, "
+                f"[Rank {rank}] Some NCCL operations have failed or timed out. "
+                "Due to the asynchronous nature of CUDA kernels, "
                 "subsequent GPU operations might run on corrupted/incomplete data.",
             ),
             (
                 695,
-                f"[Rank {rank}] To avoid data inconsistency, we are taking the entire process down.",
+                f"[Rank {rank}] To avoid data inconsistency, "
+                "we are taking the entire process down.",
             ),
             (1895, f"{group} Process group watchdog thread terminated with exception: {reason}"),
         ]
@@ -287,7 +304,10 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
             f"[rank{rank}]:[E{stamp} ProcessGroupNCCL.cpp:{number}] {line}\n"
             for number, line in lines
         )
-        text += f"terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  {lines[-1][1]}\n"
+        text += (
+            "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+            f"  what():  {lines[-1][1]}\n"
+        )
         os.write(2, text.encode())
         os.abort()
 

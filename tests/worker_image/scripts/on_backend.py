@@ -1,4 +1,4 @@
-"""All ranks add up ones, step after step, on the backend and with the handler of SIGTERM that the file MODE names when a process starts.
+"""All ranks add up ones, on the backend and with the handler of SIGTERM that the file MODE names.
 
 Handlers:
 

@@ -1,4 +1,4 @@
-"""Orders and batches of a script's own, for tests to tell afterwards what each step should have had."""
+"""A script's own orders and batches, so that tests know what each step should have had."""
 
 from collections.abc import Callable, Iterator
 from itertools import accumulate, cycle, pairwise, takewhile

@@ -1,4 +1,4 @@
-"""Trains a pipeline of two stages in each unit, sharded over the units, and tells which samples each rank has computed."""
+"""Trains sharded pipelines of two stages, and tells which samples each rank has computed."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Sets itself up for a while before it joins a group: in process, or where it first reads what depends on the group."""
+"""Sets itself up before it joins: in process, or where it first reads what depends on the group."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Records what a script finds in its process before it has done anything, but for the import of torch."""
+"""Records what a script finds in its process before it does anything but import torch."""
 
 import atexit
 import decimal

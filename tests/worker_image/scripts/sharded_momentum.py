@@ -1,4 +1,4 @@
-"""Trains a sharded model whose state after each step is known, and tells in each step whether it is that one. Needs no FSDP2.
+"""Trains a sharded model whose state at each step is known, and checks it. Needs no FSDP2.
 
 Each element has a constant gradient. So the weight after a step follows from the number of steps
 alone, if neither a weight nor a momentum was lost or mixed up.
@@ -64,7 +64,7 @@ print(f"RESTORED {state.restore()} rank={rank} world={world}", flush=True)
 
 
 def factor(step: int) -> float:
-    """What the gradient is multiplied by in the weight after a step: the sum of the momenta of all steps."""
+    """What the weight after a step has of the gradient: the sum of all steps' momenta."""
     sum_of_powers = MOMENTUM * (1 - MOMENTUM**step) / (1 - MOMENTUM)
     return -RATE * (step - sum_of_powers) / (1 - MOMENTUM)
 
@@ -82,7 +82,8 @@ while state.step < options.steps:
     if rank == 0:
         right = wrongs.item() <= 1e-9 * options.rows * (state.step + 1)
         print(
-            f"STEP {state.step + 1} world={world} time={time.time():.2f} right={right} pod={os.uname().nodename}",
+            f"STEP {state.step + 1} world={world} time={time.time():.2f} right={right} "
+            f"pod={os.uname().nodename}",
             flush=True,
         )
     time.sleep(options.step_seconds)

@@ -1,4 +1,4 @@
-"""Weights of which each rank keeps and trains a part, as DTensors: what FSDP2 does, for a torch whose FSDP2 needs a GPU."""
+"""DTensors of which each rank trains a part, as with FSDP2, for a torch that has none on CPUs."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""Texts of uneven lengths, and a model that learns them: in 64 bits, so that the order of sums changes next to nothing."""
+"""Texts of uneven lengths for a model in 64 bits: the order of sums changes next to nothing."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Has processes die while they write a snapshot, and prints as JSON what the snapshot holds after each death.
+"""Has processes die while they write a snapshot; prints as JSON what it holds after each.
 
 Some die at a line of the code, each at a later one; some are killed from outside while they write
 one state after the other.

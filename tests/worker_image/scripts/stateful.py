@@ -1,4 +1,4 @@
-"""Trains a small model on numbers with the training library, and tells which samples each step has taken."""
+"""Trains a small model with the training library, and tells which samples each step took."""
 
 import argparse
 import hashlib
@@ -122,7 +122,7 @@ sharded = options.sharded or options.sharded_weights
 
 
 def make() -> SimpleNamespace:
-    """Makes what is trained; what is sharded belongs to the process group, which is made here then."""
+    """Makes what is trained; what is sharded belongs to the group, which is made here."""
     parts, layers = (
         None,
         [nn.Linear(8, 32), nn.Dropout(options.dropout), nn.Tanh(), nn.Linear(32, 1)],
@@ -168,7 +168,7 @@ def make() -> SimpleNamespace:
 
 
 def restore_sharded(state: elastic.State) -> int:
-    """Tells that the process cannot go on in this group; another one that starts instead would hide that."""
+    """Tells that the process cannot go on, which another one in its place would hide."""
     from elastic_pytorch.group.mesh_caches import StaleMesh  # takes seconds
 
     try:

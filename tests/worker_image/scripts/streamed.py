@@ -1,4 +1,4 @@
-"""Trains a small model on a stream of uneven shards, and tells which samples each step has taken; a stock loader beside it does, too."""
+"""Trains on a stream of uneven shards, and tells each step's samples; so does a stock loader."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Rank 0 waits for the others in a collective, and the last rank sleeps for ever; with `--alone` nobody waits for anybody."""
+"""Rank 0 waits in a collective for the last rank, which sleeps; with `--alone` nobody waits."""
 
 import os
 import signal

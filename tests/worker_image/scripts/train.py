@@ -1,4 +1,4 @@
-"""All ranks add up their ranks, step after step, until a file appears; with `--save` SIGTERM is answered by saving."""
+"""Adds up ranks, step after step, until a file appears; `--save` answers SIGTERM by saving."""
 
 import argparse
 import datetime

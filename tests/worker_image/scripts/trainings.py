@@ -1,4 +1,4 @@
-"""Trains several small models one after the other, each with a State of its own, made where it is trained."""
+"""Trains small models one after the other, each with a State made where it is trained."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Trains a model that is cut by tensors within a unit and sharded over the units, and tells which samples each rank has computed."""
+"""Trains a model cut by tensors and sharded over units, and tells each rank's samples."""
 
 import argparse
 import os

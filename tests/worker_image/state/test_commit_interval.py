@@ -1,4 +1,4 @@
-"""How often a state is committed: as often as a hundredth of the time pays for, the same on all ranks, and without flapping."""
+"""States are committed as often as a hundredth of the time pays for, on all ranks alike."""
 
 import random
 
@@ -55,7 +55,7 @@ def test_a_choice_keeps_to_the_budget_and_stays(
 
 
 class Meeting:
-    """An all-reduce of ranks that take their turns in one thread: all have begun it before the first one asks for what came out."""
+    """An all-reduce of ranks that take turns in one thread: all begin before one asks."""
 
     def __init__(self, ranks: int = 1) -> None:
         self.ranks = ranks
@@ -94,7 +94,7 @@ class Rank:
         self.changes = 0
 
     def take_step(self, step_seconds: float, commit_seconds: float | None) -> None:
-        """A step, and what follows it; `commit_seconds` is None for a rank that keeps nothing for its pod."""
+        """A step, and its commit; `commit_seconds` None: this rank keeps nothing."""
         self.step += 1
         self.now += step_seconds
         self.interval.end_step()
@@ -123,7 +123,7 @@ class Rank:
 def test_simulated_training_spends_a_hundredth_on_commits(
     commit_seconds: tuple[float | None, ...], step_seconds: float, interval: range
 ) -> None:
-    """Noise, a stall now and then, a flush that makes a tenth of the commits dear: the interval is found, and stays."""
+    """With noise, a stall now and then, and a flush that makes a tenth of the commits dear."""
     dice = random.Random(1)
     meeting = Meeting(len(commit_seconds))
     ranks = [Rank(meeting) for _ in commit_seconds]

@@ -1,4 +1,4 @@
-"""Weights that a training begins with: read by one process of the first group, and by none that goes on."""
+"""Weights to begin with are read by one process of the first group, by none that goes on."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ Begun = tuple[int, float, int]
 
 
 def begin(folder: Path | None, steps: int = 0, value: float = 100.0) -> Begun:
-    """How a rank begins that would read weights of this value, before it takes steps up to a number."""
+    """How a rank begins that would read these weights, before it takes steps up to a number."""
     model = nn.Linear(2, 2, bias=False)
     reads = 0
 
@@ -127,7 +127,8 @@ def test_failure_is_raised_on_all_ranks_and_names_it() -> None:
 
 def test_weights_that_are_returned_and_not_loaded_are_refused() -> None:
     assert fail("")[0].startswith(
-        "initial returned a OrderedDict, and what it returns is not used: it must load the weights itself, as in "
+        "initial returned a OrderedDict, and what it returns is not used: "
+        "it must load the weights itself, as in "
         "lambda: model.load_state_dict(pretrained())"
     )
 
@@ -143,7 +144,8 @@ def half_frozen() -> nn.Module:
         (
             print,
             {"adapter": elastic.Trained(half_frozen())},
-            "adapter: rank 0 alone calls initial, and Trained sends no frozen weights to the others: load them on all ranks",
+            "adapter: rank 0 alone calls initial, "
+            "and Trained sends no frozen weights to the others: load them on all ranks",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Options of a State and what is registered with it are apart: no name of one is taken for the other."""
+"""Options of a State are apart from what is registered, so no name is taken for another."""
 
 from dataclasses import fields
 from typing import Any

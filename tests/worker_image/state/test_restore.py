@@ -420,7 +420,7 @@ def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(
 
 
 class Replaces(logging.Handler):
-    """An older group, which puts a newer checkpoint in the place of its only one just when that is to be read."""
+    """An older group, which replaces its only checkpoint just when that is to be read."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

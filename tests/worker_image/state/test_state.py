@@ -1,4 +1,4 @@
-"""A State without an agent: it goes when the script lets go of it, and who of a pod keeps what it holds."""
+"""A State without an agent: when it goes, and who of a pod keeps what it holds."""
 
 import contextlib
 import gc
@@ -32,7 +32,7 @@ def train(folder: Path) -> "tuple[weakref.ref[object], weakref.ref[object]]":
 
 
 def open_files(folder: Path) -> list[str]:
-    """What this process has open in memory and below `folder`; threads of earlier tests may open sockets meanwhile."""
+    """What this process has open in memory and in `folder`, not other threads' sockets."""
     for thread in threading.enumerate():
         if thread.name == "snapshot memory":  # it has one of its own while it lasts
             thread.join(60)
@@ -75,7 +75,8 @@ def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
         import elastic_pytorch as elastic, torch
 
         def main():
-            state = elastic.State({str(tmp_path)!r}, elastic.State.Options(flush_seconds=1000), model=torch.nn.Linear(2, 2))
+            options = elastic.State.Options(flush_seconds=1000)
+            state = elastic.State({str(tmp_path)!r}, options, model=torch.nn.Linear(2, 2))
             state.restore()
             for _ in range(3):
                 state.commit()
@@ -137,7 +138,8 @@ LEFT_EARLY = """if True:
         state_dict, load_state_dict = dict, collections.Counter.update
 
     def main():
-        state = elastic.State({folder!r}, elastic.State.Options(every=5), model=torch.nn.Linear(2, 2), {more})
+        options = elastic.State.Options(every=5)
+        state = elastic.State({folder!r}, options, model=torch.nn.Linear(2, 2), {more})
         state.restore()
         for _ in range(7):
             state.commit()

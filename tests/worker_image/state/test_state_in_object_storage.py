@@ -1,4 +1,4 @@
-"""A State whose checkpoints are objects: written by another process than the training's, found by the next group, kept from older ones."""
+"""A State whose checkpoints are objects: written beside the training, read by the next group."""
 
 import shutil
 from pathlib import Path
@@ -39,7 +39,7 @@ def train_here(url: str, until: int) -> tuple[int, bool, float, float]:
 
 
 def train(url: str, until: int) -> tuple[int, bool, float, float]:
-    """Trains in a new process: when it began, whether all is on disk, what is best, and the sum of the weights."""
+    """Trains in a new process: its beginning, whether all is saved, the best, the weights."""
     trained: tuple[int, bool, float, float] = run_alone(train_here, url, until)
     return trained
 
@@ -58,7 +58,7 @@ def test_a_training_goes_on_from_the_last_object(
 
 
 def test_it_ends_as_one_in_a_folder(bucket: Bucket, tmp_path: Path) -> None:
-    """The bytes are those of a file: a checkpoint may be copied from a folder to a bucket, and back."""
+    """The bytes are a file's: a checkpoint may be copied between a folder and a bucket."""
     folder = tmp_path / "run"
     train(str(folder), 5)
     for version, path in by_name(folder):

@@ -1,4 +1,4 @@
-"""States in the memory of pods, as their agents keep it: each finds its own, what rank 0 has set is not lost, nothing is left over."""
+"""States in agents' memory: each finds its own, rank 0's values too, and leaves nothing over."""
 
 import gc
 import os
@@ -83,9 +83,7 @@ def train_folds(folds: int, unfinished: int) -> list[tuple[int, float]]:
     return begun
 
 
-def test_trainings_one_after_the_other_begin_fresh_and_each_goes_on_from_its_own_after_a_restart() -> (
-    None
-):
+def test_each_training_of_a_row_begins_fresh_and_goes_on_from_its_own_after_a_restart() -> None:
     with pods(2) as servers:
         assert run_pods(servers, 1, train_folds, 3, 1) == [[(0, 0.0), (0, 100.0), (0, 200.0)]] * 2
         assert (
@@ -292,7 +290,8 @@ def test_memory_that_the_agent_does_not_take_is_an_error() -> None:
         (words,) = run_pods(servers, 1, restore_in_a_full_agent)
     assert (
         words
-        == "the agent does not keep this training's state: the local server refuses: ValueError: too many names"
+        == "the agent does not keep this training's state: the local server refuses: ValueError: "
+        "too many names"
     )
 
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 
 
 class Meeting:
-    """An all-reduce of ranks that take their turns in one thread: an agreement is complete once all have begun it."""
+    """An all-reduce of ranks that take turns in one thread: complete once all began it."""
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
@@ -131,7 +131,7 @@ def test_last_step_of_a_state_that_nothing_refers_to_is_completed_once() -> None
     ],
 )
 def test_states_that_are_committed_in_turns_are_refused(committed: str, refused: bool) -> None:
-    """A capital letter says that the State is closed or restored, and `-` that the one before it is gone."""
+    """A capital letter: the State is closed or restored; `-`: the one before is gone."""
     turns = Turns()
     states = {name: Named() for name in "abc"}
 

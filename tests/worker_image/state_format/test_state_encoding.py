@@ -381,7 +381,7 @@ def test_tensors_must_be_those_of_the_skeleton() -> None:
 
 
 def test_a_payload_keeps_the_copies_that_it_is_made_of() -> None:
-    """A tensor that is on a GPU or not contiguous is copied, and nothing else refers to the copy."""
+    """A tensor that is on a GPU or not contiguous is copied; only the payload has it."""
     numbers = torch.arange(1_000_000).view(1000, 1000)
     chunks = payload_chunks({"turned": numbers.t()})
     # In the memory of the copy, if that were free.

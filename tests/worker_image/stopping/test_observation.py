@@ -1,4 +1,4 @@
-"""Processes that reach a call of C that never returns at moments between the steps of a stop, and their observer."""
+"""Processes that are lost in a call of C between the steps of a stop, and their observer."""
 
 import signal
 import subprocess

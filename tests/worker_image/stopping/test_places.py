@@ -1,4 +1,4 @@
-"""Where processes stand, read from the stacks of processes that hung under torch 2.15 (scripts/hang_places.py), but for the paths."""
+"""Where processes stand, from stacks of torch 2.15 (scripts/hang_places.py) without their paths."""
 
 import pytest
 from elastic_pytorch.stopping.places import MAX_FRAME_CHARACTERS, StackSite, place_of

@@ -198,7 +198,8 @@ def test_a_sitecustomize_of_the_image_runs_as_ever(
     (tmp_path / "site" / "sitecustomize.py").write_text(own)
     (tmp_path / "show.py").write_text(
         f"import os, sys\nsys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
-        "event('shown', site=os.environ.get('SITE'), path=os.environ.get('PYTHONPATH'), cold=[p for p in sys.path if 'cold_start' in p])\n"
+        "event('shown', site=os.environ.get('SITE'), path=os.environ.get('PYTHONPATH'), "
+        "cold=[p for p in sys.path if 'cold_start' in p])\n"
     )
     with_site = os.pathsep.join(filter(None, [str(tmp_path / "site"), usual]))
     agents("w0", "--start-method=spawn", tmp_path / "show.py", PYTHONPATH=with_site)

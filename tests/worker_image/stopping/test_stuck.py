@@ -18,8 +18,8 @@ SAVES = (
     '  File "torch/serialization.py", line 850 in save\n  File "train.py", line 4 in save\n' + LOOP
 )
 BARRIER = (
-    '  File "/usr/lib/torch/distributed/distributed_c10d.py", line 4800 in barrier\n  File "train.py", line 3 in save\n'
-    + LOOP
+    '  File "/usr/lib/torch/distributed/distributed_c10d.py", line 4800 in barrier\n'
+    '  File "train.py", line 3 in save\n' + LOOP
 )
 STEP = 0.1
 

@@ -102,7 +102,7 @@ def test_goes_on_when_it_has_rested(tmp_path: Path) -> None:
 
 
 class UnevenWriter(CheckpointWriter):
-    """By its clock, which does not go on otherwise, each write takes the next of some times; one without a time fails after a minute."""
+    """Each write takes the next of some times by its clock; one without fails at a minute."""
 
     def __init__(self, seconds: list[float | None]) -> None:
         self.now, self._takes = 0.0, iter(seconds)

@@ -50,7 +50,7 @@ long = partial(pytest.param, marks=pytest.mark.long)
 
 
 def large(step: int = 1, tensors: int = 36) -> dict[str, Any]:
-    """A state of three parts, or of two with 20 tensors, many of which do not end where a part does."""
+    """A state of three parts, or of two with 20 tensors, many of which span parts."""
     generator = torch.Generator().manual_seed(step)
     made = [
         torch.randint(0, 256, (1_000_003,), dtype=torch.uint8, generator=generator)
@@ -70,7 +70,7 @@ def steps(url: str) -> list[tuple[int, int]]:
 
 
 def in_a_thread(action: Callable[..., Any], *arguments: Any) -> Any:
-    """As another process would do it: the thread that uploads drives the library, which does nothing else there."""
+    """As another process would: the uploading thread drives the library all by itself."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(action, *arguments).result()
 
@@ -118,7 +118,8 @@ def test_requests_and_bytes_of_a_checkpoint(bucket: Bucket) -> None:
     write(bucket.url, StateVersion(1, 2), payload_chunks(large(2)), keep=1)
     kinds = bucket.proxy.kinds()
     print(
-        f"written: {len(kinds)} requests, {bucket.proxy.bytes_in} bytes up, {bucket.proxy.bytes_out} bytes down: {kinds}"
+        f"written: {len(kinds)} requests, {bucket.proxy.bytes_in} bytes up, "
+        f"{bucket.proxy.bytes_out} bytes down: {kinds}"
     )
     assert sorted(kinds) == sorted(
         ["list", "begin", *["part"] * (size // PART_BYTES + 1), "list", "end", "list", "delete"]
@@ -128,7 +129,8 @@ def test_requests_and_bytes_of_a_checkpoint(bucket: Bucket) -> None:
     assert load_newest(bucket.url, NOTHING) is not None
     kinds = bucket.proxy.kinds()
     print(
-        f"read: {len(kinds)} requests, {bucket.proxy.bytes_in} bytes up, {bucket.proxy.bytes_out} bytes down: {kinds}"
+        f"read: {len(kinds)} requests, {bucket.proxy.bytes_in} bytes up, "
+        f"{bucket.proxy.bytes_out} bytes down: {kinds}"
     )
     assert sorted(kinds) == sorted(["list", "head", *["get"] * (size // PART_BYTES + 1)])
     assert bucket.proxy.bytes_out < size * 1.01
@@ -383,7 +385,8 @@ def test_credentials_of_a_file_are_used(
         monkeypatch.delenv(name)
     file = tmp_path / "credentials"
     file.write_text(
-        "[default]\naws_access_key_id = OTHER\n\n[train]\naws_access_key_id = MINE\naws_secret_access_key = s\n"
+        "[default]\naws_access_key_id = OTHER\n\n[train]\naws_access_key_id = MINE\n"
+        "aws_secret_access_key = s\n"
     )
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     monkeypatch.setenv("AWS_PROFILE", "train")
@@ -443,13 +446,15 @@ def test_without_the_library_the_command_is_named() -> None:
 
 
 def test_a_write_and_a_read_take_a_bounded_memory(bucket: Bucket) -> None:
-    """A state of 250 MB never lies in the writer's memory as a whole, nor in that of who checks it."""
+    """Neither the writer nor the checker ever holds a state of 250 MB as a whole."""
     code = f"""
 import pathlib, re
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import claimed, newest, write
 claimed({bucket.url!r})
-def peak(): return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
+def peak():
+    status = pathlib.Path("/proc/self/status").read_text()
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", status)[1])
 before = peak()
 write({bucket.url!r}, StateVersion(1, 1), (bytes(4 << 20) for _ in range(60)), 1)
 written = peak()

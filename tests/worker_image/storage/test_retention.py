@@ -101,7 +101,8 @@ def test_milestones_stay_whatever_groups_come_and_go(
 def test_bad_steps_are_refused_by_name(every: object, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError,
-        match=f"^keep_every_steps must be a whole number of steps, at least 1, or None, not {every!r}$",
+        match="^keep_every_steps must be a whole number of steps, at least 1, or None, "
+        f"not {every!r}$",
     ):
         elastic.State(
             tmp_path, elastic.State.Options(keep_every_steps=every), model=nn.Linear(1, 1)
@@ -154,7 +155,7 @@ def test_in_a_bucket(bucket: Bucket) -> None:
 
 @pytest.mark.process
 def test_a_save_that_was_cut_short_is_no_milestone(bucket: Bucket) -> None:
-    """Its prefix has shards, and no file that lists them: what is whole at the same multiple counts."""
+    """It has shards but no file that lists them: a whole one of its multiple counts."""
     folder = location_of(bucket.url)
     write_sharded(folder, StateVersion(1, 9), Retention(1, 10))
     drafts = drafts_in(folder)

@@ -78,7 +78,8 @@ def test_a_script_with_a_state_ends_in_order_while_threads_of_gloo_drop_their_te
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         outlives_its_destruction = dist.group.WORLD  # as in the device mesh of FSDP2
         state = elastic.State(None)
-        sys.setswitchinterval(1000)  # a thread gets the interpreter's lock only when this one waits: as if the machine were busy
+        # A thread gets the interpreter's lock only when this one waits, as on a busy machine.
+        sys.setswitchinterval(1000)
         for _ in range(1000):
             dist.all_reduce(torch.ones(1), async_op=True)
         dist.destroy_process_group()

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 
 
 def cut_on_rank_0(folder: Path, rank: int, lazy: bool) -> None:
-    """Writes down whether a collective of the cut group has ended, and whether another connection still works."""
+    """Writes whether a cut group's collective has ended, and another connection works."""
     torch.set_num_threads(1)
     os.environ["TORCH_GLOO_LAZY_INIT"] = str(int(lazy))
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
@@ -53,6 +53,9 @@ def test_only_connections_of_gloo_are_cut(tmp_path: Path, lazy: bool) -> None:
 
 
 def test_torch_without_gloo_can_run_the_agent() -> None:
-    code = "import torch.distributed as d; del d.ProcessGroupGloo, d.distributed_c10d.ProcessGroupGloo; import elastic_pytorch.agent.launch"
+    code = (
+        "import torch.distributed as d; del d.ProcessGroupGloo, "
+        "d.distributed_c10d.ProcessGroupGloo; import elastic_pytorch.agent.launch"
+    )
     done = run_python(code)
     assert done.returncode == 0, done.stderr

@@ -39,8 +39,10 @@ def test_a_client_joins_as_soon_as_the_store_is_there() -> None:
 
 def test_init_process_group_uses_it() -> None:
     program = (
-        "from elastic_pytorch.torch_fixes import store_connect; store_connect.install(); import sys, torch.distributed;"
-        "assert sys.modules['torch.distributed.rendezvous'].TCPStore is store_connect.PromptTCPStore"
+        "from elastic_pytorch.torch_fixes import store_connect; store_connect.install(); "
+        "import sys, torch.distributed;"
+        "assert sys.modules['torch.distributed.rendezvous'].TCPStore is "
+        "store_connect.PromptTCPStore"
     )
     done = run_python(program)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""A small training with `elastic.steps`, of which each test leaves something out, or does something twice."""
+"""A small training with `elastic.steps`, of which a test leaves out or doubles something."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Models that are parallel over more than the data: samples are dealt to data-parallel ranks, and a sampler that cannot know is refused."""
+"""Samples are dealt to data-parallel ranks, and a sampler that cannot know them is refused."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -46,7 +46,7 @@ def plain_epoch() -> list[Tensor]:
 def train(
     folder: Path, shape: tuple[int, ...], micro_batch_size: int | None, max_steps: int
 ) -> Any:
-    """Goes on with two tensor-parallel ranks for each data-parallel one; returns the place, the samples that count, and the weights."""
+    """Two tensor-parallel ranks each go on; returns place, counting samples and weights."""
     names = ("replicas", "shards", "tensors")[-len(shape) :]
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
     data_parallel, model, data = mesh[names[:-1]], new_model(), texts(SAMPLES)
@@ -124,7 +124,7 @@ def test_what_a_loader_draws_is_that_of_the_samples_place() -> None:
 
 
 def words_for(make: Callable[[DeviceMesh], tuple[nn.Module, DeviceMesh | None]]) -> str:
-    """What `steps` says to a model of four ranks, and the mesh of its sampler; empty: it takes them."""
+    """What `steps` says to four ranks' model and sampler's mesh; empty: it takes them."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
     try:
         model, given = make(mesh)

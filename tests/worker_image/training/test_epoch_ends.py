@@ -1,4 +1,4 @@
-"""What follows an epoch's last step belongs to it, however the loop is written: a group that is lost in it does it again."""
+"""What follows an epoch's last step belongs to it: a group that is lost in it does it again."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ class Lost(Exception):
 
 
 class Training:
-    """What a loop trains, and the evaluation of an epoch, in one of which its process may be lost."""
+    """What a loop trains, and an epoch's evaluation, in which its process may be lost."""
 
     def __init__(self, folder: Path, *, streamed: bool = False, lost_in: int = -1) -> None:
         self.model = torch.nn.Linear(2, 1)

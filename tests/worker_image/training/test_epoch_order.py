@@ -1,4 +1,4 @@
-"""The order of an epoch's samples: what a torch Sampler may give, and which differences between ranks are refused."""
+"""The order of an epoch's samples: what a torch Sampler may give, and what ranks may not."""
 
 from typing import Any
 
@@ -80,7 +80,8 @@ def test_a_sampler_is_read_once_an_epoch_and_what_it_gave_may_be_changed_after()
             "sampler",
             [0.5],
             TypeError,
-            r"epoch 4 of sampler= is of torch.float32 and shape \[1\].*Whole batches are given by batch_sampler=",
+            r"epoch 4 of sampler= is of torch.float32 and shape \[1\].*Whole batches are given by "
+            r"batch_sampler=",
         ),
         ("sampler", torch.ones(3, dtype=torch.bool), TypeError, "torch.bool"),
         (
@@ -106,7 +107,8 @@ def test_a_sampler_is_read_once_an_epoch_and_what_it_gave_may_be_changed_after()
             "sampler",
             [0, 12],
             ValueError,
-            "epoch 4 of sampler= has the index 12 in place 1, and the dataset has 12 samples: 0 to 11",
+            "epoch 4 of sampler= has the index 12 in place 1, and the dataset has 12 samples: "
+            "0 to 11",
         ),
         ("sampler", [-1], ValueError, "has the index -1 in place 0"),
         ("sampler", [1, 2], ValueError, "2 samples make no batch of 3, and drop_last leaves out"),
@@ -183,7 +185,8 @@ def told(
         ([told()] * 3, None),
         (
             [told(), told(), told(samples=6)],
-            "ranks 0 and 2 have different orders for epoch 3: 5 samples, with checksum ab, and 6 samples",
+            "ranks 0 and 2 have different orders for epoch 3: "
+            "5 samples, with checksum ab, and 6 samples",
         ),
         (
             [told(), told(checksum="cd"), told(checksum="ef")],

@@ -1,4 +1,4 @@
-"""What a step of a real group computes is the same for every world size: gradients, and the numbers that dropout draws."""
+"""Gradients and dropout's numbers of a real group's step are the same for every world size."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ SAMPLES, BATCH = 17, 7  # the third step has three samples: fewer than the large
 
 @dataclass
 class Seen:
-    """What a rank has seen in an epoch: the gradients after each step, and numbers drawn in each micro-batch by its first sample."""
+    """A rank's epoch: gradients by step, and each micro-batch's numbers by first sample."""
 
     gradients: list[list[Tensor]] = field(default_factory=list)
     drawn: dict[int, Tensor] = field(default_factory=dict)
@@ -120,7 +120,7 @@ def test_gradients_of_a_sharded_model_are_those_of_a_whole_one(
 
 
 def sums_of_a_sharded_model() -> list[tuple[bool, bool]]:
-    """Whether each micro-batch of an epoch is its step's last one, and whether the gradients have been summed up after it."""
+    """Whether each micro-batch ends its step, and whether gradients are summed after it."""
     from torch.distributed.fsdp import fully_shard
 
     data = TensorDataset(torch.randn(SAMPLES, 5), torch.randn(SAMPLES, 1))

@@ -1,4 +1,4 @@
-"""A second sharding of the batches is noticed by the sampler itself, and loaders that read ahead are not taken for one."""
+"""A sampler notices a second sharding of its batches, which no loader that reads ahead is."""
 
 import queue
 import threading
@@ -17,7 +17,7 @@ Wrapper = Callable[[Iterable[list[int]]], Iterable[list[int]]]
 
 
 class EverySecond:
-    """Deals the batches out to two ranks, as Accelerate's BatchSamplerShard does where a batch sampler has no batch_size."""
+    """Deals batches to two ranks, as Accelerate's BatchSamplerShard without a batch_size."""
 
     def __init__(self, batches: Iterable[list[int]], rank: int = 0) -> None:
         self.batches, self.rank = batches, rank
@@ -84,7 +84,7 @@ def test_a_batch_whose_part_failed_may_be_tried_again() -> None:
 
 
 class OneAhead:
-    """Hands a batch on when it has the next one, as loaders that copy to a device ahead of time do."""
+    """Hands a batch on when it has the next, as loaders that copy ahead to a device do."""
 
     def __init__(self, batches: Iterable[Any]) -> None:
         self.batches = batches
@@ -145,7 +145,7 @@ def test_an_epoch_may_be_left_and_gone_on_with() -> None:
 
 
 def test_what_is_cut_up_again_by_its_attributes_has_none() -> None:
-    """Lightning then refuses it, and names use_distributed_sampler=False; Accelerate refuses it, or passes batches over, as above."""
+    """Lightning then refuses it, and names its option; Accelerate refuses or passes over."""
     sampler = ElasticSampler(DATA, 4)
     assert not hasattr(sampler, "batch_size")
     assert not hasattr(sampler, "drop_last")

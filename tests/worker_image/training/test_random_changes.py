@@ -1,4 +1,4 @@
-"""The char-lm example's model, trained through a random sequence of resizes and kills by the operator's own planner and real agents.
+"""The char-lm model through random resizes and kills, by the operator's planner and real agents.
 
 What comes out is compared with a run that nobody has touched: one process, no group, no agent.
 """
@@ -41,7 +41,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def check_steps(steps: list[dict[str, Any]]) -> None:
-    """Each step once, of a whole batch, and each sample once an epoch: as the last group that computed a step has it."""
+    """Each step of a whole batch, and each sample once an epoch, as last computed."""
     newest = {
         step: max(e["generation"] for e in steps if e["step"] == step)
         for step in {e["step"] for e in steps}
@@ -192,7 +192,8 @@ async def test_a_disturbed_training_is_that_of_a_run_nobody_touched(
         )
         status = operator.cluster.job("random")["status"]
     print(
-        f"seed {SEED}: {done}; {status['interruptions']} interruptions, {status['failures']} failures"
+        f"seed {SEED}: {done}; "
+        f"{status['interruptions']} interruptions, {status['failures']} failures"
     )
     assert status["state"] == "Complete", "\n".join(lines[-80:])
     check_steps(read(steps))

@@ -1,4 +1,4 @@
-"""Groups of any sizes, one after the other, that share an ElasticSampler's state; each rank is played by a sampler of its own."""
+"""Groups of any sizes share an ElasticSampler's state in turn; a sampler plays each rank."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ class Rank:
         return self.fetched.popleft() if self.fetched else None
 
     def step(self) -> tuple[dict[int, float], int] | None:
-        """The share of the step's gradient that each sample has, and the micro-batches; None: the epoch is over."""
+        """The share of the gradient of each sample, and micro-batches; None: the epoch is over."""
         shares: dict[int, float] = {}
         count, last = 0, False
         while not last:
@@ -84,7 +84,7 @@ SIZES = (
 
 @dataclass(frozen=True)
 class Life:
-    """A group: how many ranks, how far they prefetch, after how many steps it ends, whether one more goes by uncommitted."""
+    """A group: its ranks, how far they prefetch, its steps, and whether one is uncommitted."""
 
     world_size: int
     ahead: int
@@ -93,7 +93,7 @@ class Life:
 
 
 def train_an_epoch(lives: list[Life], length: int, options: dict[str, Any]) -> list[list[int]]:
-    """The samples of each step that was committed in the first epoch; the last life goes on until its end."""
+    """The samples of each committed step of the first epoch, which the last life ends."""
 
     def sampler() -> ElasticSampler:
         return ElasticSampler(length, **options)

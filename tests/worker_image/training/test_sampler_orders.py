@@ -1,4 +1,4 @@
-"""A sampler with a torch Sampler of the script: what comes of it in groups that change, and what is kept of it."""
+"""A script's own torch Sampler in groups that change, and what is kept of it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def expected(options: Options, epochs: int) -> list[list[int]]:
 
 
 def step_of(ranks: list[ElasticSampler], shares: list[Iterator[list[int]]]) -> list[int]:
-    """What the ranks compute in one step, sorted; each sample must have the same say for each time that it comes."""
+    """A step's samples, sorted; each must weigh the same each time that it comes."""
     taken: list[int] = []
     says: dict[int, float] = dict.fromkeys(range(LENGTH), 0.0)
     counts = set()
@@ -294,7 +294,8 @@ def cut_elsewhere(epoch: int) -> list[list[int]]:
             1,
             {"sampler": OfEpoch(backwards)},
             {},
-            "the order was that of sampler=, and is that of the seed now: give what it was, or begin in another",
+            "the order was that of sampler=, and is that of the seed now: "
+            "give what it was, or begin in another",
         ),
         (
             0,

@@ -1,4 +1,4 @@
-"""When a step of `elastic.steps` is committed: once the loop's body is done with it, however the loop is left."""
+"""A step of `elastic.steps` is committed once its body is done, however the loop is left."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""`elastic.steps`: the outcome is that of a plain loop over whole batches, for every world size, and nothing can be forgotten."""
+"""`elastic.steps` computes what a plain loop over whole batches does, and forgets nothing."""
 
 import itertools
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def rules_of(model: nn.Module) -> tuple[SGD, StepLR, StepLR]:
 
 
 def plain_loop(*, by_token: bool) -> list[Tensor]:
-    """What is to come out: whole batches, one process, no library but for the order of the samples."""
+    """What is to come out: whole batches in one process, with the library's order."""
     model, data = new_model(), texts()
     optimizer, scheduler, epoch_scheduler = rules_of(model)
     sampler = elastic.ElasticSampler(data, BATCH, seed=2)
@@ -223,7 +223,7 @@ def test_a_batch_norm_gets_through_the_short_batch_at_an_epochs_end() -> None:
 
 
 def train_compiled() -> list[list[Tensor]]:
-    """Plain, compiled around the wrapper, and compiled inside of it; with a sync in each step's last micro-batch only."""
+    """Plain, or compiled around or inside the wrapper; each step syncs in its last part only."""
     outcomes = []
     for wrapped in (
         DistributedDataParallel,

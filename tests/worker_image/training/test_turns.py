@@ -1,4 +1,4 @@
-"""A turn of `elastic.steps` is one step: what makes it none or two is an error with words, and a step that is left out is counted."""
+"""A turn of `elastic.steps` is one step: none or two is an error, one left out is counted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -111,7 +111,8 @@ MISTAKES: list[tuple[Turn, str]] = [
     ],
     (
         no_step,
-        r"has taken no step in this turn.*call optimizer.step\(\) after.*scaler.*register.*step\.skip",
+        r"has taken no step in this turn.*call optimizer.step\(\) "
+        r"after.*scaler.*register.*step\.skip",
     ),
     (two_steps, r"has taken a step in this turn already"),
     (step_that_is_skipped, r"left out, as step.skip has said"),
@@ -202,7 +203,8 @@ def test_gradients_that_the_body_clears_within_a_step(clear: Body, count: int | 
     clear(training)
     with pytest.raises(
         RuntimeError,
-        match=r"gradients of this step were cleared or changed.*before the loop over step.parts, and clip",
+        match=r"gradients of this step were cleared or changed.*before the loop over step.parts, "
+        r"and clip",
     ):
         step.backward(training.loss(batch), count=count)
 

@@ -62,7 +62,7 @@ class Slowness:
             time.sleep(PAUSE_SECONDS)
 
     def note_waiting(self, loss: torch.Tensor, step: int) -> None:
-        """Has it noted in backward that this rank has its gradients: queued after the timer's callback, and run after it."""
+        """Notes in backward, after the timer's callback, that this rank has its gradients."""
 
         def note() -> None:
             self._store.set(f"{step}-{dist.get_rank()}", "waits")

@@ -1,4 +1,4 @@
-"""The elastic Trainer in one process: what it computes, what it does beside that, and what it refuses."""
+"""The elastic Trainer in one process: what it computes, does beside that, and refuses."""
 
 import subprocess
 import sys
@@ -13,7 +13,10 @@ pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 
 def test_the_library_imports_transformers_only_when_asked_to() -> None:
-    code = "import sys, elastic_pytorch, elastic_pytorch.transformers; assert 'transformers' not in sys.modules"
+    code = (
+        "import sys, elastic_pytorch, elastic_pytorch.transformers; "
+        "assert 'transformers' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -162,7 +165,7 @@ def test_the_mixin_makes_other_trainers_elastic(small: ModuleType, tmp_path: Pat
 
 
 def test_names_of_its_own_are_prefixed(small: ModuleType, tmp_path: Path) -> None:
-    """A plain name may be that of something else in a script's subclass, or in a later release of transformers."""
+    """A plain name may be a subclass's, or that of a later release of transformers."""
     from elastic_pytorch.transformers import ElasticTrainerMixin
 
     elastic = small.a_trainer(tmp_path / "elastic", max_steps=1)
@@ -218,7 +221,7 @@ def test_an_epoch_that_is_left_early_is_refused(small: ModuleType, tmp_path: Pat
 
 
 def test_of_an_adapted_model_the_adapter_is_kept(small: ModuleType, tmp_path: Path) -> None:
-    """A model with the attribute by which PEFT marks its models; another one with frozen weights is kept as a whole."""
+    """It has the attribute by which PEFT marks models; other frozen weights are kept, too."""
     ends = []
     for mark in ({}, {"default": "LoRA"}):
         folder = tmp_path / str(len(mark))

@@ -1,4 +1,4 @@
-"""A sharded training of which each element is what one process computes that nothing disturbs, to the last bit, in groups of any size.
+"""A sharded training whose elements equal an undisturbed process's, to the last bit, at any size.
 
 No element depends on another one, so it does not matter which rank has it. Each rank computes all
 of the undisturbed training beside its own part. It draws random numbers in each step, and writes
@@ -38,7 +38,7 @@ class Records:
             file.write(json.dumps([kind, *version, rank, world, value]) + "\n")
 
     def all(self, kind: str) -> list[tuple[StateVersion, int, int, str]]:
-        """What is written down of a kind: the version, the rank, the size of its group, and the value."""
+        """What is written of a kind: the version, the rank, its group's size, and the value."""
         lines = [
             line
             for path in self._folder.glob("rank-*")
@@ -135,7 +135,7 @@ class Training:
         )
 
     def restore(self) -> StateVersion:
-        """Returns the version that it has found; all of it, and the generators, must be as that step has left them."""
+        """Returns the found version; all of it must be as that step has left it."""
         self._records.add("begun", NONE)
         sealed = self._records.sealed()
         self.state.restore()
@@ -172,7 +172,7 @@ class Training:
                 self._records.add("sealed", sealed)
 
     def sealed(self) -> StateVersion:
-        """The newest version of which all ranks of this group know that all its copies are whole."""
+        """The newest version of which all ranks know that its copies are whole."""
         peers = self.state._peers
         if peers is None or peers.copying or peers.snapshot.kept is None:
             return self._sealed
@@ -207,7 +207,7 @@ class Training:
         self._records.add("drawn", version, f"{number} {digest(torch.default_generator)}")
 
     def _check_generator(self, found: StateVersion, *, from_disk: bool) -> None:
-        """The same rank of a group of the same size goes on, and others have a state that follows from the first one's."""
+        """The same rank of as large a group goes on; others have a state that follows."""
         peers = self.state._peers
         group = (
             ""

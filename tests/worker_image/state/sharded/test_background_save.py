@@ -1,4 +1,4 @@
-"""Checkpoints of a sharded training that are written while it goes on: training does not wait, and what is not whole is not taken."""
+"""Sharded checkpoints that are written beside the training, of which only whole ones count."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ DEATHS: dict[str, tuple[int, CodeType, str]] = {  # which rank, and where
 
 
 def at(code: CodeType, event: str, count: int, action: Callable[[], object]) -> None:
-    """Has an action done when a function has been called, or has returned, a number of times in other threads of this process."""
+    """Acts when other threads of this process have called, or left, a function so often."""
     left = count
 
     def profile(frame: FrameType, happened: str, _argument: Any) -> None:

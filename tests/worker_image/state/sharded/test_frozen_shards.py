@@ -1,4 +1,4 @@
-"""Of a sharded model with frozen weights, only what is trained is kept, in memory and on the disk, for groups of any size."""
+"""Of a sharded model with frozen weights, only what is trained is kept, for groups of any size."""
 
 from tests.worker_image.cpu_fsdp2 import DTensor, FusedAdamW, fully_shard
 

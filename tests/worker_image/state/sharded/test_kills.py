@@ -1,4 +1,4 @@
-"""Pods of a sharded training are lost at random moments, and groups of other sizes go on: no bit is another one than without any loss."""
+"""A sharded training loses pods at random moments and changes its size, but not a bit."""
 
 import random
 import signal

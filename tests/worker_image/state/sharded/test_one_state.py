@@ -1,4 +1,4 @@
-"""State is the kind that fits what is registered: sharded models are kept by their ranks together."""
+"""State is of the kind that is registered: sharded models are kept by their ranks together."""
 
 from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
 

@@ -1,4 +1,4 @@
-"""Optimizers that have not stepped all parameters yet: a checkpoint changes none of them, and any group goes on from it."""
+"""Optimizers that have not stepped all parameters: checkpoints change none, any group goes on."""
 
 from tests.worker_image.cpu_fsdp2 import fully_shard
 

@@ -1,4 +1,4 @@
-"""States of pipelines, whose ranks have other parameters in each stage: in memory, on the disk, and where stages cannot be told apart."""
+"""States of pipelines, whose stages differ: in memory, on disk, and where none can be told."""
 
 from tests.worker_image.cpu_fsdp2 import fully_shard
 
@@ -46,7 +46,7 @@ def whole(tensor: Any) -> torch.Tensor:
 def train(
     folder: Path | None, steps: int, memory: bool = True, sharded: bool = True
 ) -> tuple[int, int, list[list[float]]]:
-    """Where it began, the stage, and what that has after each step, as numbers that depend on the step only."""
+    """The beginning, the stage, and what it has after each step, which only that decides."""
     os.environ |= {"ELASTIC_PYTORCH_UNIT_REPLICAS": "2", "ELASTIC_PYTORCH_JOB_UID": "uid"}
     mesh = elastic.unit_mesh(("pp",))
     number = mesh.get_local_rank("pp")
@@ -167,8 +167,8 @@ def told_of_all() -> dict[str, str]:
 def test_stages_that_cannot_be_told_apart_are_refused() -> None:
     for words in run_group(4, told_of_all):
         assert (
-            "rank 1 has something else registered than rank 0: only rank 0 has model.0.weight, and both have"
-            in words["tied"]
+            "rank 1 has something else registered than rank 0: "
+            "only rank 0 has model.0.weight, and both have" in words["tied"]
         )
         assert (
             "rank 2 has something else registered than rank 0, which is of the same stage"
@@ -182,7 +182,7 @@ def test_stages_that_cannot_be_told_apart_are_refused() -> None:
 
 
 def words_for_experts() -> str:
-    """What is said to ranks whose shards differ, and which have experts of their own under the same name."""
+    """What is said to ranks whose shards differ, or with experts under one name."""
     torch.manual_seed(dist.get_rank())
     model = nn.ModuleDict({"shared": fully_shard(nn.Linear(4, 4)), "expert": nn.Linear(4, 4)})
     return words_for(model, "experts")

@@ -1,4 +1,4 @@
-"""Checkpoints of FSDP2's sharded state, by real groups of processes: written by one, read by one of another size."""
+"""Checkpoints of FSDP2's state, written by a real group and read by one of another size."""
 
 from tests.worker_image.cpu_fsdp2 import DTensor, FusedAdamW, fully_shard
 

@@ -1,4 +1,4 @@
-"""Sharded states in the memory of pods: what the pods that are left hold goes on, in a group of any size."""
+"""Sharded states in pods' memory: a group of any size goes on from what the pods left hold."""
 
 from tests.worker_image.cpu_fsdp2 import FusedAdamW, fully_shard
 
@@ -40,7 +40,7 @@ def outcome(model: nn.Module, optimizer: AdamW) -> list[float]:
 
 
 def until_copied(state: ShardedState) -> None:
-    """Lets time pass, as long steps do, until all ranks have copies of what was committed last, and may copy again."""
+    """Lets time pass until all ranks have copied the last commit, and may copy again."""
     assert state._peers is not None
     while not state._peers.may_copy:
         state._peers.ask()
@@ -164,7 +164,7 @@ def test_folder_that_takes_no_writes_meanwhile_does_not_end_the_training(tmp_pat
 def train_replicated(
     steps: int, replicas: int, node: str = ""
 ) -> tuple[int, list[float], Counter[str]]:
-    """Where a model that is sharded within replicas has begun, and what came out; each rank on a node of its own by default.
+    """Where a model sharded within replicas has begun, and what came out, on nodes by rank.
 
     Rank 0 alone counts its steps.
     """

@@ -1,4 +1,4 @@
-"""Checkpoints of a sharded state as objects: written by one group, read by one of another size, and cut short in each place."""
+"""Sharded checkpoints as objects: read by a group of another size, and cut short anywhere."""
 
 from tests.worker_image.cpu_fsdp2 import fully_shard
 

@@ -241,7 +241,7 @@ def test_rank_0_alone_has_the_weights_to_fill_a_sharded_model_with(tmp_path: Pat
 
 
 class Average:
-    """An average of the weights, as scripts have it: torch's own cannot be made of a model that is sharded."""
+    """An average of the weights as scripts have it: torch's own takes no sharded model."""
 
     def __init__(self, model: nn.Module) -> None:
         self.shadow = {name: each.detach().clone() for name, each in model.named_parameters()}

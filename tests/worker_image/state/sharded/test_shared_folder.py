@@ -1,4 +1,4 @@
-"""A folder that cannot hold checkpoints is told before the training begins, and what is not saved at the last is told, too."""
+"""A folder that cannot hold checkpoints is told before the training, and unsaved work after it."""
 
 from tests.worker_image.cpu_fsdp2 import fully_shard
 
@@ -61,7 +61,7 @@ def test_a_folder_that_all_see_is_taken_and_left_clean(tmp_path: Path) -> None:
 
 
 def train(folder: Path, socket: str, spoilt_for: float, limit: float) -> str:
-    """Two steps; without a socket the second is the last, and with one it is when the group is to stop."""
+    """Two steps; the group stops at the second, or, with a socket, when it is told to."""
     last_save.STOP_SECONDS = last_save.LAST_FLUSH_SECONDS = limit
     last_save.RETRY_SECONDS = 0.05
     if socket:
@@ -108,7 +108,7 @@ def test_a_last_step_that_cannot_be_saved_fails_the_job(tmp_path: Path) -> None:
 
 @pytest.fixture
 def agent() -> Iterator[str]:
-    """An agent's server that has told all workers to stop, as for `suspend`: no pod stays that could take the others' shards."""
+    """An agent that has told all workers to stop, as for `suspend`: no pod takes shards."""
     server = PodServer()
     socket = server.prepare()
     server.start()

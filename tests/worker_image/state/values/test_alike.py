@@ -1,4 +1,4 @@
-"""An object that each rank has begun in another way is refused by name, rather than replaced by rank 0's."""
+"""An object begun differently on each rank is refused by name, not replaced by rank 0's."""
 
 import os
 import random
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.torch
 
 
 class Shards:
-    """A stream's place, as a streaming dataset keeps it: the shards of this rank in a shuffled order."""
+    """A stream's place in a streaming dataset: this rank's shards in a shuffled order."""
 
     def __init__(self, rank: int) -> None:
         self.shards = list(range(rank, 40, 2))

@@ -40,7 +40,7 @@ def deal(states: list[Any], rank: int, world_size: int) -> Any:
 
 
 def take(folder: Path, steps: int, reshard: Any = None) -> list[int] | str:
-    """The numbers that this rank takes from where the group before has stopped; or why it cannot."""
+    """The numbers that this rank takes on from the group before; or why it cannot."""
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     stream = Stream(list(range(rank, 12, world_size)))
     model = nn.Linear(2, 2)
@@ -73,8 +73,8 @@ def test_each_rank_goes_on_from_its_own_place(tmp_path: Path) -> None:
     assert run_group(2, take, tmp_path, 1) == [[4], [5]]
     for refusal in run_group(3, take, tmp_path, 1):
         assert (
-            "does not fit the stream of this script: 2 ranks have each committed a state of their own, and this group has 3"
-            in refusal
+            "does not fit the stream of this script: "
+            "2 ranks have each committed a state of their own, and this group has 3" in refusal
         )
         assert "reshard(states, rank, world_size)" in refusal
     assert run_group(3, take_and_deal, tmp_path) == [[6, 9], [7, 10], [8, 11]]

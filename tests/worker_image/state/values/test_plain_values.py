@@ -1,4 +1,4 @@
-"""What counts as a change of rank 0's values; that they reach all pods is shown by test_state_memory."""
+"""What counts as a change of rank 0's values; test_state_memory shows who gets them."""
 
 from collections import defaultdict, deque
 from typing import Any

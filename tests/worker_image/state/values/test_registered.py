@@ -63,7 +63,7 @@ def test_torchs_own_zero_is_refused() -> None:
 
 
 def zero3() -> nn.Module:
-    """As DeepSpeed leaves a model: the parameters are placeholders, and say which ones they stand for."""
+    """As DeepSpeed leaves a model: placeholders that say which parameters they are."""
     model = nn.Linear(4, 4)
     for number, parameter in enumerate(model.parameters()):
         parameter.ds_id, parameter.ds_shape = number, parameter.shape
@@ -108,8 +108,8 @@ def test_models_that_differ_between_ranks_are_refused_by_name() -> None:
         shard, more, name, lazy = of_rank
         assert "rank 2 has something else registered than rank 0" in shard
         assert (
-            "table.weight is torch.float32 [100, 8] on rank 0, and torch.float32 [50, 8] on that rank"
-            in shard
+            "table.weight is torch.float32 [100, 8] on rank 0, and torch.float32 [50, "
+            "8] on that rank" in shard
         )
         assert (
             "rank 1 has something else registered than rank 0: only that rank has more.weight"

@@ -1,4 +1,4 @@
-"""Of a model with frozen weights, only what is trained is kept; other frozen weights are refused."""
+"""Of a model with frozen weights, only what is trained is kept; others are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +49,7 @@ def train_to(
 
 
 def train_twice(folder: Path) -> bool:
-    """Whether 20 steps in two processes' worth of models end as 20 steps in one do; each rank begins with other trained weights."""
+    """Whether 20 steps of two processes end as one's do; each begins with other weights."""
 
     def wrap(model: nn.Module) -> nn.Module:
         return DistributedDataParallel(model) if dist.is_initialized() else model

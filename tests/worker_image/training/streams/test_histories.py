@@ -1,4 +1,4 @@
-"""Groups of any sizes, one after the other, that share the place in a stream of shards of any lengths."""
+"""Groups of any sizes, one after the other, share the place in a stream of uneven shards."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def live(
 
 
 def check_weights(ranks: list[Outcome], batch_size: int) -> None:
-    """All ranks do as many steps and micro-batches, and the mean of the weighted losses is that over all samples of a step."""
+    """Ranks do as many steps and micro-batches; weighted losses average to the step's mean."""
     assert len({len(rank.steps) for rank in ranks}) == 1
     for step in zip(*(rank.steps for rank in ranks), strict=True):
         assert len({(epoch, len(parts)) for epoch, parts in step}) == 1

@@ -1,4 +1,4 @@
-"""Reading shards one after the other: batches, places within a shard, and shards that cannot be read."""
+"""Reading shards in turn: batches, places within a shard, and shards that cannot be read."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -98,7 +98,8 @@ def breaks(name: str) -> Iterator[str]:
 def test_a_shard_that_cannot_be_read_is_an_error_that_names_it() -> None:
     with pytest.raises(
         Unreadable,
-        match=r"shard 'a' cannot be read: OSError: no more of a; after 5 samples.*skip_unreadable=True",
+        match=r"shard 'a' cannot be read: OSError: no more of a; "
+        r"after 5 samples.*skip_unreadable=True",
     ):
         lane([(0, 0), (2, 0)], shards=shards(breaks))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""A StreamLoader in real groups, with the processes of a DataLoader: what each rank gets, and how an epoch ends for all."""
+"""A StreamLoader in real groups with DataLoader's processes: each rank's share, and the end."""
 
 import os
 from collections import Counter

@@ -254,6 +254,7 @@ def test_ranks_of_one_model_replica_that_read_differently_are_refused() -> None:
 
     with pytest.raises(
         RuntimeError,
-        match="two ranks that compute the samples of data-parallel rank 0 together have read differently",
+        match="two ranks that compute the samples of data-parallel rank 0 together have read "
+        "differently",
     ):
         run_ranks(2, make, lambda _, its: list(its), copies=2, collate_fn=as_list)

@@ -15,7 +15,7 @@ STEPS = 50
 
 
 def copy_two_states() -> None:
-    """Two ranks copy two states of the same size to each other, which each begins in another order."""
+    """Two ranks copy two states of one size to each other, begun in another order."""
     rank = dist.get_rank()
     own, copies = ([Snapshot.create(name, 2) for _ in range(2)] for name in ("own", "copies"))
     both = [

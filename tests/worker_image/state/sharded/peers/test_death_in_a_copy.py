@@ -1,4 +1,4 @@
-"""A rank dies in each phase of a copy: the others go on with a version that is complete and as it was, to the last bit."""
+"""A rank dies in each phase of a copy: others go on with a complete version, to the last bit."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ PHASES: dict[str, list[Point]] = {
 
 
 def die_at(points: list[Point]) -> None:
-    """Ends this process once all points have been passed, one after the other, in whatever thread."""
+    """Ends this process once all points have been passed in turn, in whatever thread."""
     left = list(points)
 
     def profile(frame: FrameType, event: str, _argument: Any) -> None:
@@ -179,7 +179,7 @@ TOLD, UNTOLD = 3, 4
 
 
 def fail_to_copy(records: Path) -> None:
-    """Ends as soon as a commit says that the copies have failed, which rank 0 cannot receive any more."""
+    """Ends once a commit says that copies failed, which rank 0 cannot receive any more."""
     training = Training(None, records, every=1)
     training.restore()
     while training.sealed().step == 0:
