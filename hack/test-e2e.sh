@@ -19,7 +19,7 @@ run_tests() {
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export RECORD_TIMES=.cluster/times/e2e.tsv
 rm -f "$RECORD_TIMES"
-# In the order of tests/e2e/conftest.py. Most of the time, a test waits for pods: a third one finds a core.
+# In the order of tests/e2e/conftest.py. With three processes, the tests wait for the cores.
 run_tests -m "e2e and not long and not serial" --numprocesses 2 --dist loadfile --no-loadscope-reorder "$@"
 run_tests -m "e2e and not long and serial" "$@"
 ((ran)) || exit "$NO_TESTS_COLLECTED"

@@ -22,9 +22,8 @@ IMAGES = {"pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime": "elastic-pytorch-work
 @pytest.mark.parametrize(
     "page",
     [
-        # The same commands as those of getting-started.md.
-        pytest.param("README.md", marks=pytest.mark.long),
-        "docs/use/getting-started.md",
+        "README.md",
+        pytest.param("docs/use/getting-started.md", marks=pytest.mark.long),
         pytest.param("docs/operate/operations.md", marks=pytest.mark.long),
     ],
 )

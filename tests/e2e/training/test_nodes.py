@@ -118,6 +118,7 @@ def test_taint_costs_no_step_no_worker_its_process_and_one_round(job: JobUnderTe
     job.until_event("WorkerLeaving", leaving, SPOT)
 
 
+@pytest.mark.long
 def test_announcement_that_is_withdrawn_changes_nothing(job: JobUnderTest) -> None:
     first, members = job.status["round"], job.members()
     node, worker = worker_node_without_the_operator(job)
