@@ -1,7 +1,4 @@
-"""Creates the volume claims of jobs.
-
-A claim that is there is used, or reported; the operator deletes none.
-"""
+"""Creates the volume claims of jobs; the operator uses or reports other claims and deletes none."""
 
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
@@ -13,14 +10,13 @@ from elastic_pytorch_operator.manifests.worker_pod import volume_claim
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.volumes import ClaimTemplate, Conflict, find_conflict
 
-# A claim of a deleted job is deleted once the last pod that mounts it has ended.
-CLAIM_GOES_SECONDS = 2.0
+CLAIM_GOES_SECONDS = 2.0  # a deleted job's claim goes after the last pod that mounts it
 
 
 def claim_taken(conflict: Conflict) -> ClusterError:
-    """The name of a job's claim is taken by another one: one that is being deleted is gone soon, any other one stays."""
+    """The name is taken by another claim, which stays unless it is being deleted."""
     judgement = Judgement.TROUBLE if conflict.passes else Judgement.REFUSED
-    words = f"the API server refuses: {conflict.message}"  # in both cases
+    words = f"the API server refuses: {conflict.message}"
     return ClusterError(
         409,
         conflict.message,
@@ -38,14 +34,14 @@ class ClaimWriter:
         self._known: set[tuple[str, str]] = set()  # job UID, template
 
     def forget(self) -> None:
-        """Has every claim looked for again, before the next pod of its job."""
+        """Looks for every claim again before its job's next pod."""
         self._known.clear()
 
     def forget_others(self, job_uids: Collection[str]) -> None:
         self._known = {(uid, name) for uid, name in self._known if uid in job_uids}
 
     def missing(self, job: Job) -> dict[str, Callable[[], Awaitable[None]]]:
-        """The writes that create those of a job's claims that are not known to be there, by the names of their templates."""
+        """The writes that create a job's missing claims, by the names of their templates."""
         known = self._known
         return {
             claim.name: partial(self._create, job, claim)
@@ -54,11 +50,7 @@ class ClaimWriter:
         }
 
     async def try_all(self, job: Job) -> None:
-        """Asks the API server whether it would take a job's claims.
-
-        Raises:
-            ClusterError: it would not.
-        """
+        """Asks whether the API server would take a job's claims; raises ClusterError otherwise."""
         for template in job.claims:
             try:
                 await self._cluster.create(
@@ -75,10 +67,7 @@ class ClaimWriter:
         self._known.add((job.uid, template.name))
 
     async def _look(self, job: Job, template: ClaimTemplate, refusal: ClusterError) -> None:
-        """Passes over a refusal if the job has its claim.
-
-        A quota that is used up and a webhook are asked before the name is.
-        """
+        """Passes over a refusal if the job has its claim: a full quota and webhooks come first."""
         if refusal.code != 409 and refusal.judgement is Judgement.TROUBLE:
             raise refusal
         try:

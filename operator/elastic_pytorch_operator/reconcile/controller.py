@@ -1,7 +1,6 @@
-"""The loop: a job's key comes out of the queue, its plan is made, its round is declared, and its writer gets the rest.
+"""The loop: it plans a job whose key is due, declares the round, and has the writer do the rest.
 
-Planning is quick and waits for nothing: a write that hangs delays neither the next round of its job
-nor another job.
+Planning waits for nothing: a write that hangs delays neither its job's next round nor another job.
 """
 
 import asyncio
@@ -40,23 +39,18 @@ logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 300.0
 RESYNC_PARTS = 60
-# Between two looks at whether watches that have begun have reported all that was listed before.
+# Between two checks whether new watches have reported all that was listed before.
 WATCH_CHECK_SECONDS = 1.0
 UNAVAILABLE_SECONDS = 30.0  # between two tries to list a namespace that could not be listed
-PLANS_SECONDS = 0.01  # of plans, one after the other; then agents are answered
-RESTS_PER_WORK = (
-    # How much longer a job rests after a plan than that took: a large job leaves time for agents
-    # and other jobs.
-    2.0
-)
+PLANS_SECONDS = 0.01  # of plans in a row, before agents are answered
+RESTS_PER_WORK = 2.0  # a job rests so much longer than its plan took, for agents and other jobs
 
 
 class Controller:
     """Reconciles jobs.
 
     Args:
-        time_of_day: for statuses and events, and for what is decided by such times.
-        kueue: jobs with a queue ask Kueue for quota; else they are not started.
+        kueue: jobs with a queue ask Kueue for quota; else they do not start.
 
     Attributes:
         lost_leader_node: of the leader before that let its lease run out; empty: none is known.
@@ -89,27 +83,26 @@ class Controller:
         self._slots = slots or WriteSlots()
         self._memories: dict[str, Memory] = {}
         self._writers: dict[str, JobWriter] = {}
-        # By UID of the job: when the next one may be over.
+        # By job UID: when its next agent may have been silent for too long.
         self._silences: dict[str, asyncio.TimerHandle] = {}
-        self._reporting: set[str] = set()  # UIDs of the jobs that report progress
-        self._unended: set[str] = set()  # UIDs of the jobs that this leader has seen go on
+        self._reporting: set[str] = set()  # UIDs of jobs that report progress
+        self._unended: set[str] = set()  # UIDs of jobs that this leader has seen go on
         self._listening_since = clock()
         self.lost_leader_node = ""
 
     @property
     def longest_work_seconds(self) -> float:
-        """For how long the oldest plan or write has been going on; 0 if there is none."""
+        """Of the oldest plan or write that goes on; 0: there is none."""
         return max(self._queue.longest_work_seconds, self._slots.longest_write_seconds)
 
     def set_authorities(self, authorities: str) -> None:
         self._executor.agent = replace(self._executor.agent, authorities=authorities)
 
     async def prime(self, *, leave_out_failing: bool = False) -> None:
-        """Fills the cache before the first plan, but for namespaces that the API server refuses to list.
+        """Fills the cache before the first plan, but for namespaces that must not be listed.
 
         Args:
-            leave_out_failing: namespaces that fail for another reason are left out, too. Such a
-                reason mostly passes by itself.
+            leave_out_failing: also leave out namespaces that fail for reasons that may pass.
 
         Raises:
             ClusterError: the cluster could not be listed.
@@ -118,7 +111,7 @@ class Controller:
         self.listen()
 
     def listen(self) -> None:
-        """Starts the takeover grace period: agents can connect from now on."""
+        """Starts the takeover grace period: agents can connect now."""
         self._listening_since = self._clock()
 
     async def run(self) -> None:
@@ -129,9 +122,9 @@ class Controller:
     async def work(self) -> None:
         """Reconciles jobs until it is cancelled.
 
-        Agents are answered in between, but not after each plan. Where ten thousand of them keep the
-        event loop busy, one of its turns takes longer than twenty plans. With one plan in each
-        turn, jobs would wait for their plans, and the processor time would be there.
+        Agents are answered in between, but not after each plan. While ten thousand of them keep the
+        event loop busy, one of its turns takes longer than twenty plans, so jobs would wait for
+        their turns with processor time to spare.
         """
         try:
             while True:
@@ -154,7 +147,7 @@ class Controller:
             result = self.reconcile(key)
             self._queue.forget(key)
         except Exception:
-            # News of the job would only make it fail again.
+            # News of the job would only make it fail again, so it rests.
             rest_seconds = self._queue.add_after_failure(key)
             logger.exception(
                 "cannot reconcile", extra={"job": str(key), "retry_seconds": rest_seconds}
@@ -210,10 +203,7 @@ class Controller:
         return True
 
     async def _list_regularly(self) -> None:
-        """Services and PodGroups are not watched.
-
-        They are looked for again once in this time, each job's at another moment.
-        """
+        """Looks for Services and PodGroups, which have no watches, each job's at another moment."""
         while True:
             for part in range(RESYNC_PARTS):
                 await asyncio.sleep(RESYNC_SECONDS / RESYNC_PARTS)
@@ -230,7 +220,7 @@ class Controller:
 
     def reconcile(self, key: JobKey) -> str:
         if not self._leading():
-            # Also if this process was suspended for longer than its lease, and has not noticed yet.
+            # Perhaps this process was suspended past its lease, and has not noticed yet.
             return "success"
         job = self._cache.job(key)
         if job is None:
@@ -273,7 +263,7 @@ class Controller:
         return "success" if todo.recheck_at is None else "requeue_after"
 
     def _count_end(self, job: Job) -> None:
-        """Counts the end of a job once: not again by a leader that finds it ended."""
+        """A leader that finds a job ended does not count its end again."""
         if not has_ended(job.status):
             self._unended.add(job.uid)
         elif job.uid in self._unended:
@@ -294,7 +284,7 @@ class Controller:
             self._silences.pop(uid).cancel()
 
     def _tell_agents(self, job: Job, todo: Plan) -> None:
-        """Rounds need no API server, and agents wait for them."""
+        """Agents wait for rounds, which need no API server."""
         if todo.round is not None:
             self._registry.declare(job.uid, todo.round)
             logger.info(
@@ -333,10 +323,9 @@ class Controller:
         self._plan_again(job.key, writer, todo)
 
     def _plan_again(self, key: JobKey, writer: JobWriter, todo: Plan | None = None) -> None:
-        """Has a job planned again when its plan asks for that, and when a write that has failed may be tried again.
+        """Plans a job again when its plan asks for that, or a failed write may be tried again.
 
-        What may be tried already waits in the writer for its turn. Its end has the job planned;
-        before that, a plan changes nothing.
+        A write that may be tried already waits for its turn, and its end has the job planned.
         """
         now = self._clock()
         retries = (failure.retry_at for failure in writer.failed.values() if failure.retry_at > now)
@@ -349,9 +338,9 @@ class Controller:
             self._await_silence(key, writer.uid, todo.silent_at)
 
     def _await_silence(self, key: JobKey, uid: str, at: float | None) -> None:
-        """Has a job planned at a moment if the heartbeat of one of its agents is late then: each that comes in time puts that off.
+        """Plans a job at that moment if an agent's heartbeat is late by then.
 
-        Were each such look a plan, most plans would be made of jobs that train, and find nothing.
+        If each such look were a plan, most plans would be of jobs that train, and find nothing.
         """
         if uid in self._silences:
             self._silences.pop(uid).cancel()
@@ -378,14 +367,14 @@ class Controller:
 
     def _end_write(self, writer: JobWriter, ended: Ended) -> None:
         error, before = ended.error, self._memories.get(writer.uid)
-        # Otherwise it no longer concerns this replica.
+        # A former leader need not log what no longer concerns it.
         if error is not None and ended.news and self._leading():
             logger.warning(
                 "the API server: %s", error, extra={"job": str(writer.key), "code": error.code}
             )
         if ended.write.kind is WriteKind.EVENTS:
             return
-        # Deleted meanwhile, and perhaps forgotten already.
+        # The job is deleted, and perhaps forgotten already.
         if not self._cache.has_job(writer.key, writer.uid):
             self._queue.add(writer.key)
             return

@@ -1,7 +1,4 @@
-"""What a plan asks for, as writes to the API server.
-
-What they have written, the cache knows at once.
-"""
+"""Turns a plan's actions into writes to the API server; the cache knows their results at once."""
 
 import itertools
 import logging
@@ -68,14 +65,12 @@ from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
 
 logger = logging.getLogger(__name__)
 
-# As Kubernetes' own generated names: no vowels, nothing that looks alike.
+# As in Kubernetes' generated names: no vowels, nothing that looks alike.
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 MAX_NOTE_BYTES = 1024  # the API's bound on an event's note, which counts bytes
-# Between two refused dry runs of a job: nothing waits for it, and many jobs may be suspended.
-DRY_RUN_SECONDS = 60.0
-# The garbage collector needs about as long for the Service of a deleted job.
-SERVICE_GOES_SECONDS = 5.0
+DRY_RUN_SECONDS = 60.0  # after a refused one: nothing waits, and many jobs may be suspended
+SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for a deleted job's Service
 
 
 class Executor:
@@ -103,7 +98,7 @@ class Executor:
         return job_uid in self._services
 
     def pod_group_minimum(self, job: Job) -> int | None:
-        """The gang's size in the job's PodGroup; 0: there is no PodGroup; None: that is not known."""
+        """Of the gang in the job's PodGroup; 0: there is no PodGroup; None: that is not known."""
         return self._pod_groups.minimum(job)
 
     def forget_others(self, job_uids: Collection[str]) -> None:
@@ -112,16 +107,16 @@ class Executor:
         self._pod_groups.forget_others(job_uids)
 
     def forget_unwatched(self, part: int, parts: int) -> None:
-        """Has the Services and PodGroups of one part of the jobs looked for again."""
+        """Looks for the Services and PodGroups of one part of the jobs again."""
         self._services = {uid for uid in self._services if crc32(uid.encode()) % parts != part}
         self._pod_groups.forget(part, parts)
 
     def forget_claims(self) -> None:
-        """Has every volume claim looked for again, before the next pod of its job."""
+        """Looks for every volume claim again before the next pod of its job."""
         self._claims.forget()
 
     def forget_flavors(self) -> None:
-        """Has every ResourceFlavor of Kueue read again, before the next pod that has quota of it."""
+        """Reads every ResourceFlavor of Kueue again before the next pod that has quota of it."""
         self._workloads.forget_flavors()
 
     def writes(
@@ -131,10 +126,10 @@ class Executor:
         on_status: Callable[[], None] = lambda: None,
         on_tried: Callable[[], None] = lambda: None,
     ) -> list[JobWrite]:
-        """The writes that a plan's actions ask for, without events that wait for the status.
+        """The writes for a plan's actions, without events that wait for the status.
 
         Args:
-            on_tried: called when a dry run has found that the API server takes the job's pods.
+            on_tried: the API server would take the job's pods, by a dry run.
         """
         follow = {PatchStatus: on_status, TryPod: on_tried}
         found = [
@@ -161,7 +156,7 @@ class Executor:
                     WriteKind.SERVICE, SERVICE, SERVICE, partial(self._create_service, job)
                 )
             case PutPodGroup(before_pods, without_pods):
-                # WriteKind.SERVICE: of those writes, no pod waits for any.
+                # No pod waits for a WriteKind.SERVICE.
                 kind = WriteKind.POD_GROUP if before_pods else WriteKind.SERVICE
                 send = partial(self._pod_groups.put, job, without_pods=without_pods)
                 return JobWrite(kind, POD_GROUP, POD_GROUP, send)
@@ -221,14 +216,14 @@ class Executor:
         return JobWrite(WriteKind.EVENTS, f"event {action.reason}", id_, send)
 
     def read_template(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
-        """The write that has the template of a job read; None: there is no need."""
+        """None: there is no need to read it."""
         return self._templates.read(manifest, unread)
 
     async def _create_service(self, job: Job) -> None:
         try:
             await self._cluster.create(resources.SERVICES, headless_service(job))
         except ClusterError as error:
-            # A quota that is used up and a webhook are asked first: the Service may well be there.
+            # A full quota and webhooks come first: the Service may well be there.
             if error.code != 409 and error.judgement is Judgement.TROUBLE:
                 raise
             await self._find_service(job, error)
@@ -247,7 +242,8 @@ class Executor:
                 for owner in owners
             )
             problem = (
-                f"Service {job.key.name} exists and is not owned by this job, so its workers cannot be resolved by name: "
+                f"Service {job.key.name} exists and is not owned by this job, "
+                "so its workers cannot be resolved by name: "
                 "delete that Service, or create the job under another name"
             )
             judgement = Judgement.TROUBLE if goes else Judgement.REFUSED
@@ -264,8 +260,7 @@ class Executor:
         on_success()
 
     async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> None:
-        # A job that has begun goes on with the template it has, even if that holds fields which
-        # were dropped when it began.
+        # A job that has begun goes on with its template, even with fields that were dropped then.
         strict = not job.status.get("round")
         pod = await self._send_pod(job, action, strict=strict)
         self._cache.note_written("Pod", pod, self._clock())
@@ -296,8 +291,7 @@ class Executor:
                 raise ClusterError(422, rewritten, judgement=Judgement.REFUSED)
             return pod
         except ClusterError as error:
-            # The suffix differs each time: without it the message stays the same, and is not
-            # written again.
+            # The suffix differs each time: without it, the same message is not written again.
             message = str(error).replace(f"-{suffix}", "")
             error.args = (explain_refusal(message) if isinstance(action, CreateStore) else message,)
             raise
@@ -326,8 +320,7 @@ class Executor:
     async def _patch_status(
         self, job: Job, status: Mapping[str, Any], on_success: Callable[[], None]
     ) -> None:
-        # If the job has changed while this waited, the API server refuses it, and another plan is
-        # made of what the job is now.
+        # If the job has changed meanwhile, the API server refuses this, and a new plan follows.
         await self._write_status(job.key, job.uid, merge_patch(job.status, status), job.version)
         on_success()
 
@@ -363,8 +356,7 @@ class Executor:
         self, job: Job, action: RecordEvent, nanoseconds: int, count: int
     ) -> None:
         now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
-        # Named by its time, as client-go does: `kubectl describe` shows a job's events in the order
-        # of their names.
+        # Named by its time, as client-go does, as `kubectl describe` lists events by their names.
         metadata: dict[str, Any] = {
             "name": f"{job.key.name}.{nanoseconds:016x}",
             "namespace": job.key.namespace,
@@ -399,10 +391,9 @@ class Executor:
 
 
 def find_rewritten(sent: Manifest, stored: Manifest) -> str:
-    """Which label or annotation of the operator's own admission has changed in a pod, in words; empty: none.
+    """Names a label or annotation of the operator's that admission has changed; empty: none.
 
-    A pod without them is no worker of the job for any watch or list, and one with others is another
-    worker.
+    A pod without them is no worker of the job for watches and lists, or it is another worker.
     """
     for part, kind in (("labels", "label"), ("annotations", "annotation")):
         found = stored["metadata"].get(part) or {}
@@ -412,14 +403,15 @@ def find_rewritten(sent: Manifest, stored: Manifest) -> str:
                     f"sets to {str(found[name])[:MAX_QUOTED]!r}" if name in found else "removes"
                 )
                 return (
-                    f"a policy or webhook {change} the {kind} {name} of the job's pods, by which the operator finds "
-                    "them, so each is deleted at once: exempt these pods from it"
+                    f"a policy or webhook {change} the {kind} {name} of the job's pods, "
+                    "by which the operator finds them, so each is deleted at once: "
+                    "exempt these pods from it"
                 )
     return ""
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7386) that makes one object of another: only what differs; what is no longer there is sent as null."""
+    """The JSON merge patch (RFC 7386) from one object to another: null for what is gone."""
     patch: dict[str, Any] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)

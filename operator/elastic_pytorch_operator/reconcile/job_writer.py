@@ -1,7 +1,7 @@
 """The writes of one job, in the background: planning goes on meanwhile.
 
-Each plan replaces what waits by what it asks for. What is on its way is not sent a second time: the
-plan that follows its end decides.
+Each plan replaces the writes that wait. What is on its way is not sent a second time: the plan
+after its end decides.
 """
 
 import asyncio
@@ -28,10 +28,9 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
-# Of a write of several requests; the alert for an operator that hangs fires after a minute.
-MAX_WRITE_SECONDS = 55.0
+MAX_WRITE_SECONDS = 55.0  # of several requests; the alert for a hanging operator needs a minute
 MAX_EVENTS = 100  # that wait; of more, the oldest are dropped
-# What heartbeats say changes as often as they come, and each write stores all of a job.
+# Heartbeats change a status as often as they come, and each write stores all of a job.
 STATUSES_PER_SECOND, STATUS_BURST = 1.0, 10.0
 # Of one reason; the next one that is sent counts the others.
 EVENTS_PER_SECOND, EVENT_BURST = 1 / 30, 20.0
@@ -39,7 +38,7 @@ EVENTS_PER_SECOND, EVENT_BURST = 1 / 30, 20.0
 
 @unique  # an alias would put one kind under the rules of the other
 class WriteKind(Enum):
-    """Kinds of writes, in the order in which a job sends them."""
+    """In the order in which a job sends them."""
 
     TEMPLATE = "template"
     SERVICE = "service"
@@ -55,45 +54,36 @@ class WriteKind(Enum):
 
 
 POD_KINDS = (WriteKind.PODS, WriteKind.DELETES)
-# When the next plan comes: it takes these pods for deleted, and these events for recorded.
+# A next plan takes these pods for deleted, and these events for recorded, so they stay.
 KEPT = (WriteKind.DELETES, WriteKind.EVENTS)
-# One is sent alone, and the others once it has succeeded: what is refused once is not asked for a
-# hundred times.
+# The others of a kind wait until the first one has succeeded: one refusal is enough.
 ONE_FIRST = (WriteKind.CLAIMS, WriteKind.PODS)
-# Sent before any pod: a pod must not mount another job's claim, is not scheduled without its gang,
-# and is not created if the API server finds it malformed.
+# A pod must not mount another job's claim, is not scheduled without its gang, and is not created if
+# the API server finds it malformed.
 BEFORE_PODS = (WriteKind.DRY_RUN, WriteKind.CLAIMS, WriteKind.POD_GROUP)
 
 
 @dataclass(frozen=True, slots=True)
 class JobWrite:
     kind: WriteKind
-    # What its failures are known by from one plan to the next. Writes of one key stand or fall
-    # together.
-    key: str
-    # What is written; of a deletion, the UID of the pod. Of each id, one write is on its way at
-    # most.
-    id: str
-    # Raises ClusterError if it fails; does what follows if it succeeds. That of an event is given
-    # how many of its reason it stands for.
+    key: str  # of its failures from one plan to the next; writes of one key stand or fall together
+    id: str  # of a deletion, the pod's UID; of each id, one write is on its way at most
+    # Raises ClusterError if it fails, else does what follows. An event's send takes the number of
+    # events of its reason that it stands for.
     send: Callable[..., Awaitable[None]]
     refused_seconds: float = REFUSED_SECONDS
-    # The index of the pod that it creates, and the Workload by whose quota that runs; None: it
-    # creates no such pod.
-    creates: tuple[int, str] | None = None
-    leads_on: bool = True  # once it has succeeded, a plan may find more to do
+    creates: tuple[int, str] | None = None  # a pod's index, and the Workload whose quota it uses
+    leads_on: bool = True  # after its success, a plan may find more to do
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     write: JobWrite
     error: ClusterError | None
-    # The error is to be logged: it is not the same refusal again, nor one of many of the same
-    # moment.
-    news: bool
-    changed: bool  # what is known of the failures of its key is not what was known before
-    # No write of its kind waits or is on its way any more, and a plan may find more to do for that.
-    # Pods are created and deleted by writes of one kind.
+    news: bool  # to be logged: no repeated refusal, nor one of many of the same moment
+    changed: bool  # the failures known of its key
+    # No write of its kind waits or is on its way any more, so a plan may find more to do. Creations
+    # and deletions of pods count as one kind.
     rest: bool
 
 
@@ -102,7 +92,7 @@ class _Batch:
     """The writes of one key, from the first that is sent to the end of the last."""
 
     sent: int = 0  # on their way
-    open: bool = False  # the first one has succeeded, so that the others need not wait for it
+    open: bool = False  # the first one has succeeded, so the others need not wait
     failed_ids: set[str] = field(default_factory=set)
 
 
@@ -110,8 +100,8 @@ class JobWriter:
     """Sends the writes of one job.
 
     Attributes:
-        failed: the writes that are asked for and have not succeeded.
-        status_at: when the status that was asked for may be written; None: none has to wait.
+        failed: writes that are asked for and have not succeeded.
+        status_at: when the status that was asked for may be written; None: at once, or none was.
     """
 
     def __init__(
@@ -133,9 +123,8 @@ class JobWriter:
             kind: OrderedDict() for kind in WriteKind
         }
         self._sent: dict[str, JobWrite] = {}  # on their way, by id
-        # Ids that the last plan asked for while they were on their way.
-        self._held: set[str] = set()
-        self._kinds: Counter[WriteKind] = Counter()  # of those on their way
+        self._held: set[str] = set()  # ids on their way that the last plan asked for
+        self._kinds: Counter[WriteKind] = Counter()  # on their way
         self._batches: dict[str, _Batch] = {}  # by key
         self._statuses: RateLimit[str] = RateLimit(STATUSES_PER_SECOND, STATUS_BURST)
         self._reasons: RateLimit[str] = RateLimit(EVENTS_PER_SECOND, EVENT_BURST, MAX_EVENTS)
@@ -147,21 +136,20 @@ class JobWriter:
 
     @property
     def pods_being_deleted(self) -> frozenset[str]:
-        """The ids of the writes that delete pods, waiting or on their way: the pods' UIDs."""
+        """The UIDs of pods whose deletion waits or is on its way."""
         sent = (id_ for id_, write in self._sent.items() if write.kind is WriteKind.DELETES)
         return frozenset((*self._waiting[WriteKind.DELETES], *sent))
 
     @property
     def pods_being_created(self) -> dict[int, str]:
-        """The Workloads by whose quota the pods run whose creation is on its way, by the pods' indexes."""
+        """The Workloads whose quota the pods use that are being created, by the pods' indexes."""
         return dict(write.creates for write in self._sent.values() if write.creates is not None)
 
     def ask(self, writes: Sequence[JobWrite], failed: FailedWrites) -> None:
-        """Has these writes sent, and none of those that wait from before, except deletions of pods, and events.
+        """Replaces the writes that wait, except deletions of pods, and events.
 
         Args:
-            failed: the writes that have failed before. Those that may not be tried again yet are
-                not.
+            failed: writes that have failed before, and may have to wait for their next try.
         """
         now, self.status_at = self._clock(), None
         self._batches = {key: batch for key, batch in self._batches.items() if batch.sent}
@@ -176,12 +164,12 @@ class JobWriter:
         self._slots.offer(self)
 
     def add_event(self, write: JobWrite) -> None:
-        """Has an event sent, after all else."""
+        """Sends an event after all else."""
         self._add(write, self._clock())
         self._slots.offer(self)
 
     def _add(self, write: JobWrite, now: float) -> None:
-        """Has a write wait for its turn if it may be sent: it is due, and there were not too many of its kind."""
+        """Has a write wait for its turn, unless it is not due or one of too many of its kind."""
         if write.kind is WriteKind.EVENTS:
             self._unsent[write.key] += 1
             if self._reasons.admit(write.key, now):
@@ -200,7 +188,7 @@ class JobWriter:
             waiting.popitem(last=False)
 
     def drop(self) -> None:
-        """Sends nothing more but events: the job is gone."""
+        """The job is gone: only events are still sent."""
         self._waiting[WriteKind.DELETES].clear()
         self.ask((), {})
 
@@ -257,7 +245,8 @@ class JobWriter:
         except TimeoutError:
             error = ClusterError(
                 504,
-                f"a write took longer than {MAX_WRITE_SECONDS:.0f} s, perhaps because of slow webhooks",
+                f"a write took longer than {MAX_WRITE_SECONDS:.0f} s, "
+                "perhaps because of slow webhooks",
             )
         except Exception as fault:
             logger.exception("cannot write", extra={"job": str(self.key), "write": write.id})
@@ -300,8 +289,7 @@ class JobWriter:
             if not refused
             else all(error.words != failure.words for failure in self.failed.values())
         )
-        # Those that were sent together fail once, but a refusal is more informative than the
-        # trouble beside it.
+        # Writes that were sent together fail once, but a refusal says more than trouble beside it.
         if before is None or again or (refused and not before.lasting):
             self.failed[write.key] = note_failure(
                 before,

@@ -1,4 +1,4 @@
-"""Lists the cluster, each namespace by itself: one that is gone, or that may not be read, must not hide the others."""
+"""Lists the cluster by namespace: one that is gone or refused must not hide the others."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,8 +11,7 @@ from elastic_pytorch_operator.api.write_errors import UNAVAILABLE_CODES
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 
 MAX_AT_ONCE = 10  # namespaces: each lists its jobs, then its pods, then its Workloads
-# A namespace's jobs, pods and Workloads.
-Lists = tuple[list[Manifest], list[Manifest], list[Manifest]]
+Lists = tuple[list[Manifest], list[Manifest], list[Manifest]]  # jobs, pods and Workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +24,14 @@ class Listing:
 
     @property
     def trouble(self) -> ClusterError | None:
-        """The first error that is no refusal, so that it may pass by itself."""
+        """The first error that is no refusal, and may pass by itself."""
         return next(
             (error for error in self.failed.values() if error.code not in UNAVAILABLE_CODES), None
         )
 
 
 async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
-    """Lists all that the operator works on. Nodes come last, so that no pod's node is missing.
+    """Lists all that the operator works on, and nodes last, so that no pod's node is missing.
 
     Raises:
         ClusterError: the nodes cannot be listed, or no namespace can.
@@ -82,7 +81,7 @@ async def _try_namespace(cluster: Cluster, namespace: str, *, kueue: bool) -> Li
 
 
 async def _list_workloads(cluster: Cluster, namespace: str) -> list[Manifest]:
-    """Kueue's Workloads with the operator's label of their number; none if Kueue is not installed."""
+    """Kueue's Workloads with the operator's number label; none if Kueue is not installed."""
     try:
         return await cluster.list_all(WORKLOADS, namespace)
     except ClusterError as error:

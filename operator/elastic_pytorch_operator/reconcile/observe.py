@@ -1,4 +1,4 @@
-"""Puts together what is known about one job: the objects in the cache, and the agents in the registry."""
+"""Puts together what cache and registry know about one job."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -22,12 +22,10 @@ def observe(
 ) -> Observed:
     """A job at this moment, for a plan.
 
-    A pod is deleted from the moment when a plan asks for that: else, the next plan would take the
-    agent of a lost worker for that of a newcomer.
-
     Args:
         known: the moment, with what cache and registry do not have.
-        being_deleted: UIDs of pods whose deletion the API server has not confirmed yet.
+        being_deleted: UIDs of pods whose deletion the API server has not confirmed yet. They count
+            as deleted, or the next plan would take the agent of a lost worker for a newcomer's.
     """
     pods, now = _mark_deleting(cache.pods_of(job.uid), being_deleted), known.now
     agents = registry.agents(job.uid, {pod.name for pod in pods})
@@ -68,7 +66,7 @@ def _mark_deleting(pods: tuple[PodView, ...], uids: Collection[str]) -> tuple[Po
 
 
 def heard_before(job: Job, pods: Sequence[PodView]) -> frozenset[str]:
-    """The pods whose agents have reported, as the status says; stock workers have none."""
+    """The pods whose agents have reported, by the status; stock workers have none."""
     return frozenset(
         worker.pod for worker in known_workers(job.status, pods) if worker.heard and worker.pod
     )
@@ -77,14 +75,11 @@ def heard_before(job: Job, pods: Sequence[PodView]) -> frozenset[str]:
 def recover_round(
     pods: Sequence[PodView], agents: Mapping[str, AgentView], now: float
 ) -> Round | None:
-    """The round that agents report to an operator that has just started; None if they report none.
+    """The round that agents report to an operator that has just started; None: they report none.
 
-    The highest round number counts. Each worker that reports it is a member; the round's size shows
-    whether others have not reported yet. If a newer round has been declared that none of them has
-    taken up, the workers were told to stop: that round is empty.
-
-    Args:
-        now: since when the operator knows of the round.
+    The highest number counts. Each worker that reports it is a member; the round's size shows
+    whether others have not reported yet. If agents know of a newer round that none of them has
+    taken up, the workers have to stop: that round is empty. The operator knows of it since `now`.
     """
     newest = max((agent.round for agent in agents.values() if agent.world_size > 0), default=0)
     if newest == 0:

@@ -1,7 +1,4 @@
-"""Keeps the PodGroups of jobs.
-
-They are not watched: what was last written is remembered, and looked for again from time to time.
-"""
+"""Writes the PodGroups of jobs, which have no watch: it remembers them and looks now and then."""
 
 from collections.abc import Collection
 from zlib import crc32
@@ -15,12 +12,11 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.pod_group import pod_group
 from elastic_pytorch_operator.spec.job import Job
 
-# The garbage collector needs about as long for the PodGroup of a deleted job.
-PREDECESSOR_GOES_SECONDS = 5.0
+PREDECESSOR_GOES_SECONDS = 5.0  # the garbage collector needs about as long after a job's deletion
 
 
 class PodGroupError(ClusterError):
-    """A job's PodGroup cannot be made: its user, or the administrator, has to do something about it, or an earlier one goes soon."""
+    """People have to act before a job's PodGroup can be made, unless an earlier one goes soon."""
 
     def __init__(self, code: int, message: str, *, passes: bool = False) -> None:
         judgement = Judgement.TROUBLE if passes else Judgement.REFUSED
@@ -35,17 +31,16 @@ class PodGroupError(ClusterError):
 class PodGroupWriter:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._known: dict[
-            str, tuple[GangScheduler, int]
-        ] = {}  # by job UID: whose PodGroup; the gang's size, 0 if there is none
+        # By job UID: whose PodGroup, and the gang's size; 0: there is none.
+        self._known: dict[str, tuple[GangScheduler, int]] = {}
 
     def minimum(self, job: Job) -> int | None:
-        """The gang's size in the job's PodGroup; 0: there is no PodGroup; None: that is not known."""
+        """The gang's size in the job's PodGroup; 0: there is none; None: that is not known."""
         gang, size = self._known.get(job.uid, (None, None))
         return size if gang is job.scheduling.gang else None
 
     def forget(self, part: int, parts: int) -> None:
-        """Has the PodGroups of one part of the jobs looked for again."""
+        """Looks for the PodGroups of one part of the jobs again."""
         self._known = {
             uid: (gang, size)
             for uid, (gang, size) in self._known.items()
@@ -56,11 +51,10 @@ class PodGroupWriter:
         self._known = {uid: known for uid, known in self._known.items() if uid in job_uids}
 
     async def put(self, job: Job, *, without_pods: bool = False, dry_run: bool = False) -> None:
-        """Makes a job's PodGroup, or gives it the job's minimum; a job without one has it so.
+        """Makes a job's PodGroup, if it is to have one, or gives it the job's minimum.
 
         Args:
-            without_pods: no pod keeps one that is being deleted, so it goes soon, and another is
-                made then.
+            without_pods: no pod keeps a PodGroup that is being deleted, so another follows soon.
 
         Raises:
             ClusterError: it cannot be made.
@@ -86,7 +80,7 @@ class PodGroupWriter:
         try:
             known = await self._find(job, gang)
         except PodGroupError:
-            # The name is another's, or the operator may not look: it cannot have made one.
+            # The name is another's, or the operator may not look: it has made none.
             known = None
         if known is not None:
             await self._cluster.delete(
@@ -105,10 +99,13 @@ class PodGroupWriter:
         except ClusterError as error:
             if error.code == 404:
                 return None
-            # No admission is asked before a read: 403 is a lack of permission.
+            # No admission comes before a read: 403 is a lack of permission.
             if error.code != 403:
                 raise
-            problem = f"the operator may not manage its PodGroup: add {gang.name} to gangSchedulers in the chart's values"
+            problem = (
+                "the operator may not manage its PodGroup: "
+                f"add {gang.name} to gangSchedulers in the chart's values"
+            )
             raise PodGroupError(
                 403, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}"
             ) from error
@@ -118,7 +115,10 @@ class PodGroupWriter:
         predecessor = any(
             o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners
         )
-        message = f"PodGroup {job.key.name} exists and is not owned by this job: delete it, or create the job under another name"
+        message = (
+            f"PodGroup {job.key.name} exists and is not owned by this job: "
+            "delete it, or create the job under another name"
+        )
         raise PodGroupError(409, message, passes=predecessor)
 
     async def _write(self, gang: GangScheduler, manifest: Manifest, *, dry_run: bool) -> None:

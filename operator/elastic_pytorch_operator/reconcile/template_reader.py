@@ -1,10 +1,7 @@
-"""Reads the templates of jobs.
+"""Reads the templates of jobs, and looks again for missing ones and those that make no valid job.
 
-One that is missing, or with which a job would not be valid, is asked for again.
-
-What a job has of its template is kept in a ControllerRevision that the job owns, as other
-controllers keep what they have started with. So a job goes on under each leader, whatever becomes
-of the template.
+The job owns a ControllerRevision with what it has of its template, as other controllers keep what
+they have started with. So it goes on under each leader, whatever becomes of the template.
 """
 
 from collections.abc import Awaitable, Callable
@@ -38,12 +35,12 @@ from elastic_pytorch_operator.spec.platform.job_template import (
     usable_spec,
 )
 
-MISSING_SECONDS = 30.0  # between two looks for a template that no job can use yet
+MISSING_SECONDS = 30.0  # between two tries to read a template that no job can use yet
 WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
 
 
 class TemplateReader:
-    """Reads the template of a job when the job is new or resumes, and what the job has of it once for each leader."""
+    """Reads a template for a job that is new or resumes, and its revision once for each leader."""
 
     def __init__(
         self,
@@ -58,12 +55,12 @@ class TemplateReader:
         self._time_of_day = time_of_day
 
     def read(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
-        """The write that has the template of a job read; None: the job is another controller's, or is being deleted."""
+        """None: another controller manages the job, or it is being deleted."""
         if manifest["metadata"].get("deletionTimestamp") or manifest["spec"].get(
             "managedBy"
         ) not in (None, "", names.MANAGER):
             return None
-        # Of another template, no failure is known.
+        # The failures of another template say nothing of this one.
         key = f"template {unread.name} {unread.template_uid}"
         return JobWrite(
             WriteKind.TEMPLATE,
@@ -104,8 +101,8 @@ class TemplateReader:
             template["metadata"]["uid"],
             usable_spec(template),
         )
-        # Other pods may be made from it, so that the API server is asked about them again: this
-        # generation has not been seen yet.
+        # Without it, this generation counts as new, so that the API server is asked about the pods
+        # of another template.
         status = {
             field: value
             for field, value in manifest["status"].items()
@@ -129,11 +126,10 @@ class TemplateReader:
         await self._write_status(manifest, status)
 
     async def _report(self, manifest: Manifest, message: str) -> None:
-        """Says what a job waits for.
+        """Writes what a job waits for.
 
         Raises:
-            ClusterError: always, to have the template read again: the platform's team may repair
-                it.
+            ClusterError: always, so that the template is read again: its owners may repair it.
         """
         status, suspend = manifest["status"], manifest["spec"].get("suspend") is True
         generation, runs = manifest["metadata"].get("generation", 1), is_true(status, names.RUNNING)
@@ -175,9 +171,5 @@ class TemplateReader:
 
 
 def revision_name(job: Manifest, template_uid: str) -> str:
-    """The name of the ControllerRevision that holds what a job has of a template.
-
-    Args:
-        job: the job's metadata.
-    """
+    """The ControllerRevision with what a job, by its metadata, has of a template."""
     return f"{job['name']}-{job['uid']}-{template_uid}"

@@ -1,4 +1,4 @@
-"""Writes Kueue's Workloads, and reads the few objects of Kueue that they and their pods refer to."""
+"""Writes Kueue's Workloads, and reads the objects of Kueue that they and their pods refer to."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ class WorkloadWriter:
     async def _change(
         self, namespace: str, name: str, version: str, change: Change, subresource: str = ""
     ) -> Manifest | None:
-        """Changes a Workload; returns it, None if it is gone."""
+        """None: the Workload is gone."""
         try:
             return await self._cluster.patch(
                 WORKLOADS, namespace, name, version, change, subresource
@@ -86,14 +86,12 @@ class WorkloadWriter:
         """Has a pod run by a Workload's quota.
 
         Raises:
-            ClusterError: a ResourceFlavor cannot be read, or asks for something else than the
-                template.
+            ClusterError: a ResourceFlavor cannot be read, or contradicts the template.
         """
         flavors = await asyncio.gather(*map(self._flavor, grant.admission.flavors))
         try:
             place_pod(pod, grant, flavors)
         except PlacementConflict as conflict:
-            # The template or the queue has to change.
             raise ClusterError(
                 409, str(conflict), judgement=Judgement.REFUSED, words=str(conflict)
             ) from None

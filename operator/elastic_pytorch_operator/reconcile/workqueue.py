@@ -1,8 +1,8 @@
-"""A keyed queue with the contract of controller-runtime's: a key is worked on by one worker at a time, and once for many additions.
+"""A keyed queue with controller-runtime's contract: one worker at a time, once for many additions.
 
-It is built as client-go's: the keys that are ready, a set of keys that are worked on, and one heap
-of keys that are due later. Two things are added. Urgent keys go before the others. And a key may
-rest after work on it, so that one that costs much leaves time for the others.
+Like client-go's, it has keys that are ready, a set of keys that are worked on, and one heap of keys
+that are due later. In addition, urgent keys go first, and a key may rest after work on it, so that
+one that costs much leaves time for the others.
 """
 
 import asyncio
@@ -19,8 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
 SOON_SECONDS = 0.5
-# Before one that is not urgent is taken, if there is one: it may have waited for long.
-URGENT_IN_A_ROW = 8
+URGENT_IN_A_ROW = 8  # then one that is not urgent, which may have waited for long, has its turn
 SPARE_ENTRIES = 16  # of the heap, for keys that have become due earlier than their entries say
 ENTRIES_PER_KEY = 3  # of the heap, at most: two are in force
 
@@ -31,7 +30,7 @@ class QueueObserver(Protocol):
     def retried(self) -> None: ...
 
     def taken(self, seconds: float) -> None:
-        """A key was taken out, this long after it was due."""
+        """A key was taken so long after it was due."""
         ...
 
     def worked(self, seconds: float) -> None: ...
@@ -49,8 +48,7 @@ class WorkQueue(Generic[Key]):
     """Keys that await work, now or later.
 
     Args:
-        begun: whether keys are taken in before `begin`. Without workers nothing would ever take
-            them out.
+        begun: whether to take keys in before `begin`; without workers, nothing takes them out.
     """
 
     def __init__(
@@ -64,17 +62,16 @@ class WorkQueue(Generic[Key]):
         self._begun = begun
         self._clock = clock
         self._due: dict[Key, _Due] = {}  # of each key that awaits work
-        # Keys that are due, are not worked on and do not rest, by whether they are urgent: each in
-        # one of the two.
+        # Keys that are due, not worked on and not at rest, by whether they are urgent.
         self._ready: dict[bool, OrderedDict[Key, None]] = {
             True: OrderedDict(),
             False: OrderedDict(),
         }
         self._ready_count = asyncio.Semaphore(0)
         self._urgent_in_a_row = 0
-        self._active: dict[Key, float] = {}  # and when the work on each began
+        self._active: dict[Key, float] = {}  # with the start of their work
         self._resting: set[Key] = set()
-        self._heap: list[tuple[float, int, Key]] = []  # keys that were added with a delay
+        self._heap: list[tuple[float, int, Key]] = []  # added with a delay
         self._order = itertools.count()
         self._waker: asyncio.TimerHandle | None = None
         self._wakes_at = math.inf
@@ -90,25 +87,20 @@ class WorkQueue(Generic[Key]):
 
     @property
     def longest_work_seconds(self) -> float:
-        """How long the oldest work has been going on; 0 if there is none."""
+        """Of the oldest work that goes on; 0: there is none."""
         return self._clock() - min(self._active.values()) if self._active else 0.0
 
     def begin(self) -> None:
-        """Takes keys in from now on.
-
-        Those for which there is work already have to be added again.
-        """
+        """Takes keys in from now on; those with work from before have to be added again."""
         self._begun = True
 
     def add(self, key: Key, delay_seconds: float = 0.0, *, urgent: bool | None = None) -> None:
-        """Asks for work on a key after a delay.
-
-        The earliest time asked for counts. What waits, and was asked for as urgent for a later
-        time, goes before what is not from then on.
+        """Asks for work on a key after a delay; the earliest time asked for counts.
 
         Args:
-            urgent: it goes before what is not; None: if it is due soon. Reports of a loss wait for
-                each other for a moment, steps longer.
+            urgent: it goes before keys that are not, from the earliest time that was asked for as
+                urgent; None: if it is due soon, as for reports of a loss, which wait for each other
+                for a moment.
         """
         if urgent is None:
             urgent = delay_seconds < SOON_SECONDS
@@ -137,7 +129,7 @@ class WorkQueue(Generic[Key]):
             self.add(key, urgent=urgent)
 
     def add_after_failure(self, key: Key) -> float:
-        """Asks for work on a key that has failed, later each time; returns the delay in seconds."""
+        """Asks for another try, later each time; returns the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         if self._observer:
@@ -150,10 +142,7 @@ class WorkQueue(Generic[Key]):
         self._failures.pop(key, None)
 
     async def get(self) -> Key:
-        """Waits for the next key that is due and not worked on.
-
-        Call `done` when it has been worked on.
-        """
+        """Waits for the next key that is due and not worked on; call `done` after the work."""
         await self._ready_count.acquire()
         others_turn = self._ready[False] and self._urgent_in_a_row >= URGENT_IN_A_ROW
         urgent = bool(self._ready[True]) and not others_turn
@@ -167,7 +156,7 @@ class WorkQueue(Generic[Key]):
         return key
 
     def done(self, key: Key, rest_seconds: float = 0.0) -> None:
-        """Ends the work on a key. It is not worked on again while it rests."""
+        """Ends the work on a key, which is not worked on again while it rests."""
         began = self._active.pop(key, None)
         if self._observer and began is not None:
             self._observer.worked(self._clock() - began)
@@ -183,7 +172,7 @@ class WorkQueue(Generic[Key]):
             self._release(key)
 
     def _release(self, key: Key) -> None:
-        """Hands a key that is due to one worker; if another one still works on it, `done` does."""
+        """Readies a due key; if it is worked on or rests, that does so at its end."""
         if key in self._active or key in self._resting:
             return
         urgent = self._due[key].urgent_at <= self._clock()
@@ -193,7 +182,7 @@ class WorkQueue(Generic[Key]):
         self._ready[urgent].setdefault(key)
 
     def _is_current(self, entry: tuple[float, int, Key]) -> bool:
-        """Whether an entry of the heap says when its key is due, or urgent: not if the key was added again for an earlier time."""
+        """Not if its key was added again for an earlier time."""
         due, _, key = entry
         return due in self._due.get(key, NEVER)
 

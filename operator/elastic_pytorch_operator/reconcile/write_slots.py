@@ -1,9 +1,9 @@
-"""Sends the writes of all jobs: some at once, and for each namespace fewer than leave slots for the others.
+"""Sends the writes of all jobs: some at once, and for each namespace so few that others have slots.
 
 Half of the slots are for namespaces that have no write on their way. So those whose webhooks hang
 hold one slot each, and half of all beside that, and another namespace finds a free one at once.
 Namespaces take turns, and so do the jobs of each: a job with thousands of writes delays that of
-another job by one write at most. No write is urgent: agents wait for rounds, which need no write.
+another job by one write at most. No write is urgent, as rounds need none.
 """
 
 import asyncio
@@ -19,15 +19,14 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 
 logger = logging.getLogger(__name__)
 
-# By default: about what the API server's priority and fairness grants one client beside its others.
-MAX_WRITES = 50
-LEAST_MAX_WRITES = 10  # what may be set
+MAX_WRITES = 50  # about what API priority and fairness grants one client beside its others
+LEAST_MAX_WRITES = 10
 MOST_MAX_WRITES = 150  # reviews of tokens and lists need connections, too
 OVERLOADED = 429
-OVERLOADED_SECONDS = 1.0  # if the API server asks to wait and does not say for how long
+OVERLOADED_SECONDS = 1.0  # if the API server does not say how long to wait
 MAX_OVERLOADED_SECONDS = 60.0
 
-# Carries one write out. Returns its error; None: it has succeeded.
+# Carries one write out and returns its error.
 Write = Callable[[], Coroutine[Any, Any, ClusterError | None]]
 
 
@@ -43,8 +42,8 @@ class Sender(Hashable, Protocol):
 class WriteSlots:
     """Gives senders their turns, each for one write.
 
-    An API server that asks to wait (429) is left alone by all for that time: it limits a client as
-    a whole (API priority and fairness). A 429 that a webhook has chosen is a refusal like others.
+    After a 429 of the API server, all wait, as it limits a client as a whole (API priority and
+    fairness). A 429 that a webhook has chosen is a refusal like others.
     """
 
     def __init__(
@@ -58,26 +57,23 @@ class WriteSlots:
         self._max_writes = max_writes
         # By namespace, in the order of their turns.
         self._waiting: OrderedDict[str, OrderedDict[Sender, None]] = OrderedDict()
-        self._began: dict[asyncio.Task[ClusterError | None], float] = {}  # of each write on its way
+        self._began: dict[asyncio.Task[ClusterError | None], float] = {}  # on their way
         self._on_their_way: Counter[str] = Counter()  # by namespace
         self._paused_until = 0.0
         self._waking: asyncio.Task[None] | None = None
 
     @property
     def longest_write_seconds(self) -> float:
-        """For how long the oldest write has been on its way; 0 if there is none."""
+        """Of the oldest write on its way; 0: there is none."""
         return self._clock() - min(self._began.values()) if self._began else 0.0
 
     def offer(self, sender: Sender) -> None:
-        """Has a sender take its turn if it has something to send.
-
-        One that waits already keeps its place.
-        """
+        """Gives a sender with something to send a turn; one that waits already keeps its place."""
         self._place(sender)
         self._fill()
 
     async def close(self) -> None:
-        """Stops all writes, and sends none of those that wait."""
+        """Stops all writes, and sends no others."""
         self._waiting.clear()
         tasks = [*self._began, *([self._waking] if self._waking else [])]
         for task in tasks:
@@ -109,10 +105,7 @@ class WriteSlots:
             self._place(sender)
 
     def _next(self) -> str | None:
-        """The namespace whose turn it is; None: no slot is free for any.
-
-        It passes over no more of them than there are slots.
-        """
+        """The namespace whose turn it is; None: no slot is free for any."""
         if 2 * len(self._began) < self._max_writes:
             return next(iter(self._waiting), None)
         free = len(self._began) < self._max_writes
