@@ -51,17 +51,13 @@ class News:
     declared: Round | None = None
     resumed: Interruption | None = None
     ending: Ending | None = None
-    refusals: Sequence[str] = ()  # as far as no event has reported them
+    refusals: Sequence[str] = ()  # that no event has reported
     waited: WaitEnd | None = None
     failed: FailureRecord | None = None
 
 
 def record_events(job: Job, target: Target, observed: Observed, news: News) -> list[RecordEvent]:
-    """Returns the events of this moment.
-
-    Args:
-        job: with the status before this moment.
-    """
+    """`job` has the status before this moment."""
     declared, resumed, failed = news.declared, news.resumed, news.failed
     events = []
     known = find_condition(job.status, names.SUSPENDED)
@@ -121,7 +117,10 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
             lost = (
                 f"; {resumed.steps_lost} {'step' if resumed.steps_lost == 1 else 'steps'} repeated"
             )
-        note = f"Training resumed with {resumed.size} workers {resumed.seconds:.1f} s after {resumed.reason}{lost}"
+        note = (
+            f"Training resumed with {resumed.size} workers {resumed.seconds:.1f} s after "
+            f"{resumed.reason}{lost}"
+        )
         if slowest := slowest_phase(resumed.phases):
             note += f"; the slowest phase was {slowest} ({resumed.phases[slowest]:.1f} s)"
         facts = {
@@ -140,7 +139,7 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
 def record_announcements(
     observed: Observed, before: Objections, after: Objections
 ) -> list[RecordEvent]:
-    """Returns one event for each node that has just announced its end, or reported a fault."""
+    """For each node that has just announced its end, or reported a fault."""
     events = []
     for name in sorted(nodes_of(after, ENDS).keys() - nodes_of(before, ENDS).keys()):
         workers = ", ".join(pod.name for pod in observed.pods if pod.node == name and not pod.ended)
@@ -150,7 +149,7 @@ def record_announcements(
 
 
 def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
-    """Returns the event of a job that gives its places back; its status does not say so yet."""
+    """The job gives its places back, and its status does not say so yet."""
     if wait.timeouts <= read_operator_state(job.status).schedule_timeouts:
         return []
     return [
@@ -205,12 +204,15 @@ def record_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
 def record_unreadable(
     now: Sequence[UnreadableObject], before: Collection[UnreadableObject]
 ) -> list[RecordEvent]:
-    """Returns one event for all objects of the job that can no longer be read."""
+    """One event for all objects that have become unreadable."""
     known = frozenset(before)
     named = [f"{each.kind} {each.name} ({each.fault})" for each in now if each not in known]
     if not named:
         return []
-    note = f"The operator cannot read these objects, and uses their last readable versions: {_enumerate(named)}"
+    note = (
+        "The operator cannot read these objects, and uses their last readable versions: "
+        f"{_enumerate(named)}"
+    )
     return [RecordEvent(names.UNREADABLE, note, warning=True)]
 
 

@@ -1,4 +1,4 @@
-"""Whether checkpoints of a training fail again and again, or take too long: the group trains on, and would lose much with its pods."""
+"""Whether checkpoints fail again and again, or take too long, while the group trains on."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,12 +10,12 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Obser
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.spec.job import Job
 
-# Failed saves in a row: a number that grew with each would be a write of the status each time.
+# Failed saves in a row, in steps: each change of the number is a write of the status.
 REPORTED_FROM = (3, 10, 30, 100, 300, 1000)
 
 
 def explain_failing_saves(agents: Iterable[AgentView]) -> str:
-    """Returns which worker of a group cannot save checkpoints, how often, and why; empty: none reports that."""
+    """Which worker cannot save checkpoints, how often, and why; empty: none reports that."""
     failing = [
         each
         for each in agents
@@ -25,13 +25,16 @@ def explain_failing_saves(agents: Iterable[AgentView]) -> str:
         return ""
     worst = max(failing, key=lambda each: (each.progress.failed_saves, each.worker))
     least = max(count for count in REPORTED_FROM if count <= worst.progress.failed_saves)
-    return f"at least {least} saves of a checkpoint in a row have failed in {worst.worker}: {worst.progress.save_error}"
+    return (
+        f"at least {least} saves of a checkpoint in a row have failed in {worst.worker}: "
+        f"{worst.progress.save_error}"
+    )
 
 
 def explain_slow_saves(job: Job, agents: Iterable[AgentView]) -> str:
-    """Returns that a checkpoint takes longer than pods have to stop; empty: it does not, as far as it was measured.
+    """Whether a checkpoint takes longer than pods have to stop; empty: none known does.
 
-    The time itself is left out, as a text that changed with each checkpoint would be a write of the
+    The seconds are left out: a text that changed with each checkpoint would be a write of the
     status each time.
     """
     if (
@@ -40,28 +43,29 @@ def explain_slow_saves(job: Job, agents: Iterable[AgentView]) -> str:
     ):
         return ""
     return (
-        f"writing a checkpoint takes longer than terminationGracePeriodSeconds ({job.grace_seconds}): when all workers stop, as for "
+        "writing a checkpoint takes longer than terminationGracePeriodSeconds "
+        f"({job.grace_seconds}): when all workers stop, as for "
         "`suspend`, the steps since the last one are lost"
     )
 
 
 def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
-    """Returns which steps a stopped job has done that no checkpoint has, by its `status.progress`; empty: none, as far as is known."""
+    """The steps of a stopped job that no checkpoint has, by its `status.progress`; empty: none."""
     step, saved = progress.get("step") or 0, progress.get("checkpointStep")
     if step <= (saved or 0):
         return ""
     if saved is None:
-        return f"no checkpoint was reported, and steps 1 to {step} are done again, unless the script saves them itself"
+        return (
+            f"no checkpoint was reported, and steps 1 to {step} are done again, "
+            "unless the script saves them itself"
+        )
     return f"the last checkpoint is of step {saved}, and steps {saved + 1} to {step} are done again"
 
 
 def with_failing_saves(
     degraded: Condition, job: Job, observed: Observed, round_: Round | None
 ) -> Condition:
-    """Returns the condition Degraded with what is wrong with the saves.
-
-    One that is true already keeps its reason.
-    """
+    """Adds what is wrong with the saves; a condition that is true already keeps its reason."""
     members = (
         [observed.agents[name] for name in round_.ranks if name in observed.agents]
         if round_

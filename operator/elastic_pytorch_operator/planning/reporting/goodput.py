@@ -1,12 +1,9 @@
-"""What a job's time was spent on: `status.goodput`.
-
-Pure: an account that each plan carries on to its moment.
+"""What a job's time was spent on: `status.goodput`. Pure.
 
 Goodput is the share of a job's time that it spent on steps that were kept, as Google's
-ml-goodput-measurement defines it; the time of all other activities is badput there. Each second
-belongs to one activity. A plan only knows what goes on at its moment, and since when. If that has
-begun before the plan before, the time in between was booked under another activity, and is booked
-over.
+ml-goodput-measurement defines it; all other time is badput. Each second belongs to one activity. A
+plan knows only the activity of its moment, and since when. If that began before the plan before,
+the time in between was booked under another activity, and moves.
 """
 
 import math
@@ -31,12 +28,12 @@ from elastic_pytorch_operator.planning.reporting.quota_conditions import WITHOUT
 from elastic_pytorch_operator.planning.reporting.status import processes_of_a_worker
 from elastic_pytorch_operator.spec.job import Job
 
-TINY = 1e-6  # seconds, above what sums of floats are off by
+TINY = 1e-6  # seconds, more than sums of floats are off by
 ORDERLY = (names.WORKER_JOINED, names.WORKER_LEAVING, names.SCALED_DOWN, names.EVICTED)
 
 
 class Activity(StrEnum):
-    """What a job's time is spent on; docs/use/observability.md says when it is what."""
+    """docs/use/observability.md says when a job's time is spent on what."""
 
     TRAINING = "Training"
     REPEATING = "Repeating"
@@ -48,22 +45,20 @@ class Activity(StrEnum):
     RECOVERING = "Recovering"
     RESIZING = "Resizing"
     SUSPENDED = "Suspended"
-    SPARE = "Spare"  # of processes alone: they wait while others train
+    SPARE = "Spare"  # of processes only: they wait while others train
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
     activity: Activity | None  # None: the job has ended
     since: float | None = None
-    processes: int = 0  # of the workers that there are, or will be, spares apart
+    processes: int = 0  # of workers, wanted or there, without spares
     spares: int = 0
     step_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Time that was spent on one activity: by the job, and by its processes together, in seconds."""
-
     seconds: float = 0.0
     process_seconds: float = 0.0
 
@@ -72,9 +67,9 @@ class Spent:
 class Account:
     until: float
     activity: Activity | None
-    since: float  # as far as this operator knows
+    since: float  # as far as this operator has seen
     spent: Mapping[Activity, Spent] = field(default_factory=dict)
-    step_seconds: float = 0.0  # as last known; 0: never
+    step_seconds: float = 0.0  # the last known; 0: never
 
     def as_status(self, time: str) -> dict[str, Any]:
         found: dict[str, Any] = {"time": time}
@@ -102,7 +97,7 @@ def advance_account(account: Account, moment: float, now: Now) -> Account:
     if now.spares:
         waited = spent.get(Activity.SPARE, Spent()).process_seconds
         spent[Activity.SPARE] = Spent(0.0, waited + (moment - account.until) * now.spares)
-    if now.activity is Activity.TRAINING:  # the script does report steps: it was not there yet
+    if now.activity is Activity.TRAINING:  # the script reports steps after all: it was starting
         _move(spent, Activity.STEPS_UNREPORTED, Activity.STARTING, math.inf)
         spent.pop(Activity.STEPS_UNREPORTED, None)
     step_seconds = now.step_seconds or account.step_seconds
@@ -118,7 +113,7 @@ def advance_account(account: Account, moment: float, now: Now) -> Account:
 
 
 def book_interruption(account: Account, over: Interruption) -> Account:
-    """Returns an account with an interruption that is over: the first run of the steps that are done again was of no use."""
+    """Moves the time of the steps that are done again, as their first run was of no use."""
     spent = dict(account.spent)
     _move(
         spent, Activity.TRAINING, Activity.REPEATING, (over.steps_lost or 0) * account.step_seconds
@@ -127,10 +122,10 @@ def book_interruption(account: Account, over: Interruption) -> Account:
 
 
 def _whole_seconds(spent: Mapping[Activity, Spent]) -> dict[Activity, int]:
-    """The seconds of each activity as integers, whose sum is that of all, rounded down: the next leader goes on with them.
+    """The seconds of each activity as integers, whose sum is that of all, rounded down.
 
-    The largest fractions are rounded up (method of largest remainders): each one rounded down would
-    lose up to a second.
+    The next leader goes on with them. The largest fractions are rounded up (method of largest
+    remainders), as rounding each one down would lose up to a second.
     """
     whole = {activity: int(each.seconds) for activity, each in spent.items()}
     short = int(sum(each.seconds for each in spent.values()) + TINY) - sum(whole.values())
@@ -166,7 +161,7 @@ def _move(
 
 
 def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account | None:
-    """The account that another leader has left in a job's status; the time since then counts as what went on. None: there is none."""
+    """Another leader's account from a job's status, where its last activity goes on until now."""
     found = status.get(GOODPUT)
     # An older resource definition drops fields.
     if not isinstance(found, Mapping) or "time" not in found:
@@ -196,11 +191,7 @@ def keep_account(
     interruptions: Interruptions = NO_INTERRUPTIONS,
     resumed: Interruption | None = None,
 ) -> Account:
-    """Returns the account of a job at a plan's moment.
-
-    Args:
-        account: of the plan before; None: this is the first one of this operator.
-    """
+    """Carries the account of the plan before, if any, on to the moment of this one."""
     agents = [
         agent for name in (round_.ranks if round_ else ()) if (agent := observed.agents.get(name))
     ]
@@ -221,11 +212,7 @@ def find_activity(
     interruptions: Interruptions,
     processes: int,
 ) -> Now:
-    """What goes on in a job.
-
-    Args:
-        processes: of each worker.
-    """
+    """What goes on in a job whose workers have this many processes each."""
     if has_ended(status):
         return Now(None)
     speeds = [
@@ -244,7 +231,7 @@ def find_activity(
             now, activity=_waits_for(running["reason"], observed, interrupted=current is not None)
         )
     if running.get("status") != "True" or round_ is None:
-        return now  # a new leader has not heard the group: it probably trains
+        return now  # no agent has reported to a new leader: the group probably trains
     if current is not None:
         orderly = current.reason in ORDERLY
         return replace(

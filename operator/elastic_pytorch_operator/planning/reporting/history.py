@@ -1,20 +1,16 @@
-"""What has happened to a job's group since the job's start: `status.history`, at most 4 KiB of JSON. Pure.
+"""What has happened to a job's group: `status.history`, at most 4 KiB of JSON. Pure.
 
 It is one list, oldest first. An entry with a `cause` is a change of the group, with the time that
 it took the training and the steps that it cost. An entry without one is a sample of loss and speed
-between two changes.
-
-A sample is only added with a write that is due anyway. What no longer fits is thinned:
+between two changes, added with a write that is due anyway. What no longer fits is thinned:
 
 - Of more than 24 samples, the one whose neighbours are closest to each other goes.
-- The first change and the newest four stay whole. Of the others, the phases go first, those of the
-  oldest before the others'.
+- The first change and the newest four stay whole. The phases of the others go, oldest first.
 - Then the oldest two changes of one cause become one, which replaces the later one, with the sums
   of both. If no two have the same cause, a sample goes; without samples, the oldest two changes
   become one.
 
-So what all entries say about interruptions, their seconds and the steps lost adds up, whatever is
-thinned.
+So the sums of interruptions, their seconds and the steps lost stay right.
 """
 
 import json
@@ -45,11 +41,11 @@ def add_changes(
     progress: Entry,
     time: str,
 ) -> list[Entry]:
-    """Returns a history with the last changes of the group that are over and not in it yet.
+    """Adds the last changes of the group that are over and not in the history yet.
 
     Args:
         interruptions: one that goes on has no entry, and nor has its round.
-        round_: the newest one. One without a reason was taken over from a leader who knew more.
+        round_: the newest; without a reason it comes from a leader that knew more.
     """
     ends = [] if interruptions.last is None else [interruptions.last.as_status()]
     if interruptions.current is None and round_ is not None and round_.reason:
@@ -66,11 +62,7 @@ def add_changes(
 
 
 def add_sample(history: Sequence[Entry], progress: Entry, time: str) -> list[Entry]:
-    """Returns a history with a sample of now, if the last one is old enough: a 24th of the time since the first entry.
-
-    Args:
-        history: empty: no group has formed yet.
-    """
+    """Adds a sample if the last one is as old as a 24th of the time since the first entry."""
     measured = _measured(progress)
     if not history or not measured:
         return list(history)
@@ -101,7 +93,7 @@ def _thin(history: list[Entry]) -> list[Entry]:
 
 
 def _shorten(history: Sequence[Entry]) -> list[Entry]:
-    """The history with a little less; empty: there is nothing that may go."""
+    """Takes a little away; empty: there is nothing that may go."""
     old = [place for place, entry in enumerate(history) if "cause" in entry][1:-WHOLE]
     phased = next((place for place in old if "phaseSeconds" in history[place]), None)
     if phased is not None:
@@ -128,10 +120,7 @@ def _alike(history: Sequence[Entry], places: Sequence[int]) -> tuple[int, int] |
 
 
 def _merge(earlier: Entry, later: Entry) -> dict[str, Any]:
-    """Two changes as one: the later one, with the sums of both.
-
-    A change that interrupted nothing has none.
-    """
+    """The later change, with the sums of both; a change that interrupted nothing has none."""
     interruptions = [entry for entry in (earlier, later) if "seconds" in entry]
     merged = dict(later)
     if interruptions:
@@ -155,7 +144,7 @@ def _samples(history: Sequence[Entry]) -> list[int]:
 
 
 def _without_a_sample(history: Sequence[Entry]) -> list[Entry]:
-    """The history without the sample whose neighbours are closest to each other; the newest one goes last."""
+    """The sample whose neighbours are closest to each other goes, and the newest one last."""
     samples, last = _samples(history), len(history) - 1
     gone = min(
         samples[:-1] or samples,

@@ -1,7 +1,4 @@
-"""What a valid spec asks for and the operator ignores.
-
-Each row of a table judges one kind of it.
-"""
+"""What a valid spec asks for and the operator ignores."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -38,13 +35,13 @@ IGNORED: tuple[Callable[[Job], str], ...] = (_variables, _pod_fields, _set_up)
 
 
 def explain_ignored_fields(job: Job) -> str:
-    """Names what of a job's spec is ignored, and why; empty: nothing, or its spec is not known."""
+    """Names the ignored fields, and why; empty: there are none, or the spec is not known."""
     found = [words for ignored in IGNORED if job.template and (words := ignored(job))]
     return f"to be removed, as it is ignored: {'; '.join(found)}" if found else ""
 
 
 def with_ignored_fields(conditions: Sequence[Condition], job: Job) -> list[Condition]:
-    """Names the ignored fields in the condition Degraded, which is not true for them."""
+    """Adds the ignored fields to the condition Degraded, which is not true for them."""
     words = explain_ignored_fields(job)
     if not words:
         return list(conditions)

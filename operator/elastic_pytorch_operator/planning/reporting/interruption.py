@@ -1,6 +1,4 @@
-"""How long a change of the group has interrupted the training, and what it cost.
-
-Pure: moments in, seconds out.
+"""How long a change of the group has interrupted the training, and what it cost. Pure.
 
 docs/internals/rounds.md describes the phases. They follow each other, so together they are the
 interruption.
@@ -28,24 +26,23 @@ DETECTION, STOP, WAIT, PREPARE, START, INIT, FIRST_STEP = PHASES = (
 class Interruption:
     """A change of the group that trained, from its cause to the first step after it."""
 
-    round: int  # that it led to
+    round: int  # the one that follows
     reason: str
-    since: float  # when the group stopped or was told to
+    since: float  # the group stopped, or had to
     step_before: int | None = None  # of the group before; None: its script reports none
     seconds: float | None = None  # None: it goes on
     steps_lost: int | None = None  # done again
-    group: Round | None = None  # the round that trained before; None: not known
-    size: int = 0  # how many workers train since, once it is over
-    emptied: bool = False  # no worker was to train for some of the time
+    group: Round | None = None  # that trained before; None: not known
+    size: int = 0  # workers that train after it
+    emptied: bool = False  # for some of the time, no worker was to train
     declared_at: float | None = None  # the first round after the disturbance
-    # Those members of the group before that go on; None: they have not.
-    stopped_at: float | None = None
+    stopped_at: float | None = None  # the members that go on; None: they have not
     phases: Mapping[str, float] = field(default_factory=dict)
-    time: str = ""  # when it was over
-    began: str = ""  # when its first round was declared, RFC 3339
+    time: str = ""  # of its end
+    began: str = ""  # its first round, RFC 3339
 
     def as_state(self) -> dict[str, Any]:
-        """What the next leader is to know of it while it lasts."""
+        """For the next leader, while it lasts."""
         found: dict[str, Any] = {"round": self.round, "cause": self.reason, "began": self.began}
         return found if self.step_before is None else found | {"step": self.step_before}
 
@@ -66,10 +63,9 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class Interruptions:
-    current: Interruption | None = None  # the one that goes on
-    last: Interruption | None = None  # the last one that is over
-    # The last step of a group that trained under another leader, as long as no round of it is
-    # known; None: there is none.
+    current: Interruption | None = None
+    last: Interruption | None = None  # that is over
+    # Of a group that trained under another leader, until a round of it is known; None: no group.
     unled_step: int | None = None
 
 
@@ -77,7 +73,7 @@ NO_INTERRUPTIONS = Interruptions()
 
 
 def recall_interruption(state: Mapping[str, Any], now: float, time: str) -> Interruption | None:
-    """The interruption that another leader has seen begin and not end; None: there was none, or it cannot be read."""
+    """An interruption that another leader saw begin and not end; None: none that can be read."""
     round_, cause, began, step = (state.get(name) for name in ("round", "cause", "began", "step"))
     if (
         type(round_) is not int
@@ -105,8 +101,7 @@ def begin_interruption(
 
     Args:
         before: None: this operator knows of none.
-        status_step: the last step in the job's status, which holds if no agent of the group is
-            known any more; None: there is none.
+        status_step: the last step in the status, for a group of which no agent is known any more.
     """
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
@@ -143,11 +138,7 @@ def begin_interruption(
 
 
 def set_up_seconds(declared: Round | None, observed: Observed) -> float | None:
-    """What the last set-up has taken, of those that a round which begins or resumes a training has waited for.
-
-    Returns:
-        Seconds; None: it is no such round, or has waited for no set-up.
-    """
+    """The last set-up that a round which begins or resumes a training waited for; None: none."""
     before = observed.round
     if declared is None or (before is not None and before.size):
         return None
@@ -158,7 +149,7 @@ def set_up_seconds(declared: Round | None, observed: Observed) -> float | None:
 def _last_set_up(
     round_: Round, agents: Iterable[AgentView], after: float
 ) -> tuple[float, float] | None:
-    """When the set-up of the member that was ready last has begun and ended, if that was after a moment, monotonic seconds."""
+    """Start and end, after a moment, of the set-up of the member that was ready last."""
     found = [(a.set_up_since, a.set_up_until) for a in agents if a.worker in round_.ranks]
     known = [
         (since, until)
@@ -181,7 +172,7 @@ def _signs(agent: AgentView, group: Round) -> list[float]:
 def _silences(
     lost: Sequence[AgentView], group: Sequence[AgentView], observed: Observed
 ) -> list[float]:
-    """Since when each lost agent has been silent, monotonic seconds; not before the last step of its group, which needs all members."""
+    """Since when lost agents are silent; not before their group's last step, which needs all."""
     stepped_at = max((agent.progressed_at for agent in group), default=0.0)
     longest = PEER_FAILED.at_most_seconds * observed.heartbeat_seconds
     return [
@@ -198,10 +189,10 @@ def advance_interruption(
     time: str = "",
     gone: Container[str] = (),
 ) -> Interruption | None:
-    """Ends an interruption once its group trains: at its first step, or if its script reports none, when all its workers run.
+    """Ends an interruption once its group trains.
 
-    Args:
-        gone: their agents' last reports hold no more.
+    That is at its first step, or if its script reports none, when all workers run. The last reports
+    of the agents of `gone` workers hold no more.
     """
     if interruption is None or round_ is None:
         return interruption
@@ -238,7 +229,7 @@ def advance_interruption(
 def _stopped_at(
     interruption: Interruption, round_: Round, agents: Sequence[AgentView]
 ) -> float | None:
-    """When the members of the group before that go on had stopped its processes, monotonic seconds; None: one of them has not."""
+    """When those members of the group before that go on had stopped; None: one of them has not."""
     group, begun_at = interruption.group, interruption.declared_at
     if group is None or begun_at is None:
         return None
@@ -251,7 +242,7 @@ def _stopped_at(
             or (not round_.size and agent.state is not AgentState.LEAVING)
         )
     ]
-    # What a failed worker's agent reports does not tell when its other processes have been stopped.
+    # A failed worker's agent does not report when its other processes have stopped.
     stopped = [
         a for a in going_on if a.state in WAITING or (a.round > group.number and a.state in ACTIVE)
     ]
@@ -271,8 +262,7 @@ def _phases(
     """Without reports of steps, the last phase ends when all processes run."""
     if interruption.declared_at is None:
         return {}
-    # The slowest of those that have reported it: one pod's word that the group has formed holds for
-    # all.
+    # The slowest of the pods that have reported it: one report that the group has formed is enough.
     started = running_at or max(
         (a.started_at for a in active if a.started_at is not None), default=None
     )
@@ -300,9 +290,9 @@ def _phases(
 def split_interruption(since: float, ends: Mapping[str, float | None]) -> dict[str, float]:
     """Returns the seconds of each phase whose end is known, in their order.
 
-    A phase whose end is not known is left out, and its time belongs to the next one that is known.
-    No phase is negative: the moments come from several pods, and one may begin its next phase
-    before another has ended this one.
+    The time of another phase belongs to the next one that is known. No phase is negative: the
+    moments come from several pods, and one may begin its next phase before another has ended this
+    one.
     """
     # What is over when the first step is reported cannot have ended after it.
     last, latest = since, ends.get(FIRST_STEP)
@@ -316,5 +306,5 @@ def split_interruption(since: float, ends: Mapping[str, float | None]) -> dict[s
 
 
 def slowest_phase(phases: Mapping[str, float]) -> str:
-    """Returns the phase that took longest, the earlier one of two that are equal; empty: none is known."""
+    """Returns the longest phase, the earlier one of two equal ones; empty: none is known."""
     return max(phases, key=lambda phase: phases[phase], default="")

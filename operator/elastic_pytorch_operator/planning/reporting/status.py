@@ -1,7 +1,4 @@
-"""What a job's status should say.
-
-Pure: compares nothing, writes nothing; the executor writes only what has changed.
-"""
+"""What a job's status should say. Pure."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -69,27 +66,25 @@ from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.stored_job import LAST_VALID, recorded
 
 Status = dict[str, Any]
-MAX_REFUSAL_CHARACTERS = 1024  # as of the note of an event, which tells the same
+MAX_REFUSAL_CHARACTERS = 1024  # as in an event's note
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a plan has found out about a job, beyond what is observed."""
-
     budget: Budget
     target: Target
     interruptions: Interruptions = NO_INTERRUPTIONS
     ending: Ending | None = None
     refusals: Sequence[str] = ()
     deferral: Deferral = NO_DEFERRAL
-    cooling: Sequence[str] = ()  # newcomers that wait because the group has just grown
+    cooling: Sequence[str] = ()  # newcomers that wait as the group has just grown
     restarting: GroupRestart = NO_RESTART
-    grown: bool = False  # the round that is declared now makes the group larger
+    grown: bool = False  # by the round that is declared now
     starts: FailedStarts = NONE_FAILED
     evacuation: Evacuation = NO_EVACUATION
     schedule: ScheduleWait = NO_WAIT
     stragglers: Stragglers = NO_STRAGGLERS
-    torn: Container[str] = frozenset()  # ready, and waiting for others of their unit
+    torn: Container[str] = frozenset()  # ready workers that wait for others of their unit
 
 
 def describe_job(
@@ -151,7 +146,7 @@ def describe_job(
         ]
     if findings.stragglers.slow:
         status["stragglers"] = findings.stragglers.as_status()
-    # Those that leave report the last checkpoint, which they write in their grace period.
+    # Workers that leave report the last checkpoint, which they write in their grace period.
     reporting = agents or [agent for agent in observed.agents.values() if findings.target.stopped]
     if progress := describe_progress(reporting, old.get("progress") or {}):
         status["progress"] = progress
@@ -186,12 +181,11 @@ def describe_job(
 
 
 def count_spares(job: Job, target: Target, workers: int) -> int:
-    """How many of some workers are spares: those beyond the wanted ones, whichever they are."""
+    """How many of some workers are beyond the wanted ones, whichever they are."""
     return 0 if target.stopped else min(job.spares, max(0, workers - target.size))
 
 
 def world_size(round_: Round | None, agents: Sequence[AgentView], job: Job) -> int:
-    """How many processes train: pods times the processes that a pod runs, as its agent says."""
     if round_ is None:
         return 0
     return round_.size * processes_of_a_worker(agents, job)
@@ -344,9 +338,9 @@ def _which_failure(job: Job, budget: Budget) -> str:
 def _suspended(
     job: Job, observed: Observed, size: int, waiting: str, refusal: str, unsaved: str
 ) -> list[Condition]:
-    """The conditions of a suspended job: its group trains on while it waits for a checkpoint, and its pods take time to stop.
+    """A suspended group may wait for a checkpoint, and its pods take time to stop.
 
-    Only without quota is it suspended: until then, fields from which pods are made may not change.
+    Only without quota is the job suspended: until then, fields for its pods may not change.
     """
     left = len(observed.pods) + len(observed.stores)
     reserves = any(w.reserves and not w.is_true(kueue.FINISHED) for w in observed.workloads or ())
@@ -381,7 +375,7 @@ def _not_suspended(job: Job) -> Condition:
 
 
 def _as_before(job: Job) -> Condition:
-    """Suspended, of a job that may not run: one that was suspended is not resumed by a spec that is not valid."""
+    """A job that was suspended is not resumed by an invalid spec."""
     if not is_true(job.status, names.SUSPENDED):
         return _not_suspended(job)
     before = find_condition(job.status, names.SUSPENDED)
@@ -407,8 +401,7 @@ def _state(job: Job, status: Status, trains: bool) -> str:
 def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> dict[str, Any]:
     """The field; empty: the script has never reported a step.
 
-    Args:
-        old: stays while nothing is reported, as after a change of the group.
+    While agents report nothing, as after a change of the group, `old` stays.
     """
     reports = [agent.progress for agent in agents if agent.progress.step is not None]
     if not reports:
@@ -437,10 +430,7 @@ def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> di
 
 
 def _metrics(newest_first: Sequence[Progress], old: Mapping[str, str]) -> dict[str, str]:
-    """The newest value of each metric, by name.
-
-    Those of the group come before those that only the status tells.
-    """
+    """The newest value of each metric; those of the group come before those of the status alone."""
     known: dict[str, str] = {}
     for progress in newest_first:
         for name, value in progress.metrics:

@@ -17,8 +17,8 @@ from elastic_pytorch_operator.model.status_changes import (
 from elastic_pytorch_operator.planning.reporting.history import add_sample
 from elastic_pytorch_operator.spec.job import Job
 
-# Changes of these, and of what conditions say in words, are written once a second at most: a
-# thousand pods change them a thousand times.
+# Changes of these, and of the words of conditions, are written once a second at most, as a thousand
+# pods change them a thousand times.
 DETAILS = ("replicas", "readyReplicas", "readySpares", "workers", "unlistedWorkers", FIELD)
 DETAILS_WRITE_SECONDS = 1.0
 PROGRESS_WRITE_SECONDS = 5.0
@@ -28,7 +28,7 @@ SAME_WRITE_SECONDS = 30.0
 
 
 def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a status differs from the one there is in counts, workers and words only."""
+    """Whether a status differs in counts, workers and words only."""
     if differ(old, new, (*SLOW_FIELDS, *FOLLOWING, *DETAILS, "conditions")):
         return False
     before, after = (
@@ -42,15 +42,15 @@ def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool
 
 
 def progress_write_seconds(reporting_jobs: int) -> float:
-    """Seconds between two writes of a job's progress: longer the more jobs report any."""
+    """Between two writes of a job's progress: longer the more jobs report any."""
     return max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
 
 
 def next_progress_write(job_uid: str, after: float, reporting_jobs: int) -> float:
     """The first moment after another one at which a job's progress is written, monotonic seconds.
 
-    Each job has its own moments, which follow from its UID. So the writes of all jobs are spread
-    evenly, even after a takeover.
+    Each job has its own moments, by its UID, so that the writes of all jobs are spread evenly, even
+    after a takeover.
     """
     seconds = progress_write_seconds(reporting_jobs)
     offset = crc32(job_uid.encode()) / 2**32 * seconds
@@ -65,12 +65,12 @@ def write_status_at(
     now: float,
     progress_at: float,
 ) -> float | None:
-    """When a status is to be written, monotonic seconds; None: there is no need.
+    """When to write a status, monotonic seconds; None: there is no need.
 
     Args:
-        written: what was last written; None: nothing yet. The API server may have stored something
-            else: an older resource definition drops fields, and what is no Unicode is replaced. To
-            write the same again at once would change nothing.
+        written: by this operator; None: nothing yet. The API server may have stored something else:
+            an older resource definition drops fields, and what is no Unicode is replaced. To write
+            the same again at once would change nothing.
     """
     times = []
     if says_more(old, new):
@@ -86,16 +86,14 @@ def write_status_at(
 
 
 class Written(NamedTuple):
-    """The status that was last written; None: nothing yet. And when that was, monotonic seconds."""
-
-    status: Mapping[str, Any] | None = None
+    status: Mapping[str, Any] | None = None  # None: nothing yet
     at: float = 0.0
 
 
 def status_write(
     job: Job, status: dict[str, Any], observed: Observed, written: Written
 ) -> tuple[list[PatchStatus], float | None]:
-    """The write of a status if it is due now; if not, when it will be, monotonic seconds (None: there is no need)."""
+    """The write of a status if it is due, and when it will be otherwise; None: there is no need."""
     progress_at = next_progress_write(job.uid, written.at, observed.reporting_jobs)
     due = write_status_at(job.status, status, *written, observed.now, progress_at)
     if due is None or due > observed.now:

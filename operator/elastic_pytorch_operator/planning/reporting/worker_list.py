@@ -1,4 +1,4 @@
-"""The workers in a job's status: a list of bounded length, and for a large job the indexes of the others by state.
+"""The workers in a job's status: a bounded list, and the indexes of the others by state.
 
 Each entry has about a hundred bytes, and the list is written as a whole whenever one of them
 changes. A list of 4,000 workers would be a third of the largest object that etcd takes.
@@ -31,16 +31,16 @@ def describe_workers(
     wanted: int,
     torn: Container[str] = frozenset(),
 ) -> tuple[dict[str, Any], str]:
-    """The fields `workers` and, if that does not list all, `unlistedWorkers`; then the `newest_pod_time` of the operator's state.
+    """The fields `workers` and `unlistedWorkers`, and the operator state's `newest_pod_time`.
 
-    Listed are first the workers that do not train, then those that do, then pods which have a
+    The list has first the workers that do not train, then those that do, then pods which have a
     successor, each by index. A new leader needs to know of all workers whose agents have reported.
-    So `unlistedWorkers` has the index of each worker that is not listed, once: of several pods of
-    an index the newest counts. The time tells those pods from replacements (`model.known_workers`).
+    So `unlistedWorkers` has the index of each other worker once: of several pods of an index, the
+    newest counts. The time tells those pods from replacements (`model.known_workers`).
 
     Args:
-        job: says since when workers have been preparing.
-        wanted: how many workers a whole group has.
+        job: its status has the times since when workers prepare.
+        wanted: the workers of a whole group.
     """
     whole = round_ is not None and round_.size >= wanted > 0
     left_out = "Spare" if job.spares and whole else "Ready"
@@ -122,7 +122,7 @@ def _worker(
 
 
 def _since(worker: str, state: str, begun_at: float | None, job: Job, observed: Observed) -> str:
-    """When a worker's state has begun, RFC 3339: as it was first written, since a leader after that one has not seen it."""
+    """When a state began, RFC 3339, as first written: a later leader has not seen it begin."""
     listed = (
         old
         for old in job.status.get("workers") or ()
@@ -136,8 +136,7 @@ def _since(worker: str, state: str, begun_at: float | None, job: Job, observed: 
 
 def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_out: str) -> str:
     if candidate.liveness is Liveness.READY:
-        # A failed or stopping agent is about to run again: a state that lasts milliseconds is not
-        # worth a write.
+        # Failed and stopping agents run again within milliseconds, which is not worth a write.
         agent = observed.agents.get(candidate.worker)
         if agent is not None and agent.state is AgentState.SUCCEEDED:
             return "Succeeded"

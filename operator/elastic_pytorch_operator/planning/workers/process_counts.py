@@ -1,8 +1,7 @@
-"""How many processes the workers of a group run: equally many each, since ranks and WORLD_SIZE are counted from that.
+"""How many processes each worker of a group runs: ranks and WORLD_SIZE need equal numbers.
 
 A number in spec.nprocPerNode makes it so, and so does leaving it out. What a word comes to (auto,
-cpu, gpu, xpu) depends on the pod's node. A worker that runs another number than most are ready to
-run is left out, and a condition says so.
+cpu, gpu, xpu) depends on the pod's node.
 """
 
 from collections import Counter
@@ -13,11 +12,9 @@ from elastic_pytorch_operator.planning.workers.liveness import Candidate, Livene
 
 
 def processes_each(members: Container[str], candidates: Sequence[Candidate]) -> int:
-    """The number of processes that most of the ready workers run; 0 if it is not known.
+    """The processes that most ready workers run; 0: not known.
 
-    Args:
-        members: of the present group. Of numbers that are equally frequent, the one that more
-            members run counts, then the one of the lowest index.
+    Of equally frequent numbers, the one of more members counts, then that of the lowest index.
     """
     ready = [c for c in candidates if c.liveness is Liveness.READY and c.processes]
     votes = Counter(candidate.processes for candidate in ready)
@@ -31,14 +28,14 @@ def processes_each(members: Container[str], candidates: Sequence[Candidate]) -> 
 
 
 def differs(candidate: Candidate, processes: int) -> bool:
-    """Whether a worker is ready to run another number of processes than the others."""
+    """Whether a worker is ready to run another number of processes."""
     return candidate.liveness is Liveness.READY and candidate.processes not in (0, processes)
 
 
 def explain_difference(
     members: Container[str], candidates: Sequence[Candidate], pods: Mapping[str, PodView]
 ) -> str:
-    """Names the workers that are left out for the number of their processes, and what to do, for people; empty if there are none."""
+    """Names the workers that are left out for this, and what to do, for people; empty: none."""
     processes = processes_each(members, candidates)
     apart = [c for c in candidates if differs(c, processes)]
     if not apart:
@@ -50,6 +47,7 @@ def explain_difference(
     )
     more = f" and {len(apart) - 3} more pods run another number" if len(apart) > 3 else ""
     return (
-        f"left out for the number of processes: {each}{more}, the others run {processes} each; create the job with a number in "
-        "spec.nprocPerNode, or with a nodeSelector for nodes that are alike"
+        f"left out for the number of processes: {each}{more}, the others run {processes} each; "
+        "create the job with a number in spec.nprocPerNode, "
+        "or with a nodeSelector for nodes that are alike"
     )

@@ -1,8 +1,8 @@
-"""`scheduling.scheduleTimeoutSeconds`: a job that holds places for fewer workers than its minimum gives them back, and tries again later.
+"""`scheduling.scheduleTimeoutSeconds`: a job with places for too few workers gives them back.
 
-Without that, two jobs that each hold half of what both need wait for each other. The pause differs
-from job to job and from try to try, so that one of them comes back before the other, and finds room
-for all. It grows from try to try: a full cluster is not asked all the time.
+Without that, two jobs that each hold half of what both need wait for each other. The pause before
+the next try differs from job to job and from try to try, so that one of them comes back before the
+other, and finds room for all. It grows from try to try: a full cluster is not asked all the time.
 """
 
 import hashlib
@@ -16,21 +16,18 @@ from elastic_pytorch_operator.planning.workers.liveness import Candidate, Livene
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job
 
-# The longest first pause; each further one is twice as long. Half of it is longer than the 10 s for
-# which the scheduler leaves a pod alone that had no node: pods of another job that wait already are
-# placed before those of the next try.
+# The longest first pause; each further one is twice as long. Half of it exceeds the 10 s for which
+# the scheduler leaves a pod alone that had no node, so it places other jobs' waiting pods first.
 FIRST_PAUSE_SECONDS = 30.0
 MAX_PAUSE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWait:
-    """Where a job stands that may give its places back."""
-
-    timeouts: int = 0  # how often in a row it has given its places back
-    short_since: float | None = None  # since when it holds places for too few workers
-    retry_at: float = 0.0  # until when it asks for no pod; 0: it may ask
-    generation: int = 0  # of the spec that it waits with: another one is tried at once
+    timeouts: int = 0  # in a row
+    short_since: float | None = None  # the job has held places for too few workers since then
+    retry_at: float = 0.0  # it asks for no pod before
+    generation: int = 0  # of the spec; another one is tried at once
     recheck_at: float | None = None
     retry_time: str | None = None  # RFC 3339, the same while it waits; None: it does not
 
@@ -47,8 +44,7 @@ def judge_schedule(
 ) -> ScheduleWait:
     """Decides whether a job gives its places back, or asks for pods again.
 
-    A job that holds no place keeps its pods: they take nothing from others, and autoscalers see
-    them.
+    A job that holds no place keeps its pods, as they take nothing and autoscalers see them.
     """
     timeout_seconds, now = job.scheduling.timeout_seconds, observed.now
     if (
@@ -72,14 +68,14 @@ def judge_schedule(
 
 
 def pause_seconds(job_uid: str, timeouts: int) -> float:
-    """The pause after a number of timeouts in a row: from half of the longest one to all of it, by chance, but always the same."""
+    """From half of the longest pause after so many timeouts in a row to all of it, by a hash."""
     longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(timeouts - 1, 16), MAX_PAUSE_SECONDS)
     digest = hashlib.sha256(f"{job_uid}/{timeouts}".encode()).digest()
     return longest * (1 + int.from_bytes(digest[:4], "big") / 2**32) / 2
 
 
 def give_back(replicas: Replicas, wait: ScheduleWait, observed: Observed) -> Replicas:
-    """What is to be done about a job's pods: if it gives its places back, all that may still serve go, and none is made."""
+    """Removes all pods that may still serve and makes none, while the job gives its places back."""
     if observed.now >= wait.retry_at:
         return replicas
     others = {pod.name for pod in (*replicas.discard, *replicas.abandon)}

@@ -1,13 +1,11 @@
-"""Until when may a worker that is not heard be alive?
-
-One table: what is known of the rest of its group, and how long it is waited for.
+"""The table of how long a silent worker may be alive, by what is known of the rest of its group.
 
 A synchronous training makes no step without all its workers, and a lost worker soon fails its
-peers. So the part of a group that is heard tells most of the part that is not. A new leader has
-heard none yet. Thousands of agents that connect at once are served one after another, and each node
-learns the leader's address by itself. After an outage of the API server, kube-proxy asks again at
-growing intervals: client-go's reflector waits up to 30 s, by chance twice as long, and a request
-that it made during the outage may hang before that.
+peers. So the members that report show most of what the silent ones do. A new leader has no reports
+yet. It accepts thousands of agents one after another, and each node learns its address by itself.
+After an outage of the API server, kube-proxy asks again at growing intervals: client-go's reflector
+waits up to 30 s, by chance twice as long, and a request that it made during the outage may hang
+before that.
 """
 
 import math
@@ -17,9 +15,8 @@ from typing import NamedTuple
 from elastic_pytorch_operator.model.failure import failed_members, is_unprepared
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed, PodView
 
-STALLED_SECONDS = 10.0  # without a step, in a group of which a new leader hears only a part
-# Between the last heartbeats of members that fell silent at the same moment.
-TOGETHER_HEARTBEATS = 1.5
+STALLED_SECONDS = 10.0  # without a step, in a group that reports only in part to a new leader
+TOGETHER_HEARTBEATS = 1.5  # between the last ones of members that fell silent at the same moment
 NEW_LEADER, FAILURE, CLOSURE = "the change of leader", "the first failure", "the disconnection"
 HEARTBEAT, ALIVE = "its last heartbeat", "its last heartbeat, or a later step of its group"
 BREAKS = "a member fails, stops or is lost"
@@ -27,23 +24,16 @@ STALLS = f"{BREAKS}, or a script that reports steps makes none for {STALLED_SECO
 
 
 class Wait(NamedTuple):
-    """How long a worker that is not heard may be alive: a row of the table."""
-
-    known: str  # what is known of it and of its group
+    known: str  # of the worker and its group
     since: str  # what the seconds count from
-    # It is not lost before, and a new leader decides nothing about its job before.
-    at_least_seconds: float
-    at_most_seconds: float  # it is lost after; inf: only the API server can tell that it is
-    ends: str = ""  # what ends the wait between the two; empty: nothing
-    # It is lost, to follow its name in a sentence, with places for `node` and for the `seconds` of
-    # silence.
+    at_least_seconds: float  # it is not lost, and a new leader decides nothing about its job before
+    at_most_seconds: float  # it is lost after; inf: only the API server can show that
+    ends: str = ""  # what ends the wait between the two
+    # It is lost, to follow its name, with places for `node` and for the `seconds` of silence.
     why: str = "has not reported since this operator began to lead"
-    # A new leader also decides nothing before, after each agent that arrives.
-    arrival_seconds: float = 1.0
-    # The same if agents had to wait to be let in, or were told to come again.
-    crowded_seconds: float = 5.0
-    # The seconds are more in proportion where heartbeats come less often than every second.
-    per_heartbeat: bool = False
+    arrival_seconds: float = 1.0  # a new leader decides nothing so long after each agent's arrival
+    crowded_seconds: float = 5.0  # the same if agents had to wait, or had to come again
+    per_heartbeat: bool = False  # the seconds are per second between heartbeats
 
 
 DIED_WITH_LEADER = "is on node {node}, which probably failed together with the previous leader"
@@ -52,9 +42,9 @@ SILENT, CLOSED = (
     "has been silent for {seconds:.1f} s",
     "has closed its connection while its peers failed",
 )
-# Not heard by a new leader. Agents open another connection every quarter of a second, and wait at
-# most 2 s before they try again. An attempt to reach a dead leader times out after 5 s. Every node
-# has the address after a minute, and a margin for what hangs.
+# Without a report to a new leader. Agents connect anew every quarter of a second, and wait at most
+# 2 s for the next try. A try to reach a dead leader times out after 5 s. Every node has the address
+# after a minute, and a margin for what hangs.
 LOST_WITH_LEADER = Wait(
     "its node has probably failed together with the previous leader",
     NEW_LEADER,
@@ -78,8 +68,7 @@ RUNS = Wait(
     arrival_seconds=10.0,
     crowded_seconds=10.0,
 )
-# Not heard by any leader: others that are ready wait before they begin without it, or another pod
-# takes its place.
+# Without a report to any leader: ready workers wait for it, or another pod takes its place.
 FIRST_REPORT = Wait(
     "its container runs, and its agent has never reported",
     "another's readiness",
@@ -95,7 +84,7 @@ NOT_STARTED = Wait(
     "",
     DOES_NOT_START,
 )
-# Not heard any more. After a failure, the operator asks all agents of the group to report.
+# Without further reports. After a failure, the operator asks all agents of the group to report.
 LOST_NODE = Wait(
     "its node is not ready or has been removed", HEARTBEAT, 1.5, 1.5, per_heartbeat=True
 )
@@ -122,8 +111,7 @@ GROUP_HEARD = Wait(
 GROUP_SILENT = Wait(
     "no agent of its group reports, but agents of other jobs do", ALIVE, 30.0, 30.0, "", SILENT
 )
-# Its heartbeats may starve: the set-up uses all the CPU time that the pod has, and to begin again
-# costs minutes.
+# The set-up may starve its heartbeats, as it uses all CPU time of the pod, and costs minutes.
 PREPARES = Wait(
     "its script runs its set-up before its group exists", HEARTBEAT, 60.0, 60.0, "", SILENT
 )
@@ -134,15 +122,14 @@ TABLE = (
     *(LOST_WITH_LEADER, NO_GROUP, UNHEARD, RUNS, FIRST_REPORT, NOT_STARTED),
     *(LOST_NODE, DISCONNECTED, PEER_FAILED, GROUP_HEARD, GROUP_SILENT, PREPARES, DEAF),
 )
-# Also of all agents of all jobs, before this operator is considered deaf.
+# Also for all agents of all jobs, before this operator is considered deaf.
 SILENCE_SECONDS = GROUP_HEARD.at_most_seconds
-# An attempt to reach the operator that began while no agent could times out after 5 s. Silences
-# count from then on.
+# A try that began while no agent could reach the operator times out then; silences count from it.
 RECONNECT_SECONDS = 5.0
 
 
 class Delay(NamedTuple):
-    """What keeps agents from being heard: a sign of it, how long a new leader decides nothing, and how much later a worker is lost."""
+    """A sign that a leader lacks reports: it decides, and loses workers, so much later."""
 
     sign: str
     undecided_seconds: float
@@ -151,27 +138,23 @@ class Delay(NamedTuple):
 
 # Each agent connects once; 10,000 take one to two minutes.
 ARRIVALS = Delay("agents of the job's earlier groups are still connecting", 300.0, 300.0)
-# They may be strangers.
 CROWD = Delay("agents wait for the operator to accept their connections", 30.0, 60.0)
 LATE = Delay("the operator's event loop is late", 0.0, 30.0)
 
 
 class Silence(NamedTuple):
-    """The row that applies to a worker, and until when it may be alive, monotonic seconds.
-
-    What is later than now is looked at then.
-    """
+    """The row that applies to a worker, and until when it may be alive, monotonic seconds."""
 
     wait: Wait
     until: float
 
 
 def lost_with_leader(observed: Observed) -> frozenset[str]:
-    """The workers that were probably lost with the node of the operator that led before this one.
+    """The workers that were probably lost with the node of the previous leader.
 
     Three witnesses have to agree: that leader let its lease run out, the agent of a worker beside
-    it is not heard, and the worker's group has broken. One of them alone (an operator out of
-    memory, a slow agent, an exception) loses no worker.
+    it is silent, and the worker's group has broken. One of them alone (an operator out of memory, a
+    slow agent, an exception) loses no worker.
     """
     if not observed.lost_leader_node or not failed_members(observed):
         return frozenset()
@@ -184,7 +167,7 @@ def lost_with_leader(observed: Observed) -> frozenset[str]:
 
 
 def rest_of_group(observed: Observed) -> Wait:
-    """The row for workers that a new leader has not heard, by what it has heard of their group."""
+    """The row for workers that have not reported to a new leader, by those of their group."""
     members = [agent for agent in observed.agents.values() if agent.round > 0]
     complete = observed.round is not None and observed.round.size == len(observed.round.members)
     if members and (complete or any(agent.state is not AgentState.RUNNING for agent in members)):
@@ -200,7 +183,7 @@ def rest_of_group(observed: Observed) -> Wait:
 
 
 def takeover_grace_until(observed: Observed) -> float | None:
-    """Returns until when a new leader decides nothing about a job, monotonic seconds; None: it decides now."""
+    """Until when a new leader decides nothing about a job, monotonic seconds; None: it decides."""
     unheard = {pod.name for pod in observed.pods if pod.name not in observed.agents and _runs(pod)}
     if not unheard:
         return None
@@ -217,7 +200,7 @@ def takeover_grace_until(observed: Observed) -> float | None:
 
 
 class Silences:
-    """How long each worker of a job may be alive without being heard, by what is observed at one moment."""
+    """How long each worker may be alive without a report, as observed at one moment."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed, now = observed, observed.now
@@ -234,7 +217,7 @@ class Silences:
         self._group = GROUP_HEARD if group_heard else DEAF if self._deaf else GROUP_SILENT
 
     def unheard(self, worker: str) -> Silence:
-        """The silence of a worker that a leader before this one has heard, and this one has not."""
+        """The silence of a worker that has reported to an earlier leader only."""
         if worker in self._lost:
             return Silence(
                 LOST_WITH_LEADER, self._observed.listening_since + LOST_WITH_LEADER.at_most_seconds
@@ -242,7 +225,7 @@ class Silences:
         return self._unheard
 
     def heard(self, agent: AgentView) -> Silence:
-        """The silence of a worker whose agent this operator has heard, perhaps just now."""
+        """The silence of a worker that has reported to this operator, perhaps just now."""
         unprepared = is_unprepared(agent)
         if unprepared or agent.worker not in self._observed.ranks:
             deaf = self._deaf and self._observed.now >= agent.heard_at + self._silence_seconds
@@ -259,12 +242,12 @@ class Silences:
         return self.since(self._row_of(agent), max(agent.heard_at, self._stepped_at))
 
     def is_put_off(self, agent: AgentView, silence: Silence) -> bool:
-        """Whether each further heartbeat of a worker puts the end of its silence off, so that none is over before one is late."""
+        """Whether each heartbeat delays the end of a silence, so that one is late before."""
         late_at = agent.heard_at + self._silence_seconds
         return self._observed.now < late_at <= silence.until
 
     def _row_of(self, agent: AgentView) -> Wait:
-        """The row of a member: those whose heartbeats end together do so within one heartbeat, and none is the first."""
+        """The row of a member: heartbeats that end together do so within one, and none is first."""
         silent = self._observed.now >= agent.heard_at + self._silence_seconds
         together = (
             self._latest < agent.heard_at + TOGETHER_HEARTBEATS * self._observed.heartbeat_seconds
@@ -272,8 +255,8 @@ class Silences:
         return GROUP_SILENT if self._group is GROUP_HEARD and silent and together else self._group
 
     def since(self, wait: Wait, since: float) -> Silence:
-        """The silence of a worker to which a row applies, by the moment that its seconds count from."""
-        # The fault is on this side; when other jobs are heard again, nothing tells this one.
+        """The silence of a worker to which a row applies, whose seconds count from `since`."""
+        # The fault is on this side, and no event says when other jobs report again.
         if wait is DEAF:
             return Silence(DEAF, self._observed.now + DEAF.at_least_seconds)
         seconds = wait.at_most_seconds * (

@@ -1,13 +1,10 @@
-"""Which worker pods should exist: as many as are wanted, and the spares, each with its own index; and which go when there are too many.
+"""Which worker pods should exist, each with its own index, and which go if there are too many.
 
 Pods of one unit come and go together: a unit that lacks a worker does not train
-(planning/rounds/membership.py).
+(planning/rounds/membership.py). A spare is any pod beyond the wanted ones that is in no round, so
+it becomes a member without a write.
 
-A job with a gang has a PodGroup: it is there before the pods are, and gone while the job is
-suspended and once it has ended.
-
-A spare is a pod beyond the wanted ones that is in no round, whichever that is. So it becomes a
-member without a write.
+A job with a gang has a PodGroup before its pods, until it is suspended or has ended.
 """
 
 import itertools
@@ -25,36 +22,26 @@ from elastic_pytorch_operator.spec.sizes import unit_indices
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """What is to be done about a job's pods."""
-
     create: tuple[int, ...] = ()
-    # Those beyond the wanted ones, which prefer nodes without another pod of the job.
-    apart: frozenset[int] = frozenset()
+    apart: frozenset[int] = frozenset()  # beyond the wanted ones, on nodes without a pod of the job
     victims: frozenset[str] = frozenset()  # to be removed once the current round does without them
-    discard: tuple[PodView, ...] = ()  # pods that no longer serve and can go at once
-    # Pods on lost nodes, which no kubelet will confirm as stopped: to be deleted without waiting
-    # for it.
+    discard: tuple[PodView, ...] = ()  # they no longer serve and can go at once
+    # On lost nodes, where no kubelet will confirm that they have stopped.
     abandon: tuple[PodView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """Workers that are there, and are to go."""
-
-    # Once their group does without them; replaced when the last of them is being deleted, for their
-    # replacements may need their places.
+    # Workers that go once their group does without them. They are replaced when the last of them is
+    # being deleted, for their replacements may need their places.
     outdated: Collection[str] = ()
-    # The same of those that may not stay where they are; replaced at once.
-    displaced: Collection[str] = ()
-    # Those that wait for a place, away from a node that would take them after all; replaced at
-    # once.
-    misled: Collection[str] = ()
-    # Those that train until their replacements, which are made at once, are ready.
-    staying: Collection[str] = ()
-    leaving: Collection[str] = ()  # those of them that leave now
-    # Nodes against which something speaks: of workers that serve alike, those there go first if
-    # there are too many.
-    doubted: Collection[str] = ()
+    displaced: Collection[str] = ()  # the same, if they may not stay there; replaced at once
+    misled: Collection[
+        str
+    ] = ()  # they wait, away from a node that would take them; replaced at once
+    staying: Collection[str] = ()  # they train until their replacements, made at once, are ready
+    leaving: Collection[str] = ()  # the same, but they leave now
+    doubted: Collection[str] = ()  # nodes whose workers go first, of equal ones
 
 
 NONE_GOES = Going()
@@ -67,13 +54,13 @@ def plan_replicas(
     candidates: Collection[Candidate],
     going: Going = NONE_GOES,
 ) -> Replicas:
-    """Compares the pods there are with the number wanted, and that of the spares beyond it.
+    """Compares the pods there are with those wanted, and the spares beyond them.
 
     A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does
     a member that has succeeded, as long as its round stands. A pod that has ended is kept for its
     log until the next one of its index has ended, too, unless it lingers: then it holds devices and
-    a part of the quota, which its replacement needs. None is kept while none is wanted, so that a
-    job that is suspended leaves nothing that its template was used for.
+    quota, which its replacement needs. While no pod is wanted none is kept, so that a suspended job
+    leaves nothing that its template was used for.
     """
     pods, nodes, wanted, spares = (
         observed.pods,
@@ -132,7 +119,7 @@ def plan_replicas(
 
 
 def free_indices(taken: Collection[int], count: int, unit: int = 1) -> tuple[int, ...]:
-    """Returns as many indices for new pods: first those that make whole the units of the pods there are, then the lowest."""
+    """Returns indices for new pods: first those that units there lack, then the lowest."""
     begun = {index - index % unit for index in taken}
     lacking = (
         index
@@ -153,11 +140,11 @@ def _choose_victims(
     spares: int,
     unit: int,
 ) -> set[str]:
-    """The pods to remove: duplicates of an index, units beyond the spares, and units of members beyond the wanted ones.
+    """The pods to remove: of duplicate indices, spare units and members that are too many.
 
     A member that is no longer wanted becomes a spare where one is missing. Units outside of the
-    round go first, then those that serve least or have a node against which something speaks, then
-    those of the highest indices.
+    round go first, then those that serve least or have a doubted node, then those of the highest
+    indices.
     """
 
     def worth(pod: PodView) -> tuple[bool, bool, bool, bool]:
@@ -195,12 +182,7 @@ def _choose_victims(
 def _spent(
     pods: Sequence[PodView], done: Collection[str], *, keep_last: bool
 ) -> tuple[PodView, ...]:
-    """Ended pods that are not the newest ended one of their index, or linger; not those that are done while others train.
-
-    Args:
-        done: members of the group that have succeeded.
-        keep_last: the last ended pod of each index stays for its log.
-    """
+    """Ended pods that need not be kept; `done` members have succeeded while others train."""
     newest: dict[int, PodView] = {}
     for pod in pods:
         if pod.ended and (
@@ -223,16 +205,13 @@ def _node_lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
 @dataclass(frozen=True, slots=True)
 class PodGroupPlan:
     actions: tuple[Action, ...] = ()
-    holds_pods: bool = False  # no pod may be made, because the PodGroup cannot be
+    holds_pods: bool = False  # no pod may be made, as the PodGroup cannot be
 
 
 def plan_pod_group(
     job: Job, target: Target | None, observed: Observed, failed: FailedWrites
 ) -> PodGroupPlan:
-    """Decides what to do about a job's PodGroup.
-
-    Pods wait only for the first write. While a group trains the PodGroup was there when it formed,
-    and a lost worker is replaced at once.
+    """Pods wait only for the first PodGroup: while a group trains, it was there as that formed.
 
     Args:
         target: None: the job has ended.
