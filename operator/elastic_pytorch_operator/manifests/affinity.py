@@ -1,4 +1,4 @@
-"""Where a worker pod is placed, beside what its template says: away from nodes, from other workers, and beside its unit. Pure."""
+"""Where a worker pod is placed: away from nodes and other workers, and beside its unit. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,12 @@ from elastic_pytorch_operator.spec.job import Job
 
 # Of 100: other preferences of the template may outweigh that units are apart.
 WEIGHT, APART_WEIGHT = 100, 50
-REQUIRED, PREFERRED = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
-)
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
-    """The template's affinity with some nodes left out.
-
-    Terms are alternatives, so each of them gets the requirement.
-    """
+    """The template's affinity without some nodes: each of its terms, which are alternatives."""
     unwanted = _not_among(nodes)
     node_affinity = affinity.get("nodeAffinity") or {}
     required = node_affinity.get(REQUIRED) or {}
@@ -33,33 +28,22 @@ def keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifes
 
 
 def prefer_others(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
-    return _with(
-        affinity,
-        "nodeAffinity",
-        PREFERRED,
-        {"weight": WEIGHT, "preference": {"matchFields": _not_among(nodes)}},
-    )
+    term = {"weight": WEIGHT, "preference": {"matchFields": _not_among(nodes)}}
+    return _with(affinity, "nodeAffinity", PREFERRED, term)
 
 
 def prefer_alone(affinity: MutableManifest, job: Job) -> MutableManifest:
-    """The template's affinity with the heaviest preference for nodes without another worker of the job: one loss is not to take both."""
-    return _with(
-        affinity,
-        "podAntiAffinity",
-        PREFERRED,
-        _weighted(WEIGHT, _near(job, "kubernetes.io/hostname")),
-    )
+    """Prefers nodes without another worker of the job, so that one loss does not take both."""
+    term = _weighted(WEIGHT, _near(job, "kubernetes.io/hostname"))
+    return _with(affinity, "podAntiAffinity", PREFERRED, term)
 
 
 def place_in_unit(pod: MutableManifest, job: Job, index: int) -> None:
-    """Labels a worker pod with its unit, and places it as `scheduling.unitTopology` says.
+    """Labels a worker pod with its unit, and places it by `scheduling.unitTopology`.
 
-    The first pod of a unit is placed anywhere, although it has to be beside its unit: the scheduler
-    lets a pod begin that its own affinity selects
+    The first pod of a unit is placed anywhere: the scheduler lets a pod begin that its own affinity
+    selects
     (https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity).
-
-    Args:
-        pod: is changed; its template's own affinity stays.
     """
     unit = str(index // job.unit_replicas)
     pod["metadata"]["labels"][names.LABEL_UNIT] = unit

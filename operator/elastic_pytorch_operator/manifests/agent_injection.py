@@ -1,4 +1,4 @@
-"""The agent for images that have only torch: an init container from the agent's image copies it into the pod. Pure."""
+"""Copies the agent, from its own image, into pods whose images have only torch. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,7 @@ FOLDER = "/opt/elastic-pytorch"  # in the training container
 COPY_FOLDER = "/agent"  # in the init container
 VOLUME_SIZE = "16Mi"  # the agent has less than one
 
-# `python3`, as nearly every image has it, and a few have no `python`. No shell: an image may have
-# none.
+# Nearly every image has `python3`; some have neither `python` nor a shell.
 INSTALLED_COMMAND = ("python3", "-m", "elastic_pytorch.agent")
 INJECTED_COMMAND = ("python3", FOLDER)
 
@@ -23,10 +22,7 @@ OWN_PYTHONPATH = "ELASTIC_PYTORCH_OWN_PYTHONPATH"
 
 @dataclass(frozen=True, slots=True)
 class AgentImage:
-    """The image that brings the agent.
-
-    Its entry point copies the agent to the folder that is its argument.
-    """
+    """The image whose entry point copies the agent to the folder that is its argument."""
 
     name: str
     pull_policy: str = ""  # Always, IfNotPresent or Never; empty: Kubernetes' default for the name
@@ -40,29 +36,24 @@ def agent_command(*, injected: bool) -> list[str]:
 def inject_agent(
     spec: MutableManifest, container: MutableManifest, image: AgentImage, *, own_command: bool
 ) -> None:
-    """Puts the agent into a pod's spec.
+    """Puts the agent into a pod's spec and its training container.
 
     Args:
-        spec: the pod's, is changed.
-        container: the one of them that trains, is changed.
-        own_command: the container runs a command of the user's, which finds the agent, and torchrun
-            its rendezvous handler, by PYTHONPATH. The agent itself needs none, so a PYTHONPATH that
-            the image has stays as it is.
+        own_command: the user's own command finds the agent, and torchrun its rendezvous handler, by
+            PYTHONPATH. The agent itself needs none, so the image's PYTHONPATH stays.
     """
     mount = {"name": VOLUME, "mountPath": FOLDER, "readOnly": True}
     container["volumeMounts"] = [*(container.get("volumeMounts") or []), mount]
     if own_command:
         container["env"] = _with_agent_on_path(container.get("env") or [])
-    # In memory: it is small, needs no disk, and keeps no autoscaler from removing the node.
+    # In memory: it needs no disk, and does not keep an autoscaler from removing the node.
     volume = {"name": VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": VOLUME_SIZE}}
     spec["volumes"] = [*(spec.get("volumes") or []), volume]
     own = list(spec.get("imagePullSecrets") or [])
-    if secrets := [
-        *own,
-        *(secret for name in image.pull_secrets if (secret := {"name": name}) not in own),
-    ]:
+    added = [{"name": name} for name in image.pull_secrets]
+    if secrets := [*own, *(secret for secret in added if secret not in own)]:
         spec["imagePullSecrets"] = secrets
-    # The last one: the user's own init containers may have to wait for longer.
+    # The last one: the user's own init containers may wait for longer.
     spec["initContainers"] = [
         *(spec.get("initContainers") or []),
         _copying_container(image, spec, container),
@@ -72,9 +63,8 @@ def inject_agent(
 def _copying_container(
     image: AgentImage, spec: Mapping[str, Any], training: Mapping[str, Any]
 ) -> MutableManifest:
-    # No user is named, so that OpenShift can assign one: the pod's applies, or the image's, which
-    # is not root. A kubelet starts no container that has runAsNonRoot and runs as root because its
-    # pod does.
+    # Without a user, so that OpenShift can assign one: the pod's applies, or the image's, which is
+    # not root. A kubelet does not start a container with runAsNonRoot in a pod that runs as root.
     as_root = (spec.get("securityContext") or {}).get("runAsUser") == 0
     container: MutableManifest = {
         "name": CONTAINER,
@@ -82,7 +72,7 @@ def _copying_container(
         "args": [COPY_FOLDER],
         "volumeMounts": [{"name": VOLUME, "mountPath": COPY_FOLDER}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        # What the restricted Pod Security Standard asks for, unless the pod itself runs as root.
+        # By the restricted Pod Security Standard, unless the pod itself runs as root.
         "securityContext": {
             "runAsNonRoot": not as_root,
             "allowPrivilegeEscalation": False,
@@ -99,11 +89,10 @@ def _copying_container(
 
 
 def native_resources(container: Mapping[str, Any]) -> MutableManifest:
-    """What a container requests and is limited to, without devices, which have a domain in their names: cores, memory, storage.
+    """A container's requests and limits without devices, whose names have a domain.
 
-    Another container with the same is one that each LimitRange takes that takes the first, and
-    gives the same defaults. Where the one container begins after the other has ended, the pod keeps
-    its size and QoS class, too.
+    A LimitRange treats another container with the same alike. If the one runs after the other, the
+    pod keeps its size and QoS class, too.
     """
     resources = container.get("resources") or {}
     native = {

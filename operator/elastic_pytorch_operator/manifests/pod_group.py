@@ -1,11 +1,11 @@
-"""The PodGroup of a job: as many workers as training starts with get a place together, or none does. Pure."""
+"""The PodGroup of a job: its minimum of workers gets a place together, or none does. Pure."""
 
 import math
 
 from elastic_pytorch_operator.api import gang_schedulers
 from elastic_pytorch_operator.api.gang_schedulers import GangScheduler
 from elastic_pytorch_operator.api.manifest import MutableManifest
-from elastic_pytorch_operator.manifests.worker_pod import building, labels, owner_reference
+from elastic_pytorch_operator.manifests.worker_pod import building, owned
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.resources import pod_requests
 
@@ -17,12 +17,7 @@ def pod_group(job: Job, gang: GangScheduler) -> MutableManifest:
     return {
         "apiVersion": gang.api_version,
         "kind": gang_schedulers.KIND,
-        "metadata": {
-            "name": job.key.name,
-            "namespace": job.key.namespace,
-            "labels": labels(job),
-            "ownerReferences": [owner_reference(job)],
-        },
+        "metadata": owned(job, job.key.name),
         "spec": _spec(job, gang),
     }
 

@@ -1,4 +1,4 @@
-"""The pods of a job whose group stock torchrun forms: workers that need nothing of this project's, and the pod of their c10d store."""
+"""The pods of a job whose group stock torchrun forms: workers, and the pod of their c10d store."""
 
 import re
 from collections.abc import Sequence
@@ -8,8 +8,7 @@ from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest
 from elastic_pytorch_operator.manifests.agent_injection import native_resources
 from elastic_pytorch_operator.manifests.worker_pod import (
     building,
-    labels,
-    owner_reference,
+    owned,
     pod_from_template,
     provide,
     remember_failed_starts,
@@ -19,8 +18,8 @@ from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.job import Job, training_container
 
 STOCK_COMMAND = ["python3", "-m", "torch.distributed.run"]
-# Torch builds without libuv exist (Debian's): a server that asks for it there fails. Signals are
-# blocked before torch starts threads, so that the main thread alone gets them; the first process of
+# Some builds of torch have no libuv (Debian's), and a server that asks for it fails. Signals are
+# blocked before torch starts threads, so that only the main thread gets them; the first process of
 # a container has no default action for SIGTERM.
 STORE_PROGRAM = """\
 import signal, sys
@@ -29,7 +28,8 @@ from torch.distributed import TCPStore
 stops = {signal.SIGTERM, signal.SIGINT}
 signal.pthread_sigmask(signal.SIG_BLOCK, stops)
 def serve(use_libuv):
-    return TCPStore("localhost", int(sys.argv[1]), None, True, timedelta(seconds=60), False, use_libuv=use_libuv)
+    return TCPStore("localhost", int(sys.argv[1]), None, True, timedelta(seconds=60), False,
+                    use_libuv=use_libuv)
 try:
     store = serve(True)
 except RuntimeError as error:
@@ -40,21 +40,22 @@ print("serving the c10d store on port", store.port, flush=True)
 signal.sigwait(stops)
 """
 STORE_GRACE_SECONDS = 2
-# What torch with CUDA needs to be imported; a limit, because some namespaces take no pod without.
+# What torch with CUDA needs for its import; a limit, because some namespaces take no pod without.
 STORE_CPU, STORE_MEMORY, STORE_MEMORY_LIMIT = "50m", "256Mi", "2Gi"
 STORE_RESOURCES = {
     "requests": {"cpu": STORE_CPU, "memory": STORE_MEMORY},
     "limits": {"memory": STORE_MEMORY_LIMIT},
 }
-# As a LimitRange and a ResourceQuota refuse a pod (plugin/pkg/admission: limitranger,
+# How a LimitRange and a ResourceQuota refuse a pod (plugin/pkg/admission: limitranger,
 # resourcequota).
 ABOUT_RESOURCES = re.compile(r"(usage|ratio) per (Container|Pod) is |must specify ")
 STORE_WAY_OUT = (
-    f"it is the pod of the rendezvous' store, which requests cpu {STORE_CPU} and memory {STORE_MEMORY}, with a memory limit of "
-    f"{STORE_MEMORY_LIMIT}: leave cpu and memory out of the training container's resources, so that a LimitRange gives both its "
-    "defaults, or set rendezvous.backend to operator, which needs no store"
+    f"it is the pod of the rendezvous' store, which requests cpu {STORE_CPU} and memory "
+    f"{STORE_MEMORY}, with a memory limit of {STORE_MEMORY_LIMIT}: leave cpu and memory out of the "
+    "training container's resources, so that a LimitRange gives both its defaults, or set "
+    "rendezvous.backend to operator, which needs no store"
 )
-# What a store's pod takes over from the template: where it may run, from which registry, as whom.
+# A store's pod takes from the template where it may run, from which registry, and as whom.
 STORE_TAKES = (
     "imagePullSecrets",
     "nodeSelector",
@@ -66,7 +67,7 @@ STORE_TAKES = (
 )
 
 # A worker waits for room in the cluster without a limit. Loss is found after interval x attempts, 6
-# s: as fast as nodes whose clocks are a second or two apart allow, for torch compares times of day.
+# s: torch compares times of day, so nodes whose clocks differ by a second or two need as much.
 # Releases without these two keys take 5 s x 3.
 JOIN_SECONDS = 30 * 24 * 3600
 KEEP_ALIVE_SECONDS, KEEP_ALIVE_ATTEMPTS = 2, 3
@@ -74,7 +75,7 @@ READ_SECONDS = 60
 
 
 def store_host(job: Job, rendezvous: int) -> str:
-    """The DNS name of a rendezvous' store: one for each, so that no resolver answers with the address of the one before."""
+    """A rendezvous' own DNS name: no resolver answers with the address of an earlier store."""
     return f"{_store_hostname(job, rendezvous)}.{job.key.name}"
 
 
@@ -87,11 +88,11 @@ def stock_worker_pod(
     failed_starts: Sequence[str] = (),
     grant: Grant | None = None,
 ) -> MutableManifest:
-    """A worker pod that joins a stock rendezvous: the image's own torchrun finds all it needs in its environment.
+    """A worker pod, whose image's own torchrun finds the rendezvous in its environment.
 
     Args:
-        suffix: makes the name unique to this incarnation of the worker.
-        failed_starts: where the pods before it of its index have failed to start.
+        suffix: makes the name unique.
+        failed_starts: the nodes on which its predecessors of the index have failed to start.
     """
     pod, container = pod_from_template(job, index, suffix, grant)
     remember_failed_starts(pod, failed_starts)
@@ -104,7 +105,7 @@ def stock_worker_pod(
 
 @building("Pod")
 def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
-    """The pod that serves the c10d store of a rendezvous: the job's own image with a few lines of Python."""
+    """The pod with the c10d store of a rendezvous: the job's image with a few lines of Python."""
     template = job.template["spec"]
     trains = training_container(job.template)
     container: MutableManifest = {
@@ -118,20 +119,16 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
     container |= {
         field: trains[field] for field in ("imagePullPolicy", "securityContext") if field in trains
     }
+    metadata = owned(job, f"{job.key.name}-store-{suffix}")
+    metadata["annotations"] = {names.ANNOTATION_TRAINING_CONTAINER: container["name"]}
+    metadata["labels"] |= {
+        names.LABEL_ROLE: names.ROLE_STORE,
+        names.LABEL_RENDEZVOUS: str(rendezvous),
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": f"{job.key.name}-store-{suffix}",
-            "namespace": job.key.namespace,
-            "annotations": {names.ANNOTATION_TRAINING_CONTAINER: container["name"]},
-            "labels": {
-                **labels(job),
-                names.LABEL_ROLE: names.ROLE_STORE,
-                names.LABEL_RENDEZVOUS: str(rendezvous),
-            },
-            "ownerReferences": [owner_reference(job)],
-        },
+        "metadata": metadata,
         "spec": {
             **{field: template[field] for field in STORE_TAKES if field in template},
             "containers": [container],
@@ -140,8 +137,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
             "enableServiceLinks": False,
             "hostname": _store_hostname(job, rendezvous),
             "subdomain": job.key.name,
-            # A store that has lost its memory is of no use to those that were connected: they all
-            # end, and a new one is made.
+            # A store without its memory is useless to its clients: they all end, and get a new one.
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": STORE_GRACE_SECONDS,
         },
@@ -149,10 +145,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
 
 
 def _store_resources(training: Manifest) -> MutableManifest:
-    """The store's cores and memory.
-
-    Of what the training container does not name, a LimitRange gives both the same defaults.
-    """
+    """The store's cores and memory, except for what a LimitRange gives to both containers."""
     named = {name for amounts in native_resources(training).values() for name in amounts}
     return {
         kind: {name: amount for name, amount in amounts.items() if name in named}
@@ -161,21 +154,18 @@ def _store_resources(training: Manifest) -> MutableManifest:
 
 
 def explain_refusal(message: str) -> str:
-    """The API server's refusal of a store's pod, with the way out if it is about resources: no template names those of the store."""
+    """The API server's refusal of a store's pod, with the remedy if it is about resources."""
     return f"{message}; {STORE_WAY_OUT}" if ABOUT_RESOURCES.search(message) else message
 
 
 def run_id(job: Job, rendezvous: int) -> str:
     """The rendezvous' id, which scripts see as TORCHELASTIC_RUN_ID.
 
-    A rendezvous that has been closed stays closed. With c10d the next one has a store of its own
-    and may keep the id, the job's UID; in an etcd that lives on it needs another.
+    A closed rendezvous stays closed. With c10d the next one has another store, and may keep the id,
+    the job's UID; in an etcd that lives on it needs another.
     """
-    return (
-        job.uid
-        if rendezvous == 1 or job.backend == names.BACKEND_C10D
-        else f"{job.uid}-{rendezvous}"
-    )
+    same = rendezvous == 1 or job.backend == names.BACKEND_C10D
+    return job.uid if same else f"{job.uid}-{rendezvous}"
 
 
 def _store_hostname(job: Job, rendezvous: int) -> str:
@@ -192,6 +182,7 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableMan
         "read_timeout": READ_SECONDS,
         **({"is_host": 0} if c10d else {}),
     }
+    endpoint = f"{store_host(job, rendezvous)}:{job.store_port}" if c10d else job.endpoint
     values = {
         "ELASTIC_PYTORCH_JOB": job.key.name,
         "ELASTIC_PYTORCH_JOB_UID": job.uid,
@@ -200,16 +191,14 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableMan
         "PET_NPROC_PER_NODE": job.nproc_per_node,
         "PET_MAX_RESTARTS": str(job.max_failures),
         "PET_RDZV_BACKEND": job.backend,
-        "PET_RDZV_ENDPOINT": f"{store_host(job, rendezvous)}:{job.store_port}"
-        if c10d
-        else job.endpoint,
+        "PET_RDZV_ENDPOINT": endpoint,
         "PET_RDZV_ID": run_id(job, rendezvous),
         "PET_RDZV_CONF": ",".join(f"{key}={value}" for key, value in configuration.items()),
-        # Sharing the agent's store keeps the address of a rank 0 that has gone: no joiner would
+        # A shared agent's store would keep the address of a rank 0 that has gone: no joiner would
         # ever train.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        # All workers run the same number of processes, so that none waits to learn it from a peer
-        # that died while joining.
+        # All workers run the same number of processes: none waits to learn it from a peer that died
+        # while joining.
         "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
     }
     # Peers reach each other by address: no worker waits for a name to be published, or is sent to
@@ -218,5 +207,4 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableMan
         "name": "PET_LOCAL_ADDR",
         "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
     }
-    own = [address] if address["name"] not in values else []
-    return [*({"name": name, "value": value} for name, value in values.items()), *own]
+    return [*({"name": name, "value": value} for name, value in values.items()), address]

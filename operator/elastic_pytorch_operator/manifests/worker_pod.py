@@ -1,7 +1,4 @@
-"""The objects that a job owns: its headless Service and its worker pods.
-
-Pure builders from a Job to a manifest.
-"""
+"""Builds the objects that a job owns: its headless Service and its worker pods. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,17 +34,16 @@ APPLICATION = "elastic-pytorch-job"
 TOKEN_VOLUME = "elastic-pytorch-token"
 TOKEN_FOLDER = "/var/run/secrets/elasticpytorch.dev"
 TOKEN_SECONDS = 3600
-# How long a pod stays bound to a node that is gone, unless the template says otherwise: Kubernetes'
+# How long a pod stays bound to a node that is gone, unless the template says otherwise; Kubernetes'
 # own default is 300.
 NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NODE_LOSS_SECONDS = 10
 
 
 class UnbuildableError(ValueError):
-    """No further try helps, until the job's spec is changed.
+    """A builder cannot read the job, and would fail at each further try.
 
-    `spec` refuses what a builder could not read, by the field's path. What it misses is the job's
-    fault all the same: the same builder fails at each further try.
+    `spec` should have refused the job, with the path of the field at fault.
     """
 
     def __init__(self, kind: str, fault: Exception) -> None:
@@ -56,11 +52,7 @@ class UnbuildableError(ValueError):
 
 @contextmanager
 def building(kind: str) -> Iterator[None]:
-    """Decorates a builder: whatever it raises names what it builds.
-
-    Raises:
-        UnbuildableError: instead of any other exception.
-    """
+    """Decorates a builder, so that it raises only UnbuildableError, which names the kind."""
     try:
         yield
     except Exception as fault:
@@ -86,17 +78,22 @@ def labels(job: Job) -> dict[str, str]:
     }
 
 
+def owned(job: Job, name: str) -> MutableManifest:
+    """The metadata of an object that a job owns."""
+    return {
+        "name": name,
+        "namespace": job.key.namespace,
+        "labels": labels(job),
+        "ownerReferences": [owner_reference(job)],
+    }
+
+
 def headless_service(job: Job) -> MutableManifest:
     """The Service that gives each worker its name, ready or not: `{job}-worker-{index}.{job}`."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": job.key.name,
-            "namespace": job.key.namespace,
-            "labels": labels(job),
-            "ownerReferences": [owner_reference(job)],
-        },
+        "metadata": owned(job, job.key.name),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -108,16 +105,11 @@ def headless_service(job: Job) -> MutableManifest:
 
 
 def template_revision(job: Job, name: str, spec: Manifest) -> MutableManifest:
-    """The ControllerRevision that keeps the spec of a job's template for as long as there is the job."""
+    """The ControllerRevision that keeps the spec of a job's template while the job exists."""
     return {
         "apiVersion": REVISIONS.api_version,
         "kind": REVISIONS.kind,
-        "metadata": {
-            "name": name,
-            "namespace": job.key.namespace,
-            "labels": labels(job),
-            "ownerReferences": [owner_reference(job)],
-        },
+        "metadata": owned(job, name),
         "data": spec,
         "revision": 1,
     }
@@ -125,13 +117,9 @@ def template_revision(job: Job, name: str, spec: Manifest) -> MutableManifest:
 
 @building("PersistentVolumeClaim")
 def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
-    metadata: MutableManifest = {
-        "name": template.claim_name(job.key.name),
-        "namespace": job.key.namespace,
-        "labels": labels(job),
-    }
-    if not job.keep_claims:
-        metadata["ownerReferences"] = [owner_reference(job)]
+    metadata = owned(job, template.claim_name(job.key.name))
+    if job.keep_claims:
+        del metadata["ownerReferences"]
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -141,7 +129,7 @@ def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
 
 
 # What Cluster Autoscaler and Karpenter read before they remove a node to save cost. The first does
-# not remove one with pods of a custom controller unless they say so.
+# not remove one with pods of a custom controller unless they allow it.
 DISRUPTION_ANNOTATIONS: Mapping[str, Mapping[str, str]] = {
     ALLOW: {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
     FORBID: {
@@ -160,11 +148,7 @@ class AgentSettings:
 
 @building("Pod")
 def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -> MutableManifest:
-    """A worker pod.
-
-    Args:
-        suffix: makes the name unique to this incarnation of the worker.
-    """
+    """A worker pod; the suffix makes its name unique."""
     pod, container = pod_from_template(job, action.index, suffix, action.grant)
     remember_failed_starts(pod, action.failed_starts)
     if action.group_restarts:
@@ -203,7 +187,7 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
 def pod_from_template(
     job: Job, index: int, suffix: str, grant: Grant | None = None
 ) -> tuple[MutableManifest, MutableManifest]:
-    """What any worker pod is, with either backend; and in it the container that trains."""
+    """A worker pod with either backend, and in it the container that trains."""
     template = copied(dict(job.template_of(index, extra=None if grant is None else grant.extra)))
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]
@@ -213,12 +197,10 @@ def pod_from_template(
     )
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     spec["tolerations"] = tolerations(spec.get("tolerations") or [])
-    # Training needs neither the API server nor a variable for each Service of the namespace, unless
-    # the user asks for them.
+    # Training needs neither the API server nor a variable for each Service, unless the user asks.
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
-    # An agent that has died is replaced by a new pod, so that one pod name is one incarnation of a
-    # worker.
+    # A new pod replaces an agent that has died: one pod name is one incarnation of a worker.
     spec |= {**SET_FOR_PODS, "hostname": host, "subdomain": job.key.name}
     if spec.get("hostNetwork"):
         # The node's own resolver does not know the cluster's Services.
@@ -231,28 +213,27 @@ def pod_from_template(
     elif gang is not None:
         spec.setdefault("schedulerName", gang.scheduler_name)
         gang_labels = {gang.group_label: job.key.name}
+    owner = owned(job, f"{host}-{suffix}")
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            # Webhooks may add containers to the pod: this names the one that trains.
+            **owner,
             "annotations": {
                 **DISRUPTION_ANNOTATIONS[job.scheduling.disruption],
                 **(metadata.get("annotations") or {}),
+                # Webhooks may add containers to the pod: this names the one that trains.
                 names.ANNOTATION_TRAINING_CONTAINER: container["name"],
             },
-            "name": f"{host}-{suffix}",
-            "namespace": job.key.namespace,
-            # Nothing of the operator's selects by those that the template may set.
+            # The operator selects by none of those that the template may set.
             "labels": {
-                **labels(job),
+                **owner["labels"],
                 **(metadata.get("labels") or {}),
                 **gang_labels,
                 names.LABEL_JOB_NAME: job.key.name,
                 names.LABEL_WORKER_INDEX: str(index),
                 names.LABEL_ROLE: names.ROLE_WORKER,
             },
-            "ownerReferences": [owner_reference(job)],
         },
         "spec": spec,
     }
@@ -261,54 +242,41 @@ def pod_from_template(
 
 def remember_failed_starts(pod: MutableManifest, nodes: Sequence[str]) -> None:
     if nodes:
-        pod["metadata"].setdefault("annotations", {})[names.ANNOTATION_FAILED_STARTS] = ",".join(
-            nodes
-        )
+        pod["metadata"]["annotations"][names.ANNOTATION_FAILED_STARTS] = ",".join(nodes)
 
 
 def provide(container: MutableManifest, environment: Sequence[MutableManifest]) -> None:
-    """Gives variables to a container; the template's own of the same name stay as they are."""
+    """Gives variables to a container, whose own ones of the same name stay."""
     own = list(container.get("env") or [])
     taken = {variable["name"] for variable in own}
     container["env"] = [v for v in environment if v["name"] not in taken] + own
 
 
 def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[MutableManifest]:
-    vouching = (
-        [{"name": names.AUTHORITIES_VARIABLE, "value": agent.authorities}]
-        if agent.authorities
-        else []
-    )
+    values = {
+        names.OPERATOR_URL_VARIABLE: agent.operator_url,
+        names.AUTHORITIES_VARIABLE: agent.authorities,
+        "ELASTIC_PYTORCH_TOKEN_FILE": f"{TOKEN_FOLDER}/token",
+        "ELASTIC_PYTORCH_JOB": job.key.name,
+        "ELASTIC_PYTORCH_JOB_UID": job.uid,
+        "ELASTIC_PYTORCH_WORKER_INDEX": str(index),
+        "ELASTIC_PYTORCH_GRACE_SECONDS": str(job.grace_seconds),
+        "ELASTIC_PYTORCH_STORE_PORT": str(job.store_port),
+        "ELASTIC_PYTORCH_UNIT_REPLICAS": str(job.unit_replicas) if job.unit_replicas > 1 else "",
+        "ELASTIC_PYTORCH_CHECKPOINT_PATH": job.checkpoint_path,
+        "ELASTIC_PYTORCH_PREPARE_SECONDS": str(job.prepare_seconds or ""),
+        "PET_NPROC_PER_NODE": job.nproc_per_node,
+    }
+    fields = {
+        "ELASTIC_PYTORCH_WORKER": "metadata.name",
+        "ELASTIC_PYTORCH_NODE": "spec.nodeName",
+    }
     return [
-        {"name": names.OPERATOR_URL_VARIABLE, "value": agent.operator_url},
-        *vouching,
-        {"name": "ELASTIC_PYTORCH_TOKEN_FILE", "value": f"{TOKEN_FOLDER}/token"},
-        {"name": "ELASTIC_PYTORCH_JOB", "value": job.key.name},
-        {"name": "ELASTIC_PYTORCH_JOB_UID", "value": job.uid},
-        {
-            "name": "ELASTIC_PYTORCH_WORKER",
-            "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
-        },
-        {"name": "ELASTIC_PYTORCH_WORKER_INDEX", "value": str(index)},
-        {"name": "ELASTIC_PYTORCH_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-        {"name": "ELASTIC_PYTORCH_GRACE_SECONDS", "value": str(job.grace_seconds)},
-        {"name": "ELASTIC_PYTORCH_STORE_PORT", "value": str(job.store_port)},
+        *({"name": name, "value": value} for name, value in values.items() if value),
         *(
-            [{"name": "ELASTIC_PYTORCH_UNIT_REPLICAS", "value": str(job.unit_replicas)}]
-            if job.unit_replicas > 1
-            else []
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in fields.items()
         ),
-        *(
-            [{"name": "ELASTIC_PYTORCH_CHECKPOINT_PATH", "value": job.checkpoint_path}]
-            if job.checkpoint_path
-            else []
-        ),
-        *(
-            [{"name": "ELASTIC_PYTORCH_PREPARE_SECONDS", "value": str(job.prepare_seconds)}]
-            if job.prepare_seconds
-            else []
-        ),
-        {"name": "PET_NPROC_PER_NODE", "value": job.nproc_per_node},
     ]
 
 

@@ -1,7 +1,4 @@
-"""Kueue's Workloads of a job, and what a pod has from the one by whose quota it runs.
-
-Pure builders from a Job to a manifest.
-"""
+"""Builds Kueue's Workloads of a job, and places a pod by the one whose quota it uses. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,13 +7,13 @@ from typing import Any
 from elastic_pytorch_operator.api import kueue, names
 from elastic_pytorch_operator.api.manifest import Manifest, MutableManifest, copied
 from elastic_pytorch_operator.api.numbers import parse_count
-from elastic_pytorch_operator.manifests.worker_pod import building, labels, owner_reference
+from elastic_pytorch_operator.manifests.worker_pod import building, owned
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.workload import BASE, Grant
 from elastic_pytorch_operator.spec.job import Job
 
-# Of the extras of all jobs alike. With the priority of its job, or one less, a job's extra would
-# preempt the minimum of other jobs.
+# Of the extras of all jobs: with its job's priority, or one less, an extra would preempt the
+# minimum of other jobs.
 EXTRA_PRIORITY = -1_000_000_000
 
 
@@ -25,11 +22,11 @@ def workload_name(job: Job, number: int) -> str:
 
 
 def base_priority(job: Job, classes: Iterable[Manifest]) -> MutableManifest:
-    """The fields of a Workload's spec that say its priority, found as Kueue finds it for its own jobs.
+    """The priority in a Workload's spec, as Kueue finds it for its own jobs.
 
     Args:
-        classes: the WorkloadPriorityClass if the job names one, else all PriorityClasses. One of
-            them may be the default.
+        classes: the WorkloadPriorityClass if the job names one, else all PriorityClasses, one of
+            which may be the default.
     """
     of_queue = job.queue.priority_class if job.queue is not None else ""
     name = of_queue or job.template["spec"].get("priorityClassName")
@@ -39,11 +36,9 @@ def base_priority(job: Job, classes: Iterable[Manifest]) -> MutableManifest:
     )
     if found is None:
         return {"priority": 0}
-    group, kind = (
-        (kueue.GROUP, "WorkloadPriorityClass")
-        if of_queue
-        else ("scheduling.k8s.io", "PriorityClass")
-    )
+    group, kind = "scheduling.k8s.io", "PriorityClass"
+    if of_queue:
+        group, kind = kueue.GROUP, "WorkloadPriorityClass"
     reference = {"group": group, "kind": kind, "name": found["metadata"]["name"]}
     return {"priority": int(found["value"]), "priorityClassRef": reference}
 
@@ -55,28 +50,22 @@ def workload(
     """A Workload.
 
     Args:
-        flavor_labels: of the base's flavors. An extra that asks for them gets the same flavors, and
-            without them those that fit `scheduling.extraWorkers`.
+        flavor_labels: of the base's flavors, for an extra that needs the same; none: it gets those
+            that fit `scheduling.extraWorkers`.
     """
     assert job.queue is not None
     extra = action.number != BASE
     template = _pod_template(job.template_of(0, extra=extra), flavor_labels)
     pods: MutableManifest = {"name": kueue.POD_SET, "count": action.count, "template": template}
-    if request := _topology_request(
-        job, template["metadata"].get("annotations") or {}, base=not extra
-    ):
+    annotations = template["metadata"].get("annotations") or {}
+    if request := _topology_request(job, annotations, base=not extra):
         pods["topologyRequest"] = request
-    metadata: MutableManifest = {
-        "name": workload_name(job, action.number),
-        "namespace": job.key.namespace,
-        # The UID and the owner in one write: with the label and without an owner, Kueue takes the
-        # Workload for an orphan.
-        "labels": {
-            **labels(job),
-            kueue.LABEL_JOB_UID: job.uid,
-            names.LABEL_WORKLOAD_NUMBER: str(action.number),
-        },
-        "ownerReferences": [owner_reference(job)],
+    metadata = owned(job, workload_name(job, action.number))
+    # The UID and the owner in one write: with the label and without an owner, Kueue takes the
+    # Workload for an orphan.
+    metadata["labels"] |= {
+        kueue.LABEL_JOB_UID: job.uid,
+        names.LABEL_WORKLOAD_NUMBER: str(action.number),
     }
     metadata["annotations"] = {
         **job.queue.provisioning,
@@ -117,15 +106,10 @@ def _request_limits(container: MutableManifest) -> None:
 
 
 def _topology_request(job: Job, annotations: Mapping[str, str], *, base: bool) -> MutableManifest:
-    """The topology that a template's annotations ask for, or a unit's.
-
-    Within a Workload only: extras may be placed anywhere.
-    """
+    """The topology of a template's annotations, or of a unit; extras may be placed anywhere."""
     request: MutableManifest = {}
-    unit, piece = (
-        job.scheduling.unit_topology,
-        annotations.get(kueue.TOPOLOGY_SLICE) if base else None,
-    )
+    unit = job.scheduling.unit_topology
+    piece = annotations.get(kueue.TOPOLOGY_SLICE) if base else None
     size = parse_count(annotations.get(kueue.TOPOLOGY_SLICE_SIZE))
     if required := annotations.get(kueue.TOPOLOGY_REQUIRED):
         request["required"] = required
@@ -150,17 +134,13 @@ class PlacementConflict(ValueError):
 
 
 def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -> None:
-    """Has a pod run by a Workload's quota, as Kueue's own jobs have theirs (pkg/podset/podset.go).
-
-    Args:
-        pod: is changed.
+    """Gives a pod what a Workload's quota asks for, as Kueue's own jobs do (pkg/podset/podset.go).
 
     Raises:
-        PlacementConflict: the job sets a label, an annotation or a nodeSelector that the quota
-            needs to be another one.
+        PlacementConflict: the job sets a label, an annotation or a nodeSelector to another value.
     """
     metadata, spec, admission = pod["metadata"], pod["spec"], grant.admission
-    # A pod with this label would be one that Kueue queues by itself, beside its job.
+    # Kueue would queue a pod with this label by itself, beside its job.
     metadata["labels"].pop(kueue.LABEL_QUEUE, None)
     queue_labels = {kueue.LABEL_POD_SET: kueue.POD_SET, kueue.LABEL_LOCAL_QUEUE: grant.queue}
     if DNS_LABEL.fullmatch(admission.cluster_queue):
@@ -192,7 +172,8 @@ def _add(
     known: Mapping[str, Any] = target.get(part) or {}
     for key, value in fields.items():
         if known.get(key, value) != value:
-            where = f"spec.template.{'spec.nodeSelector' if part == 'nodeSelector' else f'metadata.{part}'}"
+            field = "spec.nodeSelector" if part == "nodeSelector" else f"metadata.{part}"
+            where = f"spec.template.{field}"
             if extra:
                 where += " or spec.scheduling.extraWorkers.nodeSelector"
             raise PlacementConflict(
