@@ -1,9 +1,8 @@
-"""Detects from outside that a script has written a checkpoint, by scanning the folder that it writes to.
+"""Detects the checkpoints of a script by scans of the folder that it writes to.
 
-A checkpoint, of one file or of many, is finished when one scan finds changes in the folder and the
-next finds none. A scan costs a `stat` for each file, which on network storage is a request to a
-server. So it runs only while workers run, for a bounded number of files, and about a tenth of the
-time at most.
+A checkpoint of one file or many is finished when one scan finds changes and the next finds none. A
+scan costs a `stat` for each file, which on network storage is a request to a server. So it runs
+only while workers run, for a bounded number of files, and about a tenth of the time at most.
 """
 
 import os
@@ -19,32 +18,29 @@ from elastic_pytorch.rest import Rest
 
 SCAN_SECONDS = 0.2
 MAX_ENTRIES = 10_000
-MAX_LEVELS = 2  # of folders below the one that is watched
+MAX_LEVELS = 2  # of folders below the watched one
 BEING_WRITTEN = (".tmp", ".temp", ".new", ".part", ".partial", ".incomplete", ".lock", "~")
 NO_CHECKPOINT = (".log", ".jsonl", ".csv")  # written beside checkpoints all the time
 
-# Of a file's content, as far as `stat` shows it: inode, bytes, time of change in nanoseconds.
+# Inode, bytes, time of change in nanoseconds.
 Signature = tuple[int, int, int]
 
 
 class CheckpointCount:
-    """Counts finished checkpoints by what one scan after another finds."""
-
     def __init__(self) -> None:
         self.count = 0  # finished since the first scan
         self._known: dict[str, Signature] = {}
         self._changing = False
 
     def begin(self, files: dict[str, Signature]) -> None:
-        """Treats all files as known; what was being written when the workers stopped is not a checkpoint of theirs."""
+        """Takes all files as known: workers that stopped did not finish what they were writing."""
         self._known = files
         self._changing = False
 
     def add_scan(self, files: dict[str, Signature]) -> bool:
-        """Records what a scan finds; returns whether a checkpoint has been finished since the last one."""
+        """Records the files of a scan; returns whether they show a finished checkpoint."""
         changed = any(self._known.get(path) != signature for path, signature in files.items())
-        # Files beyond the bound may be found by one scan and not by the next: they are not
-        # forgotten.
+        # Beyond the bound, one scan may find files that the next does not: they stay known.
         self._known = {**self._known, **files} if len(self._known) <= MAX_ENTRIES else files
         finished = self._changing and not changed
         self._changing = changed
@@ -53,9 +49,10 @@ class CheckpointCount:
 
 
 def find_files(folder: str, most: int = MAX_ENTRIES) -> dict[str, Signature]:
-    """Returns the files in a folder and below it that may belong to a finished checkpoint; none if it does not exist yet.
+    """Returns the files in a folder and below it that may belong to a finished checkpoint.
 
-    If there are more entries than `most`, returns those in the folders that have changed last.
+    It may not exist yet. Of more entries than `most`, those in the folders that have changed last
+    count.
 
     Raises:
         OSError: the folder cannot be read.
@@ -78,7 +75,7 @@ def find_files(folder: str, most: int = MAX_ENTRIES) -> dict[str, Signature]:
 
 
 def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple[int, str]]) -> int:
-    """Adds a folder's files to `found` and its folders to `below`; returns how many more entries may be read."""
+    """Adds a folder's files to `found` and its folders to `below`; returns how many may follow."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if left <= 0:
@@ -95,11 +92,10 @@ def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple
                 stat = entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
                     below.append((stat.st_mtime_ns, entry.path))
-                elif (
-                    entry.is_file(follow_symlinks=False) and stat.st_size
-                ):  # an empty one is about to be written
+                elif entry.is_file(follow_symlinks=False) and stat.st_size:
+                    # An empty file is about to be written.
                     found[entry.path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-            except OSError:  # it has just gone
+            except OSError:  # it has just been removed
                 continue
     return left
 
@@ -115,9 +111,8 @@ def watch_for_checkpoints(folder: Path, client: OperatorClient, progress: Progre
 class CheckpointWatch:
     """A thread that watches a folder, which need not exist yet, while workers run.
 
-    `running` returns the number of the round whose workers run here now; 0: none do. `report` is
-    called from the thread with the number of checkpoints so far when it changes; None: the folder
-    cannot be read.
+    `running` returns the number of the round whose workers run here; 0: none do. The thread calls
+    `report` with each new number of checkpoints; None: it cannot read the folder.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
-"""What an agent reports to the operator, and what the operator has answered (docs/internals/protocol.md).
+"""An agent's reports to the operator, and the operator's answers (docs/internals/protocol.md).
 
-The main thread only reads what is known, and never waits for the operator: the thread that
-`start_link` starts talks to it.
+The main thread never waits for the operator: the thread of `start_link` communicates.
 """
 
 import secrets
@@ -25,10 +24,7 @@ State = Literal["preparing", "ready", "running", "stopping", "failed", "succeede
 
 @dataclass(frozen=True, slots=True)
 class ReportedState:
-    """What the agent reports of itself in a heartbeat.
-
-    `leaving` is kept apart: it is set by a signal handler.
-    """
+    """`leaving` is not a part of it, because a signal handler sets that."""
 
     state: State = "ready"
     round: int = 0
@@ -36,8 +32,7 @@ class ReportedState:
     world_size: int = 0
     restarts: int = 0
     failure: Failure | None = None
-    # The torchrun that this agent is a part of has failed as often as its own budget allows, and
-    # ends.
+    # The agent's torchrun has spent its own budget of failures, and ends.
     gives_up: bool = False
 
 
@@ -45,21 +40,20 @@ class ReportedState:
 class NotedPlaces:
     round: int
     read_at: float  # monotonic seconds
-    places: Sequence[Mapping[str, str]]  # by local rank, as heartbeats have them
+    places: Sequence[Mapping[str, str]]  # by local rank
 
     def to_json(self, round_number: int) -> dict[str, Any] | None:
-        """As heartbeats of a round have it (docs/internals/protocol.md)."""
+        """In the form of a round's heartbeats."""
         if round_number != self.round:
             return None
         return {"ageSeconds": time.monotonic() - self.read_at, "byLocalRank": list(self.places)}
 
 
 class OperatorClient:
-    """The operator's last answers, and what is reported to it.
+    """The operator's last answers, and the reports to it.
 
-    `on_news` is called from the thread that talks to the operator when there is a newer round or a
-    verdict, and `on_dump` when the operator wants the workers' stacks. `progress` returns JSON, and
-    `port` the port that is reserved for the next store.
+    The link's thread calls `on_news` for a newer round or a verdict, and `on_dump` when the
+    operator wants the workers' stacks. `progress` returns JSON, and `port` the next store's port.
     """
 
     def __init__(
@@ -73,20 +67,20 @@ class OperatorClient:
         on_dump: Callable[[], None],
         keeps_processes: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.newest = Round(0)  # its number is 0 before the first
+        self.newest = Round(0)  # 0: none
         self.verdict: Verdict | None = None
-        # How long workers train on after SIGTERM, for the operator to declare a round
-        # without them.
+        # How long workers train on after SIGTERM, so that the operator can declare a round without
+        # them.
         self.leave_seconds = LEAVE_SECONDS
         self.leaving = False  # set by a signal handler
         self.nudge = 0
         self.heartbeat_seconds = 1.0
-        self.asked = False  # a heartbeat is to be sent at once
+        self.asked = False  # for a heartbeat at once
         self.wakeup = Wakeup()
-        self.changes = 0  # counts the changes to report
-        # The last change that a heartbeat was sent for, whether or not it arrived.
+        self.changes = 0  # to report, so far
+        # The last change for which a heartbeat was sent, whether or not it arrived.
         self.attempted = 0
-        self.stopped = False  # the process exits: nothing more is to be logged
+        self.stopped = False  # the process exits: nothing more is logged
         self.connection = connection
         self._peer_stopped_in = 0
         self._reported = ReportedState()
@@ -107,54 +101,46 @@ class OperatorClient:
 
     @property
     def running_round(self) -> int:
-        """The round whose workers run here, 0 while none do."""
+        """The round whose workers run here; 0: none do."""
         return self._reported.round if self._reported.state == "running" else 0
 
     def peer_stopped(self, round_number: int) -> bool:
-        """Whether the operator has reported that another member of a round has stopped its workers."""
+        """Whether the operator has reported that another member of a round stopped its workers."""
         return round_number > 0 and self._peer_stopped_in == round_number
 
     def report(self, **changes: Any) -> None:
-        """Changes what the heartbeats report, and sends one at once. From the main thread only."""
+        """Changes the heartbeats, and sends one at once. Only for the main thread."""
         self._reported = replace(self._reported, **changes)
         self.changes += 1
         self.send_heartbeat()
 
     def report_places(self, places: Sequence[Mapping[str, str]]) -> None:
-        """Reports where the processes of the round stand, by local rank.
-
-        From the main thread only.
-        """
+        """Reports where the round's processes are, by local rank. Only for the main thread."""
         self._places = NotedPlaces(self._reported.round, time.monotonic(), places)
         self.send_heartbeat()
 
     def stop(self) -> None:
-        """Stops logging connection errors; the process is exiting."""
         self.stopped = True
 
     def send_heartbeat(self) -> None:
-        """Sends a heartbeat at once. From any thread, and from a signal handler."""
+        """Sends a heartbeat at once. Safe in any thread and in a signal handler."""
         self.asked = True
         self.wakeup.ring()
 
     def leave(self) -> None:
-        """Reports `leaving` from now on. May be called from a signal handler."""
+        """Reports `leaving` from now on. Safe in a signal handler."""
         self.leaving = True
         self.changes += 1
         self.send_heartbeat()
 
     def flush(self, seconds: float) -> None:
-        """Waits until a heartbeat has been sent, or has failed, for the last change, but at most the given seconds."""
+        """Waits for a heartbeat with the last change to be sent or to fail, or for the time."""
         deadline = time.monotonic() + seconds
         while self.attempted < self.changes and time.monotonic() < deadline:
             time.sleep(0.005)
 
     def take_answer(self, answer: object, round_number: int) -> None:
-        """Takes in the answer to a heartbeat.
-
-        Raises:
-            RoundError: it is not what docs/internals/protocol.md describes.
-        """
+        """Raises RoundError if the answer does not follow docs/internals/protocol.md."""
         fields = mapping(answer, "the answer")
         seconds = number(
             fields.get("heartbeatSeconds", self.heartbeat_seconds),
@@ -177,8 +163,7 @@ class OperatorClient:
             nudged = answer.nudge != self.nudge
             newer = answer.number > self.newest.number
             ended = answer.verdict is not None and self.verdict is None
-            # A request from before this agent started, or from an earlier operator, is not meant
-            # for it.
+            # A request from before this agent started, or from an earlier operator, is for others.
             dump = self._dump is not None and answer.dump > self._dump
             self._dump = answer.dump
             self.nudge = answer.nudge
@@ -194,9 +179,9 @@ class OperatorClient:
             self._on_dump()
 
     def heartbeat(self) -> dict[str, Any]:
-        self.asked = False  # a change from here on asks again
+        self.asked = False  # from here on, a change asks again
         reported = self._reported
-        # That the work is done matters more to the operator than that this agent leaves.
+        # The operator needs to know that the work is done, more than that this agent leaves.
         state = "leaving" if self.leaving and reported.state != "succeeded" else reported.state
         return {
             "incarnation": self._incarnation,

@@ -1,8 +1,7 @@
-"""Connects to the server behind an address that answers first, as Happy Eyeballs (RFC 8305) does for several addresses.
+"""Connects to the server that answers first, as Happy Eyeballs (RFC 8305) does for addresses.
 
-A Service routes each connection to one of its servers, and for a while that may be one that has
-died with its node. Packets to it are lost without notice, while another connection would reach the
-next server.
+A Service routes each connection to one of its servers. For a while this may be one that has died
+with its node: its packets are lost, while another connection would reach the next server.
 """
 
 import errno
@@ -16,13 +15,10 @@ ATTEMPT_DELAY_SECONDS = 0.25  # RFC 8305, section 8
 
 
 def connect_first(place: tuple[str, int], timeout_seconds: float) -> socket.socket:
-    """Opens connections, one every quarter of a second, until one is established; the others are closed.
-
-    Returns:
-        A connected socket that blocks.
+    """Opens a connection every quarter of a second until one is established; it blocks.
 
     Raises:
-        OSError: none was established in time, or all have failed and each address has been tried.
+        OSError: none was established in time, or each address has failed.
     """
     addresses = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
     untried = itertools.cycle(addresses)

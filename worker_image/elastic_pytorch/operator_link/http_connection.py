@@ -1,4 +1,4 @@
-"""Connections to the operator, which leads now and may be another one later."""
+"""Connections to the operator, whose leader may change."""
 
 import contextlib
 import random
@@ -12,13 +12,13 @@ from pathlib import Path
 from elastic_pytorch.operator_link.first_connection import connect_first
 from elastic_pytorch.operator_link.stream import OperatorStream
 
-CONNECT_TIMEOUT_SECONDS = 1.0  # kernels answer at once, however busy the operator is
+CONNECT_TIMEOUT_SECONDS = 1.0  # kernels answer at once, even for a busy operator
 HANDSHAKE_TIMEOUT_SECONDS = 2.0
 MAX_PATIENCE = 4
-RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service's address may be another one
+RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service may have another address
 # The kernel closes a connection whose other end acknowledges nothing for 2 s, even an idle one. The
-# kernel of a live operator acknowledges however busy the operator is. Not every system has each of
-# these options.
+# kernel of a live operator acknowledges, however busy the operator is. Not every system has all
+# options.
 DEAD_PEER_OPTIONS = (
     ("TCP_USER_TIMEOUT", 2000),
     ("TCP_KEEPIDLE", 1),
@@ -34,13 +34,13 @@ def addresses_of(name: str) -> list[str]:
 class OperatorConnection:
     """Opens one connection after the other, from one thread.
 
-    The name is resolved once: the cluster's DNS may have lost a server together with the operator.
-    After failures of some seconds it is resolved again, in another thread: a look-up may wait for
-    minutes, and the operator come back at its old address meanwhile.
+    The name is resolved once, because the cluster's DNS may have lost a server with the operator.
+    After failures of some seconds, another thread resolves it again: a look-up may take minutes,
+    and the operator return at its old address meanwhile.
 
     Thousands of agents may look for a new leader together. If each gave up as early as one alone,
-    and came again at once, the operator would work on connections that have just been given up. So
-    the times double while an operator that can be reached is too slow.
+    and came again at once, the operator would work on connections that agents have just given up.
+    So the times double while an operator that can be reached is too slow.
     """
 
     def __init__(
@@ -59,15 +59,14 @@ class OperatorConnection:
         self._open_socket = open_socket
         self._resolve = resolve
         self._resolver: threading.Thread | None = None
-        self._address = ""  # where the operator was found last, or may be now
+        self._address = ""  # of the operator's last connection, or a newer one
         self._failing_since: float | None = None
-        # 1 to 4, by how much times are longer than usual: it doubles each time the
-        # operator can be reached and does not answer in time, or closes the connection
-        # within the handshake
+        # The factor of all times, 1 to 4. It doubles each time that the operator can be reached but
+        # does not answer in time, or closes the connection within the handshake.
         self.patience = 1
 
     def open_stream(self, path: str) -> OperatorStream:
-        """Opens a connection, whose only request is a stream of lines, as its answer is.
+        """Opens a connection for one request, whose body and answer are streams of lines.
 
         Raises:
             OSError: there is no connection.
@@ -76,7 +75,7 @@ class OperatorConnection:
         return OperatorStream(self._connect(), f"{self._host}:{self._port}", path, token)
 
     def token(self) -> str:
-        """The token that the file has now; empty: there is no file."""
+        """The file's present token; empty: there is no file."""
         return (
             Path(self._token_file).read_text(encoding="ascii").strip() if self._token_file else ""
         )

@@ -1,7 +1,6 @@
 """Rounds, as the operator declares them (docs/internals/protocol.md).
 
-What comes from the network is checked here, once: code that uses a `Round` may rely on its types
-and limits.
+Each field is checked here, so other code may rely on the types and limits of a `Round`.
 """
 
 import re
@@ -26,25 +25,19 @@ class Round:
     number: int  # grows with each round of a job; 0: none yet
     size: int = 0  # in pods; 0: all stop
     rank: int | None = None  # of this pod; None: it is not listed
-    store_address: str = ""  # MASTER_ADDR; empty if there are no members
-    store_port: int = 0  # MASTER_PORT; 0 if there are no members
+    store_address: str = ""  # MASTER_ADDR; empty without members
+    store_port: int = 0  # MASTER_PORT; 0 without members
     cause: str = ""  # in one line
     nudge: int = 0  # changes when the operator wants a heartbeat at once
-    verdict: Verdict | None = None  # how the job has ended
-    dump: int = 0  # grows when the operator wants to see the workers' stacks
-    # The oldest round since which no member has been lost: all peers of workers of that round
-    # and later ones still train, so they may reach a step boundary before they stop for this
-    # round
+    verdict: Verdict | None = None
+    dump: int = 0  # grows when the operator wants the workers' stacks
+    # The oldest round since which no member has been lost. All peers of workers of that round and
+    # later ones still train, so they may reach a step boundary before they stop for this round.
     orderly_since: int = 0
     keeps_all_since: int = 0  # the oldest round since which no member has had to leave
 
 
 def parse_round(answer: object) -> Round:
-    """Reads a round that the operator has sent.
-
-    Raises:
-        RoundError: it is not what docs/internals/protocol.md describes.
-    """
     fields = mapping(answer, "the round")
     size = integer(fields.get("size"), "size", 0, MAX_MEMBERS)
     rank = None if fields.get("rank") is None else integer(fields["rank"], "rank", 0, size - 1)
@@ -73,33 +66,18 @@ def parse_round(answer: object) -> Round:
 
 
 def integer(value: object, what: str, least: int, most: int = 2**53) -> int:
-    """Returns the value if it is an integer within the limits.
-
-    Raises:
-        RoundError: it is not.
-    """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise RoundError(f"{what} is not an integer from {least} to {most}")
     return value
 
 
 def number(value: object, what: str, least: float, most: float) -> float:
-    """Returns the value if it is a number within the limits.
-
-    Raises:
-        RoundError: it is not.
-    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise RoundError(f"{what} is not a number from {least:g} to {most:g}")
     return float(value)
 
 
 def mapping(value: object, what: str) -> dict[str, Any]:
-    """Returns the value if it is an object.
-
-    Raises:
-        RoundError: it is not.
-    """
     if not isinstance(value, dict):
         raise RoundError(f"{what} is not an object")
     return value
@@ -112,7 +90,7 @@ def _text(value: object, what: str, pattern: re.Pattern[str]) -> str:
 
 
 def _line(value: object) -> str:
-    """Returns one line that is safe to log: control characters could forge lines of the agent's log."""
+    """Returns one line that is safe to log: control characters could forge lines of the log."""
     if not isinstance(value, str):
         raise RoundError("cause is not a text")
     return _UNPRINTABLE.sub(" ", value)[:MAX_CAUSE_CHARACTERS]

@@ -7,11 +7,11 @@ TRIES = 100
 
 
 class StorePort:
-    """Reserves a port with a bound socket that never listens: the first one that is free of a hundred, else any.
+    """Reserves the first free port of a hundred, else any, with a socket that never listens.
 
     With the host's network, other jobs bind ports on the same host. A bound socket without
-    SO_REUSEADDR keeps this one free. `lend` lets a server that sets SO_REUSEADDR, as torch's store
-    does, bind the port while the reservation remains: at no moment can another process get it.
+    SO_REUSEADDR keeps them away. `lend` lets a server that sets SO_REUSEADDR, as torch's store
+    does, bind the port beside the reservation: at no moment can another process get it.
     """
 
     def __init__(self, first: int) -> None:
@@ -24,7 +24,7 @@ class StorePort:
         return int(self._held.getsockname()[1]) if self._held else 0
 
     def lend(self, port: int) -> None:
-        """Lets a store bind the port, if it is the reserved one, and reserves another for the next round."""
+        """Lets a store bind the port if it is the reserved one, and reserves another."""
         if self._held is None or port != self.number:
             return
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

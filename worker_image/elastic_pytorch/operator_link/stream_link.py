@@ -1,4 +1,4 @@
-"""How an agent talks to the operator: heartbeats and answers, and rounds between them, on one connection."""
+"""The agent's thread for the operator: heartbeats, their answers, and rounds between them."""
 
 import http.client
 import threading
@@ -13,14 +13,13 @@ from elastic_pytorch.operator_link.rounds import RoundError, parse_round
 from elastic_pytorch.operator_link.stream import OperatorStream, refusal_of
 
 PATH = "/v1/agent"
-ANSWER_SECONDS = 5.0  # to wait for the answer to a heartbeat
+ANSWER_SECONDS = 5.0  # the longest wait for the answer to a heartbeat
 SHORT_SECONDS = 1.0  # a stream that ends sooner has failed
 
-Line = tuple[str, Any]  # its kind, and what it says
+Line = tuple[str, Any]  # its kind and its fields
 
 
 def start_link(client: OperatorClient) -> None:
-    """Reports to the operator from now on, and takes in what it says, in a daemon thread."""
     threading.Thread(target=StreamLink(client).run, name="operator_link", daemon=True).start()
 
 
@@ -32,13 +31,13 @@ class StreamLink:
         self._retry = Retry(lambda: client.stopped)
 
     def run(self) -> None:
-        """Talks to the operator for as long as the process lives, whatever the network does."""
+        """Keeps a stream to the operator for as long as the process lives."""
         client = self._client
         while True:
             changes, began = client.changes, time.monotonic()
             try:
                 self._converse()
-            except Exception as error:  # nothing that comes from the network may end the agent
+            except Exception as error:  # the agent survives whatever the network does
                 failure = error
             client.attempted = max(changes, client.attempted)
             if (
@@ -46,12 +45,12 @@ class StreamLink:
                 and not self._retry.failing
                 and time.monotonic() > began + SHORT_SECONDS
             ):
-                continue  # the operator has ended, and another may lead by now: no reason to wait
+                continue  # the operator has ended, and another may lead by now
             pause = self._retry.fail(failure, self._connection.patience)
             if self._retry.asked:
                 time.sleep(pause)
             else:
-                client.wakeup.wait(pause)  # a change is sent at once: the operator may be back
+                client.wakeup.wait(pause)  # sends a change at once: the operator may be back
 
     def _converse(self) -> None:
         client = self._client
@@ -73,10 +72,7 @@ class StreamLink:
                 self._take_news(stream, client.heartbeat_seconds, lambda: client.asked)
 
     def _await_answer(self, stream: OperatorStream) -> Line:
-        """The answer to the last heartbeat: another one, or that it came too early.
-
-        News that come before it are taken in.
-        """
+        """The answer to the last heartbeat, or its refusal as too early."""
         deadline = time.monotonic() + self._connection.patience * self._answer_seconds
         while (left := deadline - time.monotonic()) > 0:
             if answers := self._receive(stream, left):
@@ -92,7 +88,7 @@ class StreamLink:
             self._receive(stream, left)
 
     def _receive(self, stream: OperatorStream, seconds: float) -> list[Line]:
-        """Waits for lines, or until the client asks for a heartbeat; takes in news, and returns the others."""
+        """Waits for lines or a request for a heartbeat; takes in rounds, and returns answers."""
         if stream.fileno() not in self._client.wakeup.wait(seconds, [stream.fileno()]):
             return []
         answers: list[Line] = []

@@ -1,1 +1,1 @@
-"""The server of a pod, in the agent, and the workers' connections to it."""
+"""The agent's server of a pod, and the workers' connections to it."""

@@ -19,8 +19,8 @@ from elastic_pytorch.pod.messages import (
 )
 from elastic_pytorch.pod.planned_stop import script_end
 
-ANNOUNCED_SECONDS = 5.0  # from when one agent has announced a change to when all have
-CHECK_SECONDS = 60.0  # from one check whether the agent is still there to the next
+ANNOUNCED_SECONDS = 5.0  # from one agent's announcement of a change to the last one's
+CHECK_SECONDS = 60.0  # between two checks that the agent is still there
 MAX_MESSAGE_CHARACTERS = 4000
 
 
@@ -31,34 +31,29 @@ class Client(Protocol):
         """Returns the next message; None: the time is over."""
 
     def connected(self) -> bool:
-        """Whether the agent is there, as far as is known."""
+        """Whether the agent is there, as far as this process knows."""
 
     def send(self, message: Message) -> None: ...
 
 
 class AgentLink:
-    """What the agent announces of a change of the group, and what is reported to it."""
-
     def __init__(self, client: Client) -> None:
         self._client = client
         self._wanted = False
-        self._leaves: bool | None = None  # None: no change has been announced
+        self._leaves: bool | None = None  # None: no change is announced
 
     def wanted(self) -> bool:
-        """Whether the group must stop at a step boundary, as far as this worker knows.
-
-        Takes microseconds.
-        """
+        """Whether the group must stop at a step boundary; takes microseconds."""
         for message in self._client.messages():
             self._take(message)
         return self._wanted
 
     def leaves_group(self) -> bool:
-        """Returns whether this pod is not in the next group, as far as the agent knew when it announced the change.
+        """Whether this pod is not in the next group, as of the announcement; called after the stop.
 
-        To be called when the group has stopped for that. The ranks hear of it at different times,
-        and stop together when the first one has: so this waits for the agent. A pod whose agent
-        says nothing in time counts as one that leaves, as a peer then has what it has.
+        The ranks learn of a change at different times, and stop together when the first one has, so
+        this waits for the agent. Without its announcement in time, this pod counts as leaving, and
+        a peer has the same state.
         """
         deadline = time.monotonic() + ANNOUNCED_SECONDS
         self.wanted()
@@ -69,23 +64,23 @@ class AgentLink:
         return self._leaves is not False
 
     def cooperate(self, *, in_process: bool) -> None:
-        """Reports that this worker stops at step boundaries, and whether it can join another group without a restart."""
+        """Reports that this worker stops at step boundaries."""
         self._client.send({"kind": COOPERATES, "inProcess": in_process})
 
     def stop_at_boundary(self, step: int) -> None:
-        """Reports that this worker has committed a step, as all others have, and now only leaves its group."""
+        """Reports that this worker has committed a step with all others, and leaves its group."""
         self._client.send({"kind": PARKED, "step": step})
 
     def stop_process(self, step: int) -> NoReturn:
-        """Ends this process after a step that all workers have saved: its successor goes on from there.
+        """Ends this process after a step that all workers have saved: its successor continues.
 
         Raises:
-            PlannedStop: the script is to end; what runs it then waits until the agent ends this
+            PlannedStop: the script must end; its runner then waits until the agent ends this
                 process.
             ConnectionError: the agent is gone.
         """
         with contextlib.suppress(ValueError):  # not the main thread
-            # All is saved: a handler that would save something has nothing to do.
+            # All is saved: a handler that would save has nothing to do.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         script_end.begin(lambda: self.stop_at_boundary(step), self._wait_for_end)
 
@@ -94,18 +89,15 @@ class AgentLink:
             self.wait_for_go()
 
     def leave(self) -> None:
-        """Reports that nothing of the group is left in this worker, which can join another one now."""
+        """Reports that this worker has left its group, and can join another."""
         self._client.send({"kind": LEFT})
 
     def lose_peer(self, message: str) -> None:
-        """Reports that this worker is healthy but has lost a peer, with the error, so it can do nothing more in this group."""
+        """Reports that a healthy worker has lost a peer, and can only leave its group."""
         self._client.send({"kind": LOST_PEER, "message": message[:MAX_MESSAGE_CHARACTERS]})
 
     def wait_for_go(self) -> dict[str, str]:
-        """Waits for the next group, however long that takes, or for the end of this process.
-
-        Returns:
-            The variables of the environment that describe the group.
+        """Waits without limit for the next group, and returns its environment variables.
 
         Raises:
             ConnectionError: the agent is gone.
@@ -129,13 +121,13 @@ class AgentLink:
             self._wanted, self._leaves = False, None
 
 
-# Of a process, by its id: one that is forked from it has its own.
+# By the process's id: a fork has its own.
 _connected: tuple[int, PodClient] | None = None
 _link: tuple[int, AgentLink] | None = None
 
 
 def pod_client() -> PodClient:
-    """Returns this process's client of the pod's server: in its agent, or without one in a side process of its own."""
+    """Connects this process to the agent's server, or to one beside this process."""
     global _connected  # noqa: PLW0603 - one for each process
     if _connected is None or _connected[0] != os.getpid():
         _connected = (os.getpid(), PodClient.connect())
@@ -143,7 +135,7 @@ def pod_client() -> PodClient:
 
 
 def current() -> AgentLink | None:
-    """Returns this process's link to its agent; None: there is no agent that handles changes of the group."""
+    """Returns None where no agent handles changes of the group."""
     global _link  # noqa: PLW0603 - one for each process
     if not os.environ.get(LOCAL_SOCKET):
         return None

@@ -1,4 +1,4 @@
-"""A worker's connection to the pod's server (see `server`)."""
+"""A worker's connection to the pod's server."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ from elastic_pytorch.pod.messages import (
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.retention import Keep
 
-AGAIN_SECONDS = 5.0  # for a socket that was removed to be made again
+AGAIN_SECONDS = 5.0  # for a removed socket to be made again
 ANSWER_SECONDS = 60.0  # a pod may be throttled, or its machine paused
 REVIVE_SECONDS = 10.0  # between two starts of a server that keeps ending
 
@@ -39,11 +39,9 @@ Known = TypeVar("Known")
 
 
 class PodClient:
-    """The connection.
+    """Calls return in microseconds unless they wait; only `fetch` raises if the server is gone.
 
-    All calls but those that wait return in microseconds; only `fetch` raises if the server is gone.
-
-    A process that is forked from the worker cannot use it: there, the server appears to be gone.
+    To a fork of the worker, the server appears to be gone.
     """
 
     def __init__(self, link: socket.socket) -> None:
@@ -72,18 +70,16 @@ class PodClient:
 
     @classmethod
     def connect(cls) -> "PodClient":
-        """Connects to the agent's server, or starts a server beside this process where no elastic-pytorch agent runs it.
+        """Connects to the agent's server, or starts a server beside a process without an agent.
 
         Raises:
-            OSError: the agent does not answer. A server beside this process cannot replace it, as
-                that ends with the process.
+            OSError: the agent does not answer. A server beside this process cannot replace it,
+                because it would end with the process.
         """
         return cls(_open_link())
 
     def keep_memory(self, name: str, fd: int) -> None:
-        """Makes the server keep a memory file.
-
-        It replaces an earlier one of that name, unless that has a newer state.
+        """Makes the server keep a memory file, in place of one of that name without a newer state.
 
         Raises:
             ValueError: the name is empty or too long.
@@ -92,17 +88,17 @@ class PodClient:
             raise ValueError(f"a name of {len(name)} characters")
         with self._lock:
             close(self._held.pop(name, None))
-            self._held[name] = os.dup(fd)  # for another server, if this one ends
+            self._held[name] = os.dup(fd)  # for the next server, if this one ends
         self._send({"storage": "hold", "name": name}, os.dup(fd))
 
     def drop(self, name: str) -> None:
-        """Makes the server release a memory file; a flush of it that was requested is still carried out."""
+        """Makes the server release a memory file, after a requested flush of it."""
         with self._lock:
             close(self._held.pop(name, None))
         self._send({"storage": "drop", "name": name})
 
     def fetch(self, name: str) -> int | None:
-        """Returns the memory file that is held under a name, as a new descriptor; None: there is none.
+        """Returns a new descriptor of the memory file of a name; None: there is none.
 
         Raises:
             TimeoutError: the server has not answered, so there may be one.
@@ -132,11 +128,11 @@ class PodClient:
     def flush(
         self, name: str, version: StateVersion, folder: str, keep: Keep, *, now: bool = True
     ) -> None:
-        """Requests that the newest state of a held snapshot be written to a checkpoint folder, and returns at once.
+        """Requests a checkpoint of the newest state in a folder, without a wait for it.
 
-        A request that comes while another is carried out replaces those that wait: the newest state
-        is written then. Unless it is to be written now, the server first rests after its last
-        write, see `checkpoint_writer`.
+        A request replaces earlier ones that wait while another is carried out: the newest state is
+        written then. Without `now`, the server first rests after its last write, see
+        `checkpoint_writer`.
         """
         with self._lock:
             self._revive()
@@ -147,15 +143,12 @@ class PodClient:
             self._send({**request, "folder": folder, "keep": keep, "now": now})
 
     def flushed(self, name: str) -> StateVersion | None:
-        """Returns the newest version of a held state that this client knows to be on the disk."""
+        """The newest version of a held state that is on the disk, as far as this client knows."""
         self._receive()
         return self._flushed.get(name)
 
     def trouble(self, name: str | None = None) -> str:
-        """Returns why the last flush of a held state has failed; empty: it has not.
-
-        For the name None, of any state.
-        """
+        """Why the last flush of this state, or of any state, has failed; empty: it has not."""
         self._receive()
         return self._trouble or next(
             (trouble for trouble in self._of(name, self._troubles).values() if trouble), ""
@@ -166,10 +159,7 @@ class PodClient:
         return self._failed.get(name, 0)
 
     def drain(self, timeout_seconds: float, name: str | None = None) -> bool:
-        """Waits until all that was requested is on the disk; False: the time was not enough, or it cannot be written.
-
-        With the name of a held state, others do not matter.
-        """
+        """Waits for the flushes of this state, or of all; False: failed, or not in time."""
         deadline = time.monotonic() + timeout_seconds
         done = self._wait(
             deadline, lambda: self._of(name, self._asked).items() <= self._answered.items()
@@ -177,7 +167,7 @@ class PodClient:
         return done and not any(self._of(name, self._troubles).values())
 
     def deliver(self, timeout_seconds: float) -> bool:
-        """Waits until all requests have been sent to the server; False: the time was not enough, or it is gone."""
+        """Waits until the server has all requests; False: it is gone, or the time is over."""
         return (
             self._wait(time.monotonic() + timeout_seconds, lambda: not self._waiting)
             and self._socket is not None
@@ -191,7 +181,7 @@ class PodClient:
             return messages
 
     def wait_message(self, timeout_seconds: float) -> Message | None:
-        """Returns the agent's next message; None: there was none in that time."""
+        """The agent's next message; None: the time is over."""
         deadline = time.monotonic() + timeout_seconds
         if not self._wait(deadline, lambda: bool(self._messages)):
             # The server is gone, and a caller's loop must not spin.
@@ -201,14 +191,14 @@ class PodClient:
             return self._messages.popleft() if self._messages else None
 
     def connected(self) -> bool:
-        """Whether the server is there, as far as is known."""
+        """Whether the server is there, as far as this process knows."""
         return self._socket is not None
 
     def send(self, message: Message) -> None:
         self._send(message)
 
     def close(self) -> None:
-        """Ends the connection; what has been requested is still done."""
+        """Ends the connection; the server still carries out all requests."""
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -220,7 +210,7 @@ class PodClient:
         return known if name is None else {name: known[name]} if name in known else {}
 
     def _revive(self) -> None:
-        """Starts another server if this one is gone: beside a worker, the kernel may have killed it when memory ran out."""
+        """Replaces a server beside a worker, which the kernel may have killed for its memory."""
         if (
             self._socket is not None
             or self._closed
@@ -315,7 +305,7 @@ class PodClient:
         drop_waiting(self._waiting)
 
     def _leave_to_parent(self) -> None:
-        """Called in a forked process: the connection belongs to the worker, not to its children."""
+        """Called in a fork: the connection is the worker's."""
         self._lock = threading.RLock()
         self.close()
 
@@ -336,8 +326,7 @@ def connect_to_agent(path: str) -> socket.socket:
     """Returns a connection to the agent's server, which does not block.
 
     Raises:
-        OSError: nothing listens there, or something else does.
-        ValueError: likewise.
+        OSError, ValueError: nothing listens there, or another server does.
     """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -357,9 +346,8 @@ def _connect(link: socket.socket, path: str) -> None:
     while True:
         try:
             link.connect(path)
-        except (
-            FileNotFoundError
-        ):  # something has emptied /tmp, and the agent is about to make its socket again
+        except FileNotFoundError:
+            # Another process has emptied /tmp, and the agent makes its socket again.
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
@@ -377,7 +365,7 @@ def _start_side_process() -> socket.socket:
                 [*command, "--fd", str(theirs.fileno()), *filter(None, sys.path)],
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "PYTHONPATH": packages},
-                cwd=packages,  # -m looks for modules there; Python 3.10 has no -P to tell it not to
+                cwd=packages,  # -m looks for modules there, and Python 3.10 has no -P against it
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 # It outlives the worker until the flush in progress is done.
@@ -386,6 +374,6 @@ def _start_side_process() -> socket.socket:
     except BaseException:
         ours.close()
         raise
-    process.returncode = 0  # it is not waited for
+    process.returncode = 0  # nothing waits for it
     ours.setblocking(False)
     return ours

@@ -1,17 +1,17 @@
-"""What a process knows of its group and of its unit, the pods that one replica of the model spans, and which join and leave together."""
+"""The environment variables of a group and its units: pods that hold one replica of the model."""
 
 import os
 from collections.abc import Mapping
 from typing import Protocol
 
-UNIT_REPLICAS = "ELASTIC_PYTORCH_UNIT_REPLICAS"  # set by the operator: how many pods a unit has
+UNIT_REPLICAS = "ELASTIC_PYTORCH_UNIT_REPLICAS"  # set by the operator: the pods of a unit
 UNIT, UNITS, UNIT_RANK = (
     "ELASTIC_PYTORCH_UNIT",
     "ELASTIC_PYTORCH_UNITS",
     "ELASTIC_PYTORCH_UNIT_RANK",
 )
-# What torchrun and the agent say of a group. LOCAL_RANK and LOCAL_WORLD_SIZE are of the pod, and
-# known from the start.
+# From torchrun and the agent. LOCAL_RANK and LOCAL_WORLD_SIZE are the pod's, and known from the
+# start.
 GROUP_VARIABLES = frozenset(
     {
         "RANK",
@@ -39,7 +39,7 @@ class GroupWorker(Protocol):
 def group_environment(
     worker: GroupWorker, *, store: tuple[str, int], local_world_size: int, unit_replicas: int
 ) -> dict[str, str]:
-    """Returns the variables that depend on the group, for a process that goes on in another one: as many as for one that starts."""
+    """All variables of a group, for a process that continues in it."""
     address, port = store
     return {
         "MASTER_ADDR": address,
@@ -55,13 +55,13 @@ def group_environment(
 
 
 def unit_variables(rank: int, world_size: int, unit_processes: int) -> dict[str, str]:
-    """Returns the variables by which a process knows its unit. Consecutive ranks make a unit."""
+    """The variables of a process's unit, which consists of consecutive ranks."""
     unit, unit_rank = divmod(rank, unit_processes)
     return {UNIT: str(unit), UNITS: str(world_size // unit_processes), UNIT_RANK: str(unit_rank)}
 
 
 def unit_processes(environ: Mapping[str, str] = os.environ) -> int:
-    """Returns how many processes a unit of this job has; without the operator, those of one pod or node."""
+    """The number of processes of a unit; without the operator, of one pod or node."""
     return int(environ.get(UNIT_REPLICAS) or 1) * int(environ.get("LOCAL_WORLD_SIZE") or 1)
 
 

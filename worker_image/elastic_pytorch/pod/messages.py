@@ -1,4 +1,4 @@
-"""The messages between an agent and its workers over the pod's socket: their words and limits, and how they are sent."""
+"""The messages between an agent and its workers over the pod's socket."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import socket
 from collections import deque
 from typing import Any
 
-LOCAL_SOCKET = "ELASTIC_PYTORCH_LOCAL_SOCKET"  # the variable that names the socket to workers
+LOCAL_SOCKET = "ELASTIC_PYTORCH_LOCAL_SOCKET"  # the variable with the socket's path
 MAX_MESSAGE_BYTES = 64 << 10
 MAX_NAME_CHARACTERS = 200
 CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
@@ -21,16 +21,12 @@ CHANGE = "change"
 GO = "go"
 
 Message = dict[str, Any]
-# Messages to be sent, some with a descriptor, which is closed then.
+# Messages to be sent, some with a descriptor to be closed after that.
 Waiting = deque[tuple[bytes, int | None]]
 
 
 def send_waiting(link: socket.socket, waiting: Waiting) -> None:
-    """Sends messages until the socket takes no more.
-
-    Raises:
-        OSError: the connection has failed.
-    """
+    """Sends messages until the socket takes no more, and raises OSError if it has failed."""
     with contextlib.suppress(BlockingIOError):
         while waiting:
             data, descriptor = waiting[0]

@@ -1,8 +1,8 @@
-"""How a script ends whose group is changed on purpose, or that no group wants any more: as Python ends one.
+"""Ends a script before a planned change of its group, or without a next group, as Python would.
 
-`finally` blocks and exit handlers run, and open files are flushed, all within `CLEANUP_SECONDS`.
-Before a change, only then is the agent told that the worker has stopped. Nothing that the script
-raises or returns on its way out counts: its state was saved before.
+`finally` blocks and exit handlers run, and open files are flushed, within `CLEANUP_SECONDS`. Only
+then does the agent learn that the worker has stopped. Exceptions and results of the script's end do
+not count, because its state is saved.
 """
 
 import contextlib
@@ -11,21 +11,21 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-CLEANUP_SECONDS = 5.0  # for all that a script does at its end
+CLEANUP_SECONDS = 5.0  # for all steps of a script's end
 
 
 class PlannedStop(BaseException):
-    """Raised in the main thread of a script that is to end.
+    """Ends a script from its main thread.
 
-    Not an Exception, so that scripts do not handle it as an error.
+    It is not an Exception, so that scripts do not handle it as an error.
     """
 
 
 class _ScriptEnd:
     def __init__(self) -> None:
-        # Whether what runs the script lets it end as Python would; if not, it waits to be killed.
+        # Whether the script's runner lets it end as Python would, instead of waiting for SIGKILL.
         self.orderly = False
-        self.over = False  # exit handlers run: there is nothing left that would have to be ended
+        self.over = False  # exit handlers run: nothing is left to end
         self._wait: Callable[[], NoReturn] | None = None
 
     @property
@@ -33,11 +33,9 @@ class _ScriptEnd:
         return self._wait is not None
 
     def begin(self, report: Callable[[], None], wait: Callable[[], NoReturn]) -> NoReturn:
-        """Ends the script, if this is its main thread.
+        """Ends the script, if this is its main thread; otherwise reports and waits for SIGTERM.
 
-        In others, and where nothing carries out the end, reports and waits for SIGTERM.
-
-        `report` is called once, by any thread, and tells the agent that this worker has stopped.
+        `report` reports to the agent, once and from any thread, that this worker has stopped.
         """
         once = _Once(report)
         if self.over:
@@ -60,22 +58,21 @@ class _ScriptEnd:
 
     @contextlib.contextmanager
     def at_sigterm(self) -> Iterator[None]:
-        """Has SIGTERM end the script, instead of the script's own handler, which would only save what is saved already.
+        """Has SIGTERM end the script without its own handler, which would only save again.
 
-        It is for a process that waits for its next group, and may never get one. The kernel kills a
-        process whose end takes longer than `CLEANUP_SECONDS`, wherever it hangs. In another thread
-        than the main one nothing is changed.
+        This is for a process that waits for its next group, and may never get one. The kernel kills
+        it if its end takes longer than `CLEANUP_SECONDS`. Only the main thread sets handlers.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = signal.signal(signal.SIGTERM, self._end_now)
         yield
-        # Not while the script ends.
+        # Not if the script ends.
         signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
     def _end_now(self, number: int, _: object) -> NoReturn:
-        # A shell before the script may pass on what the script has got already.
+        # A shell in front of the script may pass on a signal that the script already has.
         signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, CLEANUP_SECONDS)
@@ -84,10 +81,7 @@ class _ScriptEnd:
         raise SystemExit(128 + number)
 
     def complete(self) -> None:
-        """Waits until the agent ends this process, if the script was told to stop.
-
-        To be called when all steps of its exit are done.
-        """
+        """Waits after a planned stop, when all of the exit is done, for the agent's SIGTERM."""
         if self._wait is not None:
             self._wait()
 

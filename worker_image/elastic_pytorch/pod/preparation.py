@@ -1,9 +1,8 @@
-"""A script that starts before its group exists: it sets itself up, and waits at the first thing that depends on the group.
+"""Lets a script start before its group exists, and wait where it first depends on the group.
 
-What a script does before that (imports, an index of its data, weights, compilation) then costs the
-group nothing. Until its group exists `os.environ` is of a class of its own, which waits where one
-of the group's variables is read, written or listed. It cannot do that for what reads the variables
-of the process itself: C code, and programs that are started without an environment of their own.
+The script's set-up (imports, an index of its data, weights, compilation) then costs the group no
+time. Until the group exists, `os.environ` has a class that waits where the script reads, writes or
+lists one of the group's variables. C code and programs that inherit the environment read past it.
 """
 
 import os
@@ -15,10 +14,9 @@ from elastic_pytorch.pod import agent_link
 from elastic_pytorch.pod.group_variables import GROUP_VARIABLES
 from elastic_pytorch.pod.planned_stop import script_end
 
-PREPARING = "ELASTIC_PYTORCH_PREPARING"  # set by the agent for a process that has no group yet
-# What reads or lists the environment on behalf of no group: for settings of its own, or for a
-# compiler that it starts. Lightning's does so when it is imported, for the rank that its messages
-# are of; it is told that later.
+PREPARING = "ELASTIC_PYTORCH_PREPARING"  # set by the agent for a process without a group
+# These read or list the environment for settings of their own, or for a compiler that they start.
+# Lightning does so when it is imported, for the rank in its messages, which `join` sets later.
 _NEED_NO_GROUP = (
     "ctypes.util.",
     "fsspec.config.",
@@ -37,14 +35,14 @@ _lock = threading.RLock()
 _preparing = False
 
 
-class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # it has no arguments at run time in Python 3.10
+class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # not generic in Python 3.10
     def __getitem__(self, key: str) -> str:
         _join_for(key)
-        # Not super(): the class is another one once the group exists.
+        # Not super(): the class changes once the group exists.
         return str(os._Environ.__getitem__(self, key))
 
     def __setitem__(self, key: str, value: str) -> None:
-        _join_for(key)  # so that the script's own value is the last
+        _join_for(key)  # the script's own value must be the last
         os._Environ.__setitem__(self, key, value)
 
     def __delitem__(self, key: str) -> None:
@@ -58,21 +56,21 @@ class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # it has no argu
 
 
 def begin() -> None:
-    """Has this process wait for its group where it first needs it, if its agent has started it before the group exists."""
+    """Has this process wait for its group, if the agent has started it before the group exists."""
     global _preparing  # noqa: PLW0603 - of this process
     if os.environ.pop(PREPARING, ""):
         _preparing = True
         os.environ.__class__ = _PreparingEnviron
-        os.register_at_fork(after_in_child=_end)  # a data loader's worker is in no group
+        os.register_at_fork(after_in_child=_end)  # a data loader's worker has no group
 
 
 def is_preparing() -> bool:
-    """Whether this process has been started before its group, and has not joined it yet."""
+    """Whether this process was started before its group, and has not joined it yet."""
     return _preparing
 
 
 def join(*, in_process: bool = False) -> None:
-    """Reports that this process is ready, and waits until it has a group; returns at once if it does not prepare.
+    """Reports that this process is ready, and waits for its group, unless it has one.
 
     Raises:
         ConnectionError: the agent is gone.
@@ -104,7 +102,7 @@ def _join_for(variable: str) -> None:
 
 
 def _needs_no_group() -> bool:
-    """Whether the module that uses `os.environ` is one of those that do so on behalf of no group."""
+    """Whether the module that uses `os.environ` does so for itself, not for the group."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back

@@ -1,1 +1,1 @@
-"""The processes of a pod's workers: started, waited for, and what they write."""
+"""Starts, watches and stops the processes of a pod's workers."""

@@ -1,7 +1,6 @@
-"""Tells the agent when the process group of a warm worker has formed: the end of the phase `init` of an interruption.
+"""Reports when a warm worker's process group has formed, which ends an interruption's phase `init`.
 
-The agent and the operator see processes, not groups. The only one who knows that all members have
-met is torch's `init_process_group`.
+Agent and operator see only processes. Torch's `init_process_group` knows when all members have met.
 """
 
 import importlib
@@ -21,7 +20,7 @@ MODULES = (
 
 @cache
 def install() -> None:
-    """Makes `init_process_group` of this process, and of those forked from it, report its success to the agent."""
+    """Makes `init_process_group`, in this process and its forks, report to the agent."""
     reporting: dict[Any, Any] = {}
     for module in map(importlib.import_module, MODULES):
         if (stock := vars(module).get("init_process_group")) is not None:

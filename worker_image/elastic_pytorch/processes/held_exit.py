@@ -1,4 +1,4 @@
-"""Names what keeps a process alive after its script has ended, and ends the process if the script has failed: its peers wait for that."""
+"""Names what keeps a process alive after its script, and ends the process of a failed script."""
 
 import os
 import sys
@@ -14,10 +14,7 @@ VARIABLE = "ELASTIC_PYTORCH_EXIT_SECONDS"
 
 
 def watch_exit(code: int) -> threading.Timer:
-    """Begins to watch the exit of a script. To be cancelled when all steps of it are done.
-
-    If the exit code is not 0, the process ends when the time is over, whatever holds it.
-    """
+    """Watches a script's exit until the timer is cancelled; ends the process of a failed one."""
     seconds = _limit_seconds()
     timer = threading.Timer(seconds, _report, (code, seconds))
     timer.daemon = True
@@ -50,7 +47,7 @@ def _report(code: int, seconds: float) -> None:
 
 
 def what_holds() -> str:
-    """Returns what this process, whose script has ended, still waits for, and where that is in its code."""
+    """What the process of an ended script waits for, with its place in the code."""
     main, frames = threading.main_thread(), sys._current_frames()
     threads = [
         each

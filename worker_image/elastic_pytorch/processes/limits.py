@@ -1,4 +1,4 @@
-"""What a worker's processes may use: threads by the cores of its container, not by those of the node; and open files. Needs no torch."""
+"""Limits of a worker's processes: threads by the container's cores, and open files. No torch."""
 
 import os
 import resource
@@ -7,14 +7,14 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 THREADS = "OMP_NUM_THREADS"
-# Beyond it nothing is gained, and some programs go through all numbers that may be open.
+# More are of no use, and some programs go through all possible descriptors.
 MOST_OPEN_FILES = 1 << 20
 
 
 def cpu_limit(cgroup: Path = CGROUP) -> float | None:
-    """How many cores' time the container may use; None: as much as there is, or it cannot be read.
+    """The cores of the container's quota; None: it has none that can be read.
 
-    The cgroup is of version 1 or 2 (kernel documentation, admin-guide/cgroup-v2, `cpu.max`).
+    The cgroup has version 1 or 2 (kernel documentation, admin-guide/cgroup-v2, `cpu.max`).
     """
     for quota_file, period_file in (
         ("cpu.max", "cpu.max"),
@@ -32,9 +32,9 @@ def cpu_limit(cgroup: Path = CGROUP) -> float | None:
 
 
 def limit_threads(argv: Sequence[str], cgroup: Path = CGROUP) -> None:
-    """Sets OMP_NUM_THREADS, unless it is set: to 1 for several workers, as torchrun does, and for one to the cores that it may use.
+    """Sets a default of OMP_NUM_THREADS: 1 for several workers, as torchrun, else the cores.
 
-    To be called before the import of numpy and torch, which read the variable then.
+    numpy and torch read the variable when they are imported.
     """
     if any(argument.startswith("--nproc") for argument in argv):
         return
@@ -50,10 +50,10 @@ def limit_threads(argv: Sequence[str], cgroup: Path = CGROUP) -> None:
 
 
 def raise_open_files() -> None:
-    """Lets this process, and those that it starts, open as many files as they may: a rank of a large group has a connection to each other.
+    """Raises the limit of open files: a rank of a large group has a connection to each other.
 
-    Container runtimes start processes with 1024, which that many ranks, or the workers of a
-    DataLoader with many tensors, exceed.
+    Container runtimes start processes with 1024, which so many ranks exceed, or the workers of a
+    DataLoader with many tensors.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)

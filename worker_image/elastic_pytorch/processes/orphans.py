@@ -1,4 +1,4 @@
-"""Processes that outlive their parents: a worker ends with its agent, and process 1 of a container reaps what others have left."""
+"""Ends workers with their agent, and reaps orphans in process 1 of a container."""
 
 import contextlib
 import ctypes
@@ -11,10 +11,10 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Makes the kernel send SIGKILL to this process when its parent dies; if the parent is gone already, ends it at once.
+    """Makes the kernel send SIGKILL to this process when its parent dies, or has died.
 
-    A worker that continues without its agent would belong to no round. Torch has SIGINT sent to it,
-    which a hung worker does not handle.
+    A worker without its agent would belong to no round. Torch sends it SIGINT, which a hung worker
+    does not handle.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -22,9 +22,9 @@ def die_with_parent(parent: int) -> None:
 
 
 def forget_resource_tracker() -> None:
-    """Forgets the resource tracker that the agent has handed down: it would unlink memory only when the agent ends.
+    """Drops the agent's resource tracker, which would unlink memory only when the agent ends.
 
-    A process that needs a tracker then starts one of its own.
+    A process that needs a tracker then starts its own.
     """
     tracker = resource_tracker._resource_tracker
     if tracker._fd is not None:  # type: ignore[attr-defined]
@@ -33,9 +33,9 @@ def forget_resource_tracker() -> None:
 
 
 def reap_orphans(workers: Set[int]) -> None:
-    """Reaps processes that have died after their parents, if this is process 1.
+    """Reaps dead processes whose parents are dead, if this is process 1.
 
-    Torch and multiprocessing reap their own children: they need the exit codes.
+    Torch and multiprocessing reap their own children, whose exit codes they need.
     """
     if os.getpid() != 1:
         return

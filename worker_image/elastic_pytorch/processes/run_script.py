@@ -1,7 +1,7 @@
 """Runs the user's script in a warm worker, as `python script.py` would.
 
-A warm worker is a fork of a process with a history. What a script could see of that history is
-undone here. At the end, all steps of Python's own exit are carried out.
+A warm worker is a fork. This module undoes what a script could see of its parent, and carries out
+all steps of Python's own exit.
 """
 
 import atexit
@@ -41,14 +41,14 @@ SCRIPT = "script"
 MODULE = "module"
 INTERRUPTED = 128 + signal.SIGINT
 OUTPUT_LOST = 120  # Python's own
-SAME_SEED = 67280421310721  # with which torch before 2.15 begins in each process
+SAME_SEED = 67280421310721  # torch's in each process before 2.15
 
 _BUFFERS = (io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair)
 _IMPORTED_WITH_THREADS = os.environ.get("OMP_NUM_THREADS")
 
 
 def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
-    """The entry point of a worker process; ends the process.
+    """The entry point of a worker process, which it ends.
 
     The mode is `script`, or `module` as for `python -m`.
     """
@@ -60,14 +60,14 @@ def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
         preparation.begin()
         code = _outcome(lambda: _run(mode, target))
         if code == 0:
-            # A script that needs nothing of its group is a part of it, too.
+            # A script that needs nothing of its group is its member, too.
             code = _outcome(preparation.join)
         watch = watch_exit(code)
         code = _finish(code)
         watch.cancel()
         script_end.complete()
     finally:
-        # Not through torch's wrapper, which would wait for an agent that has stopped listening.
+        # Torch's wrapper would wait for an agent that has stopped listening.
         os._exit(code)
 
 
@@ -107,18 +107,18 @@ def _reset_process() -> None:
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         answer_stops()
     with contextlib.suppress(OSError):
-        # As torchrun does: a group of its own, to be killed together with all its children.
+        # As torchrun: a group to be killed with all its children.
         os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     multiprocessing.set_start_method(None, force=True)
     multiprocessing.process.current_process().name = "MainProcess"
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
-    # A data loader's sockets lie in this folder. The agent's may have been emptied since; the
+    # A data loader's sockets are in this folder. The agent's may have been emptied since, and the
     # script gets its own.
     multiprocessing.process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
-    tempfile.tempdir = None  # the agent's choice, made before the script could set TMPDIR
-    # A folder of modules may have come since the agent has looked for it.
+    tempfile.tempdir = None  # the agent chose it before the script could set TMPDIR
+    # A folder of modules may be new since the agent looked for it.
     importlib.invalidate_caches()
     for callback in (logging.shutdown, multiprocessing.util._exit_function):  # type: ignore[attr-defined]
         atexit.unregister(callback)  # some releases of Python have dropped it, some have not
@@ -142,7 +142,7 @@ def _reset_process() -> None:
     if torch is None:
         return
     if torch.initial_seed() != SAME_SEED:
-        torch.default_generator.seed()  # the same
+        torch.default_generator.seed()
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads != _IMPORTED_WITH_THREADS and threads.isdecimal() and int(threads) > 0:
         torch.set_num_threads(int(threads))  # torch read the variable when it was imported
@@ -154,10 +154,7 @@ def _set_first_path(path: str) -> None:
 
 
 def _outcome(run: Callable[[], Any]) -> int:
-    """Runs a function.
-
-    Prints an exception as Python does, records it as `@record` does, and returns the exit code.
-    """
+    """Prints an exception as Python does, and records it as `@record` does."""
     try:
         run()
     except PlannedStop:
@@ -166,7 +163,7 @@ def _outcome(run: Callable[[], Any]) -> int:
         if code := _exit_code(error.code):
             sys.last_value = error
         return code
-    except BaseException as error:  # KeyboardInterrupt, too, ends the script
+    except BaseException as error:  # KeyboardInterrupt ends the script, too
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
             frames = frames.tb_next
@@ -182,7 +179,7 @@ def _outcome(run: Callable[[], Any]) -> int:
 
 
 def _print(error: BaseException) -> int:
-    """Has the script's hook print an exception, as CPython's PyErr_PrintEx does; returns the exit code."""
+    """Prints an exception by the script's hook, as CPython's PyErr_PrintEx."""
     hook = getattr(sys, "excepthook", None)
     if hook is None:
         _complain("sys.excepthook is missing")
@@ -218,7 +215,7 @@ def _complain(words: object) -> None:
 
 
 def _finish(code: int) -> int:
-    """Carries out the steps of Python's exit, in order: threads, exit handlers, open files, buffers."""
+    """The steps of Python's exit, in order: threads, exit handlers, open files, buffers."""
     steps: Sequence[Callable[[], Any]] = (
         threading._shutdown,  # type: ignore[attr-defined]
         atexit._run_exitfuncs,
@@ -241,7 +238,7 @@ def _finish(code: int) -> int:
 
 
 def _close_files() -> None:
-    """Closes files that the script has left open, as the end of an interpreter would: that writes what they have buffered."""
+    """Closes files that the script left open, as an interpreter does, to write their buffers."""
     standard = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
     left = [
         thing

@@ -1,7 +1,6 @@
-"""The end of each worker's stderr: it passes through the agent, which writes it to its own stderr and keeps the end.
+"""Passes each worker's stderr through the agent, which writes it to its own and keeps the end.
 
-For a worker that was killed by a signal, or that was restarted and raised, only stderr shows the
-reason.
+It alone shows why a worker was killed by a signal, or was restarted after an exception.
 """
 
 import contextlib
@@ -13,7 +12,7 @@ import threading
 from elastic_pytorch.failures.last_words import MAX_STDERR_BYTES
 
 STDERR = "ELASTIC_PYTORCH_STDERR"  # where a warm worker's stderr goes
-CHUNK_BYTES = 64 * 1024  # what a pipe holds
+CHUNK_BYTES = 64 * 1024  # a pipe's capacity
 
 
 def attach() -> None:
@@ -27,21 +26,18 @@ def attach() -> None:
 
 
 class StderrTails:
-    """A pipe for each local rank, and a thread that forwards what comes.
-
-    It has a name in /proc alone: anything may empty /tmp.
-    """
+    """A pipe for each local rank, with a name only in /proc: anything may empty /tmp."""
 
     def __init__(self) -> None:
         self._pipes: dict[int, int] = {}
-        self._ends: dict[int, int] = {}  # that workers write to
+        self._ends: dict[int, int] = {}  # of workers
         self._tails: dict[int, bytearray] = {}
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
-        self._unended: int | None = None  # whose line is the last one here, without its end
+        self._unended: int | None = None  # the local rank whose last line here has no end
 
     def path(self, local_rank: int) -> str:
-        """Returns the path by which a worker opens the pipe for its stderr; empty if none can be created."""
+        """The path of the pipe for a worker's stderr; empty: none can be created."""
         if local_rank not in self._pipes:
             with contextlib.suppress(OSError):
                 self._open(local_rank)
@@ -56,7 +52,7 @@ class StderrTails:
                 self._tails[local_rank].clear()
 
     def text(self, local_rank: int) -> str:
-        """Returns the end of what the worker has written so far; empty if its stderr goes elsewhere."""
+        """The end of the worker's stderr so far; empty if its stderr goes elsewhere."""
         with self._lock:
             if local_rank not in self._pipes:
                 return ""
@@ -64,7 +60,7 @@ class StderrTails:
             return self._tails[local_rank].decode(errors="replace")
 
     def end_line(self, local_rank: int) -> None:
-        """Ends the last line of a worker that has ended within it: what comes next has a line of its own."""
+        """Ends the last line of a worker that has ended within it."""
         with self._lock:
             if local_rank in self._pipes:
                 self._read(local_rank)
@@ -77,10 +73,10 @@ class StderrTails:
                 self._read(local_rank)
 
     def _open(self, local_rank: int) -> None:
-        # The other end stays open: then there is no end of file when a worker ends.
+        # The other end stays open, so that a worker's end is no end of file.
         pipe, end = os.pipe()
         os.set_blocking(pipe, False)
-        os.fchmod(end, 0o622)  # a script that has given up its privileges may open /dev/stderr
+        os.fchmod(end, 0o622)  # a script without its privileges may open /dev/stderr
         with self._lock:
             self._ends[local_rank] = end
             self._tails[local_rank] = bytearray()
@@ -96,7 +92,7 @@ class StderrTails:
                     self._read(key.data)
 
     def _read(self, local_rank: int) -> None:
-        """Reads what is available. To be called with the lock held."""
+        """Reads what is available. The caller holds the lock."""
         tail = self._tails[local_rank]
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._pipes[local_rank], CHUNK_BYTES):

@@ -1,7 +1,4 @@
-"""The folder for the sockets and error files that starting workers takes.
-
-It is not the agent's alone: scripts and cleaners empty it.
-"""
+"""The folder for the sockets and error files of workers. Scripts and cleaners empty it, too."""
 
 import contextlib
 import os
@@ -12,40 +9,33 @@ from pathlib import Path
 
 from elastic_pytorch.log import logger
 
-VARIABLES = ("TMPDIR", "TEMP", "TMP")  # as Python's tempfile reads them
-TRIED_BYTES = 64 * 1024  # an error file and some more: less may still fit on a full disk
-# As long as the longest name there, multiprocessing's listener in its folder: a socket's path has
+VARIABLES = ("TMPDIR", "TEMP", "TMP")  # in the order of Python's tempfile
+TRIED_BYTES = 64 * 1024  # more than an error file: less may still fit on a full disk
+# As long as the longest name there, multiprocessing's listener in its folder. A socket's path has
 # 107 characters at most.
 SOCKET_NAME = "listener-12345678"
 
 
 class TemporaryFolderError(Exception):
-    """No folder can hold the files that starting workers takes.
-
-    The message says which were tried, and why each cannot.
-    """
+    """No folder can hold the files that a worker's start needs; the message has the reasons."""
 
 
 def candidates(environ: Mapping[str, str], working_directory: str) -> list[str]:
-    """Returns the folders to try, in order: those that Python's tempfile would try, and shared memory before the working directory.
+    """The folders of Python's tempfile, in its order, with shared memory before the last.
 
-    The working directory is the last resort, as it may be a volume that all workers share.
+    The working directory comes last, because it may be a volume that all workers share.
     """
     named = [os.path.abspath(environ[name]) for name in VARIABLES if environ.get(name)]  # noqa: PTH100 - links stay
     return list(dict.fromkeys([*named, "/tmp", "/var/tmp", "/dev/shm", working_directory]))
 
 
 def choose_temporary_folder(folders: Iterable[str]) -> str:
-    """Has this process's tempfile use the first folder that can hold files and sockets, and says so if it is not the first of all.
+    """Has this process's tempfile use the first folder that can hold files and sockets.
 
-    Scripts search for a folder of their own. TMPDIR is set for them only where Python would find
-    none.
-
-    Returns:
-        The folder.
+    Scripts look for a folder themselves. They get TMPDIR only where Python would find none.
 
     Raises:
-        TemporaryFolderError: none can.
+        TemporaryFolderError: there is none.
     """
     refused = []
     for folder in folders:
@@ -74,7 +64,7 @@ def choose_temporary_folder(folders: Iterable[str]) -> str:
 
 
 def make_temporary_folder_again() -> None:
-    """Makes the temporary folder again if it has been removed and that is possible."""
+    """Makes the temporary folder again if it has been removed, where that is possible."""
     with contextlib.suppress(OSError):
         Path(tempfile.gettempdir()).mkdir(parents=True, exist_ok=True)
 

@@ -1,8 +1,8 @@
-"""Workers that start in milliseconds: forked from a process that has imported torch.
+"""Starts workers in milliseconds, as forks of a process that has imported torch.
 
-The agent needs torch itself, the import takes seconds of CPU time, and a pod has few cores. So
-multiprocessing's forkserver is not a new interpreter that imports torch again. It is forked from
-the agent, before the agent has a thread or has used a GPU.
+The agent needs torch itself, whose import takes seconds of CPU time, and a pod has few cores. So
+multiprocessing's forkserver is no new interpreter that imports torch again, but a fork of the
+agent, before the agent has a thread or has used a GPU.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import NoReturn
 from elastic_pytorch.log import logger
 from elastic_pytorch.processes.orphans import die_with_parent, forget_resource_tracker
 
-# What nearly every training script imports.
+# Nearly every training script imports these.
 MODULES = (
     "torch",
     "torch.distributed",
@@ -35,24 +35,20 @@ MODULES = (
     "numpy.random",
     "elastic_pytorch.processes.run_script",
 )
-# The first optimizer or DistributedDataParallel imports it: a second of CPU time, spent once here
-# rather than in each worker.
+# The first optimizer or DistributedDataParallel imports it: a second of CPU time, once here instead
+# of in each worker.
 FIRST_STEP_MODULES = ("torch._dynamo",)
 PROBE_SECONDS = 30.0
 CUDA_LOST = 3  # the exit code of a forked process that cannot use GPUs
 CUDA_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
-# Set while modules are imported, and left to the script: a compile cache is where its pod or the
-# script says.
+# The import sets them for itself. A compile cache is where its pod or the script says.
 LEFT_TO_SCRIPTS = (CUDA_CHECK, "TORCHINDUCTOR_CACHE_DIR")
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports what workers will need.
-
-    Modules that fail to import are skipped, with a line in the log if the user listed them.
-    """
+    """Imports modules for workers. The log names those of the user that fail."""
     given = {name: os.environ.get(name) for name in LEFT_TO_SCRIPTS}
-    # With it torch.cuda.is_available() asks the driver's library rather than CUDA, which does not
+    # With it, torch.cuda.is_available() asks the driver's library instead of CUDA, which does not
     # survive a fork.
     os.environ[CUDA_CHECK] = "1"
     for name in names:
@@ -68,22 +64,21 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def start_forkserver() -> None:
-    """Starts multiprocessing's forkserver as a fork of this process, and makes sure that it can start a process.
+    """Starts multiprocessing's forkserver as a fork of this process, and tries it.
 
-    If that fails, multiprocessing starts it in its own way, which is slower, as it imports torch
-    again.
+    If that fails, multiprocessing starts it as usual, and imports torch again.
     """
     multiprocessing.set_forkserver_preload(list(MODULES))
     resource_tracker.ensure_running()
     gc.collect()
-    # Present objects stay shared between all workers, whose garbage collections skip them.
+    # Workers share present objects, which their garbage collections skip.
     gc.freeze()
     try:
         with _forking_instead_of_executing():
             forkserver.ensure_running()
         _hold_address()
         _probe()
-    except Exception as error:  # if anything is unexpected about this Python, the stock way remains
+    except Exception as error:  # an unexpected Python: the stock way remains
         logger.warning(
             "cannot fork the forkserver, starting a new interpreter: %s: %s",
             type(error).__name__,
@@ -94,7 +89,7 @@ def start_forkserver() -> None:
 
 
 def _hold_address() -> None:
-    """Has the forkserver be found by a descriptor of its socket: its path is in a temporary folder, which anything may empty."""
+    """Gives the forkserver's socket a path that survives the removal of temporary files."""
     server = forkserver._forkserver
     descriptor = os.open(server._forkserver_address, os.O_PATH | os.O_CLOEXEC)  # type: ignore[attr-defined]
     server._forkserver_address = f"/proc/self/fd/{descriptor}"  # type: ignore[attr-defined]
@@ -113,7 +108,7 @@ def _forking_instead_of_executing() -> Iterator[None]:
             raise RuntimeError("multiprocessing starts its forkserver in an unknown way")
         parent = os.getpid()
         with warnings.catch_warnings():
-            # Python warns of threads: numpy's OpenBLAS has some, and handles a fork.
+            # Python warns of threads, but numpy's OpenBLAS, which has some, handles a fork.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
@@ -129,18 +124,18 @@ def _forking_instead_of_executing() -> Iterator[None]:
 
 
 def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
-    """Turns a copy of the agent into what a new interpreter would be."""
+    """Turns a copy of the agent into the equivalent of a new interpreter."""
     try:
         os.setsid()  # a Ctrl-C or a signal to the agent's group is the agent's
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         die_with_parent(parent)
-        # Among them the agent's end of the pipe that tells the forkserver when to end.
+        # One of them is the agent's end of the pipe that ends the forkserver.
         for descriptor in not_ours:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        forkserver._forkserver.__init__()  # type: ignore[misc] # its lock is held: the fork happened under it
+        forkserver._forkserver.__init__()  # type: ignore[misc] # the fork holds its lock
         forget_resource_tracker()
         exec(command, {"__name__": "__main__", "__builtins__": __builtins__})
     finally:

@@ -1,12 +1,11 @@
-"""Kills what workers have left: their process groups, and descendants that have begun a session of their own.
+"""Kills the process groups of workers, and their descendants that have begun a session.
 
-The shared memory that these have left by name is unlinked. Python has a resource tracker for that:
-a process beside the one that has created the memory, which waits until that one and all that it has
-forked are gone. It belongs to the same group, so that SIGKILL to the group would end it first.
+Python's resource tracker unlinks the shared memory that these have left by name. It is a process of
+the same group, and waits until the creator of the memory and its forks are gone. SIGKILL to the
+group would end it first.
 
-A descendant whose ancestors are dead is known by what its program was started with: a variable that
-the agent alone has set. Processes of the container that the agent has not started, such as those of
-its shell, do not have it.
+A descendant whose ancestors are dead has, in its initial environment, a variable that only the
+agent sets. Other processes of the container, such as those of its shell, do not have it.
 """
 
 import contextlib
@@ -17,16 +16,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-UNLINK_SECONDS = 2.0  # for trackers, from when all others are killed
+UNLINK_SECONDS = 2.0  # for trackers, after the kill of all others
 POLL_SECONDS = 0.005
 _TRACKER = b"multiprocessing.resource_tracker"
 
 
 class Left(NamedTuple):
-    """How to find the descendants that have left the groups.
+    """How to find descendants that have left the groups.
 
     Attributes:
-        variable: as it is in the environment of what the agent has started, `NAME=value`.
+        variable: `NAME=value` in the environment of the agent's processes.
         kept: processes that stay, with their descendants.
     """
 
@@ -40,10 +39,9 @@ class _Process(NamedTuple):
 
 
 def kill_groups(groups: Collection[int], left: Left | None = None) -> None:
-    """Sends SIGKILL to all processes of groups, but to their resource trackers only if these take longer than `UNLINK_SECONDS`.
+    """Kills all processes of groups, after their resource trackers had `UNLINK_SECONDS` to end.
 
-    Returns when the trackers have ended, so that the next workers can create memory of the same
-    names.
+    The next workers can then create memory of the same names.
     """
     deadline = time.monotonic() + UNLINK_SECONDS
     while _kill_others(groups, left):
@@ -56,7 +54,7 @@ def kill_groups(groups: Collection[int], left: Left | None = None) -> None:
 
 
 def _kill_others(groups: Collection[int], left: Left | None) -> bool:
-    """Kills what is no resource tracker; returns whether there are trackers."""
+    """Kills all but the resource trackers; returns whether there are any."""
     trackers = False
     processes = _processes()
     for pid, each in processes.items():
@@ -81,7 +79,7 @@ def _has_left(pid: int, processes: Mapping[int, _Process], left: Left) -> bool:
             return False
         ancestor = processes[ancestor].parent
     if ancestor == os.getpid() != 1:
-        # Process 1 gets those whose parents are dead, and another agent has its own children alone.
+        # Process 1 adopts those whose parents are dead. Another agent has only its own children.
         return False
     return left.variable.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 

@@ -1,8 +1,8 @@
-"""Configures each worker's environment, stderr and stack dumps, at torch's own hook for a worker's output.
+"""Configures each worker's environment, stderr and stack dumps, at torch's hook for their output.
 
-Torch's tails of log files (`tee`) get whole lines, with the rank that a process has at the time in
-their prefix. Torch makes a prefix (`log_line_prefix_template`) once, when it starts a process,
-which may be taken along into a round where its rank is another.
+Torch's tails of log files (`tee`) get whole lines, with the present rank in their prefix. Torch
+makes a prefix (`log_line_prefix_template`) only when it starts a process, which may later continue
+in a round with another rank.
 """
 
 import contextlib
@@ -32,10 +32,10 @@ class WorkerLogs(LogsSpecs):
         self._warm = warm
         self.unit_replicas = unit_replicas
         self.preparing = False  # the workers start before their group exists
-        self._inherited = set[TextIO]()  # the agent's own streams that workers write to
+        self._inherited = set[TextIO]()  # the agent's streams that workers write to
 
     def reify(self, envs: dict[int, dict[str, str]]) -> Any:
-        """Returns torch's destinations, with the agent's pipe for each stderr that would have been the agent's own."""
+        """Returns torch's destinations, with a pipe for each stderr that was the agent's."""
         destinations = self._specs.reify(envs)
         self._inherited = set() if all(map(destinations.stdouts.get, envs)) else {sys.stdout}
         for local_rank, environment in envs.items():
@@ -65,10 +65,7 @@ class WorkerLogs(LogsSpecs):
         return destinations
 
     def end_lines(self) -> None:
-        """Ends the line in which a worker may have ended, wherever it wrote past the agent.
-
-        If it was ended, this is an empty one.
-        """
+        """Ends lines of workers that wrote past the agent, or adds an empty one."""
         for stream in self._inherited:
             with contextlib.suppress(OSError):
                 print(file=stream, flush=True)
@@ -78,11 +75,11 @@ class WorkerLogs(LogsSpecs):
         return str(self._specs.root_log_dir)
 
 
-RANK = "\0rank\0"  # where the rank belongs, in a prefix of torch's making
+RANK = "\0rank\0"  # the place of the rank in torch's prefix
 
 
 class RankPrefix:
-    """A prefix that becomes text each time torch formats a line with it."""
+    """A prefix that gets the rank each time that torch formats a line with it."""
 
     def __init__(self, text: str, rank: Callable[[], int]) -> None:
         self._text = text
@@ -93,7 +90,7 @@ class RankPrefix:
 
 
 class WholeLines:
-    """A stream that ends each text: torch's tails also pass on a line that has no end yet, and may never get one."""
+    """Ends each text: torch's tails also pass on a last line without an end."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -103,10 +100,10 @@ class WholeLines:
 
 
 def follow_ranks(template: str | None, rank: Callable[[int], int]) -> str | None:
-    """Returns the template to give to torch, whose tails of log files then write whole lines, with the rank of the moment.
+    """Makes torch's tails write whole lines with the present rank; returns the template for torch.
 
     The template is torchrun's, with `${rank}` or without; None or empty: torch's own prefixes.
-    `rank` returns the rank at the moment of a local rank.
+    `rank` maps a local rank to its present rank.
     """
 
     def tail_log(
