@@ -1,1 +1,1 @@
-"""The progress of training: reported, shown, and received by the agent."""
+"""Reports of a script's progress, and the agent's record of them."""

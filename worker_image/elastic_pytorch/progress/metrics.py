@@ -1,4 +1,4 @@
-"""Metrics that a script reports beside its loss: names and numbers that a job's status can show."""
+"""Metrics that a script reports beside its loss, for a job's status."""
 
 import math
 import re
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping
 
 MAX_METRICS = 16  # of a job
 MAX_NAME_CHARACTERS = 63
-# The operator has a copy, agents/heartbeat.py.
+# The operator has a copy in agents/heartbeat.py.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,62}")
 
-# Names and values, those that were reported last at the end.
+# Those that were last reported are last.
 Metrics = tuple[tuple[str, float], ...]
 
 
 def read_metrics(metrics: object) -> dict[str, float]:
-    """The metrics of a report that are finite, with their values as floats.
+    """The finite metrics of a report.
 
-    A value that has become NaN or infinite late in a training is no reason to end it: it is left
-    out, as that of the loss is.
+    A value that has become NaN or infinite late in a training must not end it. It is left out, like
+    a loss.
 
     Raises:
         ValueError: they cannot be reported; it names the metric and what to change.
@@ -39,7 +39,7 @@ def read_metrics(metrics: object) -> dict[str, float]:
 
 
 def merge_metrics(before: Metrics, newer: Mapping[str, float]) -> Metrics:
-    """The newest value of each metric; of more than `MAX_METRICS` names those that were reported last."""
+    """The newest value of each metric, at most `MAX_METRICS` of them."""
     kept: Iterable[tuple[str, float]] = (metric for metric in before if metric[0] not in newer)
     return (*kept, *newer.items())[-MAX_METRICS:]
 

@@ -1,4 +1,4 @@
-"""How a training script reports its progress: datagrams on a unix socket, from `report` to the agent (see `receiver`)."""
+"""A script's reports of its progress: datagrams on a unix socket of the agent."""
 
 import contextlib
 import json
@@ -11,9 +11,9 @@ from elastic_pytorch.progress.metrics import read_metrics
 
 REPORT_SOCKET = "ELASTIC_PYTORCH_REPORT_SOCKET"
 MAX_DATAGRAM_BYTES = 4096
-MAX_ERROR = 200  # characters of an error in a report, which take up to four bytes each
+MAX_ERROR = 200  # characters, which take up to four bytes each
 
-_sender: tuple[int, socket.socket] | None = None  # made by the first report of a process
+_sender: tuple[int, socket.socket] | None = None  # with its process's id
 
 
 def report(
@@ -37,9 +37,9 @@ def report(
         step: the step just finished. The largest of all ranks counts.
         total: the step at which training will be done.
         loss: the newest loss.
-        checkpoint_step: the step of the newest checkpoint that training could go on from.
+        checkpoint_step: the step of the newest checkpoint from which training could continue.
         work_seconds: how long this rank has worked in a step, without its waits for other ranks.
-            From this and `step_seconds` of all ranks the operator finds those that are slow. A
+            The operator compares it and `step_seconds` of all ranks to find slow ones. A
             `WorkTimer` measures and reports both.
         step_seconds: how long a step takes, from one to the next.
         metrics: other numbers for people, by name, such as `{"accuracy": 0.93}`. A job shows the
@@ -68,48 +68,30 @@ def report(
 
 
 def report_group_formed() -> None:
-    """Reports that the process group of this process has formed.
-
-    Never raises; without an agent it does nothing.
-    """
     _send({"formed": True})
 
 
 def report_failed_saves(count: int, error: str) -> None:
-    """Reports how many saves of a checkpoint have failed in a row.
-
-    Never raises; without an agent it does nothing.
-
-    A report of another `checkpoint_step` than before says that a save has succeeded since.
-    """
+    """Reports failed saves in a row, until a report of another `checkpoint_step` ends them."""
     _send({"failedSaves": count, "saveError": error[:MAX_ERROR]})
 
 
 def report_written(step: int, seconds: float) -> None:
-    """Reports that a checkpoint of a step is written, and how long that has taken.
-
-    Never raises; without an agent it does nothing.
-    """
     _send({"checkpointStep": step, "checkpointSeconds": seconds})
 
 
 def report_saving(saving: bool) -> None:
-    """Reports whether this process waits for the last checkpoint of its training.
-
-    Never raises; without an agent it does nothing.
-
-    It may be repeated: the first report counts as the moment when that has begun.
-    """
+    """Reports whether this process waits for its last checkpoint; the first report counts."""
     _send({"saving": saving})
 
 
 def has_agent() -> bool:
-    """Whether an agent takes the reports of this process: it is a worker of an operator's job."""
+    """Whether this process is a worker of an operator's job."""
     return bool(os.environ.get(REPORT_SOCKET))
 
 
 def _send(fields: dict[str, Any]) -> None:
-    """Sends a report to the agent, if there is one. Never raises."""
+    """Never raises; does nothing without an agent."""
     with contextlib.suppress(Exception):
         if path := os.environ.get(REPORT_SOCKET):
             _socket().sendto(json.dumps(fields, ensure_ascii=False).encode(errors="replace"), path)

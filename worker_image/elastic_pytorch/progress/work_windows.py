@@ -1,19 +1,19 @@
-"""How long each process of a pod works in a step, in windows of a few seconds, as heartbeats report it. Standard library only."""
+"""How long each process of a pod works in a step, in windows of some seconds. No dependencies."""
 
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
 
 WINDOW_SECONDS = 5.0
-WINDOW_REPORTS = 5  # of a process: its median hides one that is unlike the others
-MAX_REPORTS = 1000  # of a process in a window; more would tell no more
+WINDOW_REPORTS = 5  # of a process: their median hides an outlier
+MAX_REPORTS = 1000  # of a process in a window
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    windows: int  # how many are over in the round
+    windows: int  # that are over in the round
     work_seconds: tuple[float | None, ...]  # medians by local rank; None: too few reports
-    step_seconds: float  # the median of all reports
+    step_seconds: float  # median of all reports
 
     def to_json(self) -> dict[str, object]:
         seconds = [None if each is None else round(each, 6) for each in self.work_seconds]
@@ -25,8 +25,6 @@ class Work:
 
 
 class WorkWindows:
-    """The windows of one round, each of at least some seconds."""
-
     def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
         self._window_seconds = window_seconds
         self._windows = 0
@@ -37,7 +35,7 @@ class WorkWindows:
     def add(
         self, local_rank: int, work_seconds: float, step_seconds: float, now: float
     ) -> Work | None:
-        """Takes the report of a process at a moment, monotonic seconds; returns the window that it ends, if it ends one."""
+        """Adds a report at a time in monotonic seconds; returns the window that it ends."""
         if self._begun_at is None:
             self._begun_at = now
         work = self._work[local_rank]
@@ -55,6 +53,6 @@ class WorkWindows:
         return ended
 
     def _median(self, local_rank: int) -> float | None:
-        # The ranks report one after the other, so that the last step of the window may be missing.
+        # The ranks report one after the other, so the window may lack a rank's last step.
         reports = self._work.get(local_rank, ())
         return median(reports) if len(reports) >= WINDOW_REPORTS - 1 else None

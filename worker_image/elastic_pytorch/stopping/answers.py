@@ -1,10 +1,10 @@
-"""The worker's part in finding out whether its main thread still runs Python code (see `observation`).
+"""How a worker shows whether its main thread still runs Python code.
 
-Python runs the handler of a signal between two of its own instructions, so not while the main
-thread is in C. It may be in C for long, in a collective that waits for a lost peer. Two real-time
-signals detect that. On `STACK_SIGNAL` the C handler writes the main thread's Python stack, wherever
-the thread is. On `ANSWER_SIGNAL` a handler in Python writes a line as soon as any Python handler
-can run. Both write to a memory file, which the agent finds among the process's open files.
+Python runs a signal's handler between two of its own instructions, so not while the main thread is
+in C, perhaps in a collective that waits for a lost peer. Two real-time signals detect that. On
+`STACK_SIGNAL` the C handler writes the main thread's Python stack, wherever the thread is. On
+`ANSWER_SIGNAL` a Python handler writes a line as soon as any Python handler can run. Both write to
+a memory file, which the agent finds among the process's open files.
 
 `cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this
 package.
@@ -23,24 +23,23 @@ ANSWER_HEAD = "Python runs; the handler is "
 
 
 def answer_stops() -> None:
-    """Makes this process answer both signals. To be called in its main thread."""
+    """Makes this process answer both signals. Only for its main thread."""
     memory = os.memfd_create(MEMORY_NAME)
 
     def answer(_number: int, _frame: object) -> None:
-        # A script that has closed the file must not be disturbed.
+        # It must not disturb a script that has closed the file.
         with contextlib.suppress(Exception):
             line = ANSWER_HEAD + _call_of(signal.getsignal(signal.SIGTERM)) + "\n"
             os.write(memory, line.encode("ascii", "backslashreplace"))  # as faulthandler does
 
     signal.signal(ANSWER_SIGNAL, answer)
     faulthandler.register(STACK_SIGNAL, file=memory, all_threads=False, chain=False)
-    # A system call that it interrupts must not be restarted: Python would not see another signal
-    # that comes meanwhile.
+    # A system call that it interrupts must not restart: Python would miss another signal meanwhile.
     signal.siginterrupt(STACK_SIGNAL, True)
 
 
 def _call_of(handler: object) -> str:
-    """Returns how faulthandler shows a call of the handler, without the line number; empty if it is not Python code."""
+    """A call of the handler in faulthandler's format, without its line; empty: not Python."""
     handler = getattr(handler, "func", handler)  # of a functools.partial
     call = handler if hasattr(handler, "__code__") else type(handler).__call__
     code = getattr(call, "__code__", None)

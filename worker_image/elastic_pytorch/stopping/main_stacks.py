@@ -1,4 +1,4 @@
-"""The stacks of processes' main threads, at one moment: each writes its own to its memory file (see `answers`)."""
+"""Reads the stacks of several processes' main threads at one moment (see `answers`)."""
 
 import contextlib
 import os
@@ -11,22 +11,21 @@ from elastic_pytorch.stopping.observation import signal_main_thread
 from elastic_pytorch.stopping.places import StackSite, place_of
 from elastic_pytorch.stopping.stacks import children, handles
 
-WAIT_SECONDS = 1.0  # for all of them to write: one that is stopped never does
+WAIT_SECONDS = 1.0  # a stopped process never writes its stack
 _STATES = {"T": StackSite("stopped"), "t": StackSite("stopped"), "D": StackSite("kernel")}
 
 
 def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> dict[int, StackSite]:
-    """Returns where the main threads of workers stand, by process id.
+    """Returns where the main threads of workers are, by process id.
 
-    Of a worker that is not Python, such as a shell script, the first of its descendants that
-    answers counts.
+    For a worker without Python, such as a shell script, its first descendant that answers counts.
     """
     workers = list(workers)
     places = {worker: _without_stack(worker) for worker in workers}
     asked = {worker: found for worker in workers if (found := _memory_of(worker)) is not None}
     before = {worker: os.fstat(memory).st_size for worker, (_, memory) in asked.items()}
     for pid, _memory in asked.values():
-        for _ in range(2):  # once the second stack has begun, the first one is complete
+        for _ in range(2):  # a second stack shows that the first one is complete
             with contextlib.suppress(OSError):  # it has just ended
                 signal_main_thread(pid, STACK_SIGNAL)
     until = time.monotonic() + wait_seconds
@@ -50,7 +49,7 @@ def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> d
 
 
 def _memory_of(worker: int) -> tuple[int, int] | None:
-    """The process that answers for a worker, and its memory file, opened; None if there is none."""
+    """The process that answers for a worker, and its opened memory file."""
     if handles(worker, STACK_SIGNAL):
         with contextlib.suppress(OSError):
             for link in Path(f"/proc/{worker}/fd").iterdir():

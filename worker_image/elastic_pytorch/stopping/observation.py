@@ -1,7 +1,7 @@
-"""Observes processes that were told to stop, and finds those that cannot: their main thread no longer runs Python code.
+"""Finds processes that must stop but cannot, because their main thread runs no Python code.
 
-`answers` is the processes' end. A process that does not answer, such as a program that is not
-Python, is not observed: the handler of a C program runs wherever the program is.
+A process that does not answer (see `answers`) is not observed: a C program's handler runs wherever
+the program is.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from elastic_pytorch.stopping.answers import (
 from elastic_pytorch.stopping.stacks import children, handles
 from elastic_pytorch.stopping.stuck import GAP_SECONDS, MainThread, Observation
 
-# From one observation to the next, at first: the time to write a stack on a busy machine.
+# Between two observations, at first: the time to write a stack on a busy machine.
 OBSERVE_SECONDS = 0.1
-MAX_OBSERVE_SECONDS = 0.5  # once a handler has been running for long
+MAX_OBSERVE_SECONDS = 0.5  # once a handler has run for long
 FIRST_STACK_SECONDS = 0.1  # for the stack just before the signal
 
 _TGKILL = {"x86_64": 234, "aarch64": 131}
@@ -33,16 +33,12 @@ _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class StopObserver:
-    """Observes the workers of one stop.
-
-    Created before they are told to stop: later observations are compared with what their main
-    threads do then.
+    """Observes the workers of one stop, from before its signal: later stacks are compared with it.
 
     Args:
-        workers: process ids. For one that does not answer, such as a shell script, its descendants
-            that do are observed.
-        death_signal: the signal that will stop them. Workers that do not handle it are not
-            observed: they just die.
+        workers: process ids. Of one that does not answer, such as a shell script, the answering
+            descendants count.
+        death_signal: workers that do not handle it just die, and are not observed.
     """
 
     def __init__(self, workers: Iterable[int], death_signal: signal.Signals) -> None:
@@ -51,8 +47,7 @@ class StopObserver:
         ]
         for process in self._processes:
             process.ask_stack()
-            # Before the signal: one that is asked later may have run its handler and hang already,
-            # and would never answer.
+            # Asked after the signal, a process may hang in its handler, and would never answer.
             process.ask_answer()
         until = time.monotonic() + FIRST_STACK_SECONDS
         while (
@@ -63,10 +58,7 @@ class StopObserver:
         self._since = self._observed_at = time.monotonic()
 
     def find_stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
-        """Observes again if it is time to.
-
-        Returns the processes that cannot run their handler, with their main threads' stacks, each
-        once.
+        """Observes again when it is time; returns stuck processes with their main stacks.
 
         A process must have been in one call of C for `patience_seconds` at least.
         """
@@ -88,8 +80,6 @@ class StopObserver:
 
 
 class _Process:
-    """A process that answers."""
-
     def __init__(self, pid: int, memory: str) -> None:
         self.pid = pid
         self._link = memory
@@ -113,7 +103,7 @@ class _Process:
         return os.fstat(self._memory).st_size > self._read_bytes
 
     def observe(self, patience_seconds: float) -> bool:
-        """Reads what it has written since the last request, requests more, and returns whether it is stuck."""
+        """Reads new stacks and answers, requests more, and returns whether it is stuck."""
         written = os.pread(
             self._memory, os.fstat(self._memory).st_size - self._read_bytes, self._read_bytes
         )
@@ -143,7 +133,7 @@ class _Process:
             self.ask_stack()
         elif time.monotonic() - self._signalled_at > GAP_SECONDS:
             self._signalled_at = time.monotonic()
-            # In case that the signal was not sent: without another, it would be waited for in vain.
+            # In case that the signal was lost.
             self._signal(STACK_SIGNAL)
         return self._thread.stuck(patience_seconds)
 
@@ -151,7 +141,7 @@ class _Process:
         os.close(self._memory)
 
     def _signal(self, number: int) -> None:
-        """Signals the main thread, if the process still expects it: by default these signals kill."""
+        """Signals the main thread if the process expects it: by default these signals kill."""
         with contextlib.suppress(OSError):
             if handles(self.pid, number) and MEMORY_NAME in str(Path(self._link).readlink()):
                 signal_main_thread(self.pid, number)
@@ -170,21 +160,21 @@ def _answering(pid: int, death_signal: signal.Signals) -> list[_Process]:
 
 
 def signal_main_thread(pid: int, number: int) -> None:
-    """Sends a signal to a process's main thread, and to no other.
+    """Sends a signal to a process's main thread only.
 
     Raises:
-        OSError: where it can be sent only to the process, and that has ended.
+        OSError: on a machine where only processes get signals, if it has ended.
     """
     call = _TGKILL.get(platform.machine())
     if call is None:
-        # The kernel gives it to the main thread if that has no other one to handle.
+        # The kernel prefers the main thread, if that is not handling another signal.
         os.kill(pid, number)
     else:
         ctypes.CDLL(None).syscall(call, pid, pid, int(number))
 
 
 def _cpu_time(pid: int) -> tuple[float, bool]:
-    """Returns the main thread's CPU time in seconds, and whether it is asleep."""
+    """The main thread's CPU time in seconds, and whether it is asleep."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) * _TICK_SECONDS, fields[0] == "S"

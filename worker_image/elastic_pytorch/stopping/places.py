@@ -1,8 +1,7 @@
-"""Where a training process stands, in one word of a few, read from the Python stack of its main thread.
+"""Classifies where a training process is, by the Python stack of its main thread.
 
-Waits in C have no frame of their own: the innermost frame is the Python function that called. Under
-DistributedDataParallel, that is the backward pass's: the reducer waits for the other ranks inside
-it.
+A wait in C has no frame: the innermost is the Python function that called. Under
+DistributedDataParallel that is the backward pass, in which the reducer waits for other ranks.
 """
 
 import re
@@ -11,15 +10,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "collective",  # in the group's communication
+    "collective",
     "dataLoader",
-    "lock",  # waits for a lock, a thread or a process
-    "file",  # reads or writes one
+    "lock",  # or a thread or a process
+    "file",
     "other",
-    "ended",  # the process has exited with 0
+    "ended",  # with exit code 0
     "stopped",  # by SIGSTOP
-    "kernel",  # in a call of the kernel that no signal ends
-    "silent",  # has not answered
+    "kernel",  # in a call that no signal ends
+    "silent",  # does not answer
 ]
 
 MAX_FRAME_CHARACTERS = 100
@@ -29,26 +28,27 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 _OPERATION = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NOT_THE_SCRIPT = re.compile(
     r"<|/site-packages/|/dist-packages/|/lib(64)?/python3|/elastic[-_]pytorch/"
-    r"|/torch/(distributed|autograd|nn|utils|_\w+)/|/torch/(_\w+|library|serialization|functional)\.py$"
+    r"|/torch/(distributed|autograd|nn|utils|_\w+)/"
+    r"|/torch/(_\w+|library|serialization|functional)\.py$"
 )
 _COLLECTIVES = re.compile(r"/torch/distributed/(distributed_c10d|rendezvous)\.py$")
 _FUNCTIONAL = re.compile(r"/torch/distributed/_functional_collectives\.py$")
-# What calls collectives in C: the replicas' parameters and buffers, shards, and the backward pass.
+# These call collectives in C: the replicas' parameters and buffers, shards, and the backward pass.
 _CALLERS_OF_COLLECTIVES = re.compile(
     r"/torch/(nn/parallel/distributed|distributed/(utils|fsdp/.*|_composable/.*|tensor/.*))\.py$"
 )
 _BACKWARD = re.compile(r"/torch/autograd/(graph|__init__)\.py$")
 _DATA_LOADER = re.compile(r"/torch/utils/data/")
 _LOCKS = re.compile(
-    r"/lib(64)?/python3[^/]*/(threading|queue|selectors|subprocess|multiprocessing/\w+|concurrent/futures/\w+|asyncio/\w+)\.py$"
-    r"|/filelock/"
+    r"/lib(64)?/python3[^/]*/(threading|queue|selectors|subprocess|multiprocessing/\w+"
+    r"|concurrent/futures/\w+|asyncio/\w+)\.py$|/filelock/"
 )
 _FILES = re.compile(
-    r"/torch/(serialization|distributed/checkpoint/.*)\.py$|/lib(64)?/python3[^/]*/(pathlib(/\w+)?|shutil|tempfile|zipfile(/\w+)*|tarfile|gzip)\.py$"
+    r"/torch/(serialization|distributed/checkpoint/.*)\.py$"
+    r"|/lib(64)?/python3[^/]*/(pathlib(/\w+)?|shutil|tempfile|zipfile(/\w+)*|tarfile|gzip)\.py$"
     r"|/safetensors/|/numpy/(lib|core|_core)/|/fsspec/|/elastic_pytorch/storage/|^<frozen codecs>$"
 )
-# Where the kernel has a process wait for a file or a file system, by parts of the names of its
-# functions.
+# Parts of the names of kernel functions in which a process waits for a file or a file system.
 _FILE_WAITS = (
     "pipe_read",
     "wait_for_partner",
@@ -65,22 +65,21 @@ _FILE_WAITS = (
 @dataclass(frozen=True, slots=True)
 class StackSite:
     kind: Kind
-    # Of a collective, as torch calls it, such as `all_reduce`; `backward` in the backward
-    # pass.
+    # A collective's name in torch, such as `all_reduce`, or `backward`.
     operation: str = ""
-    frame: str = ""  # the innermost of the user's own script, as `train.py:41 load`
+    frame: str = ""  # the innermost of the user's script, as `train.py:41 load`
 
     def to_json(self) -> dict[str, str]:
         return {"kind": self.kind, "operation": self.operation, "frame": self.frame}
 
 
 def place_of(stack: str, kernel_wait: str = "") -> StackSite:
-    """Returns where a main thread stands.
+    """Classifies a main thread.
 
     Args:
-        stack: as faulthandler writes it, the innermost call first.
-        kernel_wait: the function of the kernel that it waits in, as /proc/PID/wchan has it; empty:
-            not known. Python has no frame for a `read` of the script's own.
+        stack: in faulthandler's format, the innermost call first.
+        kernel_wait: the kernel function in which it waits, from /proc/PID/wchan; empty: unknown.
+            Python has no frame for a `read` of the script's own.
     """
     found = map(_FRAME.fullmatch, stack.splitlines())
     frames = [(match["file"], match["line"], match["function"]) for match in found if match]
@@ -104,10 +103,9 @@ def place_of(stack: str, kernel_wait: str = "") -> StackSite:
 
 
 def _operation(called: Sequence[tuple[str, str]]) -> str:
-    """Returns the collective that is waited in; empty: it is none.
+    """Returns the collective; empty: none. `called` has files and functions, the innermost first.
 
-    One is built of others, as `all_gather_object` is: the outermost is named. The calls are file
-    and function, the innermost first.
+    Of nested collectives, as in `all_gather_object`, the outermost counts.
     """
     for file, function in called[:1]:
         if _BACKWARD.search(file) and function in ("_engine_run_backward", "backward", "grad"):

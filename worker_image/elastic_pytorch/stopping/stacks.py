@@ -1,9 +1,9 @@
 """Writes the Python stacks of workers that hang to their stderr, and so to the pod's log.
 
-In a worker, faulthandler answers a signal: its handler writes the stacks of all threads wherever
-the worker is stuck, even in C code. The signal is a real-time one that neither torch nor Python
-uses, and scripts hardly ever: SIGUSR1 and SIGUSR2 are in use between schedulers and trainers. It
-kills a process that does not handle it, so it is sent only to those that do.
+faulthandler answers a signal in C with the stacks of all threads, wherever the worker is stuck.
+Neither torch nor Python uses this real-time signal, and scripts hardly ever do, while schedulers
+and trainers use SIGUSR1 and SIGUSR2. It kills a process that does not handle it, so only those that
+do get it.
 """
 
 import contextlib
@@ -17,22 +17,18 @@ from pathlib import Path
 from elastic_pytorch.log import logger
 
 DUMP_SIGNAL = signal.SIGRTMIN + 10
-# For PYTHONPATH of a worker that starts in a new interpreter.
+# In PYTHONPATH of a worker that starts in a new interpreter.
 COLD_START = str(Path(__file__).parent / "cold_start")
-WRITE_SECONDS = 0.1  # for one worker's stacks to be written before the next one's
+WRITE_SECONDS = 0.1  # for one worker's stacks, before the next one's
 
 
 def answer_dumps() -> None:
-    """Makes this process write its stacks to stderr whenever it gets the signal."""
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         faulthandler.register(DUMP_SIGNAL, file=2, all_threads=True, chain=False)
 
 
 def dump_stacks(workers: Mapping[int, str]) -> None:
-    """Makes workers write their stacks, one after the other.
-
-    If a worker is not a Python process, such as a shell script, its descendants that answer do.
-    """
+    """Makes workers write their stacks in turn; of one without Python, its descendants."""
     logger.info(
         "asked for stacks of %d workers: pids %s", len(workers), " ".join(map(str, workers))
     )
@@ -59,14 +55,13 @@ def children(pid: int) -> list[int]:
 
 
 def _answering(pid: int) -> list[int]:
-    """Returns the process if it handles the signal, else those of its descendants that do."""
     if handles(pid, DUMP_SIGNAL):
         return [pid]
     return [descendant for child in children(pid) for descendant in _answering(child)]
 
 
 def handles(pid: int, *numbers: int) -> bool:
-    """Whether a process has handlers of its own for all of these signals."""
+    """Whether a process has its own handlers of all these signals."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             name, _, mask = line.partition(":")

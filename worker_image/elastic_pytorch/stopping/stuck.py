@@ -1,18 +1,18 @@
-"""Decides whether a worker that was told to stop after a loss can still run its handler, from observations of its main thread.
+"""Decides whether a stopping worker can still run its handler, by observations of its main thread.
 
-Signal handlers of Python run only in the main thread, and only between two of Python's own
-instructions. A main thread in a collective whose peer is lost does not get there: under NCCL it
-waits in C until it is killed.
+Python runs signal handlers only in the main thread, between two of its own instructions. A main
+thread in a collective whose peer is lost does not get there: under NCCL it waits in C until it is
+killed.
 """
 
 from dataclasses import dataclass, replace
 
-WAITING_SECONDS = 0.25  # in one call of C, asleep: what it waits for has not come since the loss
+WAITING_SECONDS = 0.25  # in one call of C, asleep
 # In one call of C that may end: a computation, or a CUDA call, which spins while it waits.
 COMPUTING_SECONDS = 1.2
-# Without a stack: it hangs in the kernel, or in a write to a disk that is very slow.
+# Without a stack: it hangs in the kernel, or in a write to a very slow disk.
 SILENT_SECONDS = 20.0
-GAP_SECONDS = 1.0  # between two observations: a longer gap proves nothing about the time between
+GAP_SECONDS = 1.0  # a longer one between two observations proves nothing about the time between
 WAITING_SHARE = 0.1  # of CPU time at most: a waiting thread may poll, and writes its stack
 
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
@@ -20,34 +20,32 @@ _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One observation of a process's main thread."""
-
-    at: float  # when the stack was asked for, or now if there is none; monotonic seconds
-    stack: str  # as faulthandler writes it, innermost call first; empty: it has not been written
-    answered: bool = False  # Python code has run in it since the last observation
-    # How a call of the signal's handler shows in a stack, but for the line number.
+    at: float  # of the request for the stack, or now without one; monotonic seconds
+    stack: str  # in faulthandler's format, innermost call first; empty: not written
+    answered: bool = False  # Python code has run since the last observation
+    # A call of the signal's handler in a stack, but for the line number.
     handler: str = ""
-    cpu_seconds: float = 0.0  # used so far
+    cpu_seconds: float = 0.0  # so far
     copied_bytes: int = 0  # read and written so far
-    sleeps: bool = False  # it waits for something
+    sleeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MainThread:
-    """What observations have found of a main thread since its process was told to stop."""
+    """The observations of a main thread since its process got the signal."""
 
-    before: str = ""  # the stack at the moment of the signal
-    # Of the latest observations that all found it in the same call of C.
+    before: str = ""  # the stack at the signal
+    # The first and the last of the latest observations in the same call of C.
     first: Observation | None = None
     last: Observation | None = None
-    silent: Observation | None = None  # the first observation, if none has ever found a stack
+    silent: Observation | None = None  # the first one, if none has a stack
     answered: bool = False  # Python code has run since just before the signal
     handler: str = ""
-    slept: bool = False  # all observations since `first` have found it asleep
+    slept: bool = False  # in all observations since `first`
 
     def after(self, seen: Observation) -> "MainThread":
         if self.first is not None and not seen.stack and not seen.answered:
-            # It is late: on a busy machine, each time.
+            # It is late, as always on a busy machine.
             return replace(self, slept=self.slept and seen.sleeps)
         first = self.first if self._same_call(seen) else seen if seen.stack else None
         return replace(
@@ -64,7 +62,7 @@ class MainThread:
         )
 
     def stuck(self, patience_seconds: float = 0.0) -> bool:
-        """Whether it has been in one call of C for `patience_seconds`, and is not running its handler."""
+        """Whether it has been in one call of C for `patience_seconds`, outside its handler."""
         if self.last is None:
             return False
         if self.first is None:
@@ -87,10 +85,10 @@ class MainThread:
         )
 
     def _in_handler(self) -> bool:
-        """Whether the handler is on the stack.
+        """Whether the handler is on the stack, as it is without an answer.
 
-        It is if there was no answer. One that was asked for before the signal comes when the
-        handler returns, at the latest: Python runs the handler of the lower signal first.
+        Python runs the lower signal's handler first, so an answer that was requested before the
+        signal comes when the handler returns, at the latest.
         """
         assert self.last is not None
         if not self.answered:
@@ -103,5 +101,4 @@ class MainThread:
 
 
 def waits_for_peers(stack: str) -> bool:
-    """Whether the innermost Python call is one of torch's collectives."""
     return _COLLECTIVES in next(iter(stack.splitlines()), "")

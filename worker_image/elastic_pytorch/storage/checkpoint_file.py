@@ -1,4 +1,4 @@
-"""Reading checkpoint files into tensors."""
+"""Reads checkpoint files into tensors."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ from elastic_pytorch.storage.checkpoint_format import (
 from elastic_pytorch.storage.places import Place, place_at
 
 Content = TypeVar("Content")
-# Of a checkpoint that is skipped; another error is one of the storage, and no reason to go on from
-# an older one.
+# Of a checkpoint that is skipped. Other errors are the storage's, and no reason to continue from an
+# older checkpoint.
 DAMAGE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
@@ -33,7 +33,7 @@ class Loaded(NamedTuple):
 
 
 def load_newest(folder: Folder, beyond: StateVersion) -> Loaded | None:
-    """Reads the newest whole checkpoint of a folder beyond a version; damaged ones are skipped, with the reason in the log.
+    """Reads the newest whole checkpoint beyond a version; the log has why others are skipped.
 
     Raises:
         OSError: the folder, or a file in it that may be whole, cannot be read.
@@ -54,13 +54,13 @@ def first_whole(
     read: Callable[[StateVersion, Location], Content],
     problems: dict[Location, Exception],
 ) -> Content | None:
-    """Returns what is read of the first checkpoint that is whole; None: none is.
+    """Returns the content of the first checkpoint that is whole; None: none is.
 
     Args:
-        look: returns the versions and the files of the checkpoints. One that is gone may just have
-            been replaced by a newer one, so they are listed again.
-        read: returns what is in a checkpoint, or raises one of `DAMAGE`.
-        problems: gets what is wrong with those that are skipped, as the log does.
+        look: lists the checkpoints. One that is gone may just have been replaced by a newer one, so
+            they are listed again.
+        read: returns the content of a checkpoint, or raises one of `DAMAGE`.
+        problems: gets the errors of skipped checkpoints, as the log does.
     """
     gone: set[Location] = set()
     while (found := next((each for each in look() if each[1] not in problems), None)) is not None:
@@ -77,7 +77,7 @@ def first_whole(
 
 
 def is_gone(location: Location) -> bool:
-    """Whether a file is not there, or a folder of a file system."""
+    """Whether a file does not exist, or a folder of a file system."""
     if isinstance(location, Path):
         return not location.exists()
     return (
@@ -87,7 +87,7 @@ def is_gone(location: Location) -> bool:
 
 
 def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:
-    """Reads a checkpoint; its tensors are on the CPU. Each byte is read once.
+    """Reads a checkpoint into tensors on the CPU. Each byte is read once.
 
     Raises:
         ValueError: it is damaged, or not a checkpoint; the message says which.
@@ -99,7 +99,7 @@ def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:
 
 
 def load_version(path: Location, version: StateVersion) -> Any:
-    """Reads a checkpoint that is named after a version; raises what `load` does, a ValueError also if it holds another one."""
+    """Raises what `load` does, a ValueError also for another version's checkpoint."""
     return _of_version(version, load(path))
 
 
@@ -127,7 +127,7 @@ def _read(file: StoredFile, where: str) -> tuple[StateVersion, Any]:
         tree = read_payload(read_into, length)
     except OSError:
         raise
-    except Exception as error:  # bytes that are not a state may mean anything, even a tensor larger than the memory
+    except Exception as error:  # such bytes may mean anything, even a tensor larger than memory
         for _ in payload_of(file):  # raises another error if the file is damaged
             pass
         if isinstance(error, MemoryError) or "allocate memory" in str(error):

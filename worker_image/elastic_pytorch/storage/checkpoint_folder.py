@@ -1,4 +1,4 @@
-"""The checkpoint folder: the newest few files, each whole or absent, and a claim that keeps a cut-off group out.
+"""The checkpoint folder: the newest few files, and a claim that keeps a cut-off group out.
 
 It is a folder of a file system, or a prefix in object storage (see `Place`). Standard library only:
 the checkpoint writer needs no torch.
@@ -30,7 +30,7 @@ Folder = str | os.PathLike[str] | ObjectUrl | Place
 
 
 class Superseded(Exception):
-    """The folder is claimed by a newer group: this one may not write any more."""
+    """A newer group has claimed the folder, so this one may not write any more."""
 
 
 class Checkpoint(NamedTuple):
@@ -50,19 +50,14 @@ def write(
     Args:
         folder: created if it does not exist.
         version: of the state.
-        chunks: the payload's bytes; a chunk is valid until the next one is asked for. If this
-            raises, no checkpoint is created.
-        keep: what to leave there, including this one; those of a larger version do not count and
-            stay.
-        length: of the payload in bytes, if it is known; see `Place.put`.
-
-    Returns:
-        The file.
+        chunks: the payload's bytes, each valid until the next one. If this raises, no checkpoint is
+            created.
+        keep: the checkpoints that stay, with this one. Those of a larger version stay, too.
+        length: of the payload in bytes, if known; see `Place.put`.
 
     Raises:
-        Superseded: a larger generation has claimed the folder; nothing has been written, or at
-            least nothing deleted.
-        OSError: it could not be written; nothing has been deleted.
+        Superseded: a larger generation has claimed the folder; nothing is deleted.
+        OSError: it could not be written; nothing is deleted.
     """
     surplus([], version, keep)  # before anything is written
     place = place_at(folder)
@@ -84,10 +79,10 @@ def write(
 
 
 def newest(folder: Folder) -> Iterator[Checkpoint]:
-    """Yields the whole checkpoints, the newest first, each read through in its turn; damaged ones are skipped with a warning.
+    """Yields the whole checkpoints, newest first; skips damaged ones with a warning.
 
     Raises:
-        OSError: the folder cannot be read. A missing folder is not an error: it has no checkpoints.
+        OSError: the folder cannot be read; one that does not exist has no checkpoints.
     """
     place = place_at(folder)
     for version, path in by_name(place):
@@ -102,10 +97,10 @@ def newest(folder: Folder) -> Iterator[Checkpoint]:
 
 
 def by_name(folder: Folder) -> list[Checkpoint]:
-    """Returns the files that have a checkpoint's name, whole or not, the newest first.
+    """Returns the files with a checkpoint's name, whole or not, newest first.
 
     Raises:
-        OSError: the folder cannot be read. A missing folder is not an error: it has no checkpoints.
+        OSError: the folder cannot be read; one that does not exist has no checkpoints.
     """
     place = place_at(folder)
     found = [(version, name) for name in place.names() if (version := version_of(name)) is not None]
@@ -115,7 +110,7 @@ def by_name(folder: Folder) -> list[Checkpoint]:
 
 
 def newest_and_claimed(folder: Folder) -> tuple[StateVersion | None, int]:
-    """Returns the newest version in the files' names, whole or not (None: there is none), and the generation that has claimed it.
+    """Returns the newest version in the files' names, whole or not, and the claiming generation.
 
     Raises:
         OSError: the folder cannot be read.
@@ -127,27 +122,25 @@ def newest_and_claimed(folder: Folder) -> tuple[StateVersion | None, int]:
 
 
 def claim(folder: Folder, generation: int) -> int:
-    """Claims the folder: from now on only groups of the returned generation or a larger one may write here.
+    """Claims the folder: only groups of the returned generation or a larger one may write here.
 
-    Returns:
-        The generation: a larger one than asked for, if another group has just claimed that. Only
-        object storage can tell.
+    Object storage returns a larger generation than asked for, if another group has just claimed
+    that.
 
     Raises:
         OSError: the claim could not be written.
-        CannotClaim: object storage does not know conditional writes, or a file system cannot
-            rename.
+        CannotClaim: object storage has no conditional writes, or a file system no renames.
     """
     place = place_at(folder)
     while not place.create(claim_name(generation)):
         generation += 1
-    # Of no effect any more.
+    # These have no effect any more.
     place.delete([name for name, older in claims_of(place.names()).items() if older < generation])
     return generation
 
 
 def claimed(folder: Folder) -> int:
-    """Returns the generation that the folder is claimed for; 0: no group has claimed it.
+    """Returns the generation that has claimed the folder; 0: none.
 
     Raises:
         OSError: the folder cannot be read.
@@ -156,11 +149,7 @@ def claimed(folder: Folder) -> int:
 
 
 def refuse_claimed(place: Place, names: Iterable[str], version: StateVersion) -> None:
-    """Makes sure that no newer group has claimed a place.
-
-    Raises:
-        Superseded: one has.
-    """
+    """Raises Superseded if a newer group has claimed a place."""
     generation = max(claims_of(names).values(), default=0)
     if generation > version.generation:
         raise Superseded(

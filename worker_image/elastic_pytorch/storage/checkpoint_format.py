@@ -1,11 +1,9 @@
-"""A checkpoint's bytes and names, the same on a disk and in object storage.
-
-Standard library only: the checkpoint writer needs no torch.
+"""A checkpoint's bytes and names, on a disk and in object storage. Standard library only.
 
 A checkpoint is a header (magic, format version, generation, step), the payload (see `payload`), and
-a trailer (the payload's length, a checksum of all before it, magic). The checksum is a CRC-32: it
-guards against torn writes and rotten disks, not against forgers. It finds every flipped bit and
-every run of up to 32 of them, and is the fastest that the standard library has.
+a trailer (the payload's length, a checksum of all before it, magic). The checksum is a CRC-32,
+against torn writes and rotten disks, not against forgers. It finds every flipped bit and every run
+of up to 32 of them, and is the standard library's fastest.
 """
 
 import re
@@ -30,11 +28,11 @@ Chunk = bytes | bytearray | memoryview
 
 
 class CannotClaim(Exception):
-    """The storage does not offer what claims and checkpoints need: a group that was cut off could write beside its successor."""
+    """The storage cannot keep a cut-off group from writing beside its successor."""
 
 
 class StoredFile(Protocol):
-    """A file to be read, on a disk or in object storage."""
+    """A file on a disk or in object storage."""
 
     size: int  # in bytes
 
@@ -47,11 +45,9 @@ class StoredFile(Protocol):
         """
 
     def checksum(self, end: int, read: Sequence[tuple[int, memoryview]]) -> int:
-        """Returns the CRC-32 of the file's bytes before `end`.
+        """Returns the CRC-32 of the file's bytes before the offset `end`.
 
-        Args:
-            end: offset of the first byte that does not count.
-            read: what has been read: offsets and buffers that do not overlap. It is not read again.
+        `read` has offsets and buffers that do not overlap, which are not read again.
 
         Raises:
             ValueError: the file ends too early.
@@ -59,7 +55,7 @@ class StoredFile(Protocol):
         """
 
     def close(self) -> None:
-        """Gives back what reading it takes."""
+        pass
 
 
 def name_of(version: StateVersion) -> str:
@@ -80,7 +76,7 @@ def claims_of(names: Iterable[str]) -> dict[str, int]:
 
 
 def framed(version: StateVersion, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Yields all bytes of a checkpoint, given those of the payload."""
+    """Yields a checkpoint's bytes, given those of its payload."""
     header = HEADER.pack(MAGIC, VERSION, *version)
     yield header
     checksum, length = zlib.crc32(header), 0
@@ -92,9 +88,7 @@ def framed(version: StateVersion, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def payload_of(file: StoredFile, expected: StateVersion | None = None) -> Iterator[memoryview]:
-    """Reads a checkpoint's payload, piece by piece; a piece is valid until the next one is asked for.
-
-    Only after the last piece are all of them known to be what was written.
+    """Reads a checkpoint's payload in pieces, each valid until the next; the last validates all.
 
     Raises:
         ValueError: it is damaged, or not a checkpoint; the message says which.
@@ -119,10 +113,10 @@ def payload_of(file: StoredFile, expected: StateVersion | None = None) -> Iterat
 
 
 def read_frame(file: StoredFile) -> tuple[StateVersion, int, int]:
-    """Returns a checkpoint's version, its payload's length in bytes, and the checksum that header and payload should have.
+    """Returns a checkpoint's version, its payload's bytes, and the checksum of header and payload.
 
     Raises:
-        ValueError: this is not a checkpoint, or it has no end; the message says which.
+        ValueError: it is not a checkpoint, or it has no end; the message says which.
         OSError: it cannot be read.
     """
     size = file.size

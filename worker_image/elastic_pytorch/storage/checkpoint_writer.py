@@ -1,10 +1,8 @@
-"""Writes snapshots to checkpoint folders, one at a time, in a thread of its own.
+"""Writes snapshots to checkpoint folders, one at a time, in a thread. Standard library only.
 
-Standard library only.
-
-A large state takes long to write. So after each write the thread rests for nine times as long as a
-write of that snapshot takes (elastic_pytorch.rest), unless the request is urgent: before a worker
-leaves, and at the end of training.
+After each write the thread rests for nine times as long as a write of that snapshot takes
+(elastic_pytorch.rest), unless a request is urgent: before a worker leaves, and at the end of
+training.
 """
 
 import contextlib
@@ -28,22 +26,20 @@ CHUNK_BYTES = 4 << 20
 
 
 class Flush(NamedTuple):
-    # Of the snapshot; a request replaces an earlier one of the same name that has not begun
-    # yet.
+    # Of the snapshot. A request replaces an earlier one of the same name that has not begun.
     name: str
-    fd: int  # of the snapshot, closed when the request is done
+    fd: int  # of the snapshot; closed after the request
     folder: str  # a path or a URL
     keep: Keep
-    # Called once with the version that is on the disk, or with what went wrong.
+    # Called once with the version on the disk, or with what went wrong.
     answer: Callable[[StateVersion | None, str], None]
     now: bool = False  # without the rest before it
 
 
 class CheckpointWriter:
-    """The thread; it starts with the first request.
+    """A thread that starts with the first request.
 
-    `on_written` gets the step of each version that is newly on the disk, and the seconds that
-    writing it has taken.
+    `on_written` gets the step of each new version on the disk, and the seconds of writing it.
     """
 
     def __init__(
@@ -55,14 +51,14 @@ class CheckpointWriter:
         self._clock = clock
         self._rested_at = clock()
         self._rests: defaultdict[str, Rest] = defaultdict(Rest)  # by snapshot
-        self._drains = 0  # in progress now
+        self._drains = 0  # in progress
         self._pending: dict[str, Flush] = {}
         self._busy = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._last_trouble = ""
         self._written: dict[str, tuple[str, StateVersion]] = {}
-        # By their folders: one of object storage keeps its connections and its credentials.
+        # By folder: one in object storage keeps its connections and credentials.
         self._places: dict[str, Place] = {}
 
     def ask(self, flush: Flush) -> None:
@@ -80,7 +76,7 @@ class CheckpointWriter:
             self._changed.notify_all()
 
     def drain(self, seconds: float) -> bool:
-        """Waits until nothing is left to write, without rest; False: the time was not enough."""
+        """Waits until all is written, without rests; False: the time was not enough."""
         with self._changed:
             self._drains += 1
             self._changed.notify_all()
@@ -90,7 +86,7 @@ class CheckpointWriter:
                 self._drains -= 1
 
     def _take(self) -> Flush:
-        """Waits for the next request and returns it; to be called with the lock held."""
+        """Waits for the next request. The caller holds the lock."""
         while True:
             for flush in self._pending.values():
                 if flush.now or self._drains or self._clock() >= self._rested_at:
@@ -116,7 +112,7 @@ class CheckpointWriter:
                 self._last_trouble = trouble
             finally:
                 os.close(flush.fd)
-            if version is None or self._written[flush.name] != before:  # else it was there already
+            if version is None or self._written[flush.name] != before:  # otherwise it was there
                 ended, rest = self._clock(), self._rests[flush.name]
                 seconds = (
                     rest.after_failure(ended - begun)
@@ -153,7 +149,7 @@ class CheckpointWriter:
 
 
 class _Overwritten(Exception):
-    """The slot has been written to while it was read."""
+    """The slot was written to while it was read."""
 
 
 def _chunks(fd: int, slot: Slot) -> Iterator[memoryview]:
@@ -165,8 +161,7 @@ def _chunks(fd: int, slot: Slot) -> Iterator[memoryview]:
             raise ValueError("the snapshot ends too early")
         yield buffer[:count]
         done += count
-    # Nearly always the committing process sees the pin; if not, what has been read may be of two
-    # states.
+    # Nearly always the committing process sees the pin. If not, the bytes may be of two states.
     if not still_holds(fd, slot):
         raise _Overwritten
 

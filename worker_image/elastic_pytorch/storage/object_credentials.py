@@ -1,7 +1,7 @@
-"""What the object storage's library does not find by itself: AWS' credentials file, and servers without TLS. Standard library only.
+"""Credentials that obstore does not find by itself: AWS' file, and servers without TLS.
 
-The library reads the environment, tokens of a service account (IRSA, EKS Pod Identity, Workload
-Identity) and the metadata services.
+obstore reads the environment, tokens of a service account (IRSA, EKS Pod Identity, Workload
+Identity) and the metadata services. Standard library only.
 """
 
 import configparser
@@ -13,7 +13,7 @@ from typing import Any
 
 REREAD = timedelta(minutes=5)  # a mounted Secret may be renewed
 
-# With one of these, the credentials are found before any file, as the SDKs do.
+# With one of these, credentials are found before any file, as the SDKs do.
 _BEFORE_FILES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -23,7 +23,7 @@ _BEFORE_FILES = (
 
 
 def options_for(scheme: str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Returns the options with which to make a store, beside what the library reads from the environment itself."""
+    """Returns options for a store, beside those that the library reads from the environment."""
     if scheme != "s3":
         return {}
     options: dict[str, Any] = {}
@@ -34,7 +34,7 @@ def options_for(scheme: str, environment: Mapping[str, str] = os.environ) -> dic
     )
     if endpoint:
         options["endpoint"] = endpoint
-    # The user's choice: a server in the cluster has no certificate, as a rule.
+    # The user's choice: a server in the cluster usually has no certificate.
     if endpoint and endpoint.startswith("http://"):
         options["client_options"] = {"allow_http": True}
     path = Path(
@@ -48,7 +48,7 @@ def options_for(scheme: str, environment: Mapping[str, str] = os.environ) -> dic
 
 
 def from_file(path: Path, profile: str) -> Callable[[], dict[str, Any]]:
-    """Returns what reads the credentials of a profile, now and every few minutes."""
+    """Returns a function that reads a profile's credentials, now and every few minutes."""
 
     def read() -> dict[str, Any]:
         parser = configparser.RawConfigParser()

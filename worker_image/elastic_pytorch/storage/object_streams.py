@@ -1,4 +1,4 @@
-"""Objects as streams, for libraries that write and read files: one that is written from its beginning, one that is read anywhere."""
+"""Objects as streams, for libraries that write files from the beginning and read them anywhere."""
 
 import io
 import zlib
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-PART_BYTES = 16 << 20  # of an upload, and of what is read at once
-# Parts in flight: this and the part size bound the memory that an upload or a download takes.
+PART_BYTES = 16 << 20  # of an upload or a download
+# Parts in flight, which with their size bound the memory of an upload or a download.
 PARALLEL = 4
-# What a small read fetches: torch reads a tensor's file in many of these, back and forth.
+# Of a small read: torch reads a tensor's file in many of these, back and forth.
 BLOCK_BYTES = 1 << 20
-BLOCKS = 4  # of them that are kept
-BUFFER_BYTES = 64 << 10  # of a stream, so that not each small read runs Python's code
+BLOCKS = 4  # that are kept
+BUFFER_BYTES = 64 << 10  # of a stream, for small reads without Python's code
 
 
 class ObjectWriter(io.RawIOBase):
@@ -31,19 +31,14 @@ class ObjectWriter(io.RawIOBase):
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         for start in range(0, len(view), PART_BYTES):
-            # A copy: the library sends it after this has returned, when torch may have given the
-            # memory back.
+            # The library sends a copy after this returns, when torch may have reused the memory.
             self._do(self._stream.write, part := bytes(view[start : start + PART_BYTES]))
             self.checksum = zlib.crc32(part, self.checksum)
         self.size += len(view)
         return len(view)
 
     def finish(self) -> None:
-        """Waits until the object is there.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """Waits until the object exists, and raises OSError if it could not be written."""
         self._do(self._stream.close)
 
     def _do(self, action: Callable[..., object], *arguments: object) -> None:
@@ -54,7 +49,7 @@ class ObjectWriter(io.RawIOBase):
 
 
 class ObjectRanges(io.RawIOBase):
-    """Reads ranges of an object: large ones in several parts at a time, small ones from blocks that are kept for a while.
+    """Reads ranges of an object: large ones in parallel parts, small ones from kept blocks.
 
     `read` fetches a range, given its first byte and the one behind its last.
     """

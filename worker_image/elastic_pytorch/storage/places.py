@@ -1,4 +1,4 @@
-"""The storage protocol: what checkpoints need of the place where they lie, be it a folder or a prefix in object storage."""
+"""The storage protocol of checkpoints, for folders and prefixes in object storage."""
 
 import os
 import re
@@ -10,67 +10,61 @@ from elastic_pytorch.object_url import Location, ObjectUrl, location_of
 from elastic_pytorch.storage.checkpoint_format import Chunk, StoredFile
 from elastic_pytorch.storage.local_folder import LocalFolder
 
-TOKEN_FILE = "ELASTIC_PYTORCH_TOKEN_FILE"  # of the agent, on a volume in each pod of the operator
+TOKEN_FILE = "ELASTIC_PYTORCH_TOKEN_FILE"  # of the agent, on a volume in each operator's pod
 MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Place(Protocol):
-    """Where checkpoints and claims lie, each under a name, whole or absent.
+    """Holds checkpoints and claims, each under a name, whole or absent.
 
-    All of it raises OSError where the storage fails.
+    All methods raise OSError where the storage fails.
     """
 
     @property
     def location(self) -> Location: ...
     def names(self) -> list[str]:
-        """Returns the names of what is there; of a place that does not exist yet, none."""
+        """Returns the names of all files; none if the place does not exist yet."""
 
     def sizes(self) -> dict[str, int]:
-        """Returns what is known of each file that is there without reading it, by its name."""
+        """Returns the bytes of each file, by its name."""
 
     def folders(self) -> list[str]:
         """Returns the names of the places directly below."""
 
     def open(self, name: str) -> StoredFile:
-        """Opens a file to read ranges of it.
-
-        Raises:
-            FileNotFoundError: there is none of that name.
-        """
+        """Opens a file to read ranges of it, or raises FileNotFoundError."""
 
     def put(
         self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
     ) -> None:
-        """Stores a file, which appears whole, or not at all if anything raises.
+        """Stores a file, which appears whole in place of one of its name, or not at all.
 
         Args:
-            name: of the file; one that is there is replaced.
-            chunks: its bytes. A chunk is valid until the next one is asked for.
-            size: of all chunks, in bytes, if it is known: object storage needs it for files of more
-                than some 100 GB.
+            name: of the file.
+            chunks: its bytes, each valid until the next one.
+            size: in bytes, if known: object storage needs it for files of more than some 100 GB.
             check: called when all bytes are stored, before the file appears.
         """
 
     def create(self, name: str) -> bool:
-        """Stores an empty file; returns False if there was one, where the storage can tell.
+        """Stores an empty file; returns False if it exists, where the storage can tell.
 
         Raises:
-            CannotClaim: object storage does not know conditional writes, or a file system cannot
-                rename.
+            CannotClaim: object storage has no conditional writes, or a file system no renames.
         """
 
     def delete(self, names: Sequence[str]) -> None:
-        """Deletes files. What cannot be deleted stays, with a warning in the log."""
+        """Deletes files, or logs why it cannot."""
 
     def clean(self, generation: int) -> None:
-        """Deletes what writes that were cut short have left, of older generations or long ago."""
+        """Deletes partial writes of older generations or long ago."""
 
 
 def usable(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """Returns a script's folder, or raises what would go wrong with it later, as far as that shows without a request.
+    """Returns a script's folder, or raises early what does not need a request.
 
     Raises:
-        ValueError: it is not the name of a place, see also `place_at`.
+        ValueError: it is no place for checkpoints.
         ImportError: see `place_at`.
     """
     if folder is None:
@@ -96,9 +90,9 @@ def is_of_container(folder: str, *, token_folder: str, mounts: str) -> bool:
     """Whether a folder is on the own disk of a pod's container, and not on a volume.
 
     Args:
-        folder: its absolute path, without symbolic links.
-        token_folder: the same of the agent's token. In a pod it is a volume; in local mode it is a
-            folder like any other.
+        folder: an absolute path without symbolic links.
+        token_folder: the same of the agent's token. In a pod it is a volume, in local mode a folder
+            like any other.
         mounts: the lines of Linux, see proc_pid_mountinfo(5).
     """
     points = [line.split()[4] for line in mounts.splitlines()]
@@ -119,17 +113,18 @@ def _is_of_this_container(folder: str) -> bool:
 
 
 def place_at(folder: "str | os.PathLike[str] | ObjectUrl | Place") -> Place:
-    """Returns the place of a path or a URL; one that is a place already as it is.
+    """Returns the place of a path or a URL.
 
     Raises:
-        ValueError: it is a URL that checkpoints cannot be kept at.
-        ImportError: what object storage needs is not installed.
+        ValueError: checkpoints cannot be kept at this URL.
+        ImportError: a library for object storage is not installed.
     """
     if not isinstance(folder, str | os.PathLike | ObjectUrl):
         return folder
     location = location_of(folder)
     if isinstance(location, ObjectUrl):
-        from elastic_pytorch.storage.object_store import ObjectStore  # noqa: PLC0415 - for those who keep checkpoints there
+        # Only for those who keep checkpoints there.
+        from elastic_pytorch.storage.object_store import ObjectStore  # noqa: PLC0415
 
         return ObjectStore(location)
     return LocalFolder(location)

@@ -1,6 +1,6 @@
-"""Checkpoints that many ranks write together: each is a folder, or a prefix in object storage, with a file of each rank and a list of them.
+"""Checkpoints of many ranks: each is a folder or a prefix, with a file per rank and their list.
 
-Standard library only. They may lie beside checkpoint files: the names differ.
+They may be beside checkpoint files, whose names differ. Standard library only.
 """
 
 import errno
@@ -22,7 +22,7 @@ from elastic_pytorch.storage.local_folder import sync_folder
 from elastic_pytorch.storage.places import Place, place_at
 from elastic_pytorch.storage.retention import Keep, surplus
 
-SHARDED = ".sharded"  # how their names end
+SHARDED = ".sharded"
 
 _NAME = re.compile(r"checkpoint-g(\d{6,19})-s(\d{9,19})\.sharded")
 _PARTIAL = re.compile(r"\.partial-sharded-g(\d{6,19})-s(\d{9,19})-[0-9a-f]{16}")
@@ -39,10 +39,10 @@ def checkpoint_name(version: StateVersion) -> str:
 
 
 def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
-    """Returns the checkpoints, the newest first, without checking their files.
+    """Returns the checkpoints, newest first, without a check of their files.
 
     Raises:
-        OSError: the folder cannot be read. A missing folder is not an error: it has no checkpoints.
+        OSError: the folder cannot be read; one that does not exist has no checkpoints.
     """
     place = place_at(folder)
     found = ((_NAME.fullmatch(name), place.location / name) for name in place.folders())
@@ -53,12 +53,7 @@ def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]
 
 
 def check_claim(folder: Location, version: StateVersion) -> None:
-    """Makes sure that no newer group has claimed the folder.
-
-    Raises:
-        Superseded: one has.
-        OSError: the folder cannot be read.
-    """
+    """Raises Superseded if a newer group has claimed the folder, or OSError."""
     place = place_at(folder)
     refuse_claimed(place, place.names(), version)
 
@@ -68,33 +63,21 @@ def new_token() -> int:
 
 
 class Drafts(Protocol):
-    """Where a checkpoint lies while it is written, and how it becomes one that readers find.
-
-    All of it raises OSError.
-    """
+    """Where a checkpoint is written, and how readers find it. All methods raise OSError."""
 
     def begin(self, version: StateVersion) -> int:
-        """Prepares to write a checkpoint; returns the token of this write.
-
-        Rank 0 does so, before any rank writes.
-        """
+        """Returns the token of a write. Rank 0 calls it before any rank writes."""
 
     def location(self, version: StateVersion, token: int) -> Location:
-        """Returns where its files are to be written."""
+        pass
 
     def publish(
         self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]
     ) -> None:
         """Makes a checkpoint appear, and deletes older ones.
 
-        Rank 0 does so, when all other files are safe in the storage.
-
-        Args:
-            version: of the state.
-            token: of the write.
-            keep: what to leave there, including this one; those of a larger version do not count
-                and stay.
-            commit: writes the checkpoint's own file, which lists the others.
+        Rank 0 calls it when all other files are safe in the storage. `keep` leaves this checkpoint
+        and larger versions. `commit` writes the checkpoint's own file, which lists the others.
 
         Raises:
             Superseded: a larger generation has claimed the folder.
@@ -102,11 +85,10 @@ class Drafts(Protocol):
         """
 
     def discard(self, version: StateVersion, token: int) -> None:
-        """Deletes what was written of a checkpoint that does not appear. Raises nothing."""
+        """Deletes an unpublished checkpoint. Raises nothing."""
 
 
 def drafts_in(folder: Location) -> Drafts:
-    """Returns how checkpoints are written to a folder, or to a prefix in object storage."""
     return ObjectDrafts(folder) if isinstance(folder, ObjectUrl) else FolderDrafts(folder)
 
 
@@ -137,7 +119,8 @@ class FolderDrafts:
         sync_folder(partial)
         check_claim(self._folder, version)
         if path.exists():
-            # Of the same generation and step, hence damaged: that was the reason to write it again.
+            # It has the same generation and step, so it is damaged: otherwise none would replace
+            # it.
             _delete(path)
         partial.rename(path)
         sync_folder(self._folder)
@@ -154,13 +137,12 @@ class FolderDrafts:
         shutil.rmtree(self.location(version, token), ignore_errors=True)
 
 
-_known_whole: set[Location] = (
-    set()
-)  # checkpoints in object storage that this process has seen whole, so that each is listed once
+# Checkpoints in object storage that this process has seen whole, so that each is listed once.
+_known_whole: set[Location] = set()
 
 
 class ObjectDrafts:
-    """Objects cannot be renamed, so a checkpoint is written under its name, and appears by its own file, which comes last."""
+    """A checkpoint appears by its own file, which comes last: objects cannot be renamed."""
 
     def __init__(self, folder: ObjectUrl) -> None:
         self._folder = folder
@@ -170,7 +152,7 @@ class ObjectDrafts:
         path = self._folder / checkpoint_name(version)
         if by_name(path):
             _known_whole.discard(path)
-            _delete_objects(path)  # of the same generation and step, hence damaged
+            _delete_objects(path)  # of the same generation and step, so it is damaged
         return new_token()
 
     def location(self, version: StateVersion, token: int) -> ObjectUrl:
@@ -197,7 +179,7 @@ class ObjectDrafts:
         _known_whole.update(older[other] for other in whole)
         doomed = surplus(whole, version, keep)
         for other, path in sorted(older.items()):
-            if other in doomed or other not in whole:  # too many, or cut short
+            if other in doomed or other not in whole:  # surplus, or incomplete
                 _known_whole.discard(path)
                 _delete_objects(path)
 
@@ -209,9 +191,7 @@ class ObjectDrafts:
 
 
 def describe_files(folder: Location, names: Iterable[str]) -> list[ShardFile]:
-    """Returns what is needed to find out later whether files of a folder are whole.
-
-    Their names may lead into sub-folders.
+    """Returns files' sizes and checksums. Their names may lead into sub-folders.
 
     Raises:
         OSError: one cannot be read.
@@ -221,7 +201,7 @@ def describe_files(folder: Location, names: Iterable[str]) -> list[ShardFile]:
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:
-    """Syncs files of a folder to the disk, for libraries that do not do it themselves.
+    """Syncs files of a folder to the disk, for libraries that do not.
 
     Raises:
         OSError: it could not be done.
@@ -232,7 +212,7 @@ def sync_files(folder: Path, names: Iterable[str]) -> None:
 
 
 def check_sizes(folder: Location, files: Iterable[ShardFile]) -> None:
-    """Makes sure that files have the sizes with which they were written.
+    """Checks that files have the sizes with which they were written.
 
     Raises:
         ValueError: one has another size; the message says which.
@@ -250,7 +230,7 @@ def check_sizes(folder: Location, files: Iterable[ShardFile]) -> None:
 
 
 def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
-    """Makes sure that files hold what was written.
+    """Checks that files have the checksums with which they were written.
 
     Raises:
         ValueError: one does not; the message says which.
@@ -263,10 +243,10 @@ def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
 
 
 def read_checked(folder: Location, file: ShardFile) -> bytearray:
-    """Reads a file that holds what was written.
+    """Reads a file, and checks its checksum.
 
     Raises:
-        ValueError: it does not.
+        ValueError: it is wrong.
         OSError: it cannot be read.
     """
     content = bytearray(file.size)
@@ -283,7 +263,7 @@ def _size_and_checksum(place: Place, name: str) -> tuple[int, int]:
 
 
 def _delete(path: Path) -> None:
-    """Deletes a checkpoint. It loses its name first, so that no reader ever finds half of it."""
+    """Deletes a checkpoint. It loses its name first, so that no reader finds half of it."""
     try:
         doomed = path.with_name(f".partial-sharded-g{0:06}-s{0:09}-{new_token():016x}")
         path.rename(doomed)
@@ -293,7 +273,7 @@ def _delete(path: Path) -> None:
 
 
 def _delete_objects(path: Location) -> None:
-    """Deletes a checkpoint. Its own file goes first, so that no reader ever finds half of it."""
+    """Deletes a checkpoint. Its own file goes first, so that no reader finds half of it."""
     place = place_at(path)
     names = place.names()
     place.delete([name for name in names if version_of(name) is not None])

@@ -1,15 +1,15 @@
-"""Avoids a deadlock in torch when a process group is destroyed, and an abort of the process soon after.
+"""Avoids a deadlock in torch when a process group is destroyed, and an abort soon after.
 
-The destructor of gloo's group waits for its threads, and may do so while it holds Python's
-interpreter lock. A thread that has just carried out the last collective, and drops its last
-reference to a tensor, needs that lock: a script that destroys its group right after a collective,
-as nearly all do, then hangs at its end: once in a few dozen runs on a busy machine. Torch 2.8 has
-fixed it for a group of which Python has the last reference (pytorch/pytorch#154976). It has not for
-one to which a DistributedDataParallel refers (seen with 2.10).
+The destructor of gloo's group may wait for its threads while it holds Python's interpreter lock. A
+thread that has just carried out the last collective, and drops its last reference to a tensor,
+needs that lock. So a script that destroys its group right after a collective, as nearly all do,
+hangs at its end, once in a few dozen runs on a busy machine. Torch 2.8 has fixed it for a group
+with its last reference in Python (pytorch/pytorch#154976), but not for one with a reference in a
+DistributedDataParallel (seen with 2.10).
 
-A group to which FSDP2's device mesh refers is destructed only when Python finalizes the
-interpreter. Until version 3.13, Python then ends a thread that asks for the lock. In a destructor
-of C++ that aborts the process: "terminate called without an active exception", SIGABRT
+A group with a reference in FSDP2's device mesh is destructed only when Python finalizes the
+interpreter. Until version 3.13, Python then ends a thread that asks for the lock, which in a
+destructor of C++ aborts the process: "terminate called without an active exception", SIGABRT
 (pytorch/pytorch#190489, seen with 2.15).
 """
 
@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import Any
 
 PAUSE_SECONDS = 0.005
-# In the first, a thread may have begun to wait for the lock while this one held it to check.
+# In the first, a thread may begin to wait for the lock that the check holds.
 QUIET_PAUSES = 2
-MAX_SECONDS = 0.5  # less than a worker may take to leave its group, see settings.REST_SECONDS
+MAX_SECONDS = 0.5  # less than a worker has to leave its group, see settings.REST_SECONDS
 
 _before: list[Callable[[], None]] = []
 
 
 @cache
 def install() -> None:
-    """Makes `destroy_process_group` of this process, and of those forked from it, first wait until all threads rest."""
-    # by its name: torch.distributed exports a copy of the function
+    """Makes `destroy_process_group`, in this process and its forks, wait until all threads rest."""
+    # by name: torch.distributed exports a copy of the function
     for module in map(
         importlib.import_module, ("torch.distributed.distributed_c10d", "torch.distributed")
     ):
@@ -41,7 +41,7 @@ def install() -> None:
 
 
 def before_destroy(function: Callable[[], None]) -> None:
-    """Registers a function to be called before all process groups of this process are destroyed, while their ranks still meet."""
+    """Registers a call before all process groups are destroyed, while their ranks still meet."""
     _before.append(function)
 
 
@@ -58,11 +58,7 @@ def _after_rest(stock: Callable[..., None]) -> Callable[..., None]:
 
 
 def wait_for_rest(seconds: float) -> bool:
-    """Waits, without the interpreter's lock, until no other thread of this process runs or is about to, except Python's own threads.
-
-    Returns:
-        Whether they rest; False: the time was not enough.
-    """
+    """Waits, without the lock, until no other thread runs, but Python's; False: too late."""
     deadline = time.monotonic() + seconds
     quiet = 0
     while quiet < QUIET_PAUSES:
@@ -74,7 +70,7 @@ def wait_for_rest(seconds: float) -> bool:
 
 
 def _running() -> bool:
-    # Gloo's threads were not created by Python. Those that were may have work that never ends.
+    # Python did not create gloo's threads. The work of Python's own may never end.
     known = {str(thread.native_id) for thread in threading.enumerate()} | {
         str(threading.get_native_id())
     }
@@ -87,8 +83,8 @@ def _running() -> bool:
                 .rpartition(")")[2]
                 .split()[0]
             )
-        except OSError:  # a thread that has ended
+        except OSError:  # an ended thread
             continue
-        if task.name not in known and state in ("R", "D"):  # D: in the kernel, for a page say
+        if task.name not in known and state in ("R", "D"):  # D: in the kernel, as for a page
             return True
     return False

@@ -1,13 +1,12 @@
 """Shuts gloo's connections down, so that a broken group can be left.
 
-In a group that has lost a member, two ranks may wait for each other, neither of them on a
-connection to the lost one. But a group is only destroyed when its operations have ended. So a
-process that leaves shuts its connections down: its own operations then end with an error, and so do
-those of its peers, which may not have noticed yet.
+In a group that has lost a member, two other ranks may wait for each other, and a group is destroyed
+only when its operations have ended. So a process that leaves shuts its connections down: its own
+operations end with an error, and so do those of its peers, which may not have noticed yet.
 
-gloo does not expose its connections. They are recognised by the options that it sets on each
-(`Pair::handleConnected` and `Pair::connect` of gloo/transport/tcp/pair.cc, the same since 2019):
-the group's time-out for both sending and receiving, where other programs poll.
+gloo does not expose its connections, but sets the same options on each (`Pair::handleConnected` and
+`Pair::connect` of gloo/transport/tcp/pair.cc, since 2019): the group's time-out for both sending
+and receiving, where other programs poll.
 """
 
 import contextlib
@@ -21,15 +20,12 @@ TIMEVAL = struct.Struct("ll")
 
 
 def cut() -> None:
-    """Shuts down the connections of all of gloo's groups in this process.
-
-    May be called from any thread.
-    """
+    """Shuts down all of gloo's connections in this process. Safe in any thread."""
     shut_down(_is_of_gloo)
 
 
 def shut_down(chosen: Callable[[socket.socket], bool]) -> None:
-    """Shuts down those of this process's TCP sockets that are chosen; one that raises an OSError is not."""
+    """Shuts down chosen TCP sockets of this process; OSError of `chosen` means no."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all that is wanted
         with contextlib.suppress(OSError):  # closed meanwhile
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):

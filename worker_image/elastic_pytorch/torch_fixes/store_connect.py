@@ -1,12 +1,12 @@
-"""Connects to a round's store as soon as it is served, and leaves it as soon as the round is over.
+"""Connects to a round's store as soon as it is served, and leaves it when the round is over.
 
 All workers of a round start together, so rank 0 may serve the store some milliseconds after the
-others try to connect. Torch's client, once refused, sleeps for 0.3 to 0.7 s before it tries again:
+others try to connect. A refused client of torch sleeps for 0.3 to 0.7 s before it tries again,
 longer than the rest of a change of the group.
 
-A group forms through its store: each rank waits there for what the others write. If one of them
-never comes, the wait lasts for the group's time-out, and nothing of torch's ends it, as there is no
-group yet that could be aborted. So the connections to the store are shut down.
+A group forms through its store, where each rank waits for the others. If one never comes, the wait
+lasts for the group's time-out, and torch cannot end it, because no group exists that could be
+aborted. So this module shuts the connections to the store down.
 """
 
 import contextlib
@@ -17,23 +17,23 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from torch.distributed import DistNetworkError, TCPStore  # type: ignore[attr-defined] # documented, and there
+from torch.distributed import DistNetworkError, TCPStore  # type: ignore[attr-defined] # documented
 
 from elastic_pytorch.torch_fixes.gloo_sockets import shut_down
 
 FIRST_PAUSE_SECONDS = 0.004
 LONGEST_PAUSE_SECONDS = 0.1
-# To connect: a host that is gone does not refuse, and `leave` must be noticed.
+# To connect: a host that is gone does not refuse, and `leave` must end the wait.
 LONGEST_ATTEMPT_SECONDS = 0.5
 DEFAULT_TIMEOUT = timedelta(minutes=5)  # TCPStore's own
 
 _left = threading.Event()
-# Of the stores that the group of this process forms through.
+# The stores through which this process's group forms.
 _addresses: set[tuple[str, int]] = set()
 
 
 class PromptTCPStore(TCPStore):
-    """Torch's store; its client first waits, with short pauses, until the server listens."""
+    """Torch's store, whose client waits with short pauses until the server listens."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class PromptTCPStore(TCPStore):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        with contextlib.suppress(OSError):  # torch says what is wrong with the name
+        with contextlib.suppress(OSError):  # torch reports what is wrong with the name
             _addresses.update(
                 (str(found[4][0]), port)
                 for found in socket.getaddrinfo(host_name, port, type=socket.SOCK_STREAM)
@@ -56,7 +56,7 @@ class PromptTCPStore(TCPStore):
 
 
 def wait_until_served(host: str, port: int, seconds: float) -> None:
-    """Waits until a process listens on the port, at most the given seconds; torch reports what fails after that.
+    """Waits until a process listens on the port, or the time is over, which torch then reports.
 
     Raises:
         DistNetworkError: this process leaves the group.
@@ -81,27 +81,23 @@ def wait_until_served(host: str, port: int, seconds: float) -> None:
 
 
 def enter() -> None:
-    """Begins a group: its stores may be waited for."""
     _left.clear()
     _addresses.clear()
 
 
 def leave() -> None:
-    """Ends all waits for and in the stores of this process's group, with errors, until `enter`.
-
-    May be called from any thread.
-    """
+    """Ends all waits for and in the stores of this group, until `enter`. Safe in any thread."""
     _left.set()
     shut_down(lambda link: _peer(link) in _addresses)
 
 
 def _peer(link: socket.socket) -> tuple[str, int]:
     host, port, *_ = link.getpeername()
-    return host.removeprefix("::ffff:"), port  # torch's client speaks IPv4 through sockets of IPv6
+    return host.removeprefix("::ffff:"), port  # torch's client has IPv6 sockets for IPv4
 
 
 def install() -> None:
-    """Makes `init_process_group` of this process, and of those forked from it, use this store."""
+    """Makes `init_process_group`, in this process and its forks, use this store."""
     # by name: torch.distributed also has a function called rendezvous
     module = importlib.import_module("torch.distributed.rendezvous")
     if hasattr(module, "TCPStore"):

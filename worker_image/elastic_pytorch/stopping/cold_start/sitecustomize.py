@@ -1,8 +1,7 @@
-"""Imported by the Python of a worker that does not start warm, before its script: any Python, so plain and old-fashioned.
+"""A worker that does not start warm imports this before its script, in any Python.
 
-Has it answer when its stacks are asked for (see stopping/stacks.py) and when it is stopped
-(stopping/answers.py). Has it say where it crashed, and what it raised (failures/error_file.py).
-Then takes itself out of the way.
+The worker then answers requests for its stacks (stopping/stacks.py) and its stop
+(stopping/answers.py), and reports where it crashed and what it raised (failures/error_file.py).
 """
 
 import faulthandler
@@ -14,7 +13,7 @@ import sys
 try:
     faulthandler.enable(file=2)
     faulthandler.register(signal.SIGRTMIN + 10, file=2, all_threads=True, chain=False)
-except Exception:  # it is a courtesy
+except Exception:  # it is optional
     pass
 
 here = __file__.rpartition(os.sep)[0]
@@ -33,7 +32,7 @@ for name, call in (
 sys.path[:] = [path for path in sys.path if path != here]
 rest = os.environ.get("PYTHONPATH", "").split(os.pathsep)
 if rest[0] == here:
-    # The script, and what it starts, find the variable as it was.
+    # The script and its children get the original variable.
     if rest[1:]:
         os.environ["PYTHONPATH"] = os.pathsep.join(rest[1:])
     else:
