@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `make test-browser` needs: Debian's Chromium, playwright, which leads it, and axe, which finds what keeps somebody from using a
-# page. Playwright brings no browser of its own here. The tests are skipped for lack of what cannot be had.
+# What `make test-browser` needs: Debian's Chromium, playwright, which drives it but brings no browser here, and axe, which
+# checks accessibility. Tests are skipped for lack of them.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

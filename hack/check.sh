@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# What can be said about the code without running it.
+# Checks the code without running it.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 source "$ROOT/hack/step.sh"
 source "$ROOT/hack/kind/tools.sh"
 
-# Where .vale.ini has rules for files.
+# .vale.ini has rules for files in these.
 PROSE=(README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs examples hack/reference crds charts operator plugin local worker_image)
 # Earlier commits followed another rule.
 TITLES_SINCE=2b625eb4
 
 ensure_vale() {
-    # What `go install` makes says no version.
+    # A program of `go install` has no version.
     place_tool vale "^vale version v?3\.(2[1-9]|[3-9][0-9])\." --version && return
     command -v go >/dev/null && command -v gcc >/dev/null || return 0
-    # Its parsers are in C. They are fast enough without optimization, which takes longer than all of their runs.
+    # Its parsers are in C, and fast enough without optimization, which takes longer than all of their runs.
     WITH_CGO=1 CGO_CFLAGS="-O0 -w" build_tool vale "github.com/vale-cli/vale/v3/cmd/vale@$VALE_VERSION"
 }
 
@@ -23,7 +23,7 @@ check_prose() {
     vale --no-global --output=line "${PROSE[@]}" | sort --unique
 }
 
-# Of the commits that the upstream's main does not have yet. A clone without the history has none to check.
+# Checks the commits that the upstream's main does not have yet, if the clone has the history.
 check_titles() {
     git merge-base --is-ancestor "$TITLES_SINCE" HEAD || return 0
     ! git log --no-merges --format='%h %s' "$TITLES_SINCE..HEAD" --not --remotes=origin/main |
@@ -33,7 +33,7 @@ check_titles() {
 cd "$ROOT"
 step format "Format (ruff format --check)" .venv/bin/ruff format --check
 step lint "Lint (ruff check)" .venv/bin/ruff check
-# Beside the other checks, for each takes one core, and most of the time.
+# They run beside the other checks, as each takes one core, and most of the time.
 step_start types "Types of the product and of hack (mypy)" .venv/bin/mypy
 step_start types-oldest "Types of the worker's package for Python 3.10 (mypy)" .venv/bin/mypy --python-version 3.10 worker_image/elastic_pytorch
 ensure_vale

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Removes all that the Makefile's targets made. What is slow to make stays if KEEP_CACHE is set: built programs, Docker's
-# images, the virtual environment. Debian packages that were installed stay, and so do Go's own caches.
+# Removes all that the Makefile's targets made. KEEP_CACHE keeps what is slow to make: built programs, Docker's images, the
+# virtual environment. Installed Debian packages and Go's own caches stay.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
@@ -14,7 +14,7 @@ main() {
     if docker_answers; then
         step delete-cluster "Delete the cluster" delete_cluster
         [[ -n ${KEEP_CACHE:-} ]] || step delete-images "Delete the images" delete_images
-        # A dockerd that was started for the cluster goes with it, unless somebody else has come to use it.
+        # A dockerd that was started for the cluster goes with it, unless other containers run.
         if [[ -n $daemon && -z $(docker ps --quiet) ]]; then
             step stop-dockerd "Stop the dockerd that was started here" stop_dockerd "$daemon"
         fi
@@ -28,7 +28,7 @@ main() {
 
 delete_cluster() {
     node_containers | xargs -r docker rm --force --volumes
-    # kind's network is shared by all of kind's clusters: it goes with the last of them.
+    # All of kind's clusters share its network: it goes with the last of them.
     docker network rm kind || true
 }
 

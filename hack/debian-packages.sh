@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Programs out of Debian's packages, unpacked but not installed. To be sourced.
+# Unpacks Debian's packages without installing them. Sourced.
 
-# unpack_debian FOLDER PACKAGE...: makes FOLDER of what the packages hold; it is there when all of it is.
+# unpack_debian FOLDER PACKAGE...: makes FOLDER in one move.
 unpack_debian() {
     local folder=$1 packages=$1.packages package
     shift
     rm -rf "$packages" "$folder.partial"
     mkdir -p "$packages" "$folder.partial"
-    # On a new machine there are no lists of packages yet, and only root can fetch them.
+    # A new machine has no lists of packages yet, and only root can fetch them.
     (cd "$packages" && { apt-get download -qq "$@" || { apt-get update -qq && apt-get download -qq "$@"; }; }) || return 1
     for package in "$packages"/*.deb; do
         dpkg -x "$package" "$folder.partial" || return 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An etcd that serves the v2 API and its Python client, for the tests of the etcd-v2 rendezvous: out of Debian's packages, which are
-# unpacked but not installed. Where that cannot be done, those tests are skipped.
+# An etcd that serves the v2 API and its Python client, for the tests of the etcd-v2 rendezvous, unpacked from Debian's
+# packages. Without them, those tests are skipped.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Kueue on the cluster, for the tests of queues: built from its Go module, or from the source tree that KUEUE_SOURCE names.
-# Usage: hack/kueue.sh [build|remove]. `build` needs no cluster.
+# Kueue on the cluster, for the tests of queues, built from its Go module, or from the source tree that KUEUE_SOURCE names.
+# Usage: hack/kueue.sh [build|remove]. `build` needs no cluster. It ends with 3 if something is missing.
 #
-# Where it cannot be had, it says what is missing and ends with 3. While it is installed no pod can be created without its
-# webhooks, but for those of kube-system and its own: `remove` takes all of it away again.
+# While it is installed, no pod can be created without its webhooks, except in kube-system and its own namespace, until
+# `remove`.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
@@ -39,7 +39,7 @@ install_manifests() {
     kubectl --namespace "$CONTROLLER_NAMESPACE" rollout status deployment --timeout=180s
 }
 
-# Its webhooks go first, as nothing answers them once the manager is gone; the manager goes last, as it takes its finalizers away.
+# Its webhooks go first, as only the manager answers them; the manager goes last, as it removes its finalizers.
 remove_all() {
     local kind mine=(--selector app.kubernetes.io/name=kueue --ignore-not-found)
     kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations "${mine[@]}"
@@ -53,7 +53,7 @@ remove_all() {
     kubectl delete namespace "$CONTROLLER_NAMESPACE" --ignore-not-found --timeout=60s
 }
 
-# Objects whose finalizer is taken away by a manager that does not run.
+# Removes the finalizers that a stopped manager would remove.
 release_all() {
     local name namespace
     while read -r name namespace; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pins what pyproject.toml asks for, with hashes, for Python 3.11: the operator image's and the tests' alike.
-# Pins that still fit stay as they are, unless UPGRADE is set.
+# Pins the requirements of pyproject.toml with hashes, for Python 3.11, which the operator's image and the tests have.
+# Pins that still fit stay, unless UPGRADE is set.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# promtool, for the tests of the chart's alerts: that of the PATH, or built from the Go module of Prometheus. Where there is neither, those
-# are skipped.
+# promtool, for the tests of the chart's alerts: from PATH, or built from Prometheus' Go module. Without it, they are skipped.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

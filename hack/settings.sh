@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2034
-# What is pinned, what things are called and where they lie. Sourced by every script in hack/, never run.
+# Pinned versions, names and paths. Sourced by every script in hack/.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 STATE=$ROOT/.cluster
-# There is one cluster a machine, whichever checkout made it: what belongs to it lies beside no checkout.
+# All checkouts of a machine share one cluster, whose files are beside no checkout.
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/elastic-pytorch-operator
-# Every node sees it as /shared.
+# It is /shared on every node.
 export SHARED=$CACHE/shared
 DOCKERD_PID=$CACHE/dockerd.pid
 
@@ -39,14 +39,14 @@ SPHINX_VERSION=9.0.4
 MYST_VERSION=5.2.0
 FURO_VERSION=2025.12.19
 MERMAID_VERSION=12.3.0
-# The node image that kind publishes, and what is built in its place where it cannot be pulled: one minor release.
+# kind's published node image, and the release that is built where it cannot be pulled: of one minor release.
 KIND_NODE_IMAGE=kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d
 KUBERNETES_VERSION=v1.34.4
 KUBERNETES_MODULES=kubernetes # the folder in hack/offline that pins its Go modules
-# What is on beside the defaults, as in kind's configuration.
+# Switched on beside the defaults, as in kind's configuration.
 FEATURE_GATES={}
 RUNTIME_CONFIG={}
-# The cluster of `make test-gangs`: a release that schedules gangs itself, once that is switched on.
+# The cluster of `make test-gangs`: a release that can schedule gangs itself.
 if [[ -n ${NATIVE_GANGS:-} ]]; then
     KIND_NODE_IMAGE=kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5
     KUBERNETES_VERSION=v1.37.2
@@ -55,20 +55,20 @@ if [[ -n ${NATIVE_GANGS:-} ]]; then
     RUNTIME_CONFIG='{scheduling.k8s.io/v1beta1: "true"}'
 fi
 
-# Everything that `make clean` may remove from Docker carries this label, whoever built on top of it.
+# The label of all that `make clean` may remove from Docker.
 LABEL=dev.elasticpytorch.built-by=make
 
-# The user's own kubeconfig is nobody's business here: not read, not written.
+# The user's own kubeconfig is neither read nor written.
 export KUBECONFIG=$STATE/kubeconfig
 export PATH=$STATE/bin:$PATH
-# The classic builder needs no plugin and takes a base image from the local store without asking a registry.
+# The classic builder needs no plugin, and takes a local base image without asking a registry.
 export DOCKER_BUILDKIT=0
 
 mkdir -p "$STATE/bin" "$STATE/logs" "$SHARED" "$CACHE/bin"
 # Pods of any user write checkpoints there.
 chmod 1777 "$SHARED"
 
-# One hash over the contents of files and folders and over plain words (word=…): equal hash, nothing to do.
+# One hash over the contents of files and folders, and over plain words (word=…).
 fingerprint() {
     local input
     for input in "$@"; do
@@ -80,7 +80,7 @@ fingerprint() {
     done | sha256sum | cut -c1-16
 }
 
-# Where the source of a Go module lies (MODULE@VERSION), which is fetched first if it has to be. Fails if it cannot be had.
+# The source folder of a Go module (MODULE@VERSION), fetched if necessary; fails if it cannot be.
 module_folder() {
     (cd /tmp && timeout 120 go mod download "$1" && go list -m -f '{{.Dir}}' "$1")
 }

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# Long steps that show they are alive. Sourced after settings.sh.
+# Long steps that show their progress. Sourced after settings.sh.
 #
-#   step NAME "What it does" command args...          runs it and waits
-#   step_start NAME "What it does" command args...    lets it run beside others
-#   step_wait NAME...                                 waits for those
+#   step NAME "Title" command args...          runs it and waits
+#   step_start NAME "Title" command args...    runs it beside others
+#   step_wait NAME...                          waits for them
 #
-# A step's output goes to .cluster/logs/NAME.log. A step that fails ends the script with the tail of its log.
+# A step's output goes to .cluster/logs/NAME.log. A failed step ends the script with the tail of its log.
 #
-# A step leaves its exit status in a file, and the seconds that it took: it may end long before it is waited for. Its process id
-# can pass to another process meanwhile, and then bash has forgotten the status.
+# A step writes its exit status and its seconds into a file, as it may end long before step_wait: then another process may have
+# its process id, and bash no longer knows the status.
 
 declare -A STEP_PID=() STEP_TITLE=() STEP_BEGAN=() STEP_RESULT=()
 STEP_TAIL_LINES=30
@@ -33,7 +33,7 @@ step_start() {
     STEP_TITLE[$name]=$title
     STEP_BEGAN[$name]=$SECONDS
     [[ -n $STEP_ON_TTY ]] || say "  ... $title"
-    # Job control gives the step a process group of its own: Ctrl-C reaches this script alone, which then ends the group.
+    # With job control, the step has its own process group: Ctrl-C reaches only this script, which then ends the group.
     set -m
     (
         set +m +e
@@ -100,8 +100,7 @@ step() {
     step_wait "$1"
 }
 
-# Two makes at a time would build and load the same things twice: the second waits for the first. A script that was started by
-# one that has the lock has it, too.
+# Two makes would build and load the same things twice, so the second waits. A script that a holder of the lock starts has it.
 one_at_a_time() {
     if [[ -n ${MAKE_LOCK_IS_HELD:-} ]] || ! command -v flock >/dev/null; then return 0; fi
     export MAKE_LOCK_IS_HELD=1

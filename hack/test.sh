@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What CI runs: the fast half of the tests, then the half on the cluster. At its end it says what each took and what has grown.
+# As in CI: the fast half of the tests, then the half on the cluster, then the time of each and the growth.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,6 +1,5 @@
-#!/usr/bin/env bash
-# The faults of the demo in local mode, without a cluster, Docker and root. Its Python environment is small where it can be: with a
-# torch that is there, or with one for CPUs. EXAMPLE=plain takes the script without the training library.
+# The demo's faults in local mode, without a cluster, Docker and root, in a small Python environment if possible, with the
+# present torch, or one for CPUs. EXAMPLE=plain takes the script without the training library.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the pages as a site in .cluster/website/html. The generator lies in a folder of its own, not in the virtual environment; from npm
-# comes the one script that draws diagrams. Where that cannot be had, the site shows their text.
+# Builds the pages as a site in .cluster/website/html. Its generator has a folder of its own, and npm brings the script that
+# draws diagrams. Without it, the site shows their text.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the measurements on a machine that has a CUDA card, torch and Python: no network, no package index.
+# Runs the measurements on a machine with a CUDA card, torch and Python, without a network.
 #
 #   ./run.sh                     eight minutes; the table comes last
 #   PYTHON=/opt/python ./run.sh  with the Python that has torch
@@ -18,7 +18,7 @@ cd "$WORK"
 }
 "$PYTHON" -m venv --without-pip --system-site-packages "$WORK/venv"
 SITE=$("$WORK/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-# What lies beside a Python that is a virtual environment's own is not in the environments that it makes.
+# A virtual environment does not pass its own packages on to the environments that it makes.
 "$PYTHON" -c 'import sys; print("\n".join(path for path in sys.path if path.endswith("-packages")))' >"$SITE/torch_of_this_machine.pth"
 for wheel in "$HERE"/wheels/*.whl; do
     "$PYTHON" -m zipfile -e "$wheel" "$SITE"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# How an image is built and put on nodes. Sourced, never run.
+# Builds images and loads them onto nodes. Sourced.
 
 source "$ROOT/hack/offline/base-image.sh"
 source "$ROOT/hack/small-venv.sh"
@@ -29,7 +29,7 @@ fetch_wheels() {
     echo "$1" >"$WHEELS/.inputs"
 }
 
-# Containers may not be able to reach a package index where this machine can. The image's Python is Debian 12's: 3.11.
+# On this machine, as containers may not reach a package index. The image's Python is Debian 12's 3.11.
 download_wheels() {
     local folder=$1 machine=$2
     "$PYTHON" -m pip download --quiet --dest "$folder" --requirement requirements.lock --no-deps --require-hashes \
@@ -37,7 +37,7 @@ download_wheels() {
         --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux_2_28_$machine"
 }
 
-# For images on top of the workers': the packages that a pattern names, in the releases of the tests. Debian's Python there is 3.13.
+# For images on top of the workers': the packages of a pattern, in the releases of the tests, for Debian's Python 3.13.
 download_pinned_wheels() {
     local folder=$1 packages=$2 machine pins
     machine=$(uname -m)
@@ -58,7 +58,7 @@ ensure_base() {
     ensure_base_image "$suite"
 }
 
-# Of a folder with all that the Dockerfile copies.
+# The folder has all that the Dockerfile copies.
 build_image() {
     local image=$1 folder=$2 file=$2/$3 suite=$4 inputs=$5 base=debian:$4-slim target
     docker image inspect "$base" >/dev/null 2>&1 || base=$(base_image "$suite")
@@ -70,7 +70,7 @@ build_image() {
     "${build[@]}" --label "$INPUTS_LABEL=$inputs" --tag "$image" "$folder"
 }
 
-# build_on_workers NAME PACKAGES DOCKERFILE OPTION...: elastic-pytorch-worker-NAME, with the packages that a pattern names.
+# build_on_workers NAME PACKAGES DOCKERFILE OPTION...: elastic-pytorch-worker-NAME, with the packages of a pattern.
 build_on_workers() {
     local name=$1 packages=$2 file=$3 image=elastic-pytorch-worker-$1:dev inputs
     shift 3

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the operator's, the agent's and the worker's image and puts them on the nodes. What has not changed is left alone.
+# Builds the changed images of the operator, the agent and the worker, and loads them onto the nodes.
 # Usage: hack/images/images.sh [build], which leaves the nodes out
 set -euo pipefail
 
@@ -28,7 +28,7 @@ main() {
     build_if_changed worker "$WORKER_IMAGE" worker_image/Dockerfile trixie worker_image examples
     [[ ${1:-} != build ]] || return 0
     load_if_missing operator-load "$OPERATOR_IMAGE" "${NODES[@]}"
-    # No worker pod runs on the control plane; a gigabyte spared.
+    # No worker pod runs on the control plane, which saves a gigabyte.
     load_if_missing agent-load "$AGENT_IMAGE" "${WORKERS[@]}"
     load_if_missing worker-load "$WORKER_IMAGE" "${WORKERS[@]}"
 }

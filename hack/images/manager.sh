@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2153
-# Another project's controller on the cluster: its programs built from its Go module or source tree, and its manifests. Sourced after
-# hack/images/build.sh by a script that sets:
-#   NAME, TITLE, VERSION          what it is called: in names, in sentences, and of which release
-#   MODULE, LDFLAGS               its Go module, and what the linker is told besides
-#   PROGRAMS                      what the image holds: FILE=PACKAGE, one of them the manager
-#   REPLACEMENT                   MODULE=MODULE@VERSION: what it is built with instead of what it names; may be empty
-#   MANIFESTS                     the folder of its source with the manifests
-#   FOLDER                        with a probe.yaml of what the API server takes once it stands, and with our kustomization.yaml if
+# Another project's controller on the cluster, built from its Go module or source tree. Sourced after hack/images/build.sh by
+# a script that sets:
+#   NAME, TITLE, VERSION          for names, for sentences, and its release
+#   MODULE, LDFLAGS               its Go module, and additional options of the linker
+#   PROGRAMS                      the image's programs: FILE=PACKAGE, one of them the manager
+#   REPLACEMENT                   MODULE=MODULE@VERSION to build it with; may be empty
+#   MANIFESTS                     the folder of its manifests in the source
+#   FOLDER                        with a probe.yaml that the API server admits once it is ready, and a kustomization.yaml if
 #                                 install_manifests calls apply_manifests
 #   CONTROLLER_NAMESPACE, DEPLOYMENT
 #   SOURCE_VARIABLE               the variable in which users may name a source tree
@@ -15,11 +15,11 @@
 
 UNAVAILABLE=3
 IMAGE=elastic-pytorch-$NAME:$VERSION
-# The programs and the manifests of one release: with these nothing of its source is needed again.
+# The programs and manifests of one release: with these, its source is not needed again.
 BUILT=$CACHE/$NAME-$VERSION
 RENDERED=$STATE/$NAME
 
-# manage [build|remove]; without a word it installs.
+# manage [build|remove]; by default it installs.
 manage() {
     cd "$ROOT"
     case ${1:-install} in
@@ -91,11 +91,11 @@ apply_manifests() {
     cp -r "$BUILT/$MANIFESTS" "$RENDERED"
     sed "s|@IMAGE@|$IMAGE|" "$FOLDER/kustomization.yaml" >"$RENDERED/kustomization.yaml"
     kubectl kustomize "$RENDERED" >"$RENDERED.yaml"
-    # Some CRDs are too long for the annotation of a client-side apply.
+    # Some CRDs are too long for a client-side apply's annotation.
     kubectl apply --server-side --force-conflicts --filename "$RENDERED.yaml"
 }
 
-# A manager that is ready may still lack its certificate, or be unknown to kube-proxy: what counts is that its webhooks answer.
+# A ready manager may still lack its certificate, or be unknown to kube-proxy: only an answer of its webhooks counts.
 await_answers() {
     local deadline=$((SECONDS + $1))
     until kubectl create --dry-run=server --filename "$FOLDER/probe.yaml"; do

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the operator's, the agent's and the worker's image for a registry, with Docker or else buildah. Its arguments are the build's.
+# Builds the three images for a registry, with Docker or else buildah. Its arguments are the build's.
 #
 #   REGISTRY=registry.example.com/ml hack/images/publish.sh --platform linux/arm64
 #
-# PUSH=1     pushes them as well, with the credentials of `docker login` or `buildah login`
-# TAG=1.2    instead of what the file VERSION says
+# PUSH=1     pushes them, with the credentials of `docker login` or `buildah login`
+# TAG=1.2    instead of the file VERSION
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
@@ -36,6 +36,6 @@ builder() {
 }
 
 cd "$ROOT"
-# Each tool's own default, unlike what `make images` builds for the test cluster.
+# Unset, each tool uses its own default, unlike `make images` for the test cluster.
 unset DOCKER_BUILDKIT
 main "$@"

@@ -1,15 +1,14 @@
 # shellcheck shell=bash
-# Has the API server log what the operator asks of it. Sourced.
+# Has the API server log the operator's requests. Sourced.
 #
-# A new cluster has it from kind.yaml. Another policy is given to the cluster that is there, which need not be made again for that.
-# The log is the container's own, which the kubelet keeps within 50 MB.
+# A new cluster does so by kind.yaml, and an existing one gets another policy without being made again. The log is the
+# container's own, which the kubelet keeps within 50 MB.
 
 AUDIT_POLICY=$ROOT/hack/kind/audit-policy.yaml
 API_SERVER_MANIFEST=/etc/kubernetes/manifests/kube-apiserver.yaml
 AUDIT_SECONDS=150
 
-# Where a node has the policy. Named by its content, so that another policy is another command, for which the kubelet restarts the
-# API server.
+# The path names the policy's content, so that another policy changes the command, and the kubelet restarts the API server.
 audit_policy_on_node() {
     echo "/etc/kubernetes/pki/audit-policy-$(fingerprint "$AUDIT_POLICY").yaml"
 }
@@ -24,7 +23,7 @@ ensure_audit() {
 enable_audit() {
     local file=$1 deadline=$((SECONDS + AUDIT_SECONDS))
     docker exec -i "$CONTROL_PLANE" sh -c "cat >$file" <"$AUDIT_POLICY"
-    # In one move: the kubelet must never read half a manifest.
+    # In one move, as the kubelet must never read half a manifest.
     docker exec "$CONTROL_PLANE" sh -c "sed -e '/- --audit-/d' \
         -e 's|^\( *\)- kube-apiserver\$|&\n\1- --audit-log-path=-\n\1- --audit-policy-file=$file|' \
         $API_SERVER_MANIFEST >/etc/kubernetes/kube-apiserver.new && mv /etc/kubernetes/kube-apiserver.new $API_SERVER_MANIFEST"
@@ -34,7 +33,7 @@ enable_audit() {
     done
 }
 
-# The process itself, not the pod's object: that one changes before the old API server has ended.
+# It asks the process, not the pod's object, which changes before the old API server has ended.
 api_server_logs_by() {
     docker exec "$CONTROL_PLANE" sh -c "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n'" | grep -q "^--audit-policy-file=$1$" &&
         kubectl get --raw /readyz --request-timeout=5s >/dev/null 2>&1

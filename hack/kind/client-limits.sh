@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# Raises what the scheduler and the controller manager of the test cluster may ask of the API server in a second, so that `make scale`
-# measures the operator, and not them: by default a scheduler binds at most 50 pods a second.
-#
-# Done to the cluster that is there, as hack/kind/audit.sh does: it is not made again for that, and keeps it until it is.
+# Raises the rate at which the test cluster's scheduler and controller manager may send requests, so that `make scale`
+# measures the operator: by default a scheduler binds at most 50 pods a second. The existing cluster keeps the limits.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
@@ -20,14 +18,14 @@ main() {
     done
 }
 
-# The process itself, not the manifest: it is what counts, and it follows the manifest.
+# It asks the process, which follows the manifest.
 has_limit() {
     docker exec "$CONTROL_PLANE" sh -c "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' '" | grep -q "$1 --kube-api-qps=$QPS "
 }
 
 raise_limit() {
     local manifest=/etc/kubernetes/manifests/$1.yaml deadline=$((SECONDS + START_SECONDS))
-    # In one move: the kubelet must never read half a manifest.
+    # In one move, as the kubelet must never read half a manifest.
     docker exec "$CONTROL_PLANE" sh -c "sed -e '/- --kube-api-/d' \
         -e 's|^\( *\)- $1\$|&\n\1- --kube-api-qps=$QPS\n\1- --kube-api-burst=$BURST|' \
         $manifest >/etc/kubernetes/$1.new && mv /etc/kubernetes/$1.new $manifest"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the test cluster, or finds it well, or heals it. Safe to run again at any time.
+# Makes the test cluster, or checks it, or heals it. Safe to run again at any time.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
@@ -15,7 +15,7 @@ source "$ROOT/hack/offline/node-image.sh"
 HEAL_SECONDS=90
 FINGERPRINT=$CACHE/cluster.fingerprint
 
-# What a cluster was made from: a change of these makes it again.
+# A change of these inputs makes the cluster again.
 cluster_fingerprint() {
     fingerprint "$ROOT/hack/kind/kind.yaml" "$OFFLINE/pod-network.yaml" "word=$KIND_NODE_IMAGE" \
         "word=$(node_image_from_source)" "word=$FEATURE_GATES" "word=$RUNTIME_CONFIG"
@@ -48,10 +48,10 @@ main() {
 heal() {
     ensure_tools
     wake_nodes
-    # Each time: another checkout may have made the cluster since.
+    # Each time, as another checkout may have made the cluster since.
     kind export kubeconfig --name "$CLUSTER" >/dev/null 2>&1 || return 1
     nodes_are_ready && uncordon_nodes && return
-    # Not `step`: it would end the script, and a cluster that does not heal is made again instead.
+    # `step` would end the script, but a cluster that does not heal is made again.
     say "  ... Wait for the nodes (at most $HEAL_SECONDS s)"
     await_nodes "$HEAL_SECONDS" >"$STATE/logs/heal.log" 2>&1 && await_system_pods 60 >>"$STATE/logs/heal.log" 2>&1
 }
@@ -61,7 +61,7 @@ create() {
     has_published_node_image || step pull "Pull kind's node image, if it can be had here" try_pull
     has_published_node_image || image=$(node_image_from_source)
     announce "$image"
-    # The compilers and Debian's archive keep different parts of the machine busy: start the longest at once.
+    # Compilers and Debian's archive use different parts of the machine: the longest starts first.
     [[ $image == "$KIND_NODE_IMAGE" ]] || start_binaries
     start_tools
     ensure_base bookworm
@@ -69,9 +69,9 @@ create() {
     step_start images "Build the project's images" "$ROOT/hack/images/images.sh" build
     [[ $image == "$KIND_NODE_IMAGE" ]] || ensure_node_image_from_source "$image"
     ensure_tools
-    # A cluster that starts on a busy machine may miss the deadlines of kubeadm.
+    # Starting on a busy machine, a cluster may miss the deadlines of kubeadm.
     step_wait images
-    # Docker makes a folder of it if it starts an old node while the file is missing.
+    # Docker makes a folder of a missing file when it starts an old node.
     rm -rf "$CACHE/audit-policy.yaml"
     cp "$AUDIT_POLICY" "$CACHE/audit-policy.yaml"
     render "$ROOT/hack/kind/kind.yaml" >"$STATE/kind.yaml"
@@ -81,7 +81,7 @@ create() {
     cluster_fingerprint >"$FINGERPRINT"
 }
 
-# Says how long it takes where the least is there, and why.
+# Says how long it takes without images, and why.
 announce() {
     local image=$1
     docker image inspect "$image" >/dev/null 2>&1 && return
@@ -97,8 +97,7 @@ has_published_node_image() {
     docker image inspect "$KIND_NODE_IMAGE" >/dev/null 2>&1
 }
 
-# Succeeds either way: whether the image came is seen afterwards. A registry that cannot be reached says so at once or
-# never; a pull that moves is given its time.
+# Succeeds either way. A registry that cannot be reached fails at once or never; a pull that moves gets its time.
 try_pull() {
     local reply=$STATE/logs/pull-reply.log deadline=$((SECONDS + 20)) pull
     timeout 900 docker pull "$KIND_NODE_IMAGE" >"$reply" 2>&1 &
@@ -133,7 +132,7 @@ create_cluster() {
     [[ $image == "$KIND_NODE_IMAGE" ]] || render "$OFFLINE/pod-network.yaml" | kubectl apply --filename -
 }
 
-# A control plane has a machine of its own elsewhere. Here it would starve while pods of many workers import torch.
+# Elsewhere a control plane has its own machine. Here it would starve while many workers import torch.
 put_control_plane_first() {
     docker update --cpu-shares 8192 "$CONTROL_PLANE" >/dev/null
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A Docker Engine that answers: the one that is there, or one that is started, or installed and started. Sourced.
+# A Docker Engine that answers, started or even installed if necessary. Sourced.
 
 docker_answers() {
     timeout 10 docker version >/dev/null 2>&1
@@ -31,7 +31,7 @@ start_docker_by_systemd() {
     await_docker
 }
 
-# A dockerd of our own outlives this shell; `make clean` ends it again.
+# A dockerd of our own outlives this shell, until `make clean`.
 start_dockerd() {
     local options=(--pidfile "$DOCKERD_PID")
     remove_stale_pid_files
@@ -47,7 +47,7 @@ start_dockerd() {
     }
 }
 
-# dockerd ended by SIGKILL leaves these behind, and a new one refuses to start if the number is in use again.
+# A killed dockerd leaves these files, and a new one does not start if the number is in use again.
 remove_stale_pid_files() {
     local file pid
     for file in "$DOCKERD_PID" /var/run/docker.pid /var/run/docker/containerd/containerd.pid; do
@@ -60,8 +60,8 @@ remove_stale_pid_files() {
     done
 }
 
-# A copy that no checkout's end takes along. It names its interpreter: a python3 found by way of PATH may be a slow wrapper,
-# and runc is called for every container and every `docker exec`.
+# A copy outside of all checkouts. It names its interpreter, as runc is called for each container and `docker exec`, and a
+# python3 on PATH may be a slow wrapper.
 install_runc_bounded() {
     {
         python3 -c 'import sys; print(f"#!{sys.executable} -SE")'

@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# Is the cluster well, and if it is not, what can be done short of making it anew. Sourced.
+# Checks and heals the cluster, short of making it again. Sourced.
 
-# A kubelet renews its lease every 10 s; a Ready condition alone would call a node alive for 50 s after its end.
+# A kubelet renews its lease every 10 s; a Ready condition alone stays true for 50 s after a node's end.
 LEASE_SECONDS=25
-# A node that was woken just now must have renewed its lease since: an older one says nothing about it.
+# A node must have renewed its lease since it was woken.
 WOKEN_AT=0
 
 node_containers() {
     docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER"
 }
 
-# Starts and unpauses nodes; says so for each, as somebody may have meant it.
+# Starts and unpauses nodes, and says so, as somebody may have stopped them on purpose.
 wake_nodes() {
     local node state
     while read -r node state; do
@@ -30,7 +30,7 @@ wake_nodes() {
     done < <(docker ps --all --filter "label=io.x-k8s.kind.cluster=$CLUSTER" --format '{{.Names}} {{.State}}')
 }
 
-# A killed test run may have left nodes that take no pods.
+# A killed test run may have left cordoned nodes.
 uncordon_nodes() {
     local cordoned
     cordoned=$(kubectl get nodes --output jsonpath='{range .items[?(@.spec.unschedulable==true)]}{.metadata.name} {end}')
@@ -38,7 +38,7 @@ uncordon_nodes() {
     [[ -z $cordoned ]] || kubectl uncordon $cordoned
 }
 
-# A killed `make scale` leaves nodes that no kubelet stands behind any more (hack/scale/fake_nodes.py).
+# A killed `make scale` leaves nodes without a kubelet (hack/scale/fake_nodes.py).
 remove_fake_nodes() {
     kubectl delete nodes --selector elasticpytorch.dev/fake-node=true --request-timeout=5s || true
 }
@@ -73,7 +73,7 @@ await_system_pods() {
     kubectl -n kube-system rollout status daemonset --timeout="$1s"
 }
 
-# Tests kill workers' nodes. Without DNS, new pods would not find the operator.
+# Tests kill workers' nodes, and without DNS, new pods would not find the operator.
 keep_dns_on_control_plane() {
     kubectl -n kube-system patch deployment coredns --patch \
         '{"spec": {"template": {"spec": {"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}}}}}' >/dev/null

@@ -1,10 +1,9 @@
 # shellcheck shell=bash
-# kind, kubectl and helm, found at .cluster/bin by everything else: those on PATH if they fit, else built from Go modules.
-# Sourced after hack/step.sh.
+# kind, kubectl and helm for .cluster/bin: those on PATH if they fit, else built from Go modules. Sourced after hack/step.sh.
 
 KIND_MODULE=sigs.k8s.io/kind@$KIND_VERSION
 HELM_MODULE=helm.sh/helm/v3/cmd/helm@$HELM_VERSION
-# What `-ldflags=-w` leaves out in the end need not be compiled either. Builds share packages only if all of them say the same.
+# `-ldflags=-w` omits it in the end, so it need not be compiled. Builds share packages only with the same option.
 GO_WITHOUT_DEBUGGER=-gcflags=all=-dwarf=false
 GO_HINT="No suitable %s on PATH and no Go to build it with. Install %s, or Go 1.25 or newer."
 
@@ -13,12 +12,12 @@ ensure_tools() {
     minor=$(cut -d. -f2 <<<"$KUBERNETES_VERSION")
     place_kind || build_tool kind "$KIND_MODULE"
     ensure_helm
-    # Within one minor release of the cluster's, as Kubernetes asks for. Without one `hack/offline` builds it.
+    # Kubernetes requires one within a minor release of the cluster's. `hack/offline` builds it if there is none.
     place_tool kubectl "gitVersion: v1\.($((minor - 1))|$minor|$((minor + 1)))\." version --client --output yaml ||
         ensure_kubernetes_binary
 }
 
-# Those that ensure_tools would build, beside other steps and with what these leave of the processor; ensure_tools waits for them.
+# Starts the builds of ensure_tools beside other steps; ensure_tools waits for them.
 start_tools() {
     place_kind || start_tool kind "$KIND_MODULE"
     place_helm || start_tool helm "$HELM_MODULE"
@@ -36,13 +35,13 @@ place_helm() {
     place_tool helm "^v3\.(1[4-9]|[2-9][0-9])\." version --short
 }
 
-# place_tool NAME PATTERN ARGS...: links NAME from PATH into .cluster/bin if what it prints for ARGS matches PATTERN.
+# place_tool NAME PATTERN ARGS...: links NAME from PATH into .cluster/bin if its output for ARGS matches PATTERN.
 place_tool() {
     local name=$1 pattern=$2 found link=$STATE/bin/$1
     shift 2
-    # One that was built here is asked for by its version again.
+    # A program that was built here is checked again.
     [[ -x $link && $(readlink "$link") != "$CACHE"/* ]] && return
-    # .cluster/bin itself may stand on PATH, also more than once.
+    # .cluster/bin itself may be on PATH, even twice.
     found=$(type -ap "$name" | while read -r path; do [[ ${path%/*} -ef $STATE/bin ]] || { echo "$path" && break; }; done)
     [[ -n $found ]] || return 1
     timeout 20 "$found" "$@" 2>/dev/null | grep -Eq "$pattern" || return 1
@@ -63,13 +62,13 @@ start_tool() {
     start_build "$name" "$built" "Build $name ${module##*@} from its Go module" go_install "$module" "$built"
 }
 
-# start_build NAME PROGRAM TITLE COMMAND...: starts the build of a program with Go, unless it is there or is being built.
+# start_build NAME PROGRAM TITLE COMMAND...: starts to build a program with Go, unless it exists or is being built.
 start_build() {
     local name=$1 program=$2 title=$3
     shift 3
     [[ -x $program || -n ${STEP_PID[$name]:-} ]] && return
     require_go "$name"
-    # A compiler ends soon. With fewer garbage collections it takes a fifth less of the processor, and 0.3 GiB more of memory.
+    # For a short-lived compiler, fewer garbage collections save a fifth of the processor time for 0.3 GiB of memory.
     GOGC=400 step_start "$name" "$title" "$@"
 }
 

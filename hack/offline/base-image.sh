@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Debian base images: pulled where that is possible, else made from Debian's archive. Sourced.
 
-# base_image SUITE: its name here.
+# base_image SUITE: its local name.
 base_image() {
     echo "elastic-pytorch/debian:$1"
 }
@@ -27,7 +27,7 @@ bootstrap_debian() {
     debootstrap --variant=minbase --include=ca-certificates "$suite" "$root"
     rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
     rm -rf "$root"/usr/share/{doc,man,locale,info}/*
-    # What Debian's slim images say too: dpkg leaves out what nobody reads in a container.
+    # As in Debian's slim images: dpkg omits what nobody reads in a container.
     printf 'path-exclude /usr/share/%s/*\n' doc man locale info >"$root/etc/dpkg/dpkg.cfg.d/without-docs"
     tar -C "$root" -cf - . | gzip -1 >"$archive.partial"
     mv "$archive.partial" "$archive"

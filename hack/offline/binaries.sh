@@ -2,11 +2,11 @@
 # Kubernetes, CoreDNS and pause, built from Go modules into the cache. Sourced.
 
 OFFLINE=$ROOT/hack/offline
-# One program for all releases; the modules of one that is not the usual lie in a folder of their own.
+# One program for all releases, with the modules of another release in their own folder.
 KUBERNETES_SOURCES=("$OFFLINE/kubernetes")
 [[ $KUBERNETES_MODULES == kubernetes ]] || KUBERNETES_SOURCES+=("$OFFLINE/$KUBERNETES_MODULES")
 
-# built_binary NAME: where the program of these sources and of this release lies in the cache.
+# built_binary NAME: its path in the cache, for these sources and this release.
 built_binary() {
     local name=$1 inputs=("$OFFLINE/$1")
     if [[ $name == kubernetes ]]; then
@@ -49,7 +49,7 @@ build_binary() {
     cd "$OFFLINE/$name" || return
     CGO_ENABLED=0 go build -buildvcs=false -mod=readonly -modfile="$OFFLINE/$modules/go.mod" -trimpath "$GO_WITHOUT_DEBUGGER" \
         -ldflags="$flags" -o "$binary.partial" .
-    # Those of other releases stay.
+    # Other releases stay.
     rm -f "$CACHE/$modules"-????????????????
     mv "$binary.partial" "$binary"
 }

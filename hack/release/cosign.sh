@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cosign, which signs what a release pushes: from its Go module.
+# cosign, which signs a pushed release, from its Go module.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The images of a release, as OCI layouts that depend on nothing but their content. Sourced.
+# The images of a release, as OCI layouts that depend only on their content. Sourced.
 
 IMAGES=(elastic-pytorch-operator elastic-pytorch-agent)
 OCI_INDEX=application/vnd.oci.image.index.v1+json
@@ -8,7 +8,7 @@ declare -A DOCKERFILES=([elastic-pytorch-operator]=Dockerfile [elastic-pytorch-a
 declare -A SUITES=([elastic-pytorch-operator]=bookworm [elastic-pytorch-agent]=trixie)
 declare -A LINUX_MACHINES=([linux/amd64]=x86_64 [linux/arm64]=aarch64)
 
-# The digest of an image of this release, whichever platforms it has.
+# The digest of an image of this release, with all its platforms.
 image_digest() {
     regctl image digest "ocidir://$WORK/oci/$1:$VERSION"
 }
@@ -43,12 +43,12 @@ is_native() {
     [[ ${LINUX_MACHINES[$1]} == "$(uname -m)" ]]
 }
 
-# The agent's image runs nothing of its own platform while it is built.
+# The build of the agent's image runs nothing of its platform.
 is_built_natively() {
     [[ $1 == elastic-pytorch-agent ]] || is_native "$2"
 }
 
-# The others need an emulator for another platform, and a base image of it.
+# Another image needs an emulator of another platform, and its base image.
 can_build() {
     local name=$1 platform=$2 machine=${LINUX_MACHINES[$2]} why
     if is_built_natively "$name" "$platform"; then
@@ -73,7 +73,7 @@ foreign_base() {
     echo "$(base_image "$1")-${2#*/}"
 }
 
-# Docker has one image of a name: debian:SUITE-slim stays what other builds take it for, one of this machine's platform.
+# Docker has one image per name, and other builds need debian:SUITE-slim of this machine's platform.
 pull_foreign_base() {
     local suite=$1 platform=$2 name=debian:$1-slim before
     before=$(docker image inspect --format '{{.Id}}' "$name" 2>/dev/null || true)
@@ -82,7 +82,7 @@ pull_foreign_base() {
     if [[ -n $before ]]; then docker tag "$before" "$name"; else docker image rm --no-prune "$name"; fi
 }
 
-# Into $WORK/build, an OCI layout with one tag for each platform.
+# Makes $WORK/build, an OCI layout with one tag for each platform.
 build_platform() {
     local name=$1 platform=$2 suite=${SUITES[$1]} base layout=ocidir://$WORK/build/$1 tag=${2#*/} options=() digest
     base=debian:$suite-slim
@@ -106,11 +106,11 @@ build_platform() {
     rm "$WORK/$name-$tag.tar"
     regctl image mod "$layout:$tag-docker" --create "$layout:$tag-timed" --time "set=$CREATED" --reproducible \
         --layer-compress gzip --config-platform "$platform" --label "${LABEL%%=*}"
-    # In a call of its own: what --layer-compress writes has Docker's media types again.
+    # A separate call, as --layer-compress writes Docker's media types again.
     regctl image mod "$layout:$tag-timed" --create "$layout:$tag" --to-oci
 }
 
-# One index over the platforms, in a layout without any other image, and the layout as an archive.
+# Makes one index of the platforms, in a layout without other images, and an archive of the layout.
 assemble() {
     local name=$1 platform build=ocidir://$WORK/build/$1 final=$WORK/oci/$1 refs=() digest size
     shift
@@ -119,14 +119,14 @@ assemble() {
     regctl image copy "$build:$VERSION" "ocidir://$final:$VERSION"
     digest=$(image_digest "$name")
     size=$(stat --format %s "$final/blobs/${digest/://}")
-    # regctl notes when it wrote the layout; the layout itself needs only these.
+    # regctl notes the time in the layout, which needs only this.
     printf '{"schemaVersion":2,"mediaType":"%s","manifests":[{"mediaType":"%s","digest":"%s","size":%d,"annotations":{"%s":"%s","%s":"%s"}}]}' \
         "$OCI_INDEX" "$OCI_INDEX" "$digest" "$size" io.containerd.image.name "$REGISTRY/$name:$VERSION" \
         org.opencontainers.image.ref.name "$VERSION" >"$final/index.json"
     pack --directory "$final" --file "$DIST/$name-$VERSION.oci.tar" oci-layout index.json blobs
 }
 
-# What syft chooses for each of its runs, the time and the name of the document, depends here on the image alone.
+# Syft's time and the name of the document differ in each run; here they depend on the image alone.
 write_sbom() {
     local name=$1 platform=$2 found=$WORK/$1-${2#*/}.spdx.json
     SYFT_CHECK_FOR_APP_UPDATE=false syft scan "oci-dir:$WORK/oci/$name" --platform "$platform" --source-name "$name" \

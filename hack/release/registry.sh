@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The reference registry of OCI, for the tests of releases: from its Go module, without its storage in clouds, which is most of it.
+# OCI's reference registry, for the tests of releases, from its Go module without clouds' storage, which is most of it.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"

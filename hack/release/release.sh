@@ -3,14 +3,14 @@
 #
 #   VERSION=0.3.0 REGISTRY=registry.example.com/ml hack/release/release.sh
 #
-# PUSH=1               pushes the images and the chart to REGISTRY, as REGISTRY_USER with REGISTRY_PASSWORD if these are set
+# PUSH=1               pushes the images and the chart to REGISTRY, as REGISTRY_USER with REGISTRY_PASSWORD if set
 # PLAIN_HTTP=1         REGISTRY has no TLS
-# PLATFORMS="…"        linux/amd64 linux/arm64 by default; what cannot be built here is left out, and named
+# PLATFORMS="…"        by default linux/amd64 linux/arm64; a platform that cannot be built here is left out, and named
 # DOWNLOAD_URL=https…  where the files of dist/ will be, for krew's manifest
 # SIGNING_KEY=file     a private key in PEM, which signs SHA256SUMS; SIGNING_KEY_PEM holds the key itself
-# COSIGN_KEY=…         a key of cosign's, as a file or a URI, which signs what is pushed; without it, the OIDC token of a CI job does
+# COSIGN_KEY=…         a key of cosign's, file or URI, which signs what is pushed; by default a CI job's OIDC token does
 # DIST=folder          instead of dist/; it must not exist
-# NO_CACHE=1           no layer of an earlier build is used again
+# NO_CACHE=1           builds each layer again
 # ALLOW_DIRTY=1        for tests only: takes the files as they are, committed or not
 set -euo pipefail
 
@@ -63,13 +63,13 @@ check_request() {
     [[ -z ${SIGNING_KEY:-} || -r $SIGNING_KEY ]] || fail "SIGNING_KEY is $SIGNING_KEY, which cannot be read."
     [[ -z ${SIGNING_KEY:-} ]] || SIGNING_KEY_PEM=$(<"$SIGNING_KEY")
     SIGNING_KEY_PEM=${SIGNING_KEY_PEM:-}
-    # For the commands that need them, not for every program of the build.
+    # Only some commands get them.
     export -n SIGNING_KEY_PEM REGISTRY_PASSWORD
     choose_signer
     [[ $DIST == "$ROOT/dist" || ! -e $DIST ]] || fail "DIST is $DIST, which is there already."
 }
 
-# The commit and its time are the release's, so a change that is not committed would be in it without being named.
+# A release names its commit, so other changes must not be in it.
 check_tree() {
     if [[ -n ${ALLOW_DIRTY:-} ]]; then
         say "ALLOW_DIRTY IS SET: THIS IS NO RELEASE, BUT A TEST OF FILES THAT MAY BE IN NO COMMIT."
@@ -94,12 +94,12 @@ copy_sources() {
     cp LICENSE "$TREE/local/"
 }
 
-# Archives that depend on nothing but the files in them.
+# Archives that depend only on their files.
 pack() {
     tar --sort=name --format=gnu --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --create "$@"
 }
 
-# repack ARCHIVE: without the times of its making.
+# repack ARCHIVE: removes the times of its making.
 repack() {
     local folder
     folder=$(mktemp -d -p "$WORK")
@@ -117,7 +117,7 @@ build_packages() {
     for archive in "$DIST"/*.tar.gz; do repack "$archive"; done
 }
 
-# The defaults of the packaged chart are the images of this release, by digest.
+# By default, the packaged chart uses the images of this release, by digest.
 build_chart() {
     local chart=$TREE/charts/$CHART name key
     for name in "${IMAGES[@]}"; do
@@ -156,7 +156,7 @@ push() {
         regctl+=(--host "reg=$host,tls=disabled")
     fi
     if [[ -n ${REGISTRY_USER:-} ]]; then
-        # Not among the user's own.
+        # Apart from the user's own.
         credentials=$(mktemp -d)
         # shellcheck disable=SC2064
         trap "rm -rf '$credentials'" EXIT

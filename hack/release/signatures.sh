@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Signs what a release has pushed, and attaches to each image what is known of it, so that a cluster's policy can verify both. Sourced.
+# Signs a pushed release, and attaches SBOMs and provenance to each image, so that a cluster's policy can verify them. Sourced.
 
-# They go to cosign alone, not to every program of the build.
+# Only cosign gets them.
 SIGNER_SECRETS=(COSIGN_PASSWORD COSIGN_PRIVATE_KEY SIGSTORE_ID_TOKEN ACTIONS_ID_TOKEN_REQUEST_TOKEN)
 
-# Sets SIGNER to cosign's options for a key, or else for the identity of a CI job; without both it stays empty.
+# Sets SIGNER to cosign's options for a key, or for the identity of a CI job; otherwise it is empty.
 choose_signer() {
     SIGNER=()
     if [[ -n ${COSIGN_KEY:-} ]]; then
         [[ $COSIGN_KEY == *://* || -r $COSIGN_KEY ]] || fail "COSIGN_KEY is $COSIGN_KEY, which cannot be read."
-        # A key does not expire, so no log has to prove when it signed; and a log would publish what a private registry has.
+        # A key needs no log as a proof of its time, and a log would publish what a private registry has.
         SIGNER=(--key "$COSIGN_KEY" --tlog-upload=false --use-signing-config=false)
     elif [[ -n ${SIGSTORE_ID_TOKEN:-}${ACTIONS_ID_TOKEN_REQUEST_TOKEN:-} ]]; then
         SIGNER=(--yes)
@@ -21,7 +21,7 @@ is_to_be_signed() {
     [[ -n ${PUSH:-} ]] && ((${#SIGNER[@]}))
 }
 
-# sign_release DIGEST: both images, with their attestations, and the chart, which has this digest.
+# sign_release DIGEST: signs both images, with their attestations, and the chart of this digest.
 sign_release() {
     local name
     "$PYTHON" -c 'import json, sys; json.dump(json.load(sys.stdin)["predicate"], sys.stdout)' <"$DIST/provenance.json" >"$WORK/predicate.json"
@@ -29,7 +29,7 @@ sign_release() {
     as_signer sign "$REGISTRY/charts/$CHART@$1"
 }
 
-# The digest is that of all platforms, which the chart names; the packages of each platform are attached to it, too.
+# The digest is that of all platforms, as in the chart, and gets the packages of each platform.
 sign_image() {
     local image=$REGISTRY/$1@ packages
     image+=$(image_digest "$1")
