@@ -1,4 +1,4 @@
-"""The operator's view of jobs, pods and nodes: fed by watches, repaired by lists, ahead of the watches by its own writes."""
+"""The operator's view of jobs, pods and nodes, by watches, lists and its own writes."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field, replace
@@ -13,7 +13,7 @@ from elastic_pytorch_operator.informer.changes import (
     version_of,
 )
 from elastic_pytorch_operator.informer.node_index import NodeIndex
-from elastic_pytorch_operator.informer.owned_objects import Entry, OwnedIndex
+from elastic_pytorch_operator.informer.owned_objects import Entry, OwnedIndex, Owner
 from elastic_pytorch_operator.informer.pod_index import PodIndex
 from elastic_pytorch_operator.informer.pod_views import follow_view, job_of_pod, view_pod
 from elastic_pytorch_operator.informer.tombstones import Tombstones
@@ -31,8 +31,9 @@ from elastic_pytorch_operator.spec.stored_job import parse_stored, valid_spec
 
 Manifests = Iterable[Manifest]
 
-# What the watches are called, by the kind of the objects that they report.
+# The names of the watches, by the kind of their objects.
 WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes", kueue.WORKLOAD: "workloads"}
+NO_JOB = JobKey("", "")
 
 
 @dataclass(slots=True)
@@ -49,12 +50,11 @@ class Cache:
     """Everything last reported about jobs, their pods, and nodes.
 
     Each method that takes an object in returns the jobs whose plans may change by it. An object
-    older than the known one is ignored, so that a watch that lags behind does not undo the
-    operator's own writes. A change that a write or a list has shown must arrive on the watch, too.
+    older than the known one is ignored, so that a late watch does not undo the operator's own
+    writes. The watch must also report each change that a write or a list has shown.
 
-    Each object is taken in by itself. Of one that cannot be read, the last version that could be
-    read stays: a pod that lives keeps its worker's place. A job with an invalid spec goes on by the
-    last valid one, and its status tells why.
+    If one object cannot be read, its last readable version stays: a pod that lives keeps its
+    worker's place. A job with an invalid spec goes on by the last valid one.
     """
 
     defaults: JobDefaults = API_DEFAULTS
@@ -62,8 +62,7 @@ class Cache:
     marks: InitVar[tuple[Mark, ...]] = MARKS
     watch_lag: WatchLag = field(default_factory=WatchLag)
     unreadable: UnreadableObjects = field(default_factory=UnreadableObjects)
-    # The watched namespaces that the last list could not have. What was known of them stays until a
-    # list has them again.
+    # The watched namespaces that the last list lacks. What was known of them stays.
     unavailable: frozenset[str] = frozenset()
     _nodes: NodeIndex = field(init=False)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
@@ -84,7 +83,7 @@ class Cache:
         return self._jobs[key].manifest
 
     def note_template(self, uid: str, spec: Manifest) -> None:
-        """Takes note of the spec of a template. The jobs that have it are read again."""
+        """Records the spec of a template, and reads the jobs again that have it."""
         self._templates[uid] = spec
         for entry in self._jobs.values():
             if isinstance(entry.job, TemplateUnread) and entry.job.template_uid == uid:
@@ -104,32 +103,28 @@ class Cache:
 
     @property
     def nodes(self) -> Nodes:
-        """All nodes. It is the same object until one of them changes."""
+        """All nodes: the same object until one of them changes."""
         return self._nodes.all
 
-    def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
-        """The worker pods of a job, by index.
+    def _owner(self, job_uid: str) -> Owner:
+        return self._keys.get(job_uid, NO_JOB), job_uid
 
-        It is the same tuple until one of the job's pods changes.
-        """
-        key = self._keys.get(job_uid)
-        return self._pods.workers_of((key, job_uid)) if key else ()
+    def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
+        """The worker pods of a job, by index: the same tuple until one of its pods changes."""
+        return self._pods.workers_of(self._owner(job_uid))
 
     def stores_of(self, job_uid: str) -> tuple[PodView, ...]:
-        key = self._keys.get(job_uid)
-        return self._pods.stores_of((key, job_uid)) if key else ()
+        return self._pods.stores_of(self._owner(job_uid))
 
     def workloads_of(self, job_uid: str) -> tuple[WorkloadView, ...]:
-        key = self._keys.get(job_uid)
-        found = self._workloads.of((key, job_uid)) if key else []
+        found = self._workloads.of(self._owner(job_uid))
         return tuple(sorted(found, key=lambda workload: workload.number))
 
     def unreadable_of(self, job_uid: str) -> tuple[UnreadableObject, ...]:
-        key = self._keys.get(job_uid)
-        return self.unreadable.of((key, job_uid)) if key else ()
+        return self.unreadable.of(self._owner(job_uid))
 
     def worker(self, namespace: str, name: str, uid: str) -> tuple[JobKey, str] | None:
-        """The job of a worker pod, with its UID; None if the pod is not known, or is another one by now."""
+        """A worker pod's job, and its UID; None if the pod is unknown, or another one by now."""
         entry = self._pods.get((namespace, name))
         if (
             entry is None
@@ -153,10 +148,10 @@ class Cache:
     def observe_change(
         self, kind: str, change: str | None, manifest: Manifest, now: float
     ) -> set[JobKey]:
-        """Takes note of what a watch has reported.
+        """Records what a watch has reported.
 
         Args:
-            kind: one that is not watched is ignored.
+            kind: an unknown one is ignored.
             change: `ADDED`, `MODIFIED` or `DELETED`; None: the object was there when the watch
                 began.
         """
@@ -167,22 +162,16 @@ class Cache:
         return self.remove(kind, manifest, now) if deleted else self.apply(kind, manifest, now)
 
     def note_written(self, kind: str, manifest: Manifest, now: float) -> None:
-        """Takes note of an object that this operator has just written; the watch has yet to report that."""
+        """Records an object that this operator has just written, and expects it on the watch."""
         self.apply(kind, manifest, now)
         self.watch_lag.expect(WATCHES[kind], manifest, now)
 
     def apply(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
-        """Takes note of an object.
-
-        What is not news, is no job's, or is read by no plan concerns no job.
-        """
+        """Records an object; unless it is news for a plan, it concerns no job."""
         return self._take(kind, manifest, now) or set()
 
     def remove(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
-        """Forgets an object that is gone, unless another one has taken its name.
-
-        A node is remembered as removed.
-        """
+        """Forgets an object, unless another one has its name; remembers a node as removed."""
         found = identify(manifest)
         self.unreadable.forget(kind, found.uid)
         if kind == "Node":
@@ -194,9 +183,7 @@ class Cache:
                 return set()
             self._forget_job(key)
             return {key}
-        index: PodIndex | OwnedIndex[WorkloadView] = (
-            self._pods if kind == "Pod" else self._workloads
-        )
+        index = self._index(kind)
         place = (found.namespace, found.name)
         known = index.get(place)
         if known is None or known.uid != found.uid:
@@ -205,7 +192,7 @@ class Cache:
         return {known.owner[0]}
 
     def mark_ended_before_takeover(self) -> None:
-        """Marks the pods that have ended: they did so before this operator began to decide anything."""
+        """Marks the pods that have ended: that was before this operator began to decide."""
         self._pods.mark_ended_before_takeover()
 
     def replace_all(
@@ -220,10 +207,9 @@ class Cache:
         """Corrects what a watch has missed.
 
         Args:
-            nodes: all there are, listed after the pods, so that no pod's node is missing.
-            now: when the listing began; what has been seen since is left as it is.
-            unavailable: the namespaces whose jobs, pods and Workloads are not among these, as they
-                could not be listed.
+            nodes: all, listed after the pods, so that no pod's node is missing.
+            now: when the listing began; what has been seen since stays.
+            unavailable: the namespaces that could not be listed.
         """
         touched: set[JobKey] = set()
         self.unavailable = frozenset(unavailable)
@@ -256,14 +242,10 @@ class Cache:
         self, kind: str, uids: Collection[str], listed_names: Collection[str], now: float
     ) -> set[JobKey]:
         if kind == "Node":
-            return set().union(
-                *(self._jobs_on(name) for name in self._nodes.remove_others(listed_names, now))
-            )
+            return set().union(*map(self._jobs_on, self._nodes.remove_others(listed_names, now)))
         gone: list[tuple[str, JobKey]] = []
-        if kind in ("Pod", kueue.WORKLOAD):
-            index: PodIndex | OwnedIndex[WorkloadView] = (
-                self._pods if kind == "Pod" else self._workloads
-            )
+        if kind != names.KIND:
+            index = self._index(kind)
             for place, entry in index:
                 since = entry.view.created_at if isinstance(entry.view, PodView) else entry.seen_at
                 if entry.uid not in uids and since < now and place[0] not in self.unavailable:
@@ -271,11 +253,8 @@ class Cache:
                     gone.append((entry.uid, entry.owner[0]))
         else:
             for key, job in list(self._jobs.items()):
-                if (
-                    job.uid not in uids
-                    and job.seen_at < now
-                    and key.namespace not in self.unavailable
-                ):
+                known_before = job.seen_at < now and key.namespace not in self.unavailable
+                if known_before and job.uid not in uids:
                     gone.append((self._forget_job(key).uid, key))
         for uid, _ in gone:
             self._tombstones.leave(uid, now)
@@ -284,7 +263,7 @@ class Cache:
     def _take(
         self, kind: str, manifest: Manifest, now: float, *, listed: bool = False
     ) -> set[JobKey] | None:
-        """Takes note of an object; returns whom it concerns, None if it is not news, or if a list has it and it cannot be read.
+        """Records an object; returns whom it concerns, None if it is no news.
 
         Args:
             now: when it was reported; if it was listed, when the listing began.
@@ -294,11 +273,8 @@ class Cache:
                 case "Pod":
                     concerned = self._take_pod(manifest, now, listed=listed)
                 case "Node":
-                    concerned = (
-                        self._jobs_on(manifest["metadata"]["name"])
-                        if self._nodes.take(manifest, now)
-                        else None
-                    )
+                    changed = self._nodes.take(manifest, now)
+                    concerned = self._jobs_on(manifest["metadata"]["name"]) if changed else None
                 case kueue.WORKLOAD:
                     concerned = self._take_workload(manifest, now, listed=listed)
                 case _:
@@ -327,11 +303,9 @@ class Cache:
         return set() if known is not None and plans_alike(known.job, parsed) else {key}
 
     def _read(self, manifest: Manifest, known: _JobEntry | None) -> Job | TemplateUnread:
-        """The job of a manifest.
+        """The job of a manifest, parsed only if more than the status of a known job has changed.
 
-        In most manifests of a known job only its status has changed: then it is not parsed again.
-
-        The status decides how the spec is read if that is not valid, or names a template.
+        The status decides how to read a spec that is invalid or names a template.
         """
         if known is None or not isinstance(known.job, Job):
             return self._parse(manifest, None)
@@ -394,11 +368,11 @@ class Cache:
         *,
         listed: bool,
     ) -> bool:
-        """Whether an object that was reported is newer than what is known by its name.
+        """Whether a reported object is newer than the known one of its name.
 
-        A list is right about all that was known before it began, even if it has an older version,
-        or what was deleted: then etcd was restored from a backup. (The operator lists without a
-        resource version, so that the API server reads the newest state.)
+        A list is right about all that was known before it began, even with an older version or a
+        deleted object: then etcd was restored from a backup. (The operator lists without a resource
+        version, so that the API server reads the newest state.)
         """
         uid, version = metadata.get("uid", ""), version_of(metadata)
         if not self._tombstones.admit(uid, now, listed=listed):
@@ -415,6 +389,9 @@ class Cache:
         entry = self._jobs.pop(key)
         self._keys.pop(entry.uid, None)
         return entry
+
+    def _index(self, kind: str) -> PodIndex | OwnedIndex[WorkloadView]:
+        return self._pods if kind == "Pod" else self._workloads
 
     def _jobs_on(self, node: str) -> set[JobKey]:
         return {key for key, _ in self._pods.owners_on(node)}

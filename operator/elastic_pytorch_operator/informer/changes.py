@@ -1,7 +1,7 @@
-"""Which object a manifest is of, and whether a change of it is one that a plan reads. Pure.
+"""Identifies the object of a manifest, and tells whether a plan reads a change of it. Pure.
 
-An identity is read from any JSON, so that even an object that cannot be read is known by it. Most
-changes of pods are not read by plans: annotations, conditions, the states of init containers.
+An identity is read from any JSON, so that an unreadable object has one, too. Plans do not read most
+changes of pods: annotations, conditions, the states of init containers.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ class Identity(NamedTuple):
     namespace: str
     name: str
     uid: str
-    version: int  # as a number; 0: none
+    version: int  # 0: none
 
 
 def identify(manifest: object) -> Identity:
@@ -40,13 +40,13 @@ def identify(manifest: object) -> Identity:
 
 
 def version_of(metadata: Manifest) -> int:
-    """The resource version as a number, which grows with each write (Kubernetes guarantees the comparison since 1.35)."""
+    """The resource version as a number.
+
+    It grows with each write: Kubernetes guarantees the comparison since 1.35.
+    """
     version = _text(metadata, "resourceVersion")
-    return (
-        int(version)
-        if version.isascii() and version.isdecimal() and len(version) <= MAX_VERSION_DIGITS
-        else 0
-    )
+    known = version.isascii() and version.isdecimal() and len(version) <= MAX_VERSION_DIGITS
+    return int(version) if known else 0
 
 
 def _text(metadata: Manifest, field: str) -> str:
@@ -55,16 +55,16 @@ def _text(metadata: Manifest, field: str) -> str:
 
 
 def differ_in_status(before: Manifest, after: Manifest) -> bool:
-    """Whether nothing but its version and its status differs between two manifests of an object."""
+    """Whether two manifests of an object differ only in its version and its status."""
     old, new = ({**found["metadata"], "resourceVersion": ""} for found in (before, after))
     return old == new and before.get("spec") == after.get("spec")
 
 
 def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) -> bool:
-    """Whether a plan makes no difference between a pod as it was and as it is.
+    """Whether a plan makes no difference between two views of a pod.
 
     Args:
-        read: the conditions that the rules of its job name. Plans read no others.
+        read: the conditions in the rules of its job: plans read no others.
     """
     if before.conditions == after.conditions:
         return before == after
@@ -74,7 +74,7 @@ def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) 
 
 
 def plans_alike(before: Job | TemplateUnread, after: Job | TemplateUnread) -> bool:
-    """Whether the plan of a job stays what it was, for all that the job says: only its metadata has changed, or its progress."""
+    """Whether only a job's metadata or its progress has changed, which plans do not read."""
     if not (isinstance(before, Job) and isinstance(after, Job)):
         return False
     same = replace(after, version=before.version, status=before.status)

@@ -1,11 +1,7 @@
-"""The kopf shell: watches jobs, pods, nodes and, where asked to, Kueue's Workloads.
+"""The only module that knows kopf: watches jobs, pods, nodes and, on request, Kueue's Workloads.
 
-The cache gets what they report.
-
-This is the only module that knows kopf.
-
-Only event handlers: they write nothing to the objects, neither finalizers nor annotations, so that
-`kubectl delete` works with the operator gone.
+Its event handlers feed the cache. They write nothing to the objects, neither finalizers nor
+annotations, so that `kubectl delete` works with the operator gone.
 """
 
 import asyncio
@@ -30,14 +26,12 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
-# That are watched.
 RESOURCES = {resource.kind: resource for resource in (JOBS, PODS, NODES, WORKLOADS)}
 _LISTED = frozenset(resource.plural for resource in RESOURCES.values())
 # How long a watch that has ended waits before it begins again: at first, and at most.
 MIN_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
-# Of a watch, after which its next pause is short; kopf itself retries for a minute before it gives
-# up.
+# After so long a watch, the next pause is short; kopf itself retries for a minute.
 HEALTHY_SECONDS = 120.0
 # A quiet watch is opened again after that time, so that a stall ends.
 SERVER_TIMEOUT_SECONDS = 270
@@ -45,7 +39,7 @@ CLIENT_TIMEOUT_SECONDS = 300
 CONNECT_TIMEOUT_SECONDS = 10
 REQUEST_TIMEOUT_SECONDS = 30
 PAGE_SIZE = 100  # its objects are handled in one turn of the event loop
-# For which kopf keeps a task for an object, with all of the object's last version, after an event.
+# How long kopf keeps a task, with all of an object's last version, after an event.
 IDLE_SECONDS = 0.5
 
 
@@ -56,10 +50,7 @@ async def watch_cluster(
     *,
     workloads: bool = False,
 ) -> None:
-    """Keeps the cache up to date until it is cancelled.
-
-    Each kind has a watch of its own, in each namespace. One that ends begins again, and the others
-    go on.
+    """Keeps the cache up to date, by one watch for each kind in each namespace.
 
     Args:
         request_work: called for each job that a change may concern.
@@ -79,10 +70,10 @@ async def watch_cluster(
 async def _keep_watching(
     kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]
 ) -> None:
-    """Watches the objects of a kind, and begins again after each error: an API server also ends watches for reasons of its own.
+    """Watches the objects of a kind, and begins again after each error, as API servers end watches.
 
-    A namespace that could not be listed is watched once it could: else a job would be known before
-    its pods, and get them twice.
+    A namespace that could not be listed is watched only after a list: else a job would be known
+    before its pods, and get them twice.
     """
     pause_seconds, ended = MIN_PAUSE_SECONDS, None
     while True:
@@ -94,7 +85,7 @@ async def _keep_watching(
             cache.watch_lag.begins_again(began)
         ended = await _watch(kind, namespace, cache, request_work)
         cache.watch_lag.fails(WATCHES[kind], namespace, time.monotonic())
-        # It is not asked again until a list has it.
+        # A list shows when to begin again.
         if namespace and getattr(ended, "status", 0) in UNAVAILABLE_CODES:
             cache.unavailable |= {namespace}
         if time.monotonic() - began > HEALTHY_SECONDS:
@@ -113,8 +104,8 @@ async def _watch(
 ) -> BaseException:
     """Watches the objects of a kind until kopf gives up; returns why.
 
-    `kopf.operator` would then cancel every task that is younger than itself, those of other watches
-    and of agents included. With one resource, kopf ends all of its tasks as these are cancelled.
+    `kopf.operator` would then cancel every younger task, also of other watches and of agents. With
+    one resource, kopf ends all of its tasks as these are cancelled.
     """
     registry = kopf.OperatorRegistry()
     _register(registry, kind, cache, request_work)
@@ -141,22 +132,22 @@ async def _watch(
 
 
 async def _require_resource(insights: Insights, kind: str) -> None:
-    """Ends if the API server does not serve a kind, as while it starts: kopf asks it once, and would wait and watch nothing.
+    """Raises LookupError if the API server does not serve a kind, as while it starts.
 
-    Raises:
-        LookupError: it does not.
+    kopf asks for that once, and would wait and watch nothing.
     """
     await insights.ready_resources.wait()
     if not insights.watched_resources:
         resource = RESOURCES[kind]
         raise LookupError(
-            f"the API server does not serve {resource.plural} of {resource.api_version}: is its CRD installed?"
+            f"the API server does not serve {resource.plural} of {resource.api_version}: is its "
+            "CRD installed?"
         )
     await asyncio.Event().wait()
 
 
 class _NoDifferences(kopf.DiffBaseStorage):
-    """Keeps nothing to compare an object with: kopf would copy all of an object at each event, for handlers that there are none of."""
+    """Keeps nothing to compare with: kopf would copy each object at each event, for no handler."""
 
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None
@@ -190,15 +181,13 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 
 def api_server(environment: Mapping[str, str]) -> str:
-    """The URL of the API server as the kubelet tells each container; empty: it has not.
+    """The URL of the API server that the kubelet gives to each container, if it does.
 
     kopf's own is a name. A replica that starts while the cluster's DNS is away would wait for it,
-    and see nothing that happens.
+    and see nothing.
     """
-    host, port = (
-        environment.get("KUBERNETES_SERVICE_HOST", ""),
-        environment.get("KUBERNETES_SERVICE_PORT", ""),
-    )
+    host = environment.get("KUBERNETES_SERVICE_HOST", "")
+    port = environment.get("KUBERNETES_SERVICE_PORT", "")
     if not (host and port):
         return ""
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
@@ -221,7 +210,7 @@ def _register(
             account = kopf.login_with_kubeconfig(**kwargs)
         if account is None:
             return None
-        # kopf tells by it that an account which has been refused is the same one again.
+        # kopf recognises by it an account that has been refused.
         if account not in known:
             known[account] = _session_of(account)
         return known[account]
@@ -235,7 +224,7 @@ def _register(
 
 
 class _Answer(aiohttp.ClientResponse):
-    """An answer of the API server's: kopf would read all objects of a page before it takes the first."""
+    """Reads a page's objects one by one: kopf would read them all before it takes the first."""
 
     async def json(self, **options: Any) -> Any:
         resource = self.url.path.rpartition("/")[2]

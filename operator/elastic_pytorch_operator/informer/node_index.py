@@ -1,4 +1,4 @@
-"""The nodes: what each announces, and which of them have been removed."""
+"""The nodes, those that have been removed included."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class NodeIndex:
         return self._now
 
     def take(self, manifest: Manifest, now: float) -> bool:
-        """Takes note of a node; returns whether its view has changed."""
+        """Records a node; returns whether its view has changed."""
         metadata, view = manifest["metadata"], view_node(manifest, self.marks)
         uid, version = metadata.get("uid", ""), version_of(metadata)
         known = self._entries.get(view.name)
@@ -45,23 +45,21 @@ class NodeIndex:
         return self._differs(known, view)
 
     def remove(self, manifest: Manifest, now: float) -> bool:
-        """Remembers a node as removed, unless another one has taken its name: it differs from an unknown one."""
+        """Remembers a node as removed, unlike an unknown one, unless another one has its name."""
         found = identify(manifest)
         known = self._entries.get(found.name)
         if known is not None and (known.view.removed or known.uid != found.uid):
             return False
-        view, version = (
-            NodeView(found.name, ready=False, removed=True),
-            max(found.version, known.version if known else 0),
-        )
+        view = NodeView(found.name, ready=False, removed=True)
+        version = max(found.version, known.version if known else 0)
         self._entries[found.name] = _Entry(view, found.uid, version, now)
         return self._differs(known, view)
 
     def remove_others(self, listed: Collection[str], before: float) -> list[str]:
-        """Remembers those as removed that a list does not have, but not those that were first reported since it began.
+        """Remembers the nodes as removed that a list lacks, and that were reported before it began.
 
-        Args:
-            before: when the list began.
+        Returns:
+            Their names.
         """
         gone = [
             (name, entry)

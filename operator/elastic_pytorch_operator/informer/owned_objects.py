@@ -19,7 +19,7 @@ Key = TypeVar("Key")
 @dataclass(slots=True)
 class Entry(Generic[View]):
     view: View
-    # The job that it names as its owner. It may lie: that job may be another namespace's.
+    # The job that it names as its owner, which may be another namespace's: it may lie.
     owner: Owner
     version: int
     seen_at: float
@@ -41,7 +41,7 @@ def owner_of(metadata: Manifest) -> Owner | None:
 
 @dataclass
 class OwnedIndex(Generic[View]):
-    """The objects of one kind. What is answered for one job costs nothing for the others'."""
+    """The objects of one kind. An answer for one job costs nothing for the others'."""
 
     _entries: dict[Place, Entry[View]] = field(default_factory=dict)
     _of_owner: dict[Owner, set[Place]] = field(default_factory=dict)
@@ -53,10 +53,10 @@ class OwnedIndex(Generic[View]):
         return self._entries.get(place)
 
     def put(self, place: Place, entry: Entry[View]) -> None:
-        """Takes in an object. It replaces the one of its name.
+        """Records an object in the place of the one of its name.
 
         Raises:
-            TypeError: it cannot be found by what it calls itself or its job.
+            TypeError: its names or its job's are no texts.
         """
         require_texts(*place, *entry.owner[0], entry.owner[1], entry.uid)
         self.drop(place)
@@ -83,11 +83,7 @@ def discard(index: dict[Key, set[Place]], key: Key, place: Place) -> None:
 
 
 def require_texts(*texts: object) -> None:
-    """Checks what an object is found by, before any index knows it.
-
-    Raises:
-        TypeError: one is no text, so that no index could forget it.
-    """
+    """Raises TypeError for a key that is no text: no index could forget it."""
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"a name or an address must be a text, not {text!r}")

@@ -1,7 +1,4 @@
-"""The pods of jobs: by name, by job, by node and by address.
-
-No question about some of them looks at all.
-"""
+"""The pods of jobs: by name, by job, by node and by address."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -29,8 +26,6 @@ NONE = _Sorted()
 
 @dataclass
 class PodIndex(OwnedIndex[PodView]):
-    """The pods of all jobs. What is answered for one job or node costs nothing for the others'."""
-
     _on_node: dict[str, set[Place]] = field(default_factory=dict)
     _at_address: dict[str, set[Place]] = field(default_factory=dict)
     # Until one of the job's pods changes.
@@ -54,10 +49,7 @@ class PodIndex(OwnedIndex[PodView]):
         return entry
 
     def workers_of(self, owner: Owner) -> tuple[PodView, ...]:
-        """The worker pods of a job, by index.
-
-        It is the same tuple until one of the job's pods changes.
-        """
+        """The worker pods of a job, by index: the same tuple until one of its pods changes."""
         return self._sort(owner).workers
 
     def stores_of(self, owner: Owner) -> tuple[PodView, ...]:

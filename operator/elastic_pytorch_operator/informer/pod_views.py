@@ -1,4 +1,4 @@
-"""Reduces the API server's objects to the small views that decisions read."""
+"""Reduces the API server's objects to the views that decisions read."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,12 +10,12 @@ from elastic_pytorch_operator.informer.owned_objects import Owner, owner_of
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark, Taint, announced_end
 from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView
 
-DEFAULT_GRACE_SECONDS = 30  # what Kubernetes gives a pod that names nothing else
+DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default
 EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def job_of_pod(pod: Manifest) -> Owner | None:
-    """The job that owns a worker's or a store's pod, with its UID; None if no job owns it."""
+    """The job that owns a worker's or a store's pod, with its UID, if any."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     if labels.get(names.LABEL_ROLE) not in (names.ROLE_WORKER, names.ROLE_STORE):
@@ -82,7 +82,7 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
 
 
 def follow_view(known: PodView, view: PodView, now: float) -> PodView:
-    """The view of a pod that was known before, with what only the views before it tell."""
+    """The view of a known pod, with what only its earlier views have."""
     return replace(
         view,
         ended_before_takeover=known.ended_before_takeover,
@@ -93,10 +93,7 @@ def follow_view(known: PodView, view: PodView, now: float) -> PodView:
 
 
 def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
-    """A node's view.
-
-    Ready unless its condition says otherwise: an absent condition means that the node is new.
-    """
+    """A node's view; it is ready unless its condition denies that, which a new node lacks."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels, unschedulable = metadata.get("labels") or {}, bool(spec.get("unschedulable"))
     conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
@@ -123,16 +120,13 @@ def _state_of(container: str, status: Manifest) -> Manifest:
 
 
 def _runs_beside(training: str, status: Manifest) -> bool:
-    """Whether another container has not ended.
-
-    Init containers do not matter: the kubelet stops native sidecars by itself.
-    """
+    """Whether another container has not ended; the kubelet itself stops native sidecars."""
     others = (c for c in status.get("containerStatuses") or () if c.get("name") != training)
     return any("terminated" not in (c.get("state") or {}) for c in others)
 
 
 def _exit_message(status: Manifest, terminated: Manifest) -> str:
-    """What goes with the reason of a pod's end: the kubelet's words if it has ended the pod, or else the container's last ones."""
+    """The message for the reason of a pod's end: the kubelet's if it has ended the pod."""
     of_pod, of_container = status.get("message") or "", terminated.get("message") or ""
     return (of_pod or of_container) if status.get("reason") else (of_container or of_pod)
 
@@ -146,9 +140,9 @@ def _is_disrupted(status: Manifest) -> bool:
 
 
 def _unhealthy_resources(status: Manifest) -> str:
-    """The resources of which a device is unhealthy, as the kubelet hears from a device plugin or a DRA driver (KEP-4680).
+    """The resources with an unhealthy device, as plugins and DRA drivers report them (KEP-4680).
 
-    Unknown is no fault: a plugin that restarts is not heard for a while.
+    Unknown is no fault: a plugin that restarts reports nothing for a while.
     """
     reported = (
         r
@@ -164,10 +158,9 @@ def _unhealthy_resources(status: Manifest) -> str:
 
 
 def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
-    """How an init container has failed, if one has: the training container has never run then.
+    """The end of an init container that has failed, so that the training never ran.
 
-    A native sidecar, which is an init container with restartPolicy Always, is not meant: it is
-    stopped whenever its pod ends.
+    A native sidecar, an init container with restartPolicy Always, is stopped whenever its pod ends.
     """
     sidecars = {
         c.get("name")
@@ -181,7 +174,8 @@ def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
             and status.get("phase") == "Failed"
             and container["name"] not in sidecars
         ):
-            text = f"init container {container['name']}: {terminated.get('message') or terminated.get('reason') or 'failed'}"
+            reason = terminated.get("message") or terminated.get("reason") or "failed"
+            text = f"init container {container['name']}: {reason}"
             return {**terminated, "message": text}
     return {}
 
@@ -189,10 +183,8 @@ def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
 def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, str]:
     """Why a pod's training container does not run yet: a reason, and a text.
 
-    Both are empty while it is simply starting, or has started.
-
-    Init containers, native sidecars among them, must be up before it. Other containers need not:
-    they do not keep it waiting.
+    Both are empty while it is simply starting, or has started. It waits for init containers, native
+    sidecars among them, but not for other containers.
     """
     if "running" in state or "terminated" in state:
         return "", ""
@@ -202,11 +194,8 @@ def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, s
         reason = waiting.get("reason", "")
         if reason and reason not in ("ContainerCreating", "PodInitializing"):
             message = waiting.get("message") or ""
-            image = (
-                f" of image {container['image']}"
-                if "Image" in reason and container.get("image")
-                else ""
-            )
+            named = "Image" in reason and container.get("image")
+            image = f" of image {container['image']}" if named else ""
             return reason, f"{reason}{image}{': ' + message if message else ''}"
     if unscheduled := _unscheduled(status):
         reason = unscheduled.get("reason", "Unschedulable")

@@ -1,14 +1,14 @@
-"""What was deleted does not come back: not with a list that began before, nor with a late answer to a write or a watch that lags. Pure."""
+"""Keeps what was deleted from coming back with an older list, a late answer or a late watch."""
 
 from dataclasses import dataclass, field
 
-TOMBSTONE_SECONDS = 60.0  # longer than any answer, and what a watch lags behind
+TOMBSTONE_SECONDS = 60.0  # longer than any answer or watch is late
 MAX_TOMBSTONES = 50_000  # some 10 MiB
 
 
 @dataclass(slots=True)
 class Tombstones:
-    """The jobs that were deleted of late, and what jobs own."""
+    """The jobs that were deleted lately, and what jobs own."""
 
     most: int = MAX_TOMBSTONES
     _deleted_at: dict[str, float] = field(default_factory=dict)  # by UID, the oldest first
@@ -17,7 +17,7 @@ class Tombstones:
         return len(self._deleted_at)
 
     def leave(self, uid: str, now: float) -> None:
-        """An object is gone. One without a UID could not be told from others."""
+        """An object is gone. One without a UID looks like others."""
         if uid:
             self._deleted_at.pop(uid, None)
             self._deleted_at[uid] = now
@@ -25,12 +25,12 @@ class Tombstones:
                 del self._deleted_at[next(iter(self._deleted_at))]
 
     def admit(self, uid: str, now: float, *, listed: bool) -> bool:
-        """Whether an object that was reported may be there.
+        """Whether a reported object may be there.
 
         Args:
             now: when it was reported; if it was listed, when the listing began.
-            listed: a list has it. If that began after the deletion, the object is back: etcd was
-                restored from a backup.
+            listed: if the list began after the deletion, the object is back: etcd was restored from
+                a backup.
         """
         if uid not in self._deleted_at:
             return True

@@ -1,7 +1,6 @@
-"""The objects that cannot be read: each is reported once, and counted for as long as it is there.
+"""The objects that cannot be read: each is logged once, and counted while it is there.
 
-An object is what its author has made of it. A fault in one must not hide the others, so each is
-read by itself.
+A fault in one must not hide the others, so each is read by itself.
 """
 
 import logging
@@ -36,11 +35,11 @@ class UnreadableObjects:
         return {kind: len(uids) for kind, uids in self._owners.items()}
 
     def of(self, owner: Owner) -> tuple[UnreadableObject, ...]:
-        """The pods and Workloads of a job that cannot be read, in the order in which they became so."""
+        """The pods and Workloads of a job that cannot be read, in the order of their faults."""
         return tuple(self._of_owner.get(owner, {}).values())
 
     def note(self, kind: str, manifest: object, fault: Exception) -> Owner | None:
-        """An object cannot be read. Only the first time is logged, until it can be read again.
+        """Records an object that cannot be read; logs it once, until it can be read again.
 
         Returns:
             The job that owns it; None if none is known, or if this is not the first time.

@@ -1,11 +1,10 @@
-"""Detects what watches miss: every change that a write or a list has shown must also arrive on the watch.
+"""Detects what watches miss: each change that a write or a list has shown must arrive on them, too.
 
-A watch that has died without an error looks like a cluster in which nothing happens. One that is
-late, as ten thousand pods were created at once, still reports: it is not silent, and another
-process would be later still.
+A dead watch without an error looks like a quiet cluster. A watch that is late, because ten thousand
+pods were created at once, still reports; another process would be later still.
 
-A watch begins with all that there is. What was known before, and is gone by then, it never reports:
-a list has to show that. Pure: times are arguments.
+A watch begins with all that there is. It never reports what was known before and is gone by then: a
+list has to show that. Pure.
 """
 
 import math
@@ -16,7 +15,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.changes import identify
 
 GONE = 2**63  # newer than any version
-# Without a further object that was there when its watch began: then all have been reported.
+# Without a further object from the beginning of a watch: then all have been reported.
 BEGIN_SECONDS = 1.0
 # After an error: kopf tries for some minutes before the next one, and the alert waits for ten.
 FAILING_SECONDS = 400.0
@@ -28,8 +27,7 @@ MIN_LIST_SECONDS = 60.0  # between two lists for the sake of watches that fail
 @dataclass(slots=True)
 class _Watch:
     heard_at: float = -math.inf  # when it last reported anything
-    # When it last ended with an error; -inf: it has reported something since.
-    failed_at: float = -math.inf
+    failed_at: float = -math.inf  # the last error; -inf: it has reported something since
     # By UID: the newest version that the watch has reported.
     reported: dict[str, int] = field(default_factory=dict)
     # By UID: a version that it has yet to report, and since when.
@@ -39,15 +37,15 @@ class _Watch:
 @dataclass(slots=True)
 class WatchLag:
     by_namespace: bool = False  # each namespace has watches of its own
-    began_at: float = -math.inf  # when a watch last reported an object that was there when it began
+    began_at: float = -math.inf  # when a watch last reported an object from its beginning
     _listed_at: float = -math.inf  # when the last list began
     _begun_again_at: float = -math.inf  # when a watch that had ended last began
-    _list_due_at: float = math.inf  # when a list is due for that
+    _list_due_at: float = math.inf  # because of that
     # By kind, and by namespace if each has its own.
     _watches: dict[tuple[str, str], _Watch] = field(default_factory=dict)
 
     def expect(self, kind: str, manifest: Manifest, now: float) -> None:
-        """An object is known to be there in this version: its watch has reported it, or should soon."""
+        """An object exists in this version: its watch has reported it, or should soon."""
         found = identify(manifest)
         watch, uid, version = self._watch(kind, found.namespace), found.uid, found.version
         if watch.reported.get(uid, -1) < version:
@@ -56,26 +54,19 @@ class WatchLag:
     def observe(
         self, kind: str, manifest: Manifest, now: float, *, gone: bool, begins: bool = False
     ) -> None:
-        """A watch has reported an object, or that it is gone.
-
-        Args:
-            begins: it was there when the watch began.
-        """
+        """A watch has reported an object, or that it is gone; `begins`: as it began."""
         if begins:
             self.began_at = now
         found = identify(manifest)
-        watch, uid, version = (
-            self._watch(kind, found.namespace),
-            found.uid,
-            GONE if gone else found.version,
-        )
+        watch, uid = self._watch(kind, found.namespace), found.uid
+        version = GONE if gone else found.version
         watch.heard_at, watch.failed_at = now, -math.inf
         watch.reported[uid] = max(version, watch.reported.get(uid, -1))
         if uid in watch.awaited and version >= watch.awaited[uid][0]:
             del watch.awaited[uid]
 
     def restart(self, uid: str) -> None:
-        """An object's versions begin again, lower than before: what was reported of it does not count."""
+        """An object's versions begin again, lower than before."""
         for watch in self._watches.values():
             watch.reported.pop(uid, None)
             watch.awaited.pop(uid, None)
@@ -90,10 +81,7 @@ class WatchLag:
                 watch.awaited = {uid: found for uid, found in watch.awaited.items() if uid in uids}
 
     def fails(self, kind: str, namespace: str, now: float) -> None:
-        """A watch has ended with an error.
-
-        Until it reports something, it is no wonder that it is silent.
-        """
+        """A watch has ended with an error, and may be silent until it reports something."""
         self._watch(kind, namespace).failed_at = now
 
     def begins_again(self, now: float) -> None:
@@ -110,10 +98,10 @@ class WatchLag:
             self._list_due_at = math.inf if complete else began_at + MIN_LIST_SECONDS
 
     def missed(self, now: float) -> bool:
-        """Whether something may be gone that no watch will report, so that a list is due.
+        """Whether a list is due, because something may be gone that no watch will report.
 
-        The watches have begun since it was listed, and none of them has reported it; or one of them
-        has ended, and begun again.
+        Either the watches have begun after the last list, and have not reported something that it
+        had, or a watch has ended and begun again.
         """
         return now >= self._list_due_at or (
             now >= self.began_at + BEGIN_SECONDS
@@ -126,10 +114,7 @@ class WatchLag:
         )
 
     def failing(self, now: float) -> set[str]:
-        """The namespaces with a watch of their own that fails.
-
-        One that lasts has begun again, although there may be nothing to report.
-        """
+        """The namespaces with a failing watch of their own; one that lasts has begun again."""
         return {
             place
             for (_, place), watch in self._watches.items()
@@ -139,8 +124,7 @@ class WatchLag:
     def silent_since(self) -> Mapping[str, float]:
         """By kind: since when a watch has reported nothing, although it should have.
 
-        A watch of one namespace that is known to fail is left out: the others go on, and would
-        suffer from a restart.
+        A failing watch of one namespace is left out: a restart would harm the others.
         """
         found: dict[str, float] = {}
         for (kind, namespace), watch in self._watches.items():

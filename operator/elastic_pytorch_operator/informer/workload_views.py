@@ -15,11 +15,8 @@ def job_of_workload(workload: Manifest) -> Owner | None:
 
 
 def view_workload(workload: Manifest, known: WorkloadView | None, now: float) -> WorkloadView:
-    metadata, spec, status = (
-        workload["metadata"],
-        workload.get("spec") or {},
-        workload.get("status") or {},
-    )
+    metadata, spec = workload["metadata"], workload.get("spec") or {}
+    status = workload.get("status") or {}
     pods: Manifest = next(iter(spec.get("podSets") or ()), {})
     view = WorkloadView(
         name=metadata["name"],
