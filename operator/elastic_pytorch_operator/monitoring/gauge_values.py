@@ -20,22 +20,19 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class GaugeValues:
-    # Whether this replica leads. Only then the rest is exported, so that a sum over replicas counts
-    # nothing twice.
-    leading: bool = False
+    leading: bool = False  # else nothing of jobs is exported: a sum over replicas has it once
     # By namespace and state. The namespaces that have jobs are its keys.
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     # Of jobs that have not ended, by namespace and state.
     workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     # For how long each Pending job has been so, in seconds, by namespace and reason.
     waiting: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
-    stragglers: Mapping[str, int] = field(default_factory=dict)  # that are slow, by namespace
+    stragglers: Mapping[str, int] = field(default_factory=dict)  # by namespace
     figures: Sequence[JobFigures] = ()  # exported on request only
     agents: int = 0
     streams: int = 0
     queued: int = 0
-    # Since when the oldest reconcile goes on; 0 if none does.
-    longest_reconcile_seconds: float = 0.0
+    longest_reconcile_seconds: float = 0.0  # the age of the oldest one that goes on
     unreadable: Mapping[str, int] = field(default_factory=dict)  # by kind
     unavailable: Collection[str] = ()
     ready: bool = False

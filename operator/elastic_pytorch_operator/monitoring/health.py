@@ -1,6 +1,4 @@
-"""The checks behind the liveness probe: is the operator to be restarted?
-
-Pure: what was measured in, complaints out.
+"""The checks behind the liveness probe, by which the operator is restarted. Pure.
 
 An API server that does not answer is no fault of the operator: a silent watch counts only while the
 API server answers.
@@ -9,7 +7,7 @@ API server answers.
 from collections.abc import Mapping
 
 WATCH_STALE_SECONDS = 90.0  # kopf opens a watch again after 70 s without even a bookmark
-STUCK_SECONDS = 300.0  # a reconcile whose every request fails by time-out is shorter
+STUCK_SECONDS = 300.0  # a reconcile whose every request times out is shorter
 
 
 def failed_checks(
@@ -21,8 +19,7 @@ def failed_checks(
     """Returns what is wrong, for people.
 
     Args:
-        silent_since: by kind, since when a watch has reported nothing, although something has
-            happened.
+        silent_since: by kind, since when a watch has missed changes.
         answering_since: None: the API server did not answer the last request.
     """
     found = []

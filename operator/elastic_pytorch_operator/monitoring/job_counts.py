@@ -1,7 +1,7 @@
-"""The counters of what jobs live through: rounds, interruptions, failures, ends, and what their time was spent on.
+"""The counters of jobs: rounds, interruptions, failures, ends, and the time that they spend.
 
-Each leader counts what it sees happen, from 0 on. So a sum over replicas has everything once, but
-for what happens while none leads.
+Each leader counts what it sees, from 0 on. So a sum over replicas has everything once, except for
+what happens while none leads.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,20 +21,22 @@ ACTIVITIES = tuple(activity.value for activity in Activity)
 class SpentTime:
     """Counts the time of accounts, and of their processes.
 
-    Time that an account books over to another activity may have been counted already, and a counter
-    never falls: what it has counted too much is made up for by what follows.
+    An account may book time over to another activity that has been counted already. A counter never
+    falls, so what follows makes up for that.
     """
 
     def __init__(self, counter: Callable[[str, str, Sequence[str]], Counter]) -> None:
         labels = ("namespace", "activity")
         self._seconds = counter(
             "elastic_pytorch_spent_seconds_total",
-            f"Time of jobs by what it was spent on: {', '.join(ACTIVITIES)} (docs/use/observability.md).",
+            f"Time of jobs by what it was spent on: {', '.join(ACTIVITIES)} "
+            "(docs/use/observability.md).",
             labels,
         )
         self._process_seconds = counter(
             "elastic_pytorch_spent_process_seconds_total",
-            "The same for all processes of the jobs together, which is GPU-seconds where each process has a GPU; and of spares.",
+            "The same for all processes of the jobs together, which is GPU-seconds where each "
+            "process has a GPU; and of spares.",
             labels,
         )
         self._owed: dict[tuple[Counter, str, str], float] = {}
@@ -49,7 +51,7 @@ class SpentTime:
             self._owed.pop(key, None)
 
     def count(self, namespace: str, before: Account | None, after: Account | None) -> None:
-        """Counts what a job has spent between two accounts; None: there was none, so that nothing is known of the time before."""
+        """Counts what a job has spent between two accounts; None: there was none, or is none."""
         if before is None or after is None:
             return
         for activity, spent in after.spent.items():
@@ -57,12 +59,8 @@ class SpentTime:
             if (known := before.spent.get(activity, Spent())) is spent:
                 continue
             self._add(self._seconds, namespace, activity.value, spent.seconds - known.seconds)
-            self._add(
-                self._process_seconds,
-                namespace,
-                activity.value,
-                spent.process_seconds - known.process_seconds,
-            )
+            more = spent.process_seconds - known.process_seconds
+            self._add(self._process_seconds, namespace, activity.value, more)
 
     def _add(self, counter: Counter, namespace: str, activity: str, seconds: float) -> None:
         more = seconds - self._owed.pop((counter, namespace, activity), 0.0)
@@ -72,8 +70,8 @@ class SpentTime:
             counter.labels(namespace, activity).inc(more)
 
 
-# The values of labels. Every series begins at 0: Prometheus' `increase()` ignores a counter's first
-# sample, so that a series created by its first increment would lose it.
+# Every series begins at 0: Prometheus' `increase()` ignores a counter's first sample, so that a
+# series created by its first increment would lose it.
 ROUND_REASONS = (
     names.FIRST_ROUND,
     names.WORKER_FAILED,
@@ -89,22 +87,7 @@ ROUND_REASONS = (
     names.EVICTED,
 )
 FAILURE_KINDS = ("Exit", "Signal", "OutOfMemory", "Pod", "Hang", "Killed")
-INTERRUPTION_BUCKETS = (
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    1.5,
-    2.0,
-    4.0,
-    6.0,
-    10.0,
-    20.0,
-    30.0,
-    60.0,
-    120.0,
-    300.0,
-)
+INTERRUPTION_BUCKETS = (0.1, 0.25, 0.5, 1, 1.5, 2, 4, 6, 10, 20, 30, 60, 120, 300)
 
 
 class JobCounts:
@@ -120,14 +103,16 @@ class JobCounts:
         )
         self._interruption = histogram(
             "elastic_pytorch_interruption_seconds",
-            "Time from a disturbance of a group to its next training step, by the reason of the round.",
+            "Time from a disturbance of a group to its next training step, by the reason of the "
+            "round.",
             ("reason",),
             INTERRUPTION_BUCKETS,
         )
         self._phases = histogram(
             "elastic_pytorch_interruption_phase_seconds",
-            f"Time of each phase of an interruption: {', '.join(PHASES)} (docs/internals/rounds.md). "
-            f"Phases that are not known are left out. {PREPARE} counts before a first round, too.",
+            f"Time of each phase of an interruption: {', '.join(PHASES)} "
+            "(docs/internals/rounds.md). Phases that are not known are left out. "
+            f"{PREPARE} counts before a first round, too.",
             ("phase",),
             INTERRUPTION_BUCKETS,
         )
@@ -144,8 +129,9 @@ class JobCounts:
         self._spent_time = SpentTime(counter)
         self._failures = counter(
             "elastic_pytorch_failures_total",
-            "Root causes of failures by kind: Exit (an exception, or another exit code), Signal, OutOfMemory, Pod (its container "
-            "failed), Hang, Killed (from outside; not counted against the job).",
+            "Root causes of failures by kind: Exit (an exception, or another exit code), Signal, "
+            "OutOfMemory, Pod (its container failed), Hang, Killed (from outside; not counted "
+            "against the job).",
             ("namespace", "kind"),
         )
         self._completed = counter(
@@ -155,7 +141,8 @@ class JobCounts:
         )
         self._failed = counter(
             "elastic_pytorch_jobs_failed_total",
-            f"Jobs that have failed while this replica led, by the reason of the condition Failed: {', '.join(FAILURE_REASONS)}.",
+            "Jobs that have failed while this replica led, by the reason of the condition Failed: "
+            f"{', '.join(FAILURE_REASONS)}.",
             ("namespace", "reason"),
         )
         for reason in ROUND_REASONS:

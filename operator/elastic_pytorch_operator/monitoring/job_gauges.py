@@ -9,30 +9,17 @@ from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues, JobFig
 from elastic_pytorch_operator.monitoring.job_reasons import PENDING, WAIT_REASONS
 
 JOB_STATES = (
-    PENDING,
-    names.RUNNING,
-    names.RESIZING,
-    names.SUSPENDING,
-    names.SUSPENDED,
-    names.COMPLETE,
-    names.FAILED,
+    *(PENDING, names.RUNNING, names.RESIZING, names.SUSPENDING),
+    *(names.SUSPENDED, names.COMPLETE, names.FAILED),
 )
 WORKER_STATES = (
-    "Starting",
-    "Preparing",
-    "Ready",
-    "Spare",
-    "Running",
-    "Saving",
-    "Silent",
-    "Leaving",
-    "Succeeded",
-    "Lost",
+    *("Starting", "Preparing", "Ready", "Spare", "Running"),
+    *("Saving", "Silent", "Leaving", "Succeeded", "Lost"),
 )
 
 
 class JobGauges:
-    """Shows what the leader knows of jobs. A standby replica shows nothing."""
+    """What the leader knows of jobs. A standby replica shows nothing."""
 
     def __init__(self, gauge: Callable[[str, str, Sequence[str]], Gauge], *, per_job: bool) -> None:
         self._per_job = per_job
@@ -44,7 +31,8 @@ class JobGauges:
         )
         self._waiting = gauge(
             "elastic_pytorch_jobs_waiting",
-            f"Pending jobs by what they wait for: {', '.join(WAIT_REASONS)}. Only reasons for which some job waits.",
+            f"Pending jobs by what they wait for: {', '.join(WAIT_REASONS)}. Only reasons for "
+            "which some job waits.",
             ("namespace", "reason"),
         )
         self._longest_pending = gauge(
@@ -59,7 +47,8 @@ class JobGauges:
         )
         self._stragglers = gauge(
             "elastic_pytorch_stragglers",
-            "Slow ranks for which the others wait: entries of status.stragglers (docs/use/observability.md).",
+            "Slow ranks for which the others wait: entries of status.stragglers "
+            "(docs/use/observability.md).",
             space,
         )
         job = ("namespace", "job_name")
@@ -87,23 +76,9 @@ class JobGauges:
         )
 
     def render(self, gauges: GaugeValues) -> None:
-        for gauge in (
-            self._jobs,
-            self._waiting,
-            self._longest_pending,
-            self._workers,
-            self._stragglers,
-        ):
-            gauge.clear()
-        for gauge in (
-            self._wanted,
-            self._ready,
-            self._size,
-            self._step,
-            self._step_seconds,
-            self._impaired,
-        ):
-            gauge.clear()
+        for gauge in vars(self).values():
+            if isinstance(gauge, Gauge):
+                gauge.clear()
         if not gauges.leading:
             return
         for (namespace, reason), seconds in gauges.waiting.items():

@@ -1,4 +1,4 @@
-"""For which reasons jobs wait, are impaired and fail, as metrics tell them: a fixed list, whatever a status says."""
+"""Why jobs wait, are impaired and fail: fixed lists for metrics, whatever a status says."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,20 +48,19 @@ def state_of(status: Mapping[str, Any]) -> str:
 
 
 def wait_reason(status: Mapping[str, Any]) -> str:
-    """What a Pending job waits for: the reason of its condition Running, and what makes WaitingForWorkers more precise."""
+    """What a Pending job waits for: the reason of its condition Running, or a more precise one."""
     reason = find_condition(status, names.RUNNING).get("reason")
     if reason == names.WAITING_FOR_WORKERS:
         if status.get("refusals"):
             return names.REFUSED
         activity = (status.get(GOODPUT) or {}).get("activity")
-        return str(
-            activity if activity in (Activity.WAITING_FOR_NODES, Activity.PREPARING) else reason
-        )
+        precise = activity in (Activity.WAITING_FOR_NODES, Activity.PREPARING)
+        return str(activity if precise else reason)
     return reason if reason in WAIT_REASONS else OTHER
 
 
 def impairment(status: Mapping[str, Any]) -> str:
-    """Why a job that is to train does not, or does with less than it wants; empty: it has ended, is suspended, or is well."""
+    """Why a job that should train does not, or does with less than it wants; empty: it is well."""
     if has_ended(status) or status.get("state") in (names.SUSPENDING, names.SUSPENDED):
         return ""
     if state_of(status) == PENDING:

@@ -1,8 +1,8 @@
-"""The operator's metrics: the names, labels and meanings of all but those of jobs, which are in `job_counts` and `job_gauges`.
+"""The operator's metrics, except for those of jobs, which are in `job_counts` and `job_gauges`.
 
-Queue, reconciles and requests have the names that controller-runtime and client-go gave them, so
-that dashboards for operators know them. The number of series grows with the namespaces that have
-jobs, and with the jobs only on request. These modules are the source of docs/reference/metrics.md.
+Queue, reconciles and requests have the names of controller-runtime and client-go, which dashboards
+for operators know. The number of series grows with the namespaces that have jobs, and with the jobs
+only on request. These modules are the source of docs/reference/metrics.md.
 """
 
 import threading
@@ -29,20 +29,21 @@ from elastic_pytorch_operator.monitoring.job_counts import JobCounts
 from elastic_pytorch_operator.monitoring.job_gauges import JobGauges
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # half of the text, which Prometheus does not read in this format
+# Half of the text, which Prometheus does not read in this format.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTROLLER = "elasticpytorchjob"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-NO_ANSWER = "<error>"  # what client-go writes instead of a status code
+NO_ANSWER = "<error>"  # client-go's word instead of a status code
 
-# The values of labels, whose series begin at 0 with the process.
+# Values of labels, whose series begin at 0 with the process.
 RECONCILE_RESULTS = ("success", "error", "requeue_after")
 REVIEW_RESULTS = ("signature", "valid", "invalid", "error")
 OBJECT_KINDS = (names.KIND, "Pod", "Node", kueue.WORKLOAD)
 REFUSAL_REASONS = ("files", "rate", "address", "total", "crowd", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-# For which the counts of a namespace without jobs are still exported: a few scrapes.
+# How long the counts of a namespace without jobs are exported: for a few scrapes.
 KEEP_SECONDS = 600.0
 
 
@@ -60,10 +61,8 @@ class Metrics:
     ) -> None:
         self.families: list[Family] = []
         self._clock = clock
-        # Those whose counts are exported, and when each last had a job.
-        self._namespaces: dict[str, float] = {}
-        # Of the namespaces; never held for longer than it takes to begin or to drop one.
-        self._lock = threading.Lock()
+        self._namespaces: dict[str, float] = {}  # when each exported one last had a job
+        self._lock = threading.Lock()  # of the namespaces, for the time to begin or drop one
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._define_queue()
@@ -123,7 +122,8 @@ class Metrics:
         )
         self._requests = self._counter(
             "rest_client_requests_total",
-            f"Requests to the API server, except watches, by status code ({NO_ANSWER}: no response) and method.",
+            "Requests to the API server, except watches, by status code "
+            f"({NO_ANSWER}: no response) and method.",
             ("code", "method"),
         )
         self._leader = self._gauge(
@@ -133,8 +133,8 @@ class Metrics:
     def _define_agents(self) -> None:
         self._agent_requests = self._counter(
             "elastic_pytorch_agent_requests_total",
-            "Requests of agents by kind (stream, heartbeat, round, other) and status code (docs/internals/protocol.md). Heartbeats and "
-            "rounds on a stream count one by one.",
+            "Requests of agents by kind (stream, heartbeat, round, other) and status code "
+            "(docs/internals/protocol.md). Heartbeats and rounds on a stream count one by one.",
             ("request", "code"),
         )
         self._agents = self._gauge(
@@ -147,33 +147,36 @@ class Metrics:
         )
         self._token_reviews = self._counter(
             "elastic_pytorch_token_reviews_total",
-            "Checks of agents' tokens by result: signature (valid by its signature), or what the API server's review says: valid, "
-            "invalid, or error (no answer).",
+            "Checks of agents' tokens by result: signature (valid by its signature), or what the "
+            "API server's review says: valid, invalid, or error (no answer).",
             ("result",),
         )
         self._refused_connections = self._counter(
             "elastic_pytorch_connections_refused_total",
-            "Connections to the agents' port that were refused, by reason. files: the operator reserves its last 256 "
-            "files. rate, address: the address opens too many per second, or has too many open. total, crowd: all addresses together "
-            "have too many open, or too many waiting. timeout: no agent authenticated in time.",
+            "Connections to the agents' port that were refused, by reason. files: the operator "
+            "reserves its last 256 files. rate, address: the address opens too many per second, or "
+            "has too many open. total, crowd: all addresses together have too many open, or too "
+            "many waiting. timeout: no agent authenticated in time.",
             ("reason",),
         )
 
     def _define_operator(self) -> None:
         self._unreadable = self._gauge(
             "elastic_pytorch_unreadable_objects",
-            "Objects that the operator cannot read and ignores, by kind. The log names each of them once.",
+            "Objects that the operator cannot read and ignores, by kind. The log names each of "
+            "them once.",
             ("kind",),
         )
         self._unavailable = self._gauge(
             "elastic_pytorch_namespace_unavailable",
-            "1 for each namespace of watchNamespaces that the operator cannot list or watch, while it serves the others.",
+            "1 for each namespace of watchNamespaces that the operator cannot list or watch, while "
+            "it serves the others.",
             ("namespace",),
         )
         self._certificate = self._gauge(
             "elastic_pytorch_certificate_expiration_timestamp_seconds",
-            "When the certificate that the leader shows to agents expires, seconds since the epoch. It is valid for 90 days, and renewed "
-            "after 60.",
+            "When the certificate that the leader shows to agents expires, seconds since the "
+            "epoch. It is valid for 90 days, and renewed after 60.",
             ("name",),
         )
         self._ready = self._gauge(
@@ -201,10 +204,7 @@ class Metrics:
             self._refused_connections.labels(refusal)
 
     def render(self, gauges: GaugeValues) -> bytes:
-        """The text that Prometheus reads.
-
-        It takes long where there are many namespaces; any thread may make it, one at a time.
-        """
+        """The text that Prometheus reads, made in any thread: many namespaces take long."""
         self._leader.labels(names.OPERATOR).set(gauges.leading)
         self._queue_depth.labels(CONTROLLER).set(gauges.queued)
         self._queue_longest.labels(CONTROLLER).set(gauges.longest_reconcile_seconds)
@@ -267,7 +267,6 @@ class Metrics:
         self._reconcile_errors.labels(CONTROLLER).inc()
 
     def requested(self, method: str, code: int) -> None:
-        """The API server was asked something, and answered with a status; 0: it did not."""
         self._requests.labels(str(code) if code else NO_ANSWER, method).inc()
 
     def decided(self, namespace: str, before: Memory, todo: Plan) -> None:
@@ -279,15 +278,15 @@ class Metrics:
         self._job_counts.count_end(namespace, status)
 
     def answered(self, request: str, code: int) -> None:
-        """An agent's `heartbeat`, its question for a `round`, or something `other` was answered with a status."""
+        """A `stream`, `heartbeat` or `round` of an agent, or an `other` request, was answered."""
         self._agent_requests.labels(request, str(code)).inc()
 
     def reviewed(self, result: str) -> None:
-        """A token was valid by its `signature`; or its review is over, and it is `valid` or `invalid`, or there was an `error`."""
+        """A token was checked, with one of REVIEW_RESULTS."""
         self._token_reviews.labels(result).inc()
 
     def refused_connection(self, reason: str) -> None:
-        """A connection was closed for one of the reasons of the metric: rate, address, total, timeout or crowd."""
+        """A connection was closed for one of REFUSAL_REASONS."""
         self._refused_connections.labels(reason).inc()
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:

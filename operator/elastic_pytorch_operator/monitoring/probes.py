@@ -1,4 +1,4 @@
-"""What kubelets and Prometheus ask: /healthz, /readyz and /metrics, on ports of their own that no agent needs to reach."""
+"""Answers kubelets and Prometheus: /healthz, /readyz and /metrics, on ports apart from agents."""
 
 import asyncio
 import logging
@@ -15,20 +15,20 @@ logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 5.0
 PIECE_BYTES = 64 * 1024
-# Kubelets and Prometheus ask rarely, on a connection for each request. Pods of the node's network
-# share the kubelet's address.
+# Kubelets and Prometheus use a connection for each of their rare requests. Pods of the node's
+# network share the kubelet's address.
 PROBE_LIMITS = ConnectionLimits(
     per_second=10.0, at_once=50.0, per_address=16, reserved=0, newest_first=True
 )
 
 
 class Scrapes:
-    """The text that Prometheus reads: made at most once in some seconds, for all who ask, in a thread.
+    """The text that Prometheus reads: made in a thread, at most once in FRESH_SECONDS.
 
-    With a thousand namespaces it is some megabytes, and takes the better part of a second.
+    With a thousand namespaces it has some megabytes, and takes the better part of a second.
 
     Args:
-        begin: takes the values, and returns what makes the text of them, in a thread.
+        begin: takes the values, and returns what renders them.
     """
 
     def __init__(
@@ -40,13 +40,7 @@ class Scrapes:
         self._making: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
-        """The text, at most so old.
-
-        All that ask while it is made get the same text, or the same error.
-
-        Raises:
-            Exception: it could not be made.
-        """
+        """The text; all that ask while it is made get the same one, or the same error."""
         if self._making is None or (
             self._making.done() and self._clock() >= self._begun_at + FRESH_SECONDS
         ):
@@ -59,9 +53,8 @@ class Probes:
     """Answers probes and scrapes.
 
     Args:
-        failed_checks: returns what is wrong, so that the operator should be restarted; nothing: it
-            is well.
-        ready: whether it knows the cluster; a replica on standby is as ready as the one that leads.
+        failed_checks: returns the reasons to restart the operator.
+        ready: whether it knows the cluster, which a replica on standby does, too.
     """
 
     def __init__(
@@ -85,7 +78,7 @@ class Probes:
 
     async def _healthy(self, _: web.Request) -> web.Response:
         if found := self._failed_checks():
-            # Of a container that is restarted, the log is all that is left.
+            # The log is all that is left of a container that is restarted.
             logger.error("a liveness check fails: %s", "; ".join(found))
             return web.Response(status=503, text="\n".join(found))
         return web.Response(text="ok")
@@ -100,7 +93,7 @@ class Probes:
         answer = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         answer.content_length = len(text)
         await answer.prepare(request)
-        # A client that reads slowly has no copy of its own of the rest.
+        # In pieces: a client that reads slowly has no copy of the rest.
         for begin in range(0, len(text), PIECE_BYTES):
             await answer.write(text[begin : begin + PIECE_BYTES])
         return answer

@@ -1,10 +1,9 @@
-"""Who may read the metrics: users whose token the API server knows, and whose roles allow `get` of /metrics.
+"""Admits scrapes of users whose token is the API server's, and whose roles allow `get` of /metrics.
 
-The API server is asked twice (TokenReview, then SubjectAccessReview), as the metrics servers of
-Kueue and Kubeflow Trainer do. Decisions are kept for a short time, by a hash of the token. Those
-that allow have a store of their own, so that invented tokens cannot push out a right one. If the
-API server cannot be asked, which is when metrics matter most, a decision that allows is used for
-longer.
+The API server is asked twice (TokenReview, then SubjectAccessReview), as by the metrics servers of
+Kueue and Kubeflow Trainer. Decisions are kept for a short time, by a hash of the token, and those
+that allow apart, so that invented tokens cannot push them out. While the API server cannot be
+asked, which is when metrics matter most, they hold for longer.
 """
 
 import asyncio
@@ -26,9 +25,8 @@ logger = logging.getLogger(__name__)
 
 PATH = "/metrics"
 ALLOWED_SECONDS = 60.0  # from one review of a token to the next
-# For which a decision that allows is used while the API server gives no answer.
-STALE_SECONDS = 600.0
-ANSWER_SECONDS = 2.0  # that a scrape with such a decision waits for a new one
+STALE_SECONDS = 600.0  # while the API server gives no answer
+ANSWER_SECONDS = 2.0  # for which a scrape with an older decision waits for a new one
 REFUSED_SECONDS = 10.0
 MAX_REMEMBERED = 1000
 MAX_REVIEWS = 4  # at once
@@ -95,7 +93,7 @@ class ScrapeAccess:
                 )
 
     async def decide(self, token: str, address: str = "") -> Access | float:
-        """What is decided about a token, or after how many seconds its address may show another unknown one.
+        """The decision on a token, or the seconds until its address may show an unknown one.
 
         Raises:
             ClusterError: the API server could not be asked, and the token is not known.
@@ -135,9 +133,8 @@ class ScrapeAccess:
             user = await self._cluster.review_user(token)
             if user is None:
                 return Access.UNKNOWN
-            return (
-                Access.ALLOWED if await self._cluster.review_read(user, PATH) else Access.FORBIDDEN
-            )
+            allowed = await self._cluster.review_read(user, PATH)
+            return Access.ALLOWED if allowed else Access.FORBIDDEN
 
     def _note(self, digest: bytes, access: Access) -> None:
         now = self._clock()
