@@ -190,11 +190,11 @@ class SamplerOrder(EpochOrder):
         return self._made(epoch).ends
 
     def usual_batch(self, epoch: int, size: int) -> int:
-        told = self._begun or self._made(epoch).described
+        newest = self._begun or self._made(epoch).described
         return (
-            min(size, told.samples)
-            if told.batches is None
-            else max(1, round(told.samples / told.batches))
+            min(size, newest.samples)
+            if newest.batches is None
+            else max(1, round(newest.samples / newest.batches))
         )
 
     def end_step(self, epoch: int) -> None:
@@ -224,10 +224,10 @@ class SamplerOrder(EpochOrder):
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             self.refuse_unlike(gather_objects(self._made(epoch).described, None))
 
-    def refuse_unlike(self, told: Sequence[Described]) -> None:
+    def refuse_unlike(self, orders: Sequence[Described]) -> None:
         """Raises a RuntimeError unless all ranks have the same order."""
-        if (other := first_other(told)) is not None:
-            first, second = told[0], told[other]
+        if (other := first_other(orders)) is not None:
+            first, second = orders[0], orders[other]
             epochs = (
                 f"epoch {first.epoch}"
                 if first.epoch == second.epoch

@@ -21,11 +21,11 @@ def test_shards_are_dealt_to_ranks_before_workers(
 ) -> None:
     deal = Deal(ITEMS, readers, workers)
     found = [
-        [[shard for shard, _ in deal.lane(rank, worker)] for worker in range(workers)]
+        [[shard for shard, _ in deal.of_worker(rank, worker)] for worker in range(workers)]
         for rank in range(readers)
     ]
     assert found == expected
-    assert list(deal.lane(readers, 0)) == [], "a rank that does not read has none"
+    assert list(deal.of_worker(readers, 0)) == [], "a rank that does not read has none"
 
 
 def test_positions_tell_what_has_changed() -> None:

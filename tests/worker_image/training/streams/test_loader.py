@@ -9,8 +9,8 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
-from elastic_pytorch.training.streams.lane import Unreadable
 from elastic_pytorch.training.streams.loader import StreamLoader
+from elastic_pytorch.training.streams.shard_reader import Unreadable
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import get_worker_info

@@ -1,8 +1,6 @@
-"""Deals the shards that are left to the ranks, and to the workers that read for each.
+"""Deals the shards that are left to the ranks and their DataLoader workers. No torch.
 
-Pure; no torch.
-
-All ranks know the place, so each knows what every other one reads, and nothing is sent.
+All ranks know the place, so each knows what every other one reads, and sends nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,32 +10,27 @@ from elastic_pytorch.training.streams.place import Change
 
 
 class Position(NamedTuple):
-    """How far a lane has come.
-
-    Attributes:
-        done: the number of its shards that have ended.
-        taken: the samples that are taken of the next one, from its beginning on.
-    """
+    """How far a worker has read: `done` shards, and the first samples `taken` of the next one."""
 
     done: int
     taken: int
 
 
 class Deal(NamedTuple):
-    """Who reads what. The shards of one worker, which it reads one after the other, are a lane.
+    """Which worker of which rank reads which shards.
 
     Attributes:
         items: the shards that are left, and the samples taken of each.
-        readers: how many data-parallel ranks read.
-        workers: how many workers each of them has.
+        readers: the number of data-parallel ranks that read.
+        workers: of each of these ranks.
     """
 
     items: Sequence[tuple[int, int]]
     readers: int
     workers: int
 
-    def lane(self, rank: int, worker: int) -> Sequence[tuple[int, int]]:
-        """Returns the shards of a lane.
+    def of_worker(self, rank: int, worker: int) -> Sequence[tuple[int, int]]:
+        """Returns the items that a worker reads one after the other.
 
         Neighbours go to different ranks, so that all of them have some as long as possible.
         """
@@ -46,21 +39,21 @@ class Deal(NamedTuple):
         return self.items[worker * self.readers + rank :: self.readers * self.workers]
 
     def begin(self, rank: int) -> list[Position]:
-        lanes = (self.lane(rank, worker) for worker in range(self.workers))
-        return [Position(0, lane[0][1] if lane else 0) for lane in lanes]
+        workers = (self.of_worker(rank, worker) for worker in range(self.workers))
+        return [Position(0, items[0][1] if items else 0) for items in workers]
 
     def changes(
         self, rank: int, before: Sequence[Position], after: Sequence[Position]
     ) -> Iterator[Change]:
-        """Yields what has changed when a rank's lanes have come from one position to another."""
+        """Yields the changes between two positions of a rank's workers."""
         for worker, (old, new) in enumerate(zip(before, after, strict=True)):
             if old == new:
                 continue
-            lane = self.lane(rank, worker)
-            for shard, _ in lane[old.done : new.done]:
+            items = self.of_worker(rank, worker)
+            for shard, _ in items[old.done : new.done]:
                 yield Change(shard, None)
-            if new.done < len(lane):
-                yield Change(lane[new.done][0], new.taken)
+            if new.done < len(items):
+                yield Change(items[new.done][0], new.taken)
 
 
 def share(batch_size: int, rank: int, readers: int) -> int:
@@ -74,9 +67,9 @@ def deals_again(counts: Sequence[int], left: int, readers: int) -> bool:
     """Whether dealing again would give shards to a rank that has none.
 
     Args:
-        counts: the samples that each rank has for the next step.
+        counts: each rank's samples for the next step.
         left: the number of shards that are not done.
-        readers: how many ranks read.
+        readers: the number of ranks that read.
     """
     busy = sum(count > 0 for count in counts)
     return 0 < busy < min(readers, left)

@@ -1,4 +1,4 @@
-"""Reads an ElasticStream in the processes of a DataLoader, and hands the batches of each step on."""
+"""Reads an ElasticStream in the workers of a DataLoader, and hands each step's batches on."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -10,11 +10,11 @@ import torch
 from torch.utils.data import DataLoader, default_collate
 
 from elastic_pytorch.training.streams.deal import Deal, Position, deals_again, share
-from elastic_pytorch.training.streams.exchange import Exchange, Groups, Told
-from elastic_pytorch.training.streams.lane import Unreadable
+from elastic_pytorch.training.streams.exchange import Exchange, Groups, Report
 from elastic_pytorch.training.streams.place import Change
+from elastic_pytorch.training.streams.shard_reader import Unreadable
 from elastic_pytorch.training.streams.stream import ElasticStream, EpochLeft, TakenStep
-from elastic_pytorch.training.streams.workers import Collate, Lanes, Shipped, as_it_is
+from elastic_pytorch.training.streams.workers import Collate, Shipped, WorkerShards, as_it_is
 
 GIVEN_BY_THE_STREAM = (
     "batch_size",
@@ -29,9 +29,9 @@ GIVEN_BY_THE_STREAM = (
 class StreamLoader:
     """The batches of an ElasticStream: a DataLoader whose workers each read shards of their own.
 
-    To be iterated on all ranks, in the thread that trains: before each step the ranks tell each
-    other how many samples they have. When a rank has no samples left, it gets a batch of weight 0,
-    so that all ranks do the same number of steps.
+    To be iterated on all ranks, in the thread that trains: before each step the ranks exchange how
+    many samples they have. When a rank has no samples left, it gets a batch of weight 0, so that
+    all ranks do the same number of steps.
 
     Iterating yields micro-batches, from the place of the stream to the end of its epoch. It reads
     one step ahead, and what the workers prefetch besides. What a changed group did not train on is
@@ -62,7 +62,8 @@ class StreamLoader:
             raise TypeError(f"{wrong[0]}: the ElasticStream says so, and not its loader")
         if options.get("persistent_workers"):
             raise ValueError(
-                "persistent_workers=True: workers get their shards as they start, in each epoch and each group"
+                "persistent_workers=True: workers get their shards as they start, "
+                "in each epoch and each group"
             )
         if options.get("in_order") is False:
             raise ValueError("in_order=False: a batch would then meet the weight of another one")
@@ -75,7 +76,7 @@ class StreamLoader:
         self._groups = Groups()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields the micro-batches of this rank, from the current place to the end of the epoch.
+        """Yields this rank's micro-batches, from the current place to the end of the epoch.
 
         Collective.
         """
@@ -100,10 +101,7 @@ class _Epoch:
     stand_in: list[Any] = field(default_factory=list)  # samples that do not count
 
     def batches(self) -> Iterator[Any]:
-        """Yields the micro-batches of this rank.
-
-        It is a step ahead, so that it is known which one is the last.
-        """
+        """Yields the micro-batches of this rank, a step behind, to know which step is the last."""
         held: tuple[TakenStep, list[Any]] | None = None
         for step, parts in self.steps():
             if step.samples == 0:
@@ -130,7 +128,7 @@ class _Epoch:
             yield parts[number - idle] if number >= idle else self.idle_batch()
 
     def steps(self) -> Iterator[tuple[TakenStep, list[Any]]]:
-        """Yields the steps of the group, and this rank's micro-batches of each; and at last a step without samples."""
+        """Yields each step with this rank's micro-batches, and at last a step without samples."""
         place, order, exchange = self.left.place, self.left.order, self.exchange
         changes: list[Change] = []  # since the last step
         skipped: list[int] = []
@@ -141,22 +139,23 @@ class _Epoch:
             shipped = iter(self.loader(deal, number))
             while True:
                 samples, parts, own_skipped = _next_samples(shipped, own)
-                told = exchange.tell(Told(samples, len(own_skipped), tuple(own)))
-                counts = [each.samples for each in told]
+                reports = exchange.reports(Report(samples, len(own_skipped), tuple(own)))
+                counts = [each.samples for each in reports]
                 again = deals_again(counts, place.left, self.readers)
                 if again:  # what busy ranks have read is read again
-                    told = [
-                        Told(0, 0, tuple(before[rank])) if each.samples else each
-                        for rank, each in enumerate(told)
+                    reports = [
+                        Report(0, 0, tuple(before[rank])) if each.samples else each
+                        for rank, each in enumerate(reports)
                     ]
                     own_skipped = [] if samples else own_skipped
                 new = [
                     change
-                    for rank, each in enumerate(told)
-                    for change in deal.changes(rank, before[rank], each.lanes)
+                    for rank, each in enumerate(reports)
+                    for change in deal.changes(rank, before[rank], each.positions)
                 ]
                 place.apply(new)
-                changes, skipped = changes + new, skipped + exchange.all_skipped(own_skipped, told)
+                changes += new
+                skipped += exchange.all_skipped(own_skipped, reports)
                 if again:
                     break
                 parts_of_rank = _parts_of(counts, exchange.rank, self.stream.micro_batch_size)
@@ -169,21 +168,21 @@ class _Epoch:
                 if not any(counts):
                     return
                 changes, skipped = [], []
-                before = [list(each.lanes) for each in told]
+                before = [list(each.positions) for each in reports]
 
     @property
     def readers(self) -> int:
         return min(self.exchange.ranks, self.stream.samples_per_step)
 
     def loader(self, deal: Deal, number: int) -> Any:
-        """Returns what this rank's workers read of a deal, which is the n-th of this iteration."""
+        """Returns what this rank's workers read of the iteration's deal of that number."""
         stream, rank = self.stream, self.exchange.rank
-        lanes = [deal.lane(rank, worker) for worker in range(deal.workers)]
-        if not any(lanes):
+        items = [deal.of_worker(rank, worker) for worker in range(deal.workers)]
+        if not any(items):
             return ()
         size = share(stream.samples_per_step, rank, deal.readers)
-        dataset = Lanes(
-            lanes,
+        dataset = WorkerShards(
+            items,
             self.left.shards,
             size,
             micro_batch_size=stream.micro_batch_size or size,
@@ -202,19 +201,20 @@ class _Epoch:
         )
 
     def idle_batch(self) -> Any:
-        """Returns a batch that does not count, for a rank that has no samples left: the first ones of some shard."""
+        """Returns some shard's first samples, for a rank that has none left; they do not count."""
         most = -(-self.stream.samples_per_step // self.readers)
         size = min(most, self.stream.micro_batch_size or most)
         for shard in () if self.stand_in else self.left.order:
             try:
                 self.stand_in = list(islice(self.left.shards.samples(shard, 0), size))
-            except Exception:  # whatever a reader raises: the rank whose shard it is tells it
+            except Exception:  # of any reader; the rank that has the shard reports it
                 continue
             if self.stand_in:
                 break
         if not self.stand_in:
             raise Unreadable(
-                "this rank has no samples left, and can read no shard for a batch that does not count"
+                "this rank has no samples left, and can read no shard for a batch that does not "
+                "count"
             )
         return self.collate(deepcopy(self.stand_in))
 
@@ -222,10 +222,9 @@ class _Epoch:
 def _next_samples(
     shipped: Iterator[Shipped], own: list[Position]
 ) -> tuple[int, list[Any], list[int]]:
-    """Takes this rank's next samples, and moves its lanes on.
+    """Returns this rank's next number of samples, their micro-batches, and the skipped shards.
 
-    Returns:
-        How many there are, their micro-batches, and the shards that were skipped.
+    The positions in `own` move on.
     """
     skipped: list[int] = []
     for each in shipped:

@@ -1,4 +1,4 @@
-"""How far an epoch of a stream has come: which shards are done, and how many samples of each open one are taken. No torch."""
+"""How far an epoch of a stream has come: its done shards, and the samples taken of open ones."""
 
 import random
 from collections.abc import Iterable
@@ -8,12 +8,7 @@ TO_BE_READ, DONE = 0, 1
 
 
 class Change(NamedTuple):
-    """What a step does to a shard.
-
-    Attributes:
-        shard: its number.
-        taken: how many of its samples are taken now; None: it is done.
-    """
+    """How many samples of a shard are taken after a step; None: it is done."""
 
     shard: int
     taken: int | None
@@ -24,7 +19,7 @@ class Place:
 
     Args:
         status: of each shard, by its number: TO_BE_READ, or DONE.
-        taken: the samples that are taken of each shard that is open.
+        taken: the samples that are taken of each open shard.
     """
 
     def __init__(self, status: bytearray, taken: dict[int, int] | None = None) -> None:
@@ -32,11 +27,9 @@ class Place:
         self.taken = taken or {}
 
     def copy(self) -> "Place":
-        """Returns a place of its own."""
         return Place(bytearray(self.status), dict(self.taken))
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Goes on by what a step has taken."""
         for shard, taken in changes:
             if taken is None:
                 self.status[shard] = DONE
@@ -46,11 +39,14 @@ class Place:
 
     @property
     def left(self) -> int:
-        """How many shards are not done."""
+        """The number of shards that are not done."""
         return self.status.count(TO_BE_READ)
 
     def rest(self, order: Iterable[int]) -> list[tuple[int, int]]:
-        """Returns the shards that are not done, and the samples taken of each: first the open ones, each kind in the epoch's order."""
+        """Returns the shards that are not done, and the samples taken of each: first the open ones.
+
+        Open ones and others are each in the epoch's order.
+        """
         left = [shard for shard in order if self.status[shard] == TO_BE_READ]
         return sorted(
             ((shard, self.taken.get(shard, 0)) for shard in left), key=lambda item: item[1] == 0
@@ -58,7 +54,7 @@ class Place:
 
 
 def order_of(shards: int, *, shuffle: bool, seed: int, epoch: int) -> list[int]:
-    """Returns the order in which an epoch begins its shards, which depends on seed and epoch alone."""
+    """Returns the order in which an epoch begins its shards, from seed and epoch alone."""
     numbers = list(range(shards))
     if shuffle:
         random.Random(f"{seed} {epoch}").shuffle(numbers)

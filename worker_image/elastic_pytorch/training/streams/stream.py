@@ -1,4 +1,4 @@
-"""A stream of samples for a group whose size changes: each sample of its shards exactly once in an epoch, on any rank."""
+"""A stream of samples: each sample of its shards once in an epoch, in a group of any size."""
 
 import hashlib
 import os
@@ -15,15 +15,18 @@ from elastic_pytorch.state.values.rng_state import mixed
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
 from elastic_pytorch.training.micro_batches import StepShare
-from elastic_pytorch.training.streams.lane import Read, Shards
 from elastic_pytorch.training.streams.place import Change, Place, order_of
+from elastic_pytorch.training.streams.shard_reader import Read, Shards
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
     from elastic_pytorch.training.streams.loader import StreamLoader
 
-NOT_TAKEN = "this step has no batch of the stream: iterate a StreamLoader of it, and call `advance` or State.commit once a step"
+NOT_TAKEN = (
+    "this step has no batch of the stream: iterate a StreamLoader of it, "
+    "and call `advance` or State.commit once a step"
+)
 
 
 @dataclass(slots=True)
@@ -31,10 +34,9 @@ class TakenStep:
     """A step that a loader has handed on.
 
     Attributes:
-        changes: what it does to the place.
+        changes: of the place.
         samples: of all ranks together.
         parts: the samples of each micro-batch of this rank; 0: it does not count.
-        ends_epoch: whether it is the last one of its epoch.
         skipped: the numbers of shards that could not be read.
     """
 
@@ -52,7 +54,7 @@ class EpochLeft:
     Attributes:
         place: a copy of the stream's.
         alike: what all ranks must have alike, by name.
-        ticket: which place was the last one that was loaded.
+        ticket: the number of places that the stream had loaded.
     """
 
     place: Place
@@ -63,11 +65,12 @@ class EpochLeft:
 
 
 class ElasticStream(Epochs):
-    """Samples that can only be read one after the other, in shards: files, archives, parts of a table. For a training whose group changes.
+    """Samples that can only be read one after the other, in shards, for a group that changes.
 
-    Whole shards are dealt to the ranks, and to the workers of their loaders. Each sample comes
-    exactly once in an epoch: the place is the number of samples that are taken of each shard, and a
-    group of any size deals out what is left.
+    Shards are files, archives or parts of a table, for example. Whole shards are dealt to the
+    ranks, and to the workers of their loaders. Each sample comes exactly once in an epoch: the
+    place is the number of samples that are taken of each shard, and a group of any size deals out
+    what is left.
 
     Args:
         shards: the names, paths, URLs or numbers of the shards, which must be the same after each
@@ -118,7 +121,8 @@ class ElasticStream(Epochs):
         self._names = _names(shards)
         if not callable(read):
             raise TypeError(
-                f"read must be a function of a shard that returns its samples, not a {type(read).__name__}"
+                "read must be a function of a shard that returns its samples, "
+                f"not a {type(read).__name__}"
             )
         for name, size, least in (
             ("batch_size", batch_size, 1),
@@ -150,9 +154,9 @@ class ElasticStream(Epochs):
     # --- the place in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the place and the settings that it depends on.
+        """Returns the place, with a byte for each shard, and the settings that it depends on.
 
-        It is the same on all ranks, and has a byte for each shard.
+        It is the same on all ranks.
         """
         place = {
             "epoch": self.epoch,
@@ -208,7 +212,10 @@ class ElasticStream(Epochs):
         return [self._names[shard] for shard in self._skipped]
 
     def loader(self, **options: Any) -> "StreamLoader":
-        """Returns a DataLoader whose workers each read shards of their own; `StreamLoader` has its options."""
+        """Returns a DataLoader whose workers each read shards of their own.
+
+        `StreamLoader` has its options.
+        """
         from elastic_pytorch.training.streams.loader import StreamLoader  # noqa: PLC0415 # it is made of streams
 
         return StreamLoader(self, **options)
@@ -223,10 +230,10 @@ class ElasticStream(Epochs):
         return step.ends_epoch
 
     def end_epoch(self) -> None:
-        """Moves to the next epoch: nothing is left of this one.
+        """Moves to the next epoch.
 
         Raises:
-            ValueError: it had no samples at all.
+            ValueError: this one had no samples at all.
         """
         if not self.samples:
             raise ValueError(f"none of the {len(self._names)} shards has a sample")
@@ -241,7 +248,7 @@ class ElasticStream(Epochs):
     # --- for its loader ---
 
     def begin(self) -> EpochLeft:
-        """Begins an iteration: drops what another one has taken, and returns what is left of the current epoch."""
+        """Begins an iteration instead of any before, and returns what is left of the epoch."""
         self._taken.clear()
         self._micro = 0
         self._iteration = Iteration()
@@ -263,7 +270,6 @@ class ElasticStream(Epochs):
         )
 
     def take(self, step: TakenStep) -> None:
-        """Notes that a loader hands a step on."""
         self._taken.append(step)
 
     def give(self, ticket: int) -> None:
@@ -274,12 +280,16 @@ class ElasticStream(Epochs):
         """
         if ticket != self._loads:
             raise RuntimeError(
-                "another place in the data was loaded while this iterator was in use: make a new one"
+                "another place in the data was loaded while this iterator was in use: "
+                "make a new one"
             )
         self._iteration.give()
 
     def worker_seed(self, number: int, rank: int) -> int:
-        """Returns the seed from which the workers of a loader's n-th deal get theirs; the same for ranks that get the same samples."""
+        """Returns the seed of the workers of a loader's deal of that number.
+
+        It is the same for ranks that get the same samples.
+        """
         return mixed(self._seed, self.epoch, self.samples, number, rank)
 
     # --- the current micro-batch ---
@@ -298,15 +308,17 @@ def _names(shards: Any) -> list[Any]:
     is_list = hasattr(shards, "__len__") and hasattr(shards, "__getitem__")
     if not is_list or isinstance(shards, (str, bytes, Dataset)):
         raise TypeError(
-            f"shards must be a list of names, URLs or numbers, not a {type(shards).__name__}. Of a stream that is read as a whole, "
-            "nothing can be dealt out: give the names of its shards, and a `read` that opens one. A dataset that has a length and an "
-            "index is for an ElasticSampler"
+            f"shards must be a list of names, URLs or numbers, not a {type(shards).__name__}. "
+            "Of a stream that is read as a whole, nothing can be dealt out: "
+            "give the names of its shards, and a `read` that opens one. "
+            "A dataset that has a length and an index is for an ElasticSampler"
         )
     names = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in shards]
     wrong = next((each for each in names if not _is_plain(each)), None)
     if wrong is not None:
         raise TypeError(
-            f"a shard is a name, a path, a URL or a number, not a {type(wrong).__name__}: let `read` open it"
+            f"a shard is a name, a path, a URL or a number, not a {type(wrong).__name__}: "
+            "let `read` open it"
         )
     if not names:
         raise ValueError("there are no shards")

@@ -1,4 +1,4 @@
-"""What runs in the workers of a DataLoader: each reads one lane, and makes micro-batches of it."""
+"""What runs in a DataLoader's workers: each reads its own shards, and makes micro-batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,19 +8,13 @@ from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data._utils import worker as worker_module
 
 from elastic_pytorch.training.streams.deal import Position
-from elastic_pytorch.training.streams.lane import Shards, read_lane
+from elastic_pytorch.training.streams.shard_reader import Shards, read_shards
 
 Collate = Callable[[list[Any]], Any]
 
 
 class Shipped(NamedTuple):
-    """What a worker sends: a reading of its lane, collated.
-
-    Attributes:
-        position: of its lane after the samples.
-        skipped: the numbers of shards that could not be read.
-        samples: how many there are; 0: the lane has ended.
-    """
+    """What a worker sends: a `Reading`, collated; without samples at the end of its shards."""
 
     worker: int
     position: Position
@@ -30,34 +24,26 @@ class Shipped(NamedTuple):
 
 
 @dataclass(eq=False)
-class Lanes(IterableDataset[Shipped]):
-    """The lanes of a rank; each worker reads its own.
+class WorkerShards(IterableDataset[Shipped]):
+    """The items of each worker of a rank, as a `Deal` has them."""
 
-    Attributes:
-        lanes: by worker: the shards, and the samples taken of each.
-        size: of the rank's share of a step.
-        micro_batch_size: the most samples of a micro-batch.
-        drop_last: whether to leave out the rest of a lane that is less than a share.
-        skip_unreadable: whether to go on if a shard cannot be read.
-    """
-
-    lanes: Sequence[Sequence[tuple[int, int]]]
+    items: Sequence[Sequence[tuple[int, int]]]
     shards: Shards
-    size: int
+    share: int  # the rank's samples of a step
     micro_batch_size: int
     collate: Collate
     drop_last: bool
     skip_unreadable: bool
 
     def __iter__(self) -> Iterator[Shipped]:
-        """Yields what this worker has for each step, and at last nothing but its place."""
+        """Yields this worker's samples for each step, and at last only its position."""
         number = be_the_only_worker()
-        if not self.lanes[number]:
+        if not self.items[number]:
             return
-        for samples, position, skipped in read_lane(
-            self.lanes[number],
+        for samples, position, skipped in read_shards(
+            self.items[number],
             self.shards,
-            self.size,
+            self.share,
             drop_last=self.drop_last,
             skip_unreadable=self.skip_unreadable,
         ):
@@ -70,13 +56,13 @@ class Lanes(IterableDataset[Shipped]):
 
 
 def be_the_only_worker() -> int:
-    """Returns the number of this worker of a DataLoader, and has it be the only one from now on, for all that asks torch.
+    """Returns this worker's number, and has torch call it the only one from now on.
 
     Datasets of others (Hugging Face, WebDataset) leave out what they take to be another worker's.
     The shards have been dealt out already.
 
     Raises:
-        RuntimeError: torch keeps it elsewhere than this library knows.
+        RuntimeError: torch keeps the number elsewhere than this library knows.
     """
     info = get_worker_info()
     if info is None or info.num_workers == 1:
@@ -87,7 +73,8 @@ def be_the_only_worker() -> int:
     now = get_worker_info()
     if now is None or now.num_workers != 1:
         raise RuntimeError(
-            "this release of torch has no worker that is the only one: give StreamLoader num_workers=1 at most"
+            "this release of torch has no worker that is the only one: "
+            "give StreamLoader num_workers=1 at most"
         )
     return info.id
 

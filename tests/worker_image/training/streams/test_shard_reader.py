@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from elastic_pytorch.training.streams.deal import Position
-from elastic_pytorch.training.streams.lane import Shards, Unreadable, read_lane
+from elastic_pytorch.training.streams.shard_reader import Shards, Unreadable, read_shards
 
 LENGTHS = {"a": 5, "b": 0, "c": 3}
 
@@ -25,7 +25,7 @@ def lane(
     source = given.pop("shards", None) or shards()
     return [
         (" ".join(samples), at, skipped)
-        for samples, at, skipped in read_lane(items, source, size, **given)
+        for samples, at, skipped in read_shards(items, source, size, **given)
     ]
 
 

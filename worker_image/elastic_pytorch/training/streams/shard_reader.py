@@ -1,4 +1,4 @@
-"""Reads the shards of a lane one after the other, from the place where another group may have stopped, in batches. No torch."""
+"""Reads shards one after the other, in batches, from where another group may have stopped."""
 
 import inspect
 import random
@@ -15,12 +15,12 @@ Read = Callable[..., Iterable[Any]]
 
 
 class Reading(NamedTuple):
-    """Samples of a lane.
+    """Samples that a worker has read.
 
     Attributes:
-        samples: of one step; none at the lane's end.
-        position: of the lane after them.
-        skipped: the numbers of shards that could not be read, since the samples before.
+        samples: of one step; none at the end of the shards.
+        position: after the samples.
+        skipped: the numbers of unreadable shards, since the reading before.
     """
 
     samples: list[Any]
@@ -40,9 +40,7 @@ class Shards:
         names: what `read` gets, by number.
         read: returns the samples of a shard. If it has a parameter `start`, it begins with the
             sample of that number.
-        block: how many successive samples of a shard are put into a random order together; 0: none.
-        seed: of that order.
-        epoch: whose order it is.
+        block: how many successive samples of a shard are shuffled together; 0: none.
     """
 
     names: Sequence[Any]
@@ -52,13 +50,13 @@ class Shards:
     epoch: int
 
     def samples(self, shard: int, start: int) -> Iterator[Any]:
-        """Yields a shard's samples, without the first ones.
+        """Yields a shard's samples from the one with the number `start` on.
 
         The order within a block depends on seed, epoch, shard and block alone. So the same samples
         are left out when a shard is read again.
 
         Raises:
-            Exception: what the reader raises; or an Unreadable, if there were more samples once.
+            Exception: what the reader raises; or an Unreadable, if there were more samples before.
         """
         begin = start - start % self.block if self.block else start
         source = self._from(shard, begin)
@@ -92,34 +90,34 @@ def takes_start(read: Read) -> bool:
         return False
 
 
-def read_lane(
-    lane: Sequence[tuple[int, int]],
+def read_shards(
+    items: Sequence[tuple[int, int]],
     shards: Shards,
     size: int,
     *,
     drop_last: bool,
     skip_unreadable: bool,
 ) -> Iterator[Reading]:
-    """Yields a lane's samples, `size` at a time, and at last a reading without any.
+    """Yields the items' samples, `size` at a time, and at last a reading without any.
 
-    A reading is given when the sample after it is known. So its position tells which shards have
+    A reading is given when the sample after it is known. So its position shows which shards have
     ended.
 
     Args:
-        lane: the shards, and the samples taken of each.
+        items: the numbers of the shards, and the samples taken of each.
         shards: their samples.
         size: of a reading; the last one may have fewer.
-        drop_last: whether to leave out a last one that has fewer.
-        skip_unreadable: whether to go on with the next shard if one cannot be read. What was read
-            of it counts.
+        drop_last: whether to leave out a last reading that has fewer.
+        skip_unreadable: whether to go on with the next shard if one cannot be read. The samples
+            read of it count.
 
     Raises:
         Unreadable: a shard cannot be read; the message names it.
     """
     samples: list[Any] = []
     skipped: list[int] = []
-    position = Position(0, lane[0][1] if lane else 0)
-    for done, (shard, start) in enumerate(lane):
+    position = Position(0, items[0][1] if items else 0)
+    for done, (shard, start) in enumerate(items):
         source, taken = shards.samples(shard, start), start
         while True:
             try:
@@ -127,7 +125,10 @@ def read_lane(
             except StopIteration:
                 break
             except Exception as error:
-                message = f"shard {shards.names[shard]!r} cannot be read: {type(error).__name__}: {error}; after {taken} samples"
+                message = (
+                    f"shard {shards.names[shard]!r} cannot be read: "
+                    f"{type(error).__name__}: {error}; after {taken} samples"
+                )
                 if not skip_unreadable:
                     raise Unreadable(
                         f"{message}. To go on without the rest of it, give skip_unreadable=True"
@@ -141,7 +142,7 @@ def read_lane(
             samples.append(sample)
             taken += 1
             position = Position(done, taken)
-        position = Position(done + 1, lane[done + 1][1] if done + 1 < len(lane) else 0)
+        position = Position(done + 1, items[done + 1][1] if done + 1 < len(items) else 0)
     if samples and not (drop_last and len(samples) < size):
         yield Reading(samples, position, skipped)
         skipped = []
