@@ -1,16 +1,14 @@
-"""Measures what a change of the group costs on one CUDA card that all ranks share, in eight minutes. The table comes last.
+"""Measures in eight minutes what a change of the group costs on one CUDA card of all ranks.
 
 Ranks of NCCL count as ranks of several hosts, and talk over sockets of the loopback interface
 (tests/worker_image/one_gpu.py). The agents are real; the rounds are declared as soon as a change is
-known, so that what a cluster needs to notice a loss is not in the figures. A pause is that of a
-member: from the begin of its last step in the old group to that of its first one in the new group.
+known, so that the figures leave out what a cluster needs to notice a loss. A pause is a member's:
+from the begin of its last step in the old group to that of its first one in the new group.
 
-hack/gpu/pack.py makes a folder with all that this needs, and run.sh in it starts this.
+hack/gpu/pack.py makes a folder with all that this needs, and its run.sh starts this.
 docs/use/gpu.md says more.
 
-    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu --device cpu   # a tiny
-    model, over gloo
-
+    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu --device cpu   # tiny, gloo
 """
 
 import argparse
@@ -60,7 +58,7 @@ def parameters_of(name: str, device: str) -> str:
 
 
 def measured(name: str, options: argparse.Namespace, left: float) -> list[Row]:
-    """The rows of a measurement, made in a process of its own; one more if it fails."""
+    """The rows of a measurement in its own process; one more if it fails."""
     measurement = MEASUREMENTS[name]
     named = (measurement.title, parameters_of(name, options.device), measurement.how)
     seconds = allot(measurement.seconds, left)
@@ -84,39 +82,29 @@ def machine(device: str) -> str:
     if commit.exists():
         words.append(f"commit {commit.read_text().strip()}")
     if device == "cuda":
-        command = [
-            "nvidia-smi",
-            "--query-gpu=name,driver_version,memory.total",
-            "--format=csv,noheader",
-        ]
+        query = "--query-gpu=name,driver_version,memory.total"
+        command = ["nvidia-smi", query, "--format=csv,noheader"]
         try:
-            words.append(
-                subprocess.run(
-                    command, capture_output=True, text=True, check=True, timeout=20
-                ).stdout.strip()
-            )
+            shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+            words.append(shown.stdout.strip())
         except (OSError, subprocess.SubprocessError):
             words.append(torch.cuda.get_device_name())
         words.append(f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}")  # type: ignore[no-untyped-call]
-    words += [
-        f"torch {torch.__version__}",
-        f"Python {platform.python_version()}",
-        f"{os.cpu_count()} cores",
-    ]
+    words += [f"torch {torch.__version__}", f"Python {platform.python_version()}"]
+    words.append(f"{os.cpu_count()} cores")
     return "; ".join(words)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Returns 0 if each measurement has come to its end, else 1."""
+    """Returns 0 if each measurement has ended, else 1."""
     deadline = time.monotonic() + RUN_SECONDS
     rows: list[Row] = []
     for name in options.only:
         print(f"[{RUN_SECONDS - deadline + time.monotonic():4.0f} s] {name}", flush=True)
         rows += measured(name, options, deadline - time.monotonic())
     backend = "NCCL, all ranks on one card" if options.device == "cuda" else "gloo, on CPUs"
-    print(
-        f"\n{machine(options.device)}\nbfloat16; {backend}; besides what it really does, a set-up sleeps for {SET_UP_SECONDS:g} s\n"
-    )
+    set_up = f"besides what it really does, a set-up sleeps for {SET_UP_SECONDS:g} s"
+    print(f"\n{machine(options.device)}\nbfloat16; {backend}; {set_up}\n")
     print(lay_out(rows), flush=True)
     return 1 if any(row.remark.startswith("FAILED") for row in rows) else 0
 

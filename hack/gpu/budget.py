@@ -8,17 +8,13 @@ import time
 import uuid
 from pathlib import Path
 
-LEAST_SECONDS = 15.0  # with less time left, a measurement is not begun
-MARK = "MEASUREMENT"  # the variable by which what a program has started is known
-END_SECONDS = 5.0  # for a program to end what it has started, when its time is over
+LEAST_SECONDS = 15.0  # with less time left, a measurement does not begin
+MARK = "MEASUREMENT"  # the variable that marks what a program has started
+END_SECONDS = 5.0  # for a program to end its processes after its time
 
 
 def allot(wanted: float, left: float) -> float:
-    """How long a measurement may take: what it wants, or what is left; 0: too little for anything.
-
-    Args:
-        left: seconds until the whole run is to end.
-    """
+    """The seconds of a measurement that wants some, of those left to the run; 0: too few."""
     may = min(wanted, left - END_SECONDS)
     return may if may >= LEAST_SECONDS else 0.0
 
@@ -29,8 +25,7 @@ def run_within(
     """Runs a command, and ends it with all that it has started when its time is over.
 
     Returns:
-        Its standard output, its standard error, and its exit status; -SIGTERM or -SIGKILL if its
-        time was over.
+        Its standard output, standard error and exit status; -SIGTERM or -SIGKILL after its time.
     """
     mark = f"{MARK}={uuid.uuid4().hex}"
     marked = environment | dict([mark.split("=")])
@@ -48,7 +43,7 @@ def run_within(
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_SECONDS)
-            # A process may start another one until it is killed itself.
+            # A process may start another one until it is killed.
             while left := carriers(mark):
                 for pid in left:
                     with contextlib.suppress(ProcessLookupError):
@@ -59,10 +54,10 @@ def run_within(
 
 
 def carriers(mark: str) -> list[int]:
-    """Returns the living processes that have inherited a variable, with any parent."""
+    """The living processes that have inherited a variable, whatever their parent."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
+        with contextlib.suppress(OSError):  # ended, or another user's
             if mark.encode() in path.read_bytes().split(b"\0"):
                 found.append(int(path.parent.name))
     return found

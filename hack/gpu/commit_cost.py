@@ -19,24 +19,24 @@ TENSORS = 300  # of a state
 MEGABYTES = (10, 100, 1000, 10_000)
 STEP_SECONDS = 0.1
 STEPS = 40
-# Of a state whose interval is tried: that of larger ones is longer than the steps that are taken.
+# Larger states have a longer interval than the steps that are taken.
 MOST_MEGABYTES = 1000
 
 
 class Commits(NamedTuple):
-    """In seconds but for the last three."""
+    """The costs of commits, in seconds except for the last three."""
 
-    first: float  # of the CPU: memory is taken, and its pages are locked
-    library: float  # as the library has measured a commit, median
-    loss: float  # by which a step with a commit takes longer than one without
-    step: float  # of a step without
-    interval: int  # that the library has chosen for such steps
-    share: float  # of the time that commits at that interval cost; not a number: not tried
-    memory: float  # that committed states take, as a multiple of the state
+    first: float  # of the CPU, which allocates and pins memory
+    library: float  # the median of a commit, as the library measures it
+    loss: float  # by which a step with a commit takes longer
+    step: float  # of a step without a commit
+    interval: int  # in steps, as the library chooses it
+    share: float  # of the time, with that interval; not a number: not tried
+    memory: float  # of committed states, as a multiple of the state
 
 
 def measure(size: int, *, overlap: bool) -> Commits:
-    """Commits a model with AdamW, of a given size in bytes, in steps of a tenth of a second that never wait for the GPU."""
+    """Commits a model of some bytes with AdamW, in steps of 0.1 s that never wait for the GPU."""
     model = nn.ParameterList(
         torch.randn(size // (4 * TENSORS), device="cuda") for _ in range(TENSORS // 3)
     )
@@ -45,7 +45,8 @@ def measure(size: int, *, overlap: bool) -> Commits:
         parameter.grad = torch.randn_like(parameter)
 
     def step() -> None:
-        torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call] # not a computation, whose speed would depend on how warm the GPU is
+        # No computation, whose speed would depend on the temperature of the GPU.
+        torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
         optimizer.step()
 
     def timed(count: int, do: Callable[[], None]) -> float:

@@ -1,4 +1,4 @@
-"""The measurements: each yields its rows as soon as it has them, so that what an error follows is not lost."""
+"""The measurements: each yields its rows at once, so that an error does not lose them."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from gpu.trainings import (
     measure,
 )
 
-LOSSES = 4  # of the measurement that loses a process again and again
+LOSSES = 4  # of the measurement `repaired`
 GROWN, KILLED, LOST = "grown by a new pod", "a process is killed", "a pod is lost"
 TORCHRUN = "stock torchrun"
 
@@ -45,25 +45,19 @@ def stock(options: Options, folder: Path) -> Iterator[Row]:
         job.begin("w0", "w1")
         before = group_of(job, "w1")
         job.add("w2")
-        yield _row(
-            GROWN,
-            options,
-            TORCHRUN,
-            measure(job, "w1", before, 3),
-            "from 2 nodes to 3; they wait for its set-up",
-        )
+        pause = measure(job, "w1", before, 3)
+        yield _row(GROWN, options, TORCHRUN, pause, "from 2 nodes to 3; they wait for its set-up")
         before = group_of(job, "w1")
         kill_process(job, "w2")
-        yield _row(
-            KILLED, options, TORCHRUN, measure(job, "w1", before, 3), "all start again, three go on"
-        )
+        pause = measure(job, "w1", before, 3)
+        yield _row(KILLED, options, TORCHRUN, pause, "all start again, three go on")
         before = group_of(job, "w1")
         job.kill("w2")
         yield _row(LOST, options, TORCHRUN, measure(job, "w1", before, 2), "two go on")
 
 
 def started_again(options: Options, folder: Path, how: str) -> Iterator[Row]:
-    """A new pod, a killed process and a lost pod, where scripts set themselves up when their group exists."""
+    """A new pod, a killed process, a lost pod: scripts set themselves up in their group."""
     job = Rounds(folder, options.arguments(how, folder))
     with closing(job):
         job.begin("w0", "w1")
@@ -78,11 +72,10 @@ def started_again(options: Options, folder: Path, how: str) -> Iterator[Row]:
 
 
 def prepared(options: Options, folder: Path) -> Iterator[Row]:
-    """A new pod, a lost pod with a spare and a killed process, where scripts set themselves up before (`spec.prepare`)."""
+    """A new pod, a lost pod with a spare, a killed process: scripts set up in `spec.prepare`."""
     how = "in_process, prepare"
-    job = Rounds(
-        folder, options.arguments("in_process", folder), ELASTIC_PYTORCH_PREPARE_SECONDS=300
-    )
+    arguments = options.arguments("in_process", folder)
+    job = Rounds(folder, arguments, ELASTIC_PYTORCH_PREPARE_SECONDS=300)
     with closing(job):
         job.begin("w0", "w1")
         job.add("w2")
@@ -91,28 +84,18 @@ def prepared(options: Options, folder: Path) -> Iterator[Row]:
         job.add("w3")
         job.ready("w3")
         job.kill("w2")
-        yield _row(
-            LOST,
-            options,
-            how,
-            job.change("w0", "w1", "w3", orderly=False),
-            "a spare takes its place: three go on",
-        )
+        pause = job.change("w0", "w1", "w3", orderly=False)
+        yield _row(LOST, options, how, pause, "a spare takes its place: three go on")
         kill_process(job, "w3")
         job.operator.wait_for("failed", "w3", seconds=LIMIT_SECONDS)
-        yield _row(
-            KILLED,
-            options,
-            how,
-            job.change("w0", "w1", orderly=False),
-            "two go on, it prepares again",
-        )
+        pause = job.change("w0", "w1", orderly=False)
+        yield _row(KILLED, options, how, pause, "two go on, it prepares again")
         job.ready("w3")
         yield _row("it comes back", options, how, job.change("w0", "w1", "w3"), "from 2 pods to 3")
 
 
 def repaired(options: Options, folder: Path) -> Iterator[Row]:
-    """Loses a process again and again: the others should leave the group in their processes (docs/use/gpu.md)."""
+    """Loses a process repeatedly: the others should stay in their processes (docs/use/gpu.md)."""
     job = Rounds(folder, options.arguments("in_process", folder))
     with closing(job):
         job.begin("w0", "w1", "w2")
@@ -122,13 +105,8 @@ def repaired(options: Options, folder: Path) -> Iterator[Row]:
             job.operator.wait_for("failed", "w2", seconds=LIMIT_SECONDS)
             job.operator.declare("w0", "w1")
             for worker, group in zip(("w0", "w1"), before, strict=True):
-                yield _row(
-                    KILLED,
-                    options,
-                    "in_process",
-                    measure(job, worker, group, 2),
-                    f"loss {loss}: {worker}",
-                )
+                pause = measure(job, worker, group, 2)
+                yield _row(KILLED, options, "in_process", pause, f"loss {loss}: {worker}")
             if loss < LOSSES:
                 job.ready("w2")
                 job.change("w0", "w1", "w2")
@@ -136,8 +114,6 @@ def repaired(options: Options, folder: Path) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measurement, which a process of its own makes."""
-
     title: str
     how: str
     large: bool
@@ -145,19 +121,18 @@ class Measurement:
     rows: Callable[[Options, Path], Iterator[Row]]
 
 
-# Each with what it took on one H100 and 16 cores, or more. What matters most is first: the last
-# ones are left out when time is over.
+# With the seconds that each took on an H100 with 16 cores, at most. The most important come first:
+# the last ones are left out when time is over.
+CHANGES = "growth and losses"
 MEASUREMENTS = {
-    "prepared": Measurement("growth and losses", "in_process, prepare", False, 110, prepared),
+    "prepared": Measurement(CHANGES, "in_process, prepare", False, 110, prepared),
     "in_process": Measurement(
-        "growth and losses", "in_process", False, 75, partial(started_again, how="in_process")
+        CHANGES, "in_process", False, 75, partial(started_again, how="in_process")
     ),
-    "stock": Measurement("growth and losses", TORCHRUN, False, 120, stock),
+    "stock": Measurement(CHANGES, TORCHRUN, False, 120, stock),
     "repaired": Measurement(f"{KILLED}, again and again", "in_process", False, 110, repaired),
-    "plain": Measurement(
-        "growth and losses", "plain", False, 100, partial(started_again, how="plain")
-    ),
-    "prepared-1B": Measurement("growth and losses", "in_process, prepare", True, 250, prepared),
+    "plain": Measurement(CHANGES, "plain", False, 100, partial(started_again, how="plain")),
+    "prepared-1B": Measurement(CHANGES, "in_process, prepare", True, 250, prepared),
 }
 FIT = tuple(MEASUREMENTS)[:4]  # into one run of RUN_SECONDS
 

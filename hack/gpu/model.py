@@ -28,21 +28,17 @@ class Block(nn.Module):
         super().__init__()
         self.heads = size.width // HEAD
         self.before_attention, self.before_mlp = nn.LayerNorm(size.width), nn.LayerNorm(size.width)
-        self.qkv, self.out = (
-            nn.Linear(size.width, 3 * size.width),
-            nn.Linear(size.width, size.width),
-        )
+        self.qkv = nn.Linear(size.width, 3 * size.width)
+        self.out = nn.Linear(size.width, size.width)
+        wide = 4 * size.width
         self.mlp = nn.Sequential(
-            nn.Linear(size.width, 4 * size.width), nn.GELU(), nn.Linear(4 * size.width, size.width)
+            nn.Linear(size.width, wide), nn.GELU(), nn.Linear(wide, size.width)
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
-        q, k, v = (
-            self.qkv(self.before_attention(x))
-            .view(batch, length, 3, self.heads, HEAD)
-            .permute(2, 0, 3, 1, 4)
-        )
+        together = self.qkv(self.before_attention(x)).view(batch, length, 3, self.heads, HEAD)
+        q, k, v = together.permute(2, 0, 3, 1, 4)
         seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
         after: torch.Tensor = x + self.mlp(self.before_mlp(x))
@@ -50,19 +46,15 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """Predicts each next token of sequences of shape (batch, length); returns the mean loss."""
+    """The mean loss of predicting each next token of sequences of shape (batch, length)."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
-        self.tokens, self.places = (
-            nn.Embedding(size.vocabulary, size.width),
-            nn.Embedding(size.length, size.width),
-        )
+        self.tokens = nn.Embedding(size.vocabulary, size.width)
+        self.places = nn.Embedding(size.length, size.width)
         self.blocks = nn.Sequential(*(Block(size) for _ in range(size.layers)))
-        self.norm, self.head = (
-            nn.LayerNorm(size.width),
-            nn.Linear(size.width, size.vocabulary, bias=False),
-        )
+        self.norm = nn.LayerNorm(size.width)
+        self.head = nn.Linear(size.width, size.vocabulary, bias=False)
         self.head.weight = self.tokens.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:

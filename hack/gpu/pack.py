@@ -1,6 +1,6 @@
-"""Packs all that the measurements need on a machine with torch and without a network into .cluster/gpu-pack.
+"""Packs into .cluster/gpu-pack what the measurements need beside torch, without a network.
 
-.venv/bin/python -m gpu.pack, with hack in PYTHONPATH: `make gpu-pack` does so.
+`make gpu-pack` runs .venv/bin/python -m gpu.pack, with hack in PYTHONPATH.
 """
 
 import ast
@@ -14,14 +14,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACK = ROOT / ".cluster" / "gpu-pack"
 PACKAGE = ROOT / "worker_image" / "elastic_pytorch"
-# Parts of the package that import a framework, for scripts that use it.
-ADAPTERS = ("deepspeed", "lightning", "transformers")
-EXTRAS = {"obstore"}  # imported only where a script keeps its checkpoints in object storage
+ADAPTERS = ("deepspeed", "lightning", "transformers")  # which import a framework
+EXTRAS = {"obstore"}  # imported only for checkpoints in object storage
 OURS = {"elastic_pytorch", "gpu", "tests"}
 
 
 def imports(path: Path) -> Iterator[str]:
-    """The modules that a file imports anywhere, and what may be modules in them."""
+    """The modules that a file imports anywhere, and the names that may be modules in them."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -30,7 +29,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def packed_files() -> set[Path]:
-    """The programs of this folder, and all that they import from the tests, by path in the checkout."""
+    """The programs of this folder, and their imports from the tests, by path in the checkout."""
     here = Path(__file__).parent
     waiting = [path for path in here.glob("*.py") if path != Path(__file__)]
     found = {*waiting}
@@ -44,7 +43,7 @@ def packed_files() -> set[Path]:
 
 
 def package_files() -> list[Path]:
-    """The modules of the worker's package, without the adapters of frameworks."""
+    """The modules of the worker's package, without the adapters."""
     return [
         path
         for path in PACKAGE.rglob("*.py")
@@ -53,53 +52,37 @@ def package_files() -> list[Path]:
 
 
 def lacking(files: Iterable[Path]) -> set[str]:
-    """The packages that files import and that a Python with torch need not have."""
+    """The packages that files import and that Python and torch do not bring."""
     names = {name.partition(".")[0] for path in files for name in imports(path)}
     return names - OURS - EXTRAS - {"torch"} - set(sys.stdlib_module_names)
 
 
 def pack(folder: Path) -> None:
-    """Writes the folder, in place of one that is there."""
+    """Writes the folder anew."""
     files = packed_files()
     if missing := lacking([*(ROOT / path for path in files), *package_files()]):
-        raise SystemExit(
-            f"no wheels are packed of {', '.join(sorted(missing))}: import them only where they are there"
-        )
+        names = ", ".join(sorted(missing))
+        raise SystemExit(f"no wheels are packed of {names}: import them only where they are there")
     shutil.rmtree(folder, ignore_errors=True)
     for path in files:
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, target)
-    # Before a package of that name which a machine may have.
+    # These packages come before any of the same name on a machine.
     for tests in ("tests", "tests/worker_image"):
         (folder / tests / "__init__.py").touch()
     shutil.copy(Path(__file__).with_name("run.sh"), folder)
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    describe = ("git", "describe", "--always", "--dirty")
+    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True)
     (folder / "COMMIT").write_text(commit.stdout)
     with tempfile.TemporaryDirectory() as copy:  # a build leaves files beside its sources
         source = Path(copy, "worker_image")
-        shutil.copytree(
-            ROOT / "worker_image",
-            source,
-            ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"),
-        )
-        build = (
-            "build",
-            "--quiet",
-            "--wheel",
-            "--offline",
-            "--no-build-isolation",
-            "--python",
-            sys.executable,
-        )
+        built = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+        shutil.copytree(ROOT / "worker_image", source, ignore=built)
+        build = ("build", "--quiet", "--wheel", "--offline", "--no-build-isolation")
         uv = Path(sys.executable).with_name("uv")
-        subprocess.run([uv, *build, "--out-dir", folder / "wheels", source], check=True)
+        python = ("--python", sys.executable, "--out-dir", folder / "wheels")
+        subprocess.run([uv, *build, *python, source], check=True)
 
 
 if __name__ == "__main__":

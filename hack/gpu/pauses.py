@@ -1,4 +1,4 @@
-"""How long a member stood still while its group changed, from the steps that it tells of. Pure."""
+"""How long a member stood still while its group changed, from the records of its steps. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """What a change has cost a member.
+    """The cost of a change to a member.
 
     Attributes:
-        seconds: from the begin of its last step in the old group to that of its first one in the
+        seconds: from the begin of its last step in the old group to that of the first one in the
             new group.
-        step_seconds: that a step in the old group took, the median. A pause includes a step.
+        step_seconds: the median of its steps in the old group. A pause includes a step.
     """
 
     seconds: float
@@ -27,7 +27,7 @@ class Pause:
 def steps_after(
     steps: Sequence[Mapping[str, Any]], before: str, world: int
 ) -> Sequence[Mapping[str, Any]]:
-    """Those that a member has taken since a group, from the first one in a group of a size on."""
+    """A member's steps after a group, from the first one in a group of a size."""
     names = [step["group"] for step in steps]
     later = steps[len(names) - names[::-1].index(before) if before in names else 0 :]
     first = next((place for place, step in enumerate(later) if step["world"] == world), len(later))
@@ -35,28 +35,20 @@ def steps_after(
 
 
 def pause_of(steps: Sequence[Mapping[str, Any]], before: str, world: int) -> Pause | None:
-    """The pause of a member.
+    """The pause of a member; None: it has not taken a step in such a group yet.
 
     Args:
-        steps: its steps, in their order: `at`, `pid`, `step`, `group` (a name of the group in that
-            process) and `world`.
-        world: ranks of the group that is waited for; groups of other sizes that come between are a
-            part of the pause.
-
-    Returns:
-        None: it has not taken a step in such a group yet.
+        steps: in order: `at`, `pid`, `step`, `group` (a name in that process) and `world`.
+        world: of the group that is waited for; intermediate groups of other sizes count as pause.
     """
     old = [step for step in steps if step["group"] == before]
     later = steps_after(steps, before, world)
     if not later:
         return None
     new = later[0]
-    done = max(step["step"] for step in old) - 1  # the last one that it began need not have ended
-    step_seconds = (
-        median(second["at"] - first["at"] for first, second in pairwise(old))
-        if len(old) > 1
-        else nan
-    )
+    done = max(step["step"] for step in old) - 1  # the last one need not have ended
+    paces = [second["at"] - first["at"] for first, second in pairwise(old)]
+    step_seconds = median(paces) if paces else nan
     return Pause(
         new["at"] - old[-1]["at"],
         max(0, done - new["step"] + 1),

@@ -1,7 +1,4 @@
-"""The table that a run ends with: one row for each figure, or for each measurement that failed.
-
-Pure.
-"""
+"""A run's table: a row for each figure, or for each measurement that failed. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -12,8 +9,6 @@ MAX_ERROR_CHARACTERS = 160
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure of a measurement."""
-
     what: str
     parameters: str
     how: str
@@ -41,7 +36,7 @@ def to_line(row: Row) -> str:
 
 
 def from_lines(text: str) -> list[Row]:
-    """The rows among the whole lines of what a process has written; other lines are left out."""
+    """The rows among the whole lines of an output; other lines are left out."""
     found = []
     for line in text.splitlines():
         try:
@@ -52,27 +47,23 @@ def from_lines(text: str) -> list[Row]:
 
 
 def failed(what: str, parameters: str, how: str, why: str) -> Row:
-    """The row of a measurement without a result, or with a part of it."""
+    """The row of a measurement that ended early."""
     words = " ".join(why.split())
     return Row(what, parameters, how, remark=f"FAILED: {words[-MAX_ERROR_CHARACTERS:]}")
 
 
 def lay_out(rows: Sequence[Row]) -> str:
-    """The rows as a table of Markdown, with columns that are as wide as their cells."""
-    return align(
-        HEADINGS,
-        [[str(getattr(row, f.name)).replace("|", "/") for f in fields(Row)] for row in rows],
-    )
+    """The rows as a Markdown table with aligned columns."""
+    cells = [[str(getattr(row, f.name)).replace("|", "/") for f in fields(Row)] for row in rows]
+    return align(HEADINGS, cells)
 
 
 def align(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [headings, *rows]
     widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
-    lines = [
-        "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        + " |"
-        for line in cells
-    ]
+    lines = []
+    for line in cells:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        lines.append(f"| {' | '.join(padded)} |")
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)

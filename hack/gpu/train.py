@@ -1,7 +1,4 @@
-"""Trains a GPT on random tokens until it is killed, and tells when each step begins.
-
-Agents and stock torchrun start it.
-"""
+"""Trains a GPT on random tokens until killed, under agents or stock torchrun; records steps."""
 
 import argparse
 import json
@@ -17,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gpu.model import SIZES, Gpt
 
 STOCK, PLAIN, IN_PROCESS = "stock", "plain", "in_process"
-CHECKPOINT_STEPS = 10  # of the script for stock torchrun, which has no other memory
+CHECKPOINT_STEPS = 10  # of the script for stock torchrun
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--mode", choices=[STOCK, PLAIN, IN_PROCESS], required=True)
@@ -32,7 +29,8 @@ options = parser.parse_args()
 
 def tell(**what: object) -> None:
     line = {"at": time.time(), "pid": os.getpid(), "worker": os.environ["WORKER"], **what}
-    with open(os.environ["EVENTS"], "ab", buffering=0) as file:  # noqa: PTH123 - a single write of a whole line
+    # A single write of a whole line.
+    with open(os.environ["EVENTS"], "ab", buffering=0) as file:  # noqa: PTH123
         file.write((json.dumps(line) + "\n").encode())
 
 
@@ -57,7 +55,7 @@ def form_group() -> None:
 
 
 def wrap() -> tuple[DistributedDataParallel, str]:
-    """Returns the wrapped model, and a name that the group has in this process alone."""
+    """The wrapped model, and a name of the group in this process."""
     return DistributedDataParallel(model), f"{os.getpid()}-{next(calls)}"
 
 
@@ -92,10 +90,8 @@ def train_with_checkpoints() -> None:
         optimizer.zero_grad()
         if step % CHECKPOINT_STEPS == 0 and dist.get_rank() == 0:
             new = options.checkpoint.with_suffix(f".{os.getpid()}")
-            torch.save(
-                {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()},
-                new,
-            )
+            trained = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save({"step": step, **trained}, new)
             new.replace(options.checkpoint)
 
 

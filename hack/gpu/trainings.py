@@ -1,4 +1,4 @@
-"""Trainings whose group is changed from here: of real agents, whose rounds are declared here, or of stock torchrun."""
+"""Trainings whose group is changed from here: of real agents with scripted rounds, or stock."""
 
 import os
 import signal
@@ -18,11 +18,11 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 SCRIPT = Path(__file__).with_name("train.py")
 STEPS = 5  # between two changes
-SET_UP_SECONDS = 5.0  # that the script sleeps in its set-up, beside what it really does there
-LIMIT_SECONDS = 120.0  # for whatever is waited for
+SET_UP_SECONDS = 5.0  # which the script sleeps in its set-up, besides its real work
+LIMIT_SECONDS = 120.0  # of each wait
 ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
 # Without the variable, torch 2.15 hangs when a node joins: the first one, which keeps its rank,
-# does not tell its address again.
+# does not send its address again.
 STOCK = ENVIRONMENT | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": 1}
 # At 1 s, torch sends none.
 RENDEZVOUS = "join_timeout=120,last_call_timeout=1,keep_alive_interval=2,keep_alive_max_attempt=3"
@@ -35,18 +35,12 @@ class Options:
 
     def arguments(self, mode: str, folder: Path) -> tuple[Any, ...]:
         what = ("--mode", mode, "--parameters", self.parameters, "--device", self.device)
-        return (
-            SCRIPT,
-            *what,
-            "--set-up-seconds",
-            SET_UP_SECONDS,
-            "--checkpoint",
-            folder / "checkpoint",
-        )
+        set_up = ("--set-up-seconds", SET_UP_SECONDS)
+        return SCRIPT, *what, *set_up, "--checkpoint", folder / "checkpoint"
 
 
 class Job:
-    """A training; workers are called w0, w1 and so on."""
+    """A training of the workers w0, w1 and so on."""
 
     def __init__(self, folder: Path, arguments: tuple[Any, ...]) -> None:
         self.events = Events(folder / "events")
@@ -54,7 +48,7 @@ class Job:
         self._folder, self._arguments = folder, arguments
 
     def kill(self, worker: str) -> None:
-        """Ends a pod or a node without a word."""
+        """Ends a pod or a node without notice."""
         self.agents[worker].kill()
 
     def close(self) -> None:
@@ -68,7 +62,7 @@ def steps_of(job: Job, worker: str) -> list[dict[str, Any]]:
 
 
 def wait_for_steps(job: Job, worker: str, world: int, before: str = "") -> None:
-    """Waits until a member has taken some steps in a group of a size, which is not the one before."""
+    """Waits until a member has taken some steps in a group of a size, after the group before."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while len(steps_after(steps_of(job, worker), before, world)) < STEPS:
         if time.monotonic() > deadline:
@@ -79,7 +73,7 @@ def wait_for_steps(job: Job, worker: str, world: int, before: str = "") -> None:
 
 
 def measure(job: Job, worker: str, before: str, world: int) -> Pause:
-    """The pause of a member, as soon as it has taken some steps in the next group of a size."""
+    """The pause of a member, after some steps in the next group of a size."""
     wait_for_steps(job, worker, world, before)
     pause = pause_of(steps_of(job, worker), before, world)
     assert pause is not None
@@ -95,7 +89,7 @@ def kill_process(job: Job, worker: str) -> None:
 
 
 class Rounds(Job):
-    """A training of agents; the rounds are declared here, as soon as what they follow is known."""
+    """A training of agents; the rounds are declared here, as soon as their causes are known."""
 
     def __init__(self, folder: Path, arguments: tuple[Any, ...], **environment: Any) -> None:
         super().__init__(folder, arguments)
@@ -103,7 +97,6 @@ class Rounds(Job):
         self._environment = ENVIRONMENT | environment
 
     def add(self, worker: str) -> None:
-        """Starts a pod; it is ready later."""
         self.agents[worker] = Agent(
             worker, self.operator.url, self._folder, *self._arguments, **self._environment
         )
@@ -119,7 +112,7 @@ class Rounds(Job):
         wait_for_steps(self, "w1", len(workers))
 
     def change(self, *workers: str, orderly: bool = True) -> Pause:
-        """Has the group formed of these pods; returns the pause of w1."""
+        """Forms the group of these pods; returns the pause of w1."""
         before = group_of(self, "w1")
         self.operator.declare(*workers, orderly=orderly)
         return measure(self, "w1", before, len(workers))
@@ -130,7 +123,7 @@ class Rounds(Job):
 
 
 class Stock(Job):
-    """A training of stock torchrun: c10d, two or three nodes, each a torchrun of this machine."""
+    """A training of stock torchrun with c10d, two or three nodes on this machine."""
 
     def __init__(self, folder: Path, options: Options) -> None:
         super().__init__(folder, options.arguments("stock", folder))
@@ -139,36 +132,12 @@ class Stock(Job):
 
     def add(self, worker: str) -> None:
         """Starts a node, which joins by itself. The first one serves the store."""
-        host = (
-            "--rdzv-backend",
-            "c10d",
-            "--rdzv-endpoint",
-            self._endpoint,
-            "--local-addr",
-            "127.0.0.1",
-        )
-        size = (
-            "--nnodes",
-            "2:3",
-            "--nproc-per-node",
-            "1",
-            "--rdzv-id",
-            "job",
-            "--rdzv-conf",
-            RENDEZVOUS,
-        )
-        command = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--monitor-interval",
-            "0.1",
-            "--max-restarts",
-            "99",
-        ]
-        self.agents[worker] = Agent(
-            worker, "", self._folder, *host, *size, *self._arguments, command=command, **STOCK
-        )
+        host = f"--rdzv-backend c10d --rdzv-endpoint {self._endpoint} --local-addr 127.0.0.1"
+        size = f"--nnodes 2:3 --nproc-per-node 1 --rdzv-id job --rdzv-conf {RENDEZVOUS}"
+        run = "-m torch.distributed.run --monitor-interval 0.1 --max-restarts 99"
+        options = (*host.split(), *size.split(), *self._arguments)
+        command = [sys.executable, *run.split()]
+        self.agents[worker] = Agent(worker, "", self._folder, *options, command=command, **STOCK)
 
     def begin(self, *workers: str) -> None:
         for worker in workers:
@@ -178,7 +147,7 @@ class Stock(Job):
 
 @contextmanager
 def closing(job: Job) -> Iterator[None]:
-    """Ends a training, and on an error tells the last lines of its workers' logs."""
+    """Ends a training; adds the last errors of its workers' logs to an error."""
     try:
         yield
     except (AssertionError, TimeoutError, subprocess.SubprocessError) as error:

@@ -1,1 +1,1 @@
-"""Measures the same losses in a job of this operator and in a tuned PyTorchJob of Kubeflow's, side by side."""
+"""Measures losses in jobs of this operator and a tuned PyTorchJob of Kubeflow's, side by side."""

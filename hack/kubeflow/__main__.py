@@ -1,9 +1,9 @@
-"""Measures lost pods side by side, in jobs of this operator and in a tuned PyTorchJob of Kubeflow's training-operator.
+"""Measures lost pods side by side: jobs of this operator, and a tuned PyTorchJob of Kubeflow's.
 
-Each job runs the same script on the same kind cluster, one job after another, and loses the same
-pods in turns, or with --replay the nodes of these pods, at fixed times. hack/kubeflow.sh builds the
-training-operator and installs it; it is removed at the end. docs/evidence/benchmarks.md says what
-is set and what is measured.
+One job after another runs the same script on the same kind cluster, and loses the same pods in
+turns, or with --replay their nodes at fixed times. hack/kubeflow.sh builds and installs the
+training-operator, which is removed at the end. docs/evidence/benchmarks.md has the settings and
+figures.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from kubeflow.replay import Share, replay
 from kubeflow.stage import KubeflowStage
 
 INSTALL = str(ROOT / "hack" / "kubeflow.sh")
-HOPELESS = 3  # trials in a row that have failed
+HOPELESS = 3  # failed trials in a row
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -61,16 +61,13 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def training_operator() -> str:
-    [version] = re.findall(
-        r"^TRAINING_OPERATOR_VERSION=(\S+)",
-        (ROOT / "hack" / "settings.sh").read_text(),
-        re.MULTILINE,
-    )
+    settings = (ROOT / "hack" / "settings.sh").read_text()
+    [version] = re.findall(r"^TRAINING_OPERATOR_VERSION=(\S+)", settings, re.MULTILINE)
     return str(version)
 
 
 async def about(driver: ClusterDriver) -> dict[str, str]:
-    """What is measured with what, but for the torch of the image."""
+    """The versions and conditions of a run, without the torch of the image."""
     return {
         "commit": commit_of_checkout(),
         "training-operator": training_operator(),
@@ -82,7 +79,7 @@ async def about(driver: ClusterDriver) -> dict[str, str]:
 
 
 async def run_script(*arguments: str) -> int:
-    """Runs hack/kubeflow.sh, whose output is shown; returns its exit status."""
+    """Runs hack/kubeflow.sh with its output shown; returns its exit status."""
     process = await asyncio.create_subprocess_exec(INSTALL, *arguments, start_new_session=True)
     try:
         return await process.wait()
@@ -121,12 +118,9 @@ async def _measure_jobs(
     kinds = [KINDS[name] for name in options.only]
     for job in JOBS.values():
         say(f"{job.title}:")
-        kind = PYTORCH_JOB if job.kubeflow else ELASTIC_PYTORCH_JOB
-        stage = KubeflowStage(
-            ClusterDriver(made.driver.api, made.driver.commands, made.driver.namespace, kind),
-            made.folder,
-            job,
-        )
+        kind, driver = PYTORCH_JOB if job.kubeflow else ELASTIC_PYTORCH_JOB, made.driver
+        driver = ClusterDriver(driver.api, driver.commands, driver.namespace, kind)
+        stage = KubeflowStage(driver, made.folder, job)
         try:
             if options.replay:
                 shares[job.name] = await replay(stage, kinds, say)

@@ -1,4 +1,4 @@
-"""The jobs that lose the same pods: one script, image and pod template in each. Pure."""
+"""The jobs that lose the same pods, with one script, image and pod template. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ SCRIPTS = (
     "hack/kubeflow/scripts/later_torchrun.py",
     "tests/worker_image/scripts/events.py",
 )
-SIZE, SMALLEST = 3, 2  # workers; one for each node of the kind cluster
+SIZE, SMALLEST = 3, 2  # workers; the kind cluster has a node for each
 STEP_SECONDS = 0.05
 CHECKPOINT_STEPS = 20
 GROUP_SECONDS = 15  # the timeout of init_process_group
@@ -19,8 +19,8 @@ GRACE_SECONDS = 5
 JOB_LABEL, INDEX_LABEL = "training.kubeflow.org/job-name", "training.kubeflow.org/replica-index"
 PYTORCH_JOB = ("kubeflow.org/v1", "pytorchjobs", JOB_LABEL)
 
-# What an expert sets: each of torchrun's waits as short as whole seconds allow. Its defaults are 30
-# s for a last call, and a heartbeat each 5 s.
+# An expert's settings: torchrun's waits are as short as whole seconds allow. By default, a last
+# call takes 30 s, and a heartbeat comes every 5 s.
 RENDEZVOUS = {
     "join_timeout": 600,
     "last_call_timeout": 1,
@@ -28,11 +28,11 @@ RENDEZVOUS = {
     "keep_alive_max_attempt": 3,
     "read_timeout": 60,
 }
-MAX_RESTARTS = 1000  # each loss of a peer uses one up
+MAX_RESTARTS = 1000  # of which each loss of a peer uses one
 ENVIRONMENT = {
     "PET_MONITOR_INTERVAL": "0.1",
-    # As the operator sets them for stock torchrun: with torch's defaults a newcomer, or the loss of
-    # rank 0, may end the job.
+    # As the operator sets them for stock torchrun: by default, a newcomer or the loss of rank 0 may
+    # end the job.
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
 }
@@ -40,12 +40,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that pods are lost in.
-
-    Attributes:
-        name: of its objects, before their number.
-        how: the state survives, an option of the script.
-    """
+    """A job that loses pods; `how` is an option of the script: how the state survives."""
 
     name: str
     title: str
@@ -64,7 +59,6 @@ JOBS = {
 
 
 def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:
-    """The object of a job."""
     made = recorded_job(name, folder, list(_arguments(job, name)), stock=job.kubeflow)
     pod = made["spec"]["template"]["spec"]
     pod["terminationGracePeriodSeconds"] = GRACE_SECONDS
@@ -77,30 +71,20 @@ def manifest(job: Job, name: str, folder: str) -> dict[str, Any]:
 
 
 def _arguments(job: Job, name: str) -> Iterator[str]:
-    yield from (
-        "/scripts/train.py",
-        "--how",
-        job.how,
-        "--size",
-        str(SIZE),
-        "--step-seconds",
-        str(STEP_SECONDS),
-    )
-    yield from ("--folder", f"/checkpoints/{name}", "--checkpoint-every", str(CHECKPOINT_STEPS))
-    yield from ("--group-timeout-seconds", str(GROUP_SECONDS))
+    yield from f"/scripts/train.py --how {job.how} --size {SIZE}".split()
+    yield from f"--step-seconds {STEP_SECONDS} --folder /checkpoints/{name}".split()
+    yield from f"--checkpoint-every {CHECKPOINT_STEPS}".split()
+    yield from f"--group-timeout-seconds {GROUP_SECONDS}".split()
 
 
 def _pytorchjob(name: str, pod: dict[str, Any]) -> dict[str, Any]:
-    """A PyTorchJob of pods whose torchruns meet in a store of worker 0's."""
+    """A PyTorchJob whose torchruns meet in worker 0's store."""
     pod["topologySpreadConstraints"][0]["labelSelector"] = {"matchLabels": {JOB_LABEL: name}}
     [container] = pod["containers"]
     container["command"] = ["python3", "/scripts/later_torchrun.py"]
-    container["env"] += [
-        {"name": variable, "value": value} for variable, value in ENVIRONMENT.items()
-    ]
-    container["env"].append(
-        {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    )
+    container["env"] += [{"name": key, "value": value} for key, value in ENVIRONMENT.items()]
+    address = {"fieldRef": {"fieldPath": "status.podIP"}}
+    container["env"].append({"name": "PET_LOCAL_ADDR", "valueFrom": address})
     policy = {
         "minReplicas": SMALLEST,
         "maxReplicas": SIZE,
@@ -110,14 +94,7 @@ def _pytorchjob(name: str, pod: dict[str, Any]) -> dict[str, Any]:
         "rdzvConf": [{"key": key, "value": str(value)} for key, value in RENDEZVOUS.items()],
     }
     workers = {"replicas": SIZE, "restartPolicy": "OnFailure", "template": {"spec": pod}}
-    spec = {
-        "nprocPerNode": "1",
-        "elasticPolicy": policy,
-        "pytorchReplicaSpecs": {"Worker": workers},
-    }
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    spec = {"nprocPerNode": "1", "elasticPolicy": policy}
+    spec["pytorchReplicaSpecs"] = {"Worker": workers}
+    version, kind = "kubeflow.org/v1", "PyTorchJob"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}

@@ -1,4 +1,4 @@
-"""What is done to the jobs, and to which pod of theirs. Pure."""
+"""The kinds of losses, and the pod of a job that each concerns. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from kubeflow.jobs import INDEX_LABEL, Job
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is done to a job.
+    """A loss or a growth of a job.
 
     Attributes:
-        first: the pod that is lost is worker 0 of a PyTorchJob, and rank 0 of a job of this
-            operator; otherwise it is neither.
-        grows: none is lost: the job grows by a worker.
+        first: the victim is worker 0 of a PyTorchJob, or rank 0 of a job of this operator;
+            otherwise it is neither.
+        grows: instead of a loss, the job grows by a worker.
     """
 
     name: str
@@ -38,10 +38,7 @@ LOSSES = [name for name, kind in KINDS.items() if not kind.grows]
 
 
 def victim(kind: Kind, job: Job, pods: Sequence[Mapping[str, Any]], rank_0: str) -> str:
-    """The name of the pod to lose.
-
-    Args:
-        rank_0: the pod whose process was rank 0 in the last step.
+    """The name of the pod to lose; `rank_0` was rank 0 in the last step.
 
     Raises:
         ValueError: there is none.
@@ -54,7 +51,6 @@ def victim(kind: Kind, job: Job, pods: Sequence[Mapping[str, Any]], rank_0: str)
     others = sorted(each["name"] for each in alive if each["name"] not in (rank_0, *hosts))
     found = first if kind.first else others
     if not found:
-        raise ValueError(
-            f"no pod to lose among {', '.join(each['name'] for each in alive) or 'none'}"
-        )
+        names = ", ".join(each["name"] for each in alive) or "none"
+        raise ValueError(f"no pod to lose among {names}")
     return str(found[0])

@@ -1,4 +1,4 @@
-"""Loses nodes one after another while a job trains, and says what share of the time it trains and what each loss costs."""
+"""Loses nodes one after another while a job trains: the trained share, and each loss's cost."""
 
 import asyncio
 import statistics
@@ -15,17 +15,17 @@ from kubeflow.jobs import SIZE
 from kubeflow.losses import Kind
 from kubeflow.stage import KubeflowStage
 
-EVENT_SECONDS = 26.0  # from one event to the next: the slowest job needs about 20 s to train again
-AWAY_SECONDS = 5.0  # until new pods can start on the node again
+EVENT_SECONDS = 26.0  # between events: the slowest job needs about 20 s to train again
+AWAY_SECONDS = 5.0  # until new pods can start on the node
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a job has made of its time.
+    """A job's use of its time.
 
     Attributes:
-        ratio: the time of the steps that were kept, at the full size, in the whole time.
-        costs: the rest of the time from each event to the next one, in seconds.
+        ratio: the time of the kept steps, at the full size, in the whole time.
+        costs: the rest of the time from each event to the next, in seconds.
     """
 
     ratio: float
@@ -33,7 +33,7 @@ class Share:
 
 
 async def replay(stage: KubeflowStage, events: Sequence[Kind], say: Say) -> Share:
-    """Ends the node of one pod after another of a job that is made for it."""
+    """Ends the nodes of one pod after another, of a new job."""
     await stage.prepare(events[0], again=False)
     times = [time.time()]
     for event in events:
@@ -54,8 +54,7 @@ def share(steps: Sequence[Step], times: Sequence[float]) -> Share:
         times: of the events and of the end, in seconds since the epoch.
 
     Raises:
-        ValueError: no group of the full size took two steps, or none took one before the first
-            event.
+        ValueError: no group of the full size took two steps, or none a step before the events.
     """
     paces = [b.at - a.at for a, b in pairwise(steps) if a.group == b.group and b.world == SIZE]
     kept = [max((step.at, step.number) for step in steps if step.at <= at)[1] for at in times]

@@ -1,4 +1,4 @@
-"""The tables of a run in Markdown, and what is not as it should be. Pure."""
+"""The tables of a run in Markdown, and its complaints. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,11 +22,7 @@ SHARES_HEAD = ("job", "share of the time", "an event costs, s")
 
 
 def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
-    """A row for each kind and job that was tried: medians, with the worst in brackets; times in seconds.
-
-    Args:
-        about: what was measured with what: texts by their names.
-    """
+    """A row for each kind and job that was tried: medians, the worst in brackets, in seconds."""
     rows = []
     for kind in KINDS.values():
         tried = {
@@ -40,11 +36,9 @@ def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
 
 
 def shares_table(shares: Mapping[str, Share], about: Mapping[str, str]) -> str:
-    """A row for each job, by name, that nodes were lost of; costs are medians, with the worst in brackets."""
-    rows = [
-        [JOBS[job].title, f"{each.ratio:.1%}", markdown.spread(each.costs)]
-        for job, each in shares.items()
-    ]
+    """A row for each job that lost nodes; costs are medians, with the worst in brackets."""
+    titles = ((JOBS[job].title, each) for job, each in shares.items())
+    rows = [[title, f"{each.ratio:.1%}", markdown.spread(each.costs)] for title, each in titles]
     return _measured(SHARES_HEAD, rows, about)
 
 
@@ -54,11 +48,8 @@ def _measured(head: Sequence[str], rows: Sequence[Sequence[str]], about: Mapping
 
 
 def complaints(trials: Sequence[Trial]) -> list[str]:
-    return [
-        f"{trial.job}, {trial.kind}, at {trial.when}: {trial.error}"
-        for trial in trials
-        if trial.error
-    ]
+    failed = (trial for trial in trials if trial.error)
+    return [f"{trial.job}, {trial.kind}, at {trial.when}: {trial.error}" for trial in failed]
 
 
 def _cells(trials: Sequence[Trial]) -> list[str]:

@@ -1,4 +1,4 @@
-"""One job at a time in a namespace: made, hurt, and seen through what its processes tell."""
+"""One job at a time in a namespace, its losses, and the records of its processes."""
 
 import asyncio
 from contextlib import suppress
@@ -22,14 +22,14 @@ from kubeflow.losses import Kind, victim
 START_SECONDS = 120.0
 RECOVERY_SECONDS = 120.0
 QUIET_STEPS = 30  # between two losses: more than a checkpoint's interval
-# GKE's, with 30 s of notice: a worker without a replacement leaves after half of that. The node
-# goes earlier.
+# GKE's, with 30 s of notice: a worker without a replacement leaves after half of it, and the node
+# goes before its end.
 NOTICE = "cloud.google.com/impending-node-termination"
 NOTICE_SECONDS = 12.0
 
 
 class KubeflowStage:
-    """One job at a time; each object has a name of its own, as names of pods stay in DNS for a while."""
+    """One job at a time; each has a name of its own, as names of pods stay in DNS for a while."""
 
     def __init__(self, driver: ClusterDriver, folder: Path, job: Job) -> None:
         self._driver, self._folder, self.job = driver, folder, job
@@ -38,14 +38,14 @@ class KubeflowStage:
 
     @property
     def name(self) -> str:
-        """Of the object that there is."""
+        """The name of the present object."""
         return f"{self.job.name}-{self._made}"
 
     async def prepare(self, kind: Kind, *, again: bool) -> None:
-        """Has the job train in the size that a trial begins with.
+        """Has the job train in the size of the trial.
 
-        A job whose containers have been started again is made again: the kubelet would pause before
-        it starts them the next time, which does not happen to losses that are ten minutes apart.
+        A job whose containers have restarted is made again: the kubelet's back-off would delay
+        the next restart, but not after losses that are ten minutes apart.
         """
         if not again or any(restarts_of(await self._driver.pods_of(self.name)).values()):
             await self.remove()
@@ -59,7 +59,6 @@ class KubeflowStage:
         await self._train(SMALLEST if kind.grows else SIZE, RECOVERY_SECONDS)
 
     async def choose(self, kind: Kind, turn: int) -> Target:
-        """What a kind of trial asks for; the same in each turn."""
         del turn
         if kind.grows:
             return engine.scale(self._driver, self.name, SIZE)
@@ -71,10 +70,7 @@ class KubeflowStage:
         return victim(kind, self.job, pods, steps[-1].pod if steps else "")
 
     async def end_node(self, kind: Kind) -> Target:
-        """The end of the node of the pod to lose: by force without notice.
-
-        New pods can start there again after it is undone.
-        """
+        """The end of the victim's node, by force without notice; undone, it takes new pods."""
         driver = self._driver
         placed = [pod for pod in await driver.pods_of(self.name) if pod["spec"].get("nodeName")]
         pod = self._victim(kind, placed)
@@ -89,21 +85,19 @@ class KubeflowStage:
             if kind.force:
                 await driver.cordon_node(node)
             else:
-                await driver.commands.kubectl(
-                    "taint", "node", node, f"{NOTICE}=:NoSchedule", "--overwrite"
-                )
+                announce = ("taint", "node", node, f"{NOTICE}=:NoSchedule", "--overwrite")
+                await driver.commands.kubectl(*announce)
                 if self.job.kubeflow:  # as a termination handler does
                     await delete_pods(force=False)
                 await asyncio.sleep(NOTICE_SECONDS)
             await delete_pods(force=True)
 
-        what = f"{node} with {pod} ends{'' if kind.force else f' after a notice of {NOTICE_SECONDS:g} s'}"
-        return Target(what, end, lambda: self._bring_back(node))
+        notice = "" if kind.force else f" after a notice of {NOTICE_SECONDS:g} s"
+        return Target(f"{node} with {pod} ends{notice}", end, lambda: self._bring_back(node))
 
     async def _bring_back(self, node: str) -> None:
-        """Lets new pods start on a node."""
         await self._driver.uncordon_node(node)
-        with suppress(CommandFailed):  # it has announced nothing
+        with suppress(CommandFailed):  # there was no notice
             await self._driver.commands.kubectl("taint", "node", node, f"{NOTICE}-")
 
     def wanted(self, kind: Kind) -> int:
@@ -117,20 +111,18 @@ class KubeflowStage:
         def found() -> bool:
             steps = self.record.steps()
             last = next((step.group for step in reversed(steps) if step.at <= at), 0)
-            return any(
-                step.group > last and step.world == SIZE for step in reversed(steps) if step.at > at
-            )
+            later = (step for step in reversed(steps) if step.at > at)
+            return any(step.group > last and step.world == SIZE for step in later)
 
-        await until(
-            found, seconds=RECOVERY_SECONDS, what=f"{SIZE} workers of {self.name} to train again"
-        )
+        what = f"{SIZE} workers of {self.name} to train again"
+        await until(found, seconds=RECOVERY_SECONDS, what=what)
 
     def steps(self, since: float) -> list[Step]:
         del since
         return self.record.steps()
 
     def view(self) -> None:
-        """A PyTorchJob's status tells nothing that could be compared."""
+        """A PyTorchJob's status has nothing to compare."""
 
     async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
         del target, at
@@ -144,9 +136,7 @@ class KubeflowStage:
             await self._driver.delete_job(self.name)
 
     async def _train(self, size: int, seconds: float) -> None:
-        what = f"{size} workers of {self.name} to train"
-        await until(
-            lambda: trains_quietly(self.record.steps(), size, QUIET_STEPS),
-            seconds=seconds,
-            what=what,
-        )
+        def quiet() -> bool:
+            return trains_quietly(self.record.steps(), size, QUIET_STEPS)
+
+        await until(quiet, seconds=seconds, what=f"{size} workers of {self.name} to train")

@@ -1,6 +1,6 @@
-"""torchrun of the image's torch, with what later releases of torch do better after a loss.
+"""torchrun of the image's torch, with later improvements of its behavior after a loss.
 
-PyTorchJobs are to be measured at their best. Torch 2.6 ignores `keep_alive_interval` and
+PyTorchJobs shall be measured at their best. Torch 2.6 ignores `keep_alive_interval` and
 `keep_alive_max_attempt` in the settings of the rendezvous, and a torchrun that receives SIGTERM
 closes the rendezvous for all others.
 """
@@ -17,15 +17,9 @@ from torch.distributed.run import main
 
 
 def heed_keep_alive(configuration: str) -> None:
-    """Sets the heartbeats of the rendezvous, where torch does not.
-
-    Args:
-        configuration: as PET_RDZV_CONF has it.
-    """
-    if (
-        "keep_alive_interval"
-        in inspect.signature(dynamic_rendezvous.DynamicRendezvousHandler.from_backend).parameters
-    ):
+    """Sets the heartbeats of the rendezvous as in PET_RDZV_CONF, where torch does not."""
+    from_backend = dynamic_rendezvous.DynamicRendezvousHandler.from_backend
+    if "keep_alive_interval" in inspect.signature(from_backend).parameters:
         return
     options = dict(option.split("=") for option in configuration.split(","))
     wanted: dict[str, Any] = {
@@ -39,7 +33,7 @@ def heed_keep_alive(configuration: str) -> None:
 
 
 def leave_open() -> None:
-    """Lets an agent that is told to stop leave the rendezvous open, where torch closes it."""
+    """Lets an agent that must stop leave the rendezvous open, where torch closes it."""
     shutdown = LocalElasticAgent._shutdown
     if "is_restart" in inspect.signature(shutdown).parameters:
 

@@ -1,9 +1,7 @@
 """One training for all jobs: only how its state survives differs.
 
-A step of fewer workers takes longer, as the global batch stays the same.
-
-Each process tells what it does, by events.py: each group that it has joined, and each step that it
-has taken.
+A step of fewer workers takes longer, as the global batch stays the same. Each process records by
+events.py each group that it joins, and each step that it takes.
 """
 
 import argparse
@@ -51,7 +49,7 @@ def backward(model: nn.Module) -> torch.Tensor:
 
 
 def pace(step: int) -> None:
-    """Waits for what a step computes, in many calls as a model does, and tells that it is done."""
+    """Waits as long as a step would compute, in many calls like a model, and records the step."""
     until = time.monotonic() + options.step_seconds * options.size / dist.get_world_size()
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(left, CALL_SECONDS))
@@ -59,7 +57,7 @@ def pace(step: int) -> None:
 
 
 def plain() -> None:
-    """Goes on from the last checkpoint, which rank 0 writes now and then, and after the step in which a rank receives SIGTERM."""
+    """Continues from the last checkpoint, of rank 0: now and then, and after a SIGTERM's step."""
     file = options.folder / "checkpoint.pt"
     optimizer = torch.optim.AdamW(network.parameters())
     join()
@@ -68,17 +66,17 @@ def plain() -> None:
         last, weights, moments = torch.load(file, weights_only=True)
         network.load_state_dict(weights)
         optimizer.load_state_dict(moments)
-    told = list[int]()
-    # Only a note: a handler may run within a step or a save.
-    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    signals = list[int]()
+    # The handler only notes them: it may run within a step or a save.
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
 
     def ends() -> bool:
-        """Whether a rank has been told to end; where a peer is gone, each rank asks itself."""
-        count = torch.tensor(len(told))
+        """Whether a rank has received SIGTERM; without a peer, each rank decides for itself."""
+        count = torch.tensor(len(signals))
         try:
             dist.all_reduce(count)
         except RuntimeError:
-            if told:
+            if signals:
                 return True
             raise
         return bool(count)
@@ -95,13 +93,13 @@ def plain() -> None:
             new = file.with_suffix(f".{os.environ['WORKER']}")
             torch.save((step, network.state_dict(), optimizer.state_dict()), new)
             new.replace(file)
-        if end and told:
+        if end and signals:
             break
-        # A rank that has not been told goes on, and fails as the others are gone: torchrun takes an
-        # exit code of 0 for the end of the training, and would not start it again.
+        # A rank without a signal goes on, and fails as the others are gone: torchrun takes an exit
+        # code of 0 for the end of the training, and would not start it again.
     else:
         dist.barrier()
-    dist.destroy_process_group()  # or gloo's threads may abort the end of the process
+    dist.destroy_process_group()  # or gloo's threads may abort the exit
 
 
 def library() -> None:
