@@ -1,8 +1,8 @@
-"""Shows what the operator is for: trains an example, or a job of your own, on the cluster, and does to it what clusters do to jobs.
+"""Shows what the operator is for: does to a job on the cluster what clusters do to jobs.
 
-A rank is killed, a pod is lost, and the job is scaled up and down. It exits with 0 if each was
-recovered from, and no step was repeated at a change that was announced; `make try` does the same
-without a cluster.
+It kills a rank, loses a pod, and scales the job up and down, an example or a job of your own. It
+exits with 0 if the job recovered from each act, and repeated no step at an announced change.
+`make try` does the same without a cluster.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from elastic_pytorch_local.progress_lines import headline
 from measure.api import Api
 from measure.cluster import ClusterDriver
 from measure.commands import Commands
-from measure.kind_cluster import KUBECONFIG, KUBECTL, ROOT, example, read_example
+from measure.kind_cluster import KUBECONFIG, KUBECTL, OPERATORS, ROOT, example, read_example
 from measure.program import new_parser, run, say
 
 EXAMPLES = {
@@ -39,7 +39,7 @@ WHERE_TO_LOOK = """The job is left as it is (the next demo removes it). Where to
   export KUBECONFIG=.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH
   kubectl describe epj/{job}
   kubectl logs -l elasticpytorch.dev/job-name={job} --prefix --tail=30
-  kubectl logs -n elastic-pytorch-system -l app.kubernetes.io/name=elastic-pytorch-operator --prefix --tail=50"""
+  kubectl logs -n elastic-pytorch-system -l {operators} --prefix --tail=50"""
 
 
 def parse_manifest(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def own_job(file: str) -> dict[str, Any]:
 
 
 async def show(driver: Driver, manifest: dict[str, Any]) -> int:
-    """Plays the demo; returns the exit code: 3 if steps were repeated at a change that was announced."""
+    """Plays the demo; returns the exit code: 3 if an announced change repeated steps."""
     job, began = manifest["metadata"]["name"], time.time()
 
     def tell(text: str) -> None:
@@ -98,7 +98,7 @@ async def show(driver: Driver, manifest: dict[str, Any]) -> int:
         say(cost_table(acts.costs))
     if failure:
         say(f"FAILED. {failure}", style="bold red")
-        say(WHERE_TO_LOOK.format(job=job))
+        say(WHERE_TO_LOOK.format(job=job, operators=OPERATORS))
         return 1
     await driver.delete_job(job)
     say(f"{job} is deleted.")
@@ -106,7 +106,7 @@ async def show(driver: Driver, manifest: dict[str, Any]) -> int:
 
 
 async def _progress(watcher: Watcher, tell: Callable[[str], None]) -> None:
-    """Tells the job's state, step, loss and size now and then, until cancelled."""
+    """Reports the job's state, step, loss and size every few seconds, until cancelled."""
     while True:
         await asyncio.sleep(LINE_SECONDS)
         tell(f"    {headline(watcher.job, watcher.progress, steps_per_second(watcher.log))}")
@@ -114,9 +114,8 @@ async def _progress(watcher: Watcher, tell: Callable[[str], None]) -> None:
 
 async def play(manifest: dict[str, Any]) -> int:
     async with Api.connect(KUBECONFIG) as api:
-        return await show(
-            ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace), manifest
-        )
+        driver = ClusterDriver(api, Commands(KUBECTL, KUBECONFIG), api.namespace)
+        return await show(driver, manifest)
 
 
 def main() -> int:

@@ -1,15 +1,14 @@
-"""Runs tests of the agent and of the training library on several releases of torch, and writes what works into a page and a log.
+"""Runs tests of the agent and the training library on several releases of torch.
 
-Rows with a name (`lightning-oldest`) run the tests of an adapter on a release of its framework.
-Their table is in another page.
+The results go into a page and a log. Rows with a name (`lightning-oldest`) run the tests of an
+adapter on a release of its framework; their table is in another page.
 
-All rows of a table are of one commit, the last one that changed more than pages. A run of all of a
-table's rows replaces it, and a row that runs alone is written only if the table is of the same
-commit. Without a commit (files differ from it, or change meanwhile), with another Python, or with
-arguments after `--`, which go to pytest in place of a row's own, the program only prints the
-result.
+All rows of a table are of one commit, the last one that changed more than pages. A run of all rows
+replaces the table, and a row that runs alone is written only into a table of the same commit. With
+changed files, another Python, or arguments after `--`, which replace a row's own arguments of
+pytest, the program only prints the result.
 
-Each row gets an environment of its own while the tests of the one before run. It is removed after
+Each row gets an environment of its own while the tests of the row before run. It is removed after
 its run: PyPI's torch takes 5 GB with its CUDA libraries.
 """
 
@@ -22,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -39,28 +39,22 @@ from table import FRAMEWORKS_HEAD, HEAD, Outcome, Row, Run, count, log_with_row,
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-CACHE = (
-    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    / "elastic-pytorch-operator"
-    / "matrix"
-)
+HOME_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+CACHE = HOME_CACHE / "elastic-pytorch-operator" / "matrix"
 LOGS = ROOT / ".cluster" / "logs"
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 class Table(NamedTuple):
-    """Where the outcome of rows is written."""
-
     rows: Mapping[str, MatrixRow]
     head: str
     page: Path
     log: Path
 
     def takes(self, run: Run, names: Sequence[str]) -> bool:
-        """Whether all rows are of one commit once these are written."""
-        return (
-            set(self.rows) <= set(names)
-            or run_of(self.page.read_text(), self.head).commit == run.commit
-        )
+        """Whether all rows are of one commit after these are written."""
+        written = run_of(self.page.read_text(), self.head)
+        return set(self.rows) <= set(names) or written.commit == run.commit
 
     def write(self, run: Run, row: Row) -> None:
         log = self.log.read_text() if self.log.exists() else ""
@@ -69,17 +63,11 @@ class Table(NamedTuple):
 
 
 def tables(newest: str) -> tuple[Table, Table]:
-    evidence = DOCS / "evidence"
+    evidence, frameworks = DOCS / "evidence", DOCS / "use" / "frameworks.md"
+    page, log = evidence / "compatibility.md", evidence / "compatibility.log"
     return (
-        Table(
-            torch_rows(newest), HEAD, evidence / "compatibility.md", evidence / "compatibility.log"
-        ),
-        Table(
-            framework_rows(newest),
-            FRAMEWORKS_HEAD,
-            DOCS / "use" / "frameworks.md",
-            evidence / "frameworks.log",
-        ),
+        Table(torch_rows(newest), HEAD, page, log),
+        Table(framework_rows(newest), FRAMEWORKS_HEAD, frameworks, evidence / "frameworks.log"),
     )
 
 
@@ -108,17 +96,11 @@ def parse_options(known: Mapping[str, MatrixRow], arguments: Sequence[str]) -> a
 def environments(
     rows: Mapping[str, MatrixRow], index: str | None
 ) -> Iterator[tuple[str, Future[Path]]]:
-    """Yields the interpreter of each row, and makes the next environment meanwhile; each is removed when the next is asked for."""
+    """Yields each row's interpreter, while the next environment is made, and removes it then."""
 
     def begin(name: str) -> Future[Path]:
-        return installer.submit(
-            make_environment,
-            CACHE / name,
-            ROOT,
-            rows[name],
-            index,
-            LOGS / f"matrix-{name}-install.log",
-        )
+        log = LOGS / f"matrix-{name}-install.log"
+        return installer.submit(make_environment, CACHE / name, ROOT, rows[name], index, log)
 
     names = list(rows)
     try:
@@ -135,26 +117,15 @@ def environments(
 
 
 def run_tests(python: Path, name: str, tests: Sequence[str]) -> Outcome:
-    """Returns the outcome of the tests, which are arguments for pytest, in an environment.
-
-    Their output goes to a log file.
-    """
+    """The outcome of pytest with some arguments in an environment; the output goes to a log."""
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"
-        options = (
-            "-p",
-            "no:cacheprovider",
-            f"--basetemp={folder}/tests",
-            f"--junitxml={report}",
-            "--dist=worksteal",
-        )
+        folders = (f"--basetemp={folder}/tests", f"--junitxml={report}")
+        options = ("-p", "no:cacheprovider", *folders, "--dist=worksteal")
         command = [str(python), "-m", "pytest", "--numprocesses=3", *options, *tests]
-        # uv compiles nothing, and each of hundreds of processes would compile torch's modules
-        # again.
-        environment = {
-            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-        }
+        # uv compiles nothing, and each of hundreds of processes would compile torch's modules.
+        environment = {key: value for key, value in os.environ.items() if key != NO_BYTECODE}
         subprocess.run(
             command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
         )
@@ -172,21 +143,19 @@ def row_of(python: Path, name: str, row: MatrixRow, outcome: Outcome) -> Row:
 
 
 def run_now() -> Run | None:
-    """Returns the run of today at the last commit that changed more than docs/ and pages, or None if other files differ from it."""
+    """Today's run at the last commit of more than pages; None: files differ from it."""
     beside = (".", ":(exclude)docs", ":(exclude)*.md")
+    git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
     changes, commit = (
-        subprocess.run(
-            ["git", *command, "--", *beside], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        git(["git", *command, "--", *beside]).stdout.strip()
         for command in (("status", "--porcelain"), ("log", "-1", "--abbrev=8", "--format=%h"))
     )
     return None if changes else Run(str(datetime.date.today()), commit)
 
 
 def main() -> int:
-    newest = pinned((ROOT / "requirements-dev.lock").read_text(), ["torch"])[0].removeprefix(
-        "torch=="
-    )
+    [torch] = pinned((ROOT / "requirements-dev.lock").read_text(), ["torch"])
+    newest = torch.removeprefix("torch==")
     of_torch, of_frameworks = tables(newest)
     known = {**of_torch.rows, **of_frameworks.rows}
     options = parse_options(known, sys.argv[1:])
@@ -212,13 +181,8 @@ def main() -> int:
         table = of_frameworks if row.packages else of_torch
         as_named = row == table.rows.get(name) and not options.tests
         now = run_now()
-        if (
-            as_named
-            and now
-            and began
-            and now.commit == began.commit
-            and table.takes(now, options.rows)
-        ):
+        one_commit = now and began and now.commit == began.commit
+        if now and as_named and one_commit and table.takes(now, options.rows):
             table.write(now, result)
         else:
             print(f"{name}: not written, as this is no run of all rows at one commit", flush=True)

@@ -11,19 +11,11 @@ from rows import MatrixRow
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INDEX_SECONDS = 5.0
-# Beside torch and numpy, whose newest release depends on the Python: what the tests and the modules
-# of the operator that they use import.
+# The imports of the tests and of the operator's modules that they use, beside torch and numpy,
+# whose newest release depends on the Python.
 PACKAGES = (
-    *(
-        "aiohttp",
-        "cryptography",
-        "hypothesis",
-        "prometheus-client",
-        "pytest",
-        "pytest-asyncio",
-        "pytest-xdist",
-    ),
-    *("pyyaml", "setuptools"),
+    *("aiohttp", "cryptography", "hypothesis", "prometheus-client", "pytest", "pytest-asyncio"),
+    *("pytest-xdist", "pyyaml", "setuptools"),
     # For object storage: moto's server, as moto[s3] has it.
     *("flask", "flask-cors", "moto", "obstore", "py-partiql-parser"),
 )
@@ -33,7 +25,7 @@ INSTALL = (*UV, "pip", "install", "--no-cache", "--no-progress", "--python")
 
 
 def pinned(lock: str, names: Sequence[str]) -> list[str]:
-    """Returns what a lock file says of packages, as requirements: `name==version`."""
+    """The requirements of a lock file for some packages: `name==version`."""
     found = dict(
         line.split(" ")[0].split("==")
         for line in lock.splitlines()
@@ -53,41 +45,30 @@ def index_answers(url: str) -> bool:
 def make_environment(
     folder: Path, root: Path, row: MatrixRow, index: str | None, log: Path
 ) -> Path:
-    """Makes an environment in place of a folder with all that a row's tests need, and returns its interpreter.
+    """Makes a row's environment in place of a folder, and returns its interpreter.
 
-    torch comes from an index of its wheels for the CPU or from PyPI. uv's output goes to a log
-    file.
+    torch comes from an index of its wheels for the CPU or from PyPI; uv's output goes to a log.
     """
     shutil.rmtree(folder, ignore_errors=True)
     python = folder / "bin" / "python"
-    # The lock file is for the Pythons of the operator: for an older one, uv chooses.
-    packages = (
-        PACKAGES
-        if row.python == "3.10"
-        else pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
-    )
+    packages: Sequence[str] = PACKAGES
+    if row.python != "3.10":  # the lock file is for the operator's Pythons
+        packages = pinned((root / "requirements-dev.lock").read_text(), PACKAGES)
+    ours = ("--no-deps", "--no-build-isolation", "--editable", str(root / "worker_image"))
     torch = f"torch=={row.torch}"
     commands = [
         (*UV, "venv", "--python", row.python, str(folder)),
         (*INSTALL, str(python), torch, *(("--index-url", index) if index else ())),
         (*INSTALL, str(python), torch, "numpy", *packages),
-        (
-            *INSTALL,
-            str(python),
-            "--no-deps",
-            "--no-build-isolation",
-            "--editable",
-            str(root / "worker_image"),
-        ),
+        (*INSTALL, str(python), *ours),
     ]
     if row.packages:
-        # Without isolation: DeepSpeed is built where it is installed, and looks at the torch that
-        # is there.
+        # Without isolation, as DeepSpeed is built for the installed torch.
         commands.append((*INSTALL, str(python), "--no-build-isolation", torch, *row.packages))
     with log.open("wb") as output:
         for command in commands:
             subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=True)
-    # The operator is only put on the path: it may ask for a newer Python than the worker's package.
+    # The operator is only put on the path, as it may require a newer Python.
     purelib = Path(ask(python, "import sysconfig; print(sysconfig.get_path('purelib'))"))
     (purelib / "operator-of-this-checkout.pth").write_text(f"{root / 'operator'}\n")
     return python

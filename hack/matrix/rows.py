@@ -1,35 +1,19 @@
-"""The rows of both tables: what is installed for each, and which tests run there."""
+"""The rows of both tables: their packages and tests."""
 
 from typing import NamedTuple
 
-# Of the tests in tests/worker_image, those in which torch's release takes part, and of these no
-# variants of others. What is left out is either without torch (links, parsing, storage, words of
-# failures) or shows with the same calls what one of these shows.
+# Of tests/worker_image, the tests that depend on torch's release, without variants of each other.
+# The others need no torch (links, parsing, storage, failures), or repeat calls of these.
 WHOLE_FOLDERS = (
-    "agent",
-    "group",
-    "memory",
-    "state/values",
-    "state_format",
-    "torch_fixes",
-    "training",
+    *("agent", "group", "memory", "state/values", "state_format", "torch_fixes", "training"),
 )
 MODULES = {
     "processes": ("group_formation",),
     "state": ("read_checkpoint", "restore", "state", "state_memory", "step_boundary"),
     "state/sharded": ("one_state", "regions", "sharded_checkpoint", "sharded_state"),
     "running_agent": (
-        *(
-            "faults_on_backends",
-            "group",
-            "nccl_failures",
-            "option_effects",
-            "preload",
-            "root_cause",
-            "sharded_changes",
-            "start",
-        ),
-        *("state_changes", "torchrun_gives_up"),
+        *("faults_on_backends", "group", "nccl_failures", "option_effects", "preload"),
+        *("root_cause", "sharded_changes", "start", "state_changes", "torchrun_gives_up"),
     ),
 }
 AGENT_AND_LIBRARY = (
@@ -56,8 +40,6 @@ RELEASES = {
 
 
 class MatrixRow(NamedTuple):
-    """What is installed for a row, and what runs there."""
-
     torch: str
     tests: tuple[str, ...] = AGENT_AND_LIBRARY
     packages: tuple[str, ...] = ()
@@ -72,17 +54,14 @@ def torch_rows(newest: str) -> dict[str, MatrixRow]:
 
 
 def framework_rows(newest: str) -> dict[str, MatrixRow]:
-
-    def row(tests: str, torch: str, *packages: str) -> MatrixRow:
-        return MatrixRow(
-            torch, ("-m", "not e2e and not gpu", f"tests/frameworks/{tests}"), packages
-        )
+    def row(name: str, torch: str, *packages: str) -> MatrixRow:
+        tests = ("-m", "not e2e and not gpu", f"tests/frameworks/{name}")
+        return MatrixRow(torch, tests, packages)
 
     return {
         "lightning-oldest": row("lightning", "2.5.1", "lightning==2.5.0"),
         "lightning-newest": row("lightning", newest, "lightning==2.6.6"),
-        # transformers 5.4 installs with Accelerate 1.1, but its Trainer passes arguments that 1.3
-        # has first.
+        # transformers 5.4 installs with Accelerate 1.1, but its Trainer passes arguments of 1.3.
         "transformers-oldest": row(
             "transformers", "2.4.1", "transformers==5.4.0", "accelerate==1.3.0"
         ),
@@ -91,7 +70,6 @@ def framework_rows(newest: str) -> dict[str, MatrixRow]:
         ),
         "deepspeed-oldest": row("deepspeed", "2.8.0", "deepspeed==0.17.0"),
         "deepspeed-newest": row("deepspeed", newest, "deepspeed==0.19.8"),
-        # Releases before 0.3 have no loaders and checkpoint managers that a configuration could
-        # name.
+        # Earlier releases have no loaders and checkpoint managers that a configuration could name.
         "torchtitan": row("torchtitan", newest, "torchtitan==0.3.0"),
     }

@@ -1,4 +1,4 @@
-"""The tables of the pages and their logs: counted, read and written. Pure."""
+"""The tables of the pages and their logs: counts, reads and writes them. Pure."""
 
 import re
 from collections import Counter
@@ -11,16 +11,16 @@ FRAMEWORKS_HEAD = "| row | framework | torch | Python | passed | failed | left o
 
 
 class Outcome(NamedTuple):
-    """What a report of pytest's says. Tests have the names of their modules before their own."""
+    """A report of pytest's; the names of tests begin with their module."""
 
-    agent: int  # how many tests of the agent have passed
-    library: int  # how many others have
+    agent: int  # passed tests of the agent
+    library: int  # other passed tests
     failed: Sequence[str]
     left_out: Mapping[str, Sequence[str]]  # by the reason
 
 
 class Run(NamedTuple):
-    """When and at which commit all rows of a table were run."""
+    """The time and the commit of all rows of a table."""
 
     date: str
     commit: str
@@ -30,8 +30,6 @@ class Run(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The outcome of the tests in one environment."""
-
     cells: Sequence[str]  # of the table, without the last two
     outcome: Outcome
 
@@ -40,15 +38,11 @@ class Row(NamedTuple):
         return f"| {' | '.join((*self.cells, str(len(self.outcome.failed)), str(left_out)))} |"
 
     def section(self) -> str:
-        """Of the log: the line of the table, with the names of the tests below, and why some were left out."""
-        left_out = (
-            f"left out: {test}: {why}"
-            for why, tests in self.outcome.left_out.items()
-            for test in tests
-        )
-        return "\n".join(
-            [self.line(), *(f"failed: {test}" for test in self.outcome.failed), *left_out]
-        )
+        """A section of the log: the table's line, and the tests that failed or were left out."""
+        lines = [self.line(), *(f"failed: {test}" for test in self.outcome.failed)]
+        for why, tests in self.outcome.left_out.items():
+            lines += [f"left out: {test}: {why}" for test in tests]
+        return "\n".join(lines)
 
 
 AGENT = re.compile(
@@ -57,13 +51,13 @@ AGENT = re.compile(
 
 
 def count(report: str) -> Outcome:
-    """Returns what a report of pytest's (`--junitxml`) says."""
+    """Reads a report of pytest's (`--junitxml`)."""
     passed: Counter[bool] = Counter()
     left_out: dict[str, list[str]] = {}
     failed = []
     for case in ElementTree.fromstring(report).iter("testcase"):
         skipped = case.find("skipped")
-        # A module that fails or is left out as a whole has its name as that of a test.
+        # A module that fails or is left out as a whole has its name in place of a test's.
         test = f"{case.get('classname', '')}::{case.get('name', '')}".removeprefix("::")
         if case.find("failure") is not None or case.find("error") is not None:
             failed.append(test)
@@ -80,25 +74,19 @@ def count(report: str) -> Outcome:
 
 
 def _reason(left_out: ElementTree.Element) -> str:
-    """Why a test was left out.
-
-    Of a whole module pytest gives it in the text: the representation of a tuple.
-    """
+    """Why a test was left out; a whole module has it in the text, as the repr of a tuple."""
     in_text = re.search(r"Skipped: (.*?)['\"]\)$", left_out.text or "")
     return in_text[1] if in_text else left_out.get("message", "")
 
 
 def run_of(page: str, head: str) -> Run:
-    """Returns the run whose rows a page has in the table below a head."""
+    """The run of a page's table below a head."""
     found = _table(page, head)
     return Run(found["date"], found["commit"])
 
 
 def with_row(page: str, head: str, run: Run, row: Row) -> str:
-    """Returns the page with a row in its table, instead of the one of the same name.
-
-    Rows of another commit go.
-    """
+    """The page with a row in its table, in place of its namesake and rows of other commits."""
     found = _table(page, head)
     kept = found["rows"].splitlines() if found["commit"] == run.commit else []
     table = [run.text(), "", head, "|---" * (head.count("|") - 1) + "|", *_with(kept, row.line())]
@@ -106,28 +94,22 @@ def with_row(page: str, head: str, run: Run, row: Row) -> str:
 
 
 def log_with_row(log: str, head: str, run: Run, row: Row) -> str:
-    """Returns the log with a section of a row, instead of the one of the same name.
-
-    Sections of another commit go.
-    """
+    """The log with a row's section, in place of its namesake and sections of other commits."""
     written, _, *sections = log.rstrip("\n").split("\n\n") if log else ("", "")
     kept = sections if written.endswith(f" {run.commit}:") else []
     return "\n\n".join([run.text(), head, *_with(kept, row.section())]) + "\n"
 
 
 def _table(page: str, head: str) -> re.Match[str]:
-    found = re.search(
-        rf"^Run on (?P<date>\S+) at (?P<commit>\S+):\n\n{re.escape(head)}\n\|[-|]+\n(?P<rows>(?:\|.*\n)*)",
-        page,
-        re.M,
-    )
+    run, rows = r"^Run on (?P<date>\S+) at (?P<commit>\S+):", r"(?P<rows>(?:\|.*\n)*)"
+    found = re.search(rf"{run}\n\n{re.escape(head)}\n\|[-|]+\n{rows}", page, re.M)
     if found is None:
         raise ValueError("the page has no such table")
     return found
 
 
 def _with(old: Iterable[str], new: str) -> list[str]:
-    """Of two texts with the same name the later is kept; they are in the order of their names, numbers by their value."""
+    """Of texts with the same name, the new one stays; numbers in names sort by value."""
 
     def name(text: str) -> str:
         return text.split(" ")[1].partition("+")[0]

@@ -1,1 +1,1 @@
-"""What the demo and the benchmarks have in common: a running job is watched, and what its logs say becomes figures."""
+"""What the programs that measure on the kind cluster share: a job, its faults, its figures."""

@@ -1,4 +1,4 @@
-"""The cluster's API server: a kubectl process for each log would disturb what is measured."""
+"""The cluster's API server: a kubectl process for each log would disturb the measurement."""
 
 import asyncio
 import json
@@ -25,15 +25,12 @@ class ApiError(DriverError):
 
 
 class Api:
-    """Works on plain dicts, as the API has them; its namespace is that of the kubeconfig's context."""
+    """Requests of plain dicts, in the namespace of the kubeconfig's context."""
 
     def __init__(self, connection: client.ApiClient, namespace: str) -> None:
-        self._connection, self._server, self.namespace = (
-            connection,
-            connection.configuration.host,
-            namespace,
-        )
-        # none, if the kubeconfig has a client certificate
+        self._connection, self.namespace = connection, namespace
+        self._server = connection.configuration.host
+        # Empty if the kubeconfig has a client certificate.
         token = connection.configuration.api_key.get("BearerToken", "")
         self._headers = {"Authorization": token} if token else {}
 
@@ -49,12 +46,9 @@ class Api:
     async def ask(
         self, method: str, path: str, body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Returns the object that answers a request, or raises ApiError; a patch is a merge patch."""
-        headers = self._headers | {
-            "Content-Type": "application/merge-patch+json"
-            if method == "PATCH"
-            else "application/json"
-        }
+        """Returns the answer's object, or raises ApiError; a patch is a merge patch."""
+        sends = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = self._headers | {"Content-Type": sends}
         sent = await self._connection.call_api(
             method, self._server + path, headers, body, _request_timeout=REQUEST
         )
@@ -64,7 +58,7 @@ class Api:
         return answer
 
     async def watch(self, path: str, selector: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yields objects as they are and as they change, each with ADDED, MODIFIED or DELETED, until the watch ends."""
+        """Yields objects and their changes, with ADDED, MODIFIED or DELETED, until it ends."""
         async for line in self.lines(f"{path}?watch=1&{selector}"):
             event = json.loads(line)
             if event["type"] == "ERROR":
@@ -72,7 +66,7 @@ class Api:
             yield event["type"], event["object"]
 
     async def lines(self, path: str) -> AsyncIterator[str]:
-        """Yields what the server sends, line by line; nothing if it refuses."""
+        """Yields the lines of an answer; none if the server refuses."""
         sent = await self._connection.call_api(
             "GET", self._server + path, self._headers, _request_timeout=STREAM
         )
@@ -87,7 +81,7 @@ class Api:
 
 
 async def remove_namespace(api: Api, namespace: str, seconds: float) -> None:
-    """Deletes a namespace, and returns once it is gone; raises TimeoutError if it is not in time."""
+    """Deletes a namespace, and returns once it is gone; raises TimeoutError if it is late."""
     path = f"/api/v1/namespaces/{namespace}"
     try:
         await api.ask("DELETE", path)
@@ -105,6 +99,5 @@ def pods_path(namespace: str, pod: str = "") -> str:
 
 
 def jobs_path(namespace: str, job: str = "") -> str:
-    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}" + (
-        f"/{job}" if job else ""
-    )
+    jobs = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}"
+    return jobs + (f"/{job}" if job else "")

@@ -1,4 +1,4 @@
-"""The kind cluster as a driver of faults: jobs and pods through the API server, nodes and processes through Docker."""
+"""The kind cluster as a driver of faults, through its API server and Docker."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from measure.api import Api, ApiError, pods_path
 from measure.commands import Commands
 from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE, OPERATORS
 
-TEMPLATE_LABEL = {"benchmark": "trial"}  # of the pods that a drain removes
+TEMPLATE_LABEL = {"benchmark": "trial"}  # of pods that a drain removes
 ELASTIC_PYTORCH_JOB = (names.API_VERSION, names.PLURAL, names.LABEL_JOB_NAME)
 BACK_SECONDS = 120.0
 DELETION_SECONDS = 600.0
@@ -23,8 +23,7 @@ LOOK_SECONDS = 0.5
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases"
 LEASE = "elastic-pytorch-operator"
 KILL = "import os, time; print(time.time(), flush=True); os.kill({pid}, 9)"
-# Docker can disconnect a network, too, but it takes the node's routes away, and cannot promise the
-# same address later.
+# Docker can disconnect a network, but takes the node's routes away, and may change its address.
 CUT = ("-t raw {} PREROUTING -i eth0 -j DROP", "-t mangle {} POSTROUTING -o eth0 -j DROP")
 
 
@@ -32,8 +31,7 @@ class ClusterDriver(Driver):
     """A namespace of the cluster, and the nodes.
 
     Args:
-        kind: of the jobs: their API version and plural, and the label by which their pods are
-            found.
+        kind: the jobs' API version and plural, and the label of their pods.
     """
 
     def __init__(
@@ -53,15 +51,13 @@ class ClusterDriver(Driver):
     async def delete_job(self, name: str) -> None:
         await self._finds("DELETE", f"{self._jobs}/{name}")
         async with asyncio.timeout(DELETION_SECONDS):
-            while await self._finds("GET", f"{self._jobs}/{name}") or await self.pods_of(name):  # noqa: ASYNC110  a watch would end meanwhile
+            # A watch would end meanwhile.
+            while await self._finds("GET", f"{self._jobs}/{name}") or await self.pods_of(name):  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def pods_of(self, job: str) -> list[Object]:
-        return list(
-            (await self.api.ask("GET", f"{pods_path(self.namespace)}?{self._selector(job)}"))[
-                "items"
-            ]
-        )
+        path = f"{pods_path(self.namespace)}?{self._selector(job)}"
+        return list((await self.api.ask("GET", path))["items"])
 
     async def scale_job(self, name: str, replicas: int) -> None:
         await self.api.ask("PATCH", f"{self._jobs}/{name}/scale", {"spec": {"replicas": replicas}})
@@ -70,28 +66,25 @@ class ClusterDriver(Driver):
         await self.api.ask("PATCH", f"{self._jobs}/{name}", {"spec": {"suspend": suspend}})
 
     async def delete_pod(self, name: str, *, force: bool) -> None:
-        await self._finds(
-            "DELETE", pods_path(self.namespace, name), {"gracePeriodSeconds": 0} if force else None
-        )
+        body = {"gracePeriodSeconds": 0} if force else None
+        await self._finds("DELETE", pods_path(self.namespace, name), body)
 
     async def kill_pod(self, pod: Mapping[str, Any]) -> None:
         states = pod["status"]["containerStatuses"]
         [status] = [s for s in states if s["name"] == names.TRAINING_CONTAINER or len(states) == 1]
-        task, container = (
-            "-n k8s.io task kill --all --signal SIGKILL",
-            status["containerID"].partition("://")[2],
-        )
-        await self.commands.docker("exec", pod["spec"]["nodeName"], "ctr", *task.split(), container)
+        kill = "ctr -n k8s.io task kill --all --signal SIGKILL"
+        container = status["containerID"].partition("://")[2]
+        await self.commands.docker("exec", pod["spec"]["nodeName"], *kill.split(), container)
 
     async def kill_process(self, pod: Mapping[str, Any], pid: int) -> float:
-        """Returns when it was killed: the command begins some time before."""
+        """Returns when it was killed, which is later than the command's begin."""
         name, python = pod["metadata"]["name"], ("python3", "-c", KILL.format(pid=pid))
         words = ("-n", self.namespace, "exec", name, "-c", names.TRAINING_CONTAINER, "--", *python)
-        told = await self.commands.kubectl(*words)
+        printed = await self.commands.kubectl(*words)
         try:
-            return float(told)
+            return float(printed)
         except ValueError:
-            raise DriverError(f"kubectl exec {name}: {told!r}") from None
+            raise DriverError(f"kubectl exec {name}: {printed!r}") from None
 
     def watch_jobs(self, name: str) -> AsyncIterator[Change]:
         return self.api.watch(self._jobs, f"fieldSelector=metadata.name%3D{name}")
@@ -103,26 +96,24 @@ class ClusterDriver(Driver):
         return self.api.lines(f"{pods_path(self.namespace, pod)}/log?follow=true&timestamps=true")
 
     def _selector(self, job: str) -> str:
-        role = (
-            f",{names.LABEL_ROLE}%3D{names.ROLE_WORKER}"
-            if self._label == names.LABEL_JOB_NAME
-            else ""
-        )
+        ours = self._label == names.LABEL_JOB_NAME
+        role = f",{names.LABEL_ROLE}%3D{names.ROLE_WORKER}" if ours else ""
         return f"labelSelector={self._label}%3D{job}{role}"
 
     async def operators(self) -> list[Object]:
-        found = (
-            await self.api.ask("GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}")
-        )["items"]
+        path = f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
         running = [
             pod
-            for pod in found
+            for pod in (await self.api.ask("GET", path))["items"]
             if any(s.get("containerID") for s in pod["status"].get("containerStatuses") or ())
         ]
         leader = await leading_pod(self.api)
-        return sorted(
-            running, key=lambda pod: (pod["metadata"]["name"] != leader, pod["metadata"]["name"])
-        )
+
+        def order(pod: Object) -> tuple[bool, str]:
+            name = pod["metadata"]["name"]
+            return name != leader, name
+
+        return sorted(running, key=order)
 
     async def in_control_plane(self, command: str) -> None:
         await self.commands.docker("exec", CONTROL_PLANE, "sh", "-c", command)
@@ -142,11 +133,10 @@ class ClusterDriver(Driver):
         await self.commands.docker("unpause", node)
 
     async def drain_node(self, node: str) -> None:
-        """Evicts the pods of the programs that measure; those of other jobs stay on the node."""
+        """Evicts the pods of the programs that measure, but none of other jobs."""
         pods = ",".join(f"{key}={value}" for key, value in TEMPLATE_LABEL.items())
-        await self.commands.kubectl(
-            "drain", node, f"--pod-selector={pods}", "--ignore-daemonsets", "--delete-emptydir-data"
-        )
+        options = ("--ignore-daemonsets", "--delete-emptydir-data")
+        await self.commands.kubectl("drain", node, f"--pod-selector={pods}", *options)
 
     async def cordon_node(self, node: str) -> None:
         await self.commands.kubectl("cordon", node)
@@ -155,10 +145,7 @@ class ClusterDriver(Driver):
         await self.commands.kubectl("uncordon", node)
 
     async def cut_node(self, node: str) -> None:
-        """Drops every packet to and from the node.
-
-        Its processes run on, and no connection is closed on either side.
-        """
+        """Drops every packet to and from the node, which closes no connection."""
         rules = "; ".join(f"iptables {rule.format('-I')}" for rule in CUT)
         await self.commands.docker("exec", node, "sh", "-ec", rules)
 
@@ -171,17 +158,15 @@ class ClusterDriver(Driver):
         await self._back(node, since, pods_since=0.0)
 
     async def _back(self, node: str, since: float, *, pods_since: float) -> None:
-        """Waits until the node is ready, and not only remembered as such, and runs pods that began after a moment."""
+        """Waits until the node is ready by a new Lease, and runs pods that began after a moment."""
         end = time.monotonic() + BACK_SECONDS
+        lease_path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"
+        pods_on_node = f"{pods_path('kube-system')}?fieldSelector=spec.nodeName%3D{node}"
         while time.monotonic() < end:
             with suppress(ApiError, aiohttp.ClientError, TimeoutError):
-                lease = await self.api.ask(
-                    "GET", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"
-                )
+                lease = await self.api.ask("GET", lease_path)
                 found = await self.api.ask("GET", f"/api/v1/nodes/{node}")
-                pods = await self.api.ask(
-                    "GET", f"{pods_path('kube-system')}?fieldSelector=spec.nodeName%3D{node}"
-                )
+                pods = await self.api.ask("GET", pods_on_node)
                 running = all(_runs_since(pod, pods_since) for pod in pods["items"])
                 if seconds_of(lease["spec"]["renewTime"]) > since and is_ready(found) and running:
                     return
@@ -189,7 +174,7 @@ class ClusterDriver(Driver):
         raise TimeoutError(f"node {node} did not come back in {BACK_SECONDS:.0f} s")
 
     async def _finds(self, method: str, path: str, body: dict[str, Any] | None = None) -> bool:
-        """Makes a request of an object; returns whether the object is there."""
+        """Sends a request about an object; returns whether the object exists."""
         try:
             await self.api.ask(method, path, body)
         except ApiError as error:
@@ -200,34 +185,25 @@ class ClusterDriver(Driver):
 
 
 async def leading_pod(api: Api) -> str:
-    """Returns the operator's pod that leads; empty: none does."""
+    """The operator's leading pod; empty: none."""
     lease = await api.ask("GET", f"{LEASES}/{LEASE}")
     return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
 
 def is_ready(manifest: Mapping[str, Any]) -> bool:
-    """Returns whether the Ready condition of a pod or a node is true."""
+    """Whether the Ready condition of a pod or a node is true."""
     conditions = manifest.get("status", {}).get("conditions") or ()
-    return any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
-    )
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def is_alive(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is not being deleted, and a container of it runs or may run.
-
-    The operator may keep an ended one for its log.
-    """
-    return "deletionTimestamp" not in pod["metadata"] and pod.get("status", {}).get(
-        "phase"
-    ) not in ("Failed", "Succeeded")
+    """Whether a pod is neither deleted nor ended: the operator may keep ended ones for logs."""
+    ended = pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
+    return not ended and "deletionTimestamp" not in pod["metadata"]
 
 
 def _runs_since(pod: Mapping[str, Any], since: float) -> bool:
     states = pod["status"].get("containerStatuses") or ()
-    running = [
-        s["state"]["running"] for s in states if s.get("ready") and "running" in s.get("state", {})
-    ]
-    return 0 < len(states) == len(running) and all(
-        seconds_of(state["startedAt"]) >= int(since) for state in running
-    )
+    running = [s["state"].get("running") for s in states if s.get("ready") and "state" in s]
+    began = [seconds_of(state["startedAt"]) for state in running if state is not None]
+    return 0 < len(states) == len(began) and min(began) >= int(since)

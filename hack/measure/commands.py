@@ -11,7 +11,7 @@ class CommandFailed(DriverError): ...
 
 
 class Commands:
-    """Kubectl and helm, which lies beside it, on one cluster, and docker; each returns what it has printed."""
+    """Kubectl and helm of one cluster, and docker; each returns its output."""
 
     def __init__(self, kubectl: Path, kubeconfig: Path) -> None:
         self._kubectl, self._environment = kubectl, os.environ | {"KUBECONFIG": str(kubeconfig)}
@@ -30,21 +30,19 @@ class Commands:
         try:
             returncode, output, error = await asyncio.shield(run)
         except asyncio.CancelledError:
-            # What has begun may end: otherwise it might come after the command that undoes it.
+            # What has begun must end: it might come after the command that undoes it.
             await asyncio.wait([run])
             raise
         if returncode:
-            raise CommandFailed(
-                f"{program.name} {' '.join(arguments)}: {error.strip() or output.strip()}"
-            )
+            words = f"{program.name} {' '.join(arguments)}"
+            raise CommandFailed(f"{words}: {error.strip() or output.strip()}")
         return output
 
     async def _communicate(
         self, program: Path, arguments: tuple[str, ...], stdin: str
     ) -> tuple[int | None, str, str]:
+        # In its own session, Ctrl-C does not reach it: this program still has commands to finish.
         pipe = asyncio.subprocess.PIPE
-        # A session of its own: Ctrl-C is for this program alone, which still has commands to
-        # finish.
         process = await asyncio.create_subprocess_exec(
             program,
             *arguments,

@@ -1,4 +1,4 @@
-"""The kind cluster that the Makefile makes: where its files are, and what its jobs need."""
+"""The kind cluster of the Makefile: its files, and its jobs' needs."""
 
 import subprocess
 from pathlib import Path
@@ -18,7 +18,7 @@ MOST_PODS, MOST_EVENTS, WIDTH = 20, 30, 300  # of a report
 
 
 def read_example(file: Path, folder: str = "") -> dict[str, Any]:
-    """Returns the job of a file, as this cluster can run it: with a folder that all nodes have for a volume that its workers share."""
+    """The job of a file for this cluster, with a folder of all nodes as its shared volume."""
     manifest: dict[str, Any] = yaml.safe_load(file.read_text())
     spec = manifest["spec"]
     names = [template["metadata"]["name"] for template in spec.pop("sharedVolumeClaims", ())]
@@ -32,7 +32,7 @@ def read_example(file: Path, folder: str = "") -> dict[str, Any]:
 
 
 def example(file: Path, *, steps: int) -> dict[str, Any]:
-    """Returns the manifest of an example that trains for a number of steps."""
+    """An example that trains for a number of steps."""
     manifest = read_example(file)
     arguments: list[str] = manifest["spec"]["template"]["spec"]["containers"][0]["args"]
     arguments[arguments.index("--steps") + 1] = str(steps)
@@ -40,11 +40,11 @@ def example(file: Path, *, steps: int) -> dict[str, Any]:
 
 
 def report(namespace: str, name: str = "", since: str = "") -> str:
-    """Keeps what is needed to understand a failure; returns where that is, the pods, and the last events.
+    """Keeps what explains a failure; returns its folder, the pods, and the last events.
 
     Args:
         name: of the folder; empty: the namespace's.
-        since: when it began, as RFC 3339 has it, for the operators' logs; empty: their last lines.
+        since: of the operators' logs, as in RFC 3339; empty: their last lines.
     """
     folder = REPORTS / (name or namespace)
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,11 +67,8 @@ def report(namespace: str, name: str = "", since: str = "") -> str:
     found = {file: _kubectl(*command) for file, command in wanted.items()}
     for file, text in found.items():
         (folder / file).write_text(text)
-    here_are = [
-        line
-        for line in found["pods.txt"].splitlines()
-        if line.startswith(("NAMESPACE ", f"{namespace} "))
-    ]
+    heads = ("NAMESPACE ", f"{namespace} ")
+    here_are = [line for line in found["pods.txt"].splitlines() if line.startswith(heads)]
     last = [line[:WIDTH] for line in (*here_are, *found["events.txt"].splitlines()[-MOST_EVENTS:])]
     return "\n".join([f"what the cluster looked like is in {folder.relative_to(ROOT)}", *last])
 

@@ -1,4 +1,4 @@
-"""Markdown that a program writes: tables, a figure of several trials as one cell, and a block of a page. Pure."""
+"""Markdown of programs: tables, the spread of trials as one cell, and a block of a page. Pure."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -7,16 +7,15 @@ NOTHING = "-"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table, of which each line has its end; nothing in its cells is escaped."""
+    """A table of lines with ends; nothing in its cells is escaped."""
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
 
 
 def spread(values: Sequence[float], digits: int | None = None) -> str:
-    """Returns the median, with the worst in brackets, or a dash if there are no values.
+    """The median, with the worst in brackets; a dash without values.
 
     Args:
-        digits: that both have after the point. None: two, one if the worst is 10 or more, none if
-            it is 100 or more.
+        digits: after the point; None: two, one if the worst is 10 or more, none from 100.
     """
     if not values:
         return NOTHING
@@ -27,11 +26,7 @@ def spread(values: Sequence[float], digits: int | None = None) -> str:
 
 
 def page(text: str, begin: str, end: str, block: str) -> str:
-    """Returns a page with a block between its two markers.
-
-    Raises:
-        ValueError: the page lacks the markers.
-    """
+    """A page with a block between its markers; raises ValueError if it lacks them."""
     before, begun, rest = text.partition(begin)
     _, ended, after = rest.partition(end)
     if not begun or not ended:

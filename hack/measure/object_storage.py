@@ -1,26 +1,23 @@
-"""A server that speaks S3 (moto's) in the cluster, and jobs that keep their checkpoints there.
-
-It keeps objects in memory only.
-"""
+"""moto's server of S3 in the cluster, which keeps objects in memory, and jobs that use it."""
 
 from collections.abc import Sequence
 from typing import Any
 
-# hack/images/object-storage.sh: the workers', with obstore and moto
+# hack/images/object-storage.sh builds it: the workers' image, with obstore and moto.
 IMAGE = "elastic-pytorch-worker-object-storage:dev"
 SERVER, PORT, BUCKET = "objects", 5000, "bucket"
 COMMAND = ("python3", "-m", "moto.server", "-H", "0.0.0.0", "-p", str(PORT))
 
 
 def server(command: Sequence[str] = COMMAND) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the pod and the Service of the server."""
+    """The pod and the Service of the server."""
     labels = {"app": SERVER}
     container = {
         "name": "server",
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": list(command),
-        # Or the Service's name would be a bucket's.
+        # Otherwise the Service's name would be a bucket's.
         "env": [{"name": "S3_IGNORE_SUBDOMAIN_BUCKETNAME", "value": "true"}],
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
@@ -49,7 +46,7 @@ def server(command: Sequence[str] = COMMAND) -> tuple[dict[str, Any], dict[str, 
 
 
 def keep_in_bucket(pod: dict[str, Any]) -> None:
-    """Gives the pod template of a job the image and the environment in which it finds the server of its namespace."""
+    """Gives a job's pod template the image and the environment of its namespace's server."""
     [container] = pod["containers"]
     container["image"] = IMAGE
     found = {
@@ -58,7 +55,5 @@ def keep_in_bucket(pod: dict[str, Any]) -> None:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
     }
-    container["env"] = [
-        *container.get("env", ()),
-        *({"name": name, "value": value} for name, value in found.items()),
-    ]
+    container["env"] = list(container.get("env", ()))
+    container["env"] += [{"name": name, "value": value} for name, value in found.items()]

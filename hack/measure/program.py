@@ -1,4 +1,4 @@
-"""What the programs that measure on the kind cluster have in common: options, signals, a namespace, and what is removed at the end."""
+"""What the programs that measure share: options, signals, a namespace, and its removal."""
 
 import argparse
 import asyncio
@@ -25,12 +25,12 @@ Say = Callable[[str], None]
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Tells people something, which rich is to leave as it is."""
+    """Prints a text that rich leaves as it is."""
     Console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def complain(complaints: Iterable[str]) -> int:
-    """Tells what is not as it should be; returns the exit status: 1 if there is anything."""
+    """Prints complaints; returns the exit status: 1 if there are any."""
     said = list(complaints)
     for complaint in said:
         say(complaint, style="red")
@@ -38,21 +38,20 @@ def complain(complaints: Iterable[str]) -> int:
 
 
 def names_of(known: Collection[str], what: str = "name") -> Callable[[str], list[str]]:
-    """A type for argparse: names with commas between them, in the order in which they are known."""
+    """A type for argparse: names between commas, in the order of `known`."""
 
     def parse(text: str) -> list[str]:
         wanted = text.split(",")
         if unknown := [name for name in wanted if name not in known]:
-            raise argparse.ArgumentTypeError(
-                f"no such {what}: {', '.join(unknown)}; there are {', '.join(known)}"
-            )
+            there_are = f"there are {', '.join(known)}"
+            raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}; {there_are}")
         return [name for name in known if name in wanted]
 
     return parse
 
 
 def new_parser(program: str, about: str | None) -> argparse.ArgumentParser:
-    """A parser whose help has the text of a module as it is."""
+    """A parser whose help shows a module's docstring as it is."""
     formatter = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(
         prog=f"hack/{program}", description=about, formatter_class=formatter
@@ -60,7 +59,7 @@ def new_parser(program: str, about: str | None) -> argparse.ArgumentParser:
 
 
 def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
-    """Runs a program that needs the cluster; returns its exit status: 130 if it was interrupted, 2 if there is no cluster."""
+    """Runs a program on the cluster; exits with 130 if interrupted, 2 without a cluster."""
     if not KUBECONFIG.exists():
         say(f"There is no cluster here yet: `make {target}` makes one, with the operator in it.")
         return 2
@@ -77,7 +76,7 @@ def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
 
 
 def cancel_on_signals() -> None:
-    """Has SIGINT and SIGTERM cancel the present task, once: a second time would break off the cleaning up."""
+    """Has SIGINT and SIGTERM cancel this task, once: a second time would break the clean-up."""
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -87,23 +86,14 @@ def cancel_on_signals() -> None:
 
 
 def commit_of_checkout() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    describe = ("git", "describe", "--always", "--dirty")
+    done = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a run has for itself.
-
-    Attributes:
-        folder: named after the namespace; on this machine; all nodes have it below /shared.
-    """
+    """The cluster of a run; its folder, below /shared on the nodes, has the namespace's name."""
 
     driver: ClusterDriver
     folder: Path
@@ -113,12 +103,11 @@ class Session:
 
 @asynccontextmanager
 async def session(what: str, script_files: Iterable[str], say: Say) -> AsyncIterator[Session]:
-    """A namespace of its own, with a folder, and scripts in a ConfigMap; all of it goes at the end."""
+    """A namespace with a folder and scripts in a ConfigMap, removed at the end."""
     namespace, commands = f"{what}-{int(time.time()) & 0xFFFFFF:06x}", Commands(KUBECTL, KUBECONFIG)
     async with Api.connect(KUBECONFIG) as api, AsyncExitStack() as stack:
-        found = [
-            node["metadata"]["name"] for node in (await api.ask("GET", "/api/v1/nodes"))["items"]
-        ]
+        listed = (await api.ask("GET", "/api/v1/nodes"))["items"]
+        found = [node["metadata"]["name"] for node in listed]
         folder = await make_folder(commands, namespace)
         stack.push_async_callback(remove_folder, commands, namespace)
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})

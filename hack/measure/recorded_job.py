@@ -1,4 +1,4 @@
-"""Jobs whose scripts tell what they do, in a file that this machine reads: the kind cluster's nodes have a folder in common with it."""
+"""Jobs whose scripts record their progress in a file of a folder that nodes and host share."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,17 +12,20 @@ from elastic_pytorch_local.faults.steps import Step
 from measure.commands import Commands
 from measure.kind_cluster import CONTROL_PLANE, ROOT, SHARED, read_example
 
-_MOUNTS = f'{{{{range .Mounts}}}}{{{{if eq .Destination "{SHARED}"}}}}{{{{.Source}}}}{{{{end}}}}{{{{end}}}}'
+_MOUNTS = (
+    f'{{{{range .Mounts}}}}{{{{if eq .Destination "{SHARED}"}}}}'
+    "{{.Source}}{{end}}{{end}}"
+)
 
 
 class Told:
-    """What the processes of a job have told in their file, read as it grows."""
+    """The records of a job's processes, read as their file grows."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._read = file, 0
 
     def new(self) -> list[dict[str, Any]]:
-        """Returns the records that have come since the last call, without what is still being written."""
+        """The complete records since the last call."""
         if not self._file.exists():
             return []
         with self._file.open("rb") as file:
@@ -33,7 +36,7 @@ class Told:
 
 
 class Recorded:
-    """What the processes of a job tell in their file, and the steps among it; of ranks other than 0 only their set-up."""
+    """The records of rank 0 and of processes without a rank, and the steps among them."""
 
     def __init__(self, file: Path) -> None:
         self._told = Told(file)
@@ -48,7 +51,7 @@ class Recorded:
 
 
 def steps_of(lines: Iterable[Mapping[str, Any]]) -> list[Step]:
-    """The steps of rank 0 that records tell of; groups are numbered in the order in which rank 0 has joined them."""
+    """The recorded steps of rank 0, with groups in the order in which it joined them."""
     steps, group = list[Step](), 0
     for line in sorted(lines, key=lambda line: float(line["at"])):
         if line["what"] == "began":
@@ -59,12 +62,7 @@ def steps_of(lines: Iterable[Mapping[str, Any]]) -> list[Step]:
 
 
 def objects_of(line: str, first: str) -> list[dict[str, Any]]:
-    """Returns the JSON objects of a line that begin with a key, without those that are torn.
-
-    Args:
-        line: of a log or a file of records.
-        first: the key, as `json.dumps` writes it.
-    """
+    """The complete JSON objects of a line of a log that begin with a key, as json.dumps writes."""
     begin, objects = f'{{"{first}": ', list[dict[str, Any]]()
     for rest in line.split(begin)[1:]:
         with suppress(ValueError, RecursionError):
@@ -73,7 +71,7 @@ def objects_of(line: str, first: str) -> list[dict[str, Any]]:
 
 
 def scripts(paths: Iterable[str]) -> dict[str, Any]:
-    """The ConfigMap that the jobs of a namespace take their scripts from."""
+    """The ConfigMap of a namespace's scripts."""
     files = {path.rpartition("/")[2]: (ROOT / path).read_text() for path in paths}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": files}
 
@@ -81,12 +79,10 @@ def scripts(paths: Iterable[str]) -> dict[str, Any]:
 def recorded_job(
     name: str, folder: str, arguments: Sequence[str], *, stock: bool
 ) -> dict[str, Any]:
-    """An example as a job that runs a script of the ConfigMap.
-
-    It has /checkpoints for its own, and tells of itself in NAME.jsonl there.
+    """An example as a job that runs a script of the ConfigMap, and records in NAME.jsonl.
 
     Args:
-        folder: below /shared, see `make_folder`.
+        folder: below /shared, see `make_folder`; the job has it as /checkpoints.
     """
     example = "stock-c10d/job.yaml" if stock else "all-reduce/elastic.yaml"
     job = read_example(ROOT / "examples" / example, folder)
@@ -106,16 +102,15 @@ def recorded_job(
 
 
 async def make_folder(commands: Commands, name: str) -> Path:
-    """Makes a folder that every node has below /shared, and any user may write to; returns where this machine has it."""
-    folder = Path(
-        (await commands.docker("inspect", "--format", _MOUNTS, CONTROL_PLANE)).strip(), name
-    )
+    """Makes a folder below every node's /shared that any user may write to; returns its path."""
+    source = await commands.docker("inspect", "--format", _MOUNTS, CONTROL_PLANE)
+    folder = Path(source.strip(), name)
     open_to_all(folder)
     return folder
 
 
 async def remove_folder(commands: Commands, name: str) -> None:
-    """Removes such a folder with all that pods of any user have written there."""
+    """Removes such a folder, whoever has written there."""
     await commands.docker("exec", CONTROL_PLANE, "rm", "-rf", f"{SHARED}/{name}")
 
 

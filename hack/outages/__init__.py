@@ -1,1 +1,1 @@
-"""Says what share of its GPU hours a job trains through a year of recorded outages, under each policy."""
+"""The share of its GPU hours that a job trains in a year of outages, under each policy."""

@@ -1,8 +1,7 @@
-"""Prints what share of its GPU hours a job trains through a year of recorded outages, and draws it.
+"""Prints the share of its GPU hours that a job trains in a year of outages, and draws it.
 
-Without --trace, the outages are drawn from the seed by the facts of the trace, which
-hack/outages/recorded.py names. docs/evidence/benchmarks.md has what was found with the trace
-itself, and each assumption.
+Without --trace, the outages are drawn from the seed by the facts in hack/outages/recorded.py.
+docs/evidence/benchmarks.md has the results of the trace itself, and each assumption.
 """
 
 import argparse
@@ -30,12 +29,7 @@ POLICIES = (
     Policy("HyperPod, checkpointless: 2 min", 120),
     Policy("TrainMover: 20 s", 20),
     Policy(
-        "PyTorchJob, elastic and tuned",
-        8.42,
-        8.42,
-        True,
-        True,
-        True,
+        *("PyTorchJob, elastic and tuned", 8.42, 8.42, True, True, True),
         saving=PLAIN_SAVING,
         elastic=True,
     ),
@@ -43,11 +37,11 @@ POLICIES = (
     Policy("here: library, fixed size", 0.57, 0.34, True, saving=LIBRARY_SAVING),
     Policy("here: library, `prepare`", 0.57, 0.34, True, saving=LIBRARY_SAVING, elastic=True),
 )
-SHOWN = (0, 2, 6)  # in the picture, and in the table of sizes
+SHOWN = (0, 2, 6)  # in the picture and the table of sizes
 
 
 def shares(nodes: int, spares: int, training: Training, options: argparse.Namespace) -> list[float]:
-    """The trained share of each policy: the mean over draws of the servers, which are the same for each policy."""
+    """The mean share of each policy, over draws of the servers that all policies have."""
     chance, held = random.Random(f"{nodes} {spares} {options.seed}"), nodes + spares
     recorded = read(options.trace) if options.trace else None
     courses = [course(chance.sample(recorded or draw(chance), held)) for _ in range(options.draws)]
@@ -58,7 +52,7 @@ def shares(nodes: int, spares: int, training: Training, options: argparse.Namesp
 
 
 def table(columns: Mapping[str, Sequence[float]], shown: Iterable[int]) -> str:
-    """A row for each policy that is shown, and a column of the shares of all policies for each title."""
+    """A row for each shown policy, and a column for each title of shares."""
     rows = [
         (POLICIES[number].title, *(percent(column[number]) for column in columns.values()))
         for number in shown
@@ -67,18 +61,15 @@ def table(columns: Mapping[str, Sequence[float]], shown: Iterable[int]) -> str:
 
 
 def of_spot(file: Path, training: Training) -> str:
-    """The line of a trace of SkyPilot's: as shares of the hours in which a spot node was there."""
-    told = json.loads(file.read_text())
-    gap, counts = float(told["metadata"]["gap_seconds"]), [int(count) for count in told["data"]]
+    """The line of a trace of SkyPilot's: shares of the hours in which a spot node was up."""
+    trace = json.loads(file.read_text())
+    gap, counts = float(trace["metadata"]["gap_seconds"]), [int(count) for count in trace["data"]]
     times = [(number * gap, up) for number, up in enumerate([*counts, counts[-1]])]
-    nodes = max(counts)
-    whole, none, there = (
-        n / len(counts) for n in (counts.count(nodes), counts.count(0), sum(counts) / nodes)
-    )
-    found = [trained_share(nodes, nodes, times, policy, training) / there for policy in POLICIES]
-    return (
-        f"{file.stem}: all {percent(whole)}, none {percent(none)}; {', '.join(map(percent, found))}"
-    )
+    nodes, hours = max(counts), len(counts)
+    whole, none = percent(counts.count(nodes) / hours), percent(counts.count(0) / hours)
+    there = sum(counts) / nodes / hours
+    found = (trained_share(nodes, nodes, times, policy, training) / there for policy in POLICIES)
+    return f"{file.stem}: all {whole}, none {none}; {', '.join(map(percent, found))}"
 
 
 def percent(share: float) -> str:
@@ -105,11 +96,9 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         "--draws", type=int, default=300, help="of the servers of a job (default: %(default)s)"
     )
     for field in fields(Training):
+        option = f"--{field.name.replace('_', '-')}"
         parser.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            type=float,
-            default=field.default,
-            help="(default: %(default)s)",
+            option, type=float, default=field.default, help="(default: %(default)s)"
         )
     return parser.parse_args(arguments)
 

@@ -1,8 +1,8 @@
-"""What a job makes of its nodes while they go and come back, under a policy. Pure.
+"""A job's progress while its nodes go and come back, under a policy. Pure.
 
-The course of a year is how many of the nodes that a job holds are up. The job trains on all that it
-wants, a fixed one only on all of them. At each change of its group it stands still, and after a
-loss it may repeat the steps since its last checkpoint.
+A job trains on all nodes that are up and that it wants, a fixed one only on all that it wants. At
+each change of its group it stands still, and after a loss it may repeat the steps since its last
+checkpoint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,20 +12,18 @@ from itertools import pairwise
 from outages.recorded import DAYS, Server
 
 DAY_SECONDS = 86_400
-# From which second on how many nodes are up; the last one ends it.
+# A second, and how many of a job's nodes are up from then on; the last entry ends the year.
 Course = Sequence[tuple[float, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What is assumed of the training, whatever its policy.
+    """The assumptions for all policies.
 
     Attributes:
-        set_up_seconds: of the script, from its start to its first step: weights, compilation.
+        set_up_seconds: from the script's start to its first step: weights, compilation.
         checkpoint_seconds: between two checkpoints on disk.
-        step_seconds: of one step.
-        connect_seconds: in which the GPUs of a new group connect, added to what was measured on
-            CPUs.
+        connect_seconds: for the GPUs of a new group, beside what was measured on CPUs.
         smaller: the speed of a smaller group, as a share of that in proportion to its nodes.
         fewest: the smallest group, as a share of all nodes.
     """
@@ -40,16 +38,15 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a job meets the loss of a node.
+    """How a job handles the loss of a node.
 
     Attributes:
-        title: for people.
-        loss_seconds: it stands still after the loss of a node.
-        growth_seconds: it stands still when a node joins a smaller group.
-        on_cpus: these seconds were measured with a script that has no set-up, and on CPUs.
+        loss_seconds: a pause after the loss of a node.
+        growth_seconds: a pause when a node joins a smaller group.
+        on_cpus: these seconds were measured on CPUs, with a script without a set-up.
         set_up: the script starts again at each change of the group.
         repeats: a loss repeats the steps since the last checkpoint; otherwise one step.
-        saving: the share of the time that saves of the state take.
+        saving: the share of the time that saves take.
         elastic: a smaller group trains on; otherwise it waits.
     """
 
@@ -78,15 +75,9 @@ def course(servers: Iterable[Server]) -> Course:
 def trained_share(
     nodes: int, held: int, times: Course, policy: Policy, training: Training
 ) -> float:
-    """The share of the hours of all nodes that a job holds in which it made progress.
+    """The share of the hours of all `held` nodes, with the spares, in which `nodes` trained.
 
-    Where more nodes are up than train, a loss counts with the chance that it hits one of those that
-    do.
-
-    Args:
-        nodes: that the job wants to train on.
-        held: the same and its spares.
-        times: of the nodes that it holds.
+    Where more nodes are up than train, a loss counts with the chance that it hits the group.
     """
 
     def size(up: int) -> int:
@@ -106,11 +97,9 @@ def trained_share(
             since_start += trains
         hit = 1 - (1 - size(up) / up) ** (up - after) if up > after else 0.0
         if hit:
-            again = (
-                since_start % training.checkpoint_seconds
-                if policy.repeats
-                else training.step_seconds
-            )
+            again = training.step_seconds
+            if policy.repeats:
+                again = since_start % training.checkpoint_seconds
             progress -= hit * min(again, since_start) * speed(up)
             pause = max(pause, hit * (policy.loss_seconds + still))
             since_start *= 1 - hit
@@ -122,6 +111,6 @@ def trained_share(
 
 
 def _extra(policy: Policy, training: Training) -> float:
-    """What a real training adds to each pause that was measured with a script that has no model."""
+    """What a real training adds to a pause that was measured without a model."""
     set_up = training.set_up_seconds if policy.set_up else 0.0
     return set_up + (training.connect_seconds if policy.on_cpus else 0.0)

@@ -1,9 +1,9 @@
-"""When servers were down: read from StepFun's fault trace, or drawn from a seed by that trace's facts.
+"""When servers were down: StepFun's fault trace, or a draw from a seed by that trace's facts.
 
 The trace is fault_trace.json of github.com/stepfun-ai/InfiniteHBD-Trace (commit 7aacdc8, Apache
 License 2.0, https://arxiv.org/abs/2502.03885): 584 faults of 400 GPU servers in 349 days. The facts
-below were counted in it. Each fault counts as an outage of its server, a failed stress test and a
-change too.
+below were counted in it. Each fault counts as an outage of its server, including failed stress
+tests and changes.
 """
 
 import json
@@ -12,15 +12,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-Outage = tuple[float, float]  # its begin and end, in days
+Outage = tuple[float, float]  # begin and end, in days
 Server = Sequence[Outage]
 
 DAYS = 349.0
-# Without any, with one, ...
+# Servers without an outage, with one, ...
 SERVERS_BY_OUTAGES = (169, 96, 50, 31, 22, 10, 11, 5, 5, 0, 0, 0, 0, 0, 1)
 AT = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-# Of the outages that began in each twelfth of the days: their number, and their hours at these
-# quantiles. Late ones are cut off by the end of the trace.
+# The number of the outages that began in each twelfth of the days, and quantiles of their hours.
+# Late ones end with the trace.
 BEGUN = (
     (11, (2.8, 6.7, 32.6, 32.6, 531.5, 649.9, 1202.6, 1663.4, 2124.1)),
     (29, (0.0, 14.0, 40.7, 84.4, 125.6, 216.1, 941.8, 2005.3, 2041.9)),
@@ -56,7 +56,7 @@ def read(trace: Path) -> list[Server]:
 
 
 def draw(chance: random.Random) -> list[Server]:
-    """Draws a year in which as many servers have as many outages, and each twelfth those that began in it."""
+    """Draws a year with these outages per server, and these per twelfth of the year."""
     outages = [
         _outage((number + chance.random()) / len(BEGUN), hours)
         for number, (count, quantiles) in enumerate(BEGUN)
@@ -69,7 +69,7 @@ def draw(chance: random.Random) -> list[Server]:
 
 
 def merged(outages: Iterable[Outage]) -> Iterator[Outage]:
-    """The same in order, and as one where they overlap."""
+    """The outages in order, with overlapping ones as one."""
     last: Outage | None = None
     for begin, end in sorted(outages):
         if last is None or begin > last[1]:
@@ -83,7 +83,6 @@ def merged(outages: Iterable[Outage]) -> Iterator[Outage]:
 
 
 def _lengths(count: int, quantiles: Sequence[float]) -> Iterator[float]:
-    """That many lengths with these quantiles."""
     for number in range(count):
         share = (number + 0.5) / count
         above = bisect_right(AT, share)
@@ -92,6 +91,6 @@ def _lengths(count: int, quantiles: Sequence[float]) -> Iterator[float]:
 
 
 def _outage(begin: float, hours: float) -> Outage:
-    """One of this length that begins after a share of the year, or ends with the year."""
+    """An outage that begins after a share of the year, or ends with the year."""
     begins = min(begin * DAYS, DAYS - hours / 24)
     return begins, begins + hours / 24
