@@ -234,6 +234,9 @@ class Nodes:
                 {"reason": "Evicted", "message": "Pod ephemeral local storage usage exceeds"},
             )
             agent.end(137)
+            there = self.server.find("Pod", pod["metadata"]["name"])
+            if there is not None and there["metadata"].get("deletionTimestamp"):
+                self._stop(there)  # nothing else removes it, as the agent has ended
 
     def _report_end(
         self, pod: Manifest, code: int, reason: str, why: Manifest | None = None
