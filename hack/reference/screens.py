@@ -32,7 +32,7 @@ class Recording:
         found: dict[str, Any] = json.loads((RECORDED / f"{name}.json").read_text())
         self.pods, self.nodes, self.events = (
             found["pods"],
-            [view_node(node) for node in found["nodes"]],
+            [view_node(n) for n in json.loads((RECORDED / "nodes.json").read_text())],
             found["events"],
         )
         self.job: JobView = replace(view_job(found["job"]), seen=True)

@@ -1,8 +1,8 @@
 """A cluster that holds what was recorded of a real one at one moment.
 
 Each file in recorded/ is what the kind cluster said of one job: `young`, `lost` (a worker's pod is
-gone), `whole` and `resumed` are one char-lm at different moments; the others are jobs that
-something is the matter with.
+gone) and `whole` are one char-lm at different moments; the others are jobs that something is the
+matter with. All have the nodes of `nodes`.
 """
 
 import copy
@@ -33,7 +33,7 @@ def _read(name: str) -> str:
 def recorded(name: str) -> Object:
     """What was recorded: `job`, `pods`, `events`, `nodes`."""
     found: Object = json.loads(_read(name))
-    return found
+    return {**found, "nodes": json.loads(_read("nodes"))}
 
 
 def job_of(name: str) -> JobView:

@@ -303,10 +303,8 @@ def test_list_of_those_with_a_label(epj: Epj) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437"])
 def test_output_is_utf_8_whatever_the_locale(encoding: str, tmp_path: Path) -> None:
-    job, environment = (
-        tmp_path / "job.yaml",
-        {**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C", "PYTHONUTF8": "0"},
-    )
+    job = tmp_path / "job.yaml"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C", "PYTHONUTF8": "0"}
     job.write_text(
         "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {text: 训练 ●}\n",
         encoding="utf-8",

@@ -73,12 +73,10 @@ async def test_command(pods: tuple[Pods, KubernetesCluster]) -> None:
         STDOUT + b"7\n",
         ERROR + json.dumps(SUCCESS).encode(),
     ]
-    assert (
-        await asyncio.to_thread(
-            cluster.run_in_pod, "team", "w", "pytorch", ["python3", "-c", "print(57)"]
-        )
-        == "57\n"
+    found = await asyncio.to_thread(
+        cluster.run_in_pod, "team", "w", "pytorch", ["python3", "-c", "print(57)"]
     )
+    assert found == "57\n"
     assert answering.asked == [
         {
             "command": ["python3", "-c", "print(57)"],

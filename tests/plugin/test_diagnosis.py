@@ -1,4 +1,3 @@
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -7,12 +6,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_client.reading.diagnosis import Diagnosis, Evidence, diagnose
 from elastic_pytorch_client.reading.job_view import Condition, JobView, RootCause, Worker
-from elastic_pytorch_client.reading.nodes import (
-    NodeView,
-    parse_quantity,
-    shortage_of_room,
-    view_node,
-)
+from elastic_pytorch_client.reading.nodes import view_node
 from elastic_pytorch_client.verbs.why import show_why
 
 from tests.plugin.plugin_console import text_of
@@ -142,51 +136,6 @@ def test_saves_that_fail_again_and_again_are_named_with_what_to_do() -> None:
     assert "should pass" not in said(found)
 
 
-def test_nodes_that_may_not_be_looked_at_are_left_out() -> None:
-    diagnosis = why("too-large", nodes=None)
-    assert "3 Insufficient cpu." in said(diagnosis)
-    assert "largest node" not in said(diagnosis)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: "
-        "0/4 nodes are available: 4 Preemption "
-        "is not helpful for scheduling.",
-        "0/4 nodes are available: 1 node(s) had untolerated taint {control-plane: }, 3 node(s) "
-        "didn't find available persistent volumes "
-        "to bind.",
-        '0/4 nodes are available: persistentvolumeclaim "checkpoints-too-large" not found.',
-        'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded',
-        '0/4 nodes are available: persistentvolumeclaim "checkpoints-too-large" is being deleted.',
-    ],
-)
-def test_pods_that_wait_for_a_claim_are_told_apart_from_those_that_need_room(message: str) -> None:
-    pods = [
-        {**pod, "spec": dict(pod["spec"]), "status": dict(pod["status"])}
-        for pod in recorded("too-large")["pods"]
-    ]
-    claims = [
-        {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-too-large"}}
-        for name in ("checkpoints", "data")
-    ]
-    for pod in pods:
-        if not pod["spec"].get("nodeName"):
-            pod["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}, *claims]
-            pod["status"]["conditions"] = [
-                {"type": "PodScheduled", "status": "False", "message": message}
-            ]
-    shown = said(why("too-large", pods=pods))
-    assert "2 pods (too-large-worker-" in shown
-    assert "is one): waiting for a volume claim: " in shown
-    assert (
-        "kubectl describe persistentvolumeclaim -n team checkpoints-too-large data-too-large"
-        in shown
-    )
-    assert "node, " not in shown
-
-
 def with_condition(
     job: JobView, type_: str, reason: str, message: str, *, true: bool = True
 ) -> JobView:
@@ -276,25 +225,6 @@ def test_what_else_can_be_the_matter(
     assert not diagnosis.well
     for line in lines:
         assert line in said(diagnosis)
-
-
-def gated(pod: dict[str, Any]) -> None:
-    pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
-
-
-def test_room_does_not_help_a_pod_that_is_gated() -> None:
-    pods = copy.deepcopy(recorded("too-large")["pods"])
-    for pod in pods:
-        gated(pod)
-    shown = said(why("too-large", pods=pods))
-    assert (
-        "held back by the scheduling gate kueue.x-k8s.io/admission, "
-        "as Kueue queues this pod by itself" in shown
-    )
-    assert "To queue the job as a whole" in shown
-    assert "kubectl get workloads.kueue.x-k8s.io -n team" in shown
-    assert "Free resources" not in shown
-    assert "larger nodes" not in shown
 
 
 def test_a_job_of_a_fixed_size_waits_until_it_is_whole() -> None:
@@ -397,103 +327,3 @@ def test_an_agent_that_is_not_heard_for_a_minute() -> None:
         "char-lm-worker-2-w9n54 has run for more than a minute, "
         "and its agent has not contacted the operator" in shown
     )
-
-
-def test_a_node_that_is_not_ready() -> None:
-    nodes = [
-        replace(node, ready=node.name != "elastic-pytorch-worker2")
-        for node in evidence_of("lost").nodes or ()
-    ]
-    shown = said(why("lost", nodes=nodes))
-    assert "elastic-pytorch-worker2 is not ready" in shown
-    assert "kubectl describe node elastic-pytorch-worker2" in shown
-
-
-def test_a_container_that_crashes_before_it_trains() -> None:
-    found = recorded("no-image")["pods"]
-    waiting = {
-        "name": "agent",
-        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
-    }
-    found[0]["status"]["containerStatuses"] = [waiting]
-    shown = said(why("no-image", pods=found))
-    assert "container agent cannot start, CrashLoopBackOff: back-off 10s" in shown
-    assert "kubectl logs -n team" in shown
-
-
-@pytest.mark.parametrize(
-    ("message", "command"),
-    [
-        (
-            'configmap "settings" not found',
-            "kubectl create configmap settings --from-file=PATH -n team",
-        ),
-        (
-            'secret "token" not found',
-            "kubectl create secret generic token --from-file=PATH -n team",
-        ),
-        (
-            "couldn't find key lr in ConfigMap team/settings",
-            "Create the object that the container refers to",
-        ),
-    ],
-)
-def test_a_config_map_or_secret_that_is_missing(message: str, command: str) -> None:
-    found = recorded("no-image")["pods"]
-    waiting = {
-        "name": "pytorch",
-        "state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}},
-    }
-    for pod in found:
-        pod["metadata"]["namespace"] = "team"
-        pod["status"]["containerStatuses"] = [waiting]
-    shown = said(why("no-image", pods=found))
-    assert f"container pytorch cannot start, CreateContainerConfigError: {message}" in shown
-    assert command in shown
-
-
-@pytest.mark.parametrize(
-    ("quantity", "amount"),
-    [("2", 2), ("500m", 0.5), ("1Gi", 2**30), ("1.5k", 1500), ("1e3", 1000), ("many", 0), ("", 0)],
-)
-def test_quantities(quantity: str, amount: float) -> None:
-    assert parse_quantity(quantity) == amount
-
-
-def node(name: str, *, cpu: str = "4", ready: bool = True, cordoned: bool = False) -> NodeView:
-    return NodeView(name, ready, cordoned, {"cpu": cpu, "memory": "8Gi", "nvidia.com/gpu": "0"})
-
-
-@pytest.mark.parametrize(
-    ("requests", "nodes", "words"),
-    [
-        ({"cpu": 1.0}, [node("a")], None),
-        (
-            {"cpu": 5.0},
-            [node("a"), node("b", cpu="2")],
-            "It asks for 5 CPU; the largest node in use has 4 CPU.",
-        ),
-        (
-            {"memory": 2.0**34},
-            [node("a")],
-            "It asks for 16 GiB of memory; the largest node in use has 8 GiB of memory.",
-        ),
-        (
-            {"nvidia.com/gpu": 1.0},
-            [node("a")],
-            "It asks for 1 GPUs; the largest node in use has 0 GPUs.",
-        ),
-        ({"cpu": 1.0}, [node("a"), node("b", cordoned=True)], "Of 2 nodes, b is cordoned."),
-        (
-            {"cpu": 1.0},
-            [node("a", ready=False), node("b", ready=False)],
-            "Of 2 nodes, a and 1 more are not ready.",
-        ),
-        ({}, [], None),
-    ],
-)
-def test_room_on_nodes(
-    requests: dict[str, float], nodes: list[NodeView], words: str | None
-) -> None:
-    shortage = shortage_of_room(requests, nodes)
-    assert (shortage.what if shortage else None) == words

@@ -53,10 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     load_certificate(trust.shown, tls)
     (folder / "ca.crt").write_text(trust.bundle)
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), Asked) for _ in range(2)]
-    clusters, users = (
-        [],
-        [{"name": name, "user": {"token": f"of-{name}"}} for name in ("ann", "bob")],
-    )
+    clusters = []
+    users = [{"name": name, "user": {"token": f"of-{name}"}} for name in ("ann", "bob")]
     users.append({"name": "root", "user": {"token": "of-root", "as": "carl"}})
     for name, server in zip("ab", servers, strict=True):
         server.socket = tls.wrap_socket(server.socket, server_side=True)

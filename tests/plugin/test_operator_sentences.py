@@ -183,11 +183,8 @@ def test_refusal(seen: Observed, job: dict[str, Any], error: ClusterError, told:
 
 
 def test_other_number_of_processes() -> None:
-    agents = [
-        an_agent("w0", local_world_size=8),
-        an_agent("w1", local_world_size=8),
-        an_agent("w2", "ready", 0, local_world_size=4),
-    ]
+    agents = [an_agent(name, local_world_size=8) for name in ("w0", "w1")]
+    agents.append(an_agent("w2", "ready", 0, local_world_size=4))
     seen = observed([a_pod(0), a_pod(1), a_pod(2)], agents, round=a_round(0, 1))
     [finding, *_] = why(view(seen)).findings
     assert finding.what == (
@@ -209,13 +206,12 @@ def test_pause_between_resizes() -> None:
 
 def test_crash_loop() -> None:
     seen = observed([a_pod(0)], [an_agent("w0", "failed")], round=a_round(0))
-    [finding, *_] = why(
-        view(seen, budget=Budget(failures=2, last=BOOM, backoff_until=NOW + 8))
-    ).findings
+    budget = Budget(failures=2, last=BOOM, backoff_until=NOW + 8)
+    [finding, *_] = why(view(seen, budget=budget)).findings
     assert finding.what == (
         "Its script fails soon after each start: restarting after failure 2 of 3 allowed; "
-        "rank 1 (w1) failed, exit code 1: "
-        "ValueError: boom. The operator waits longer before each restart."
+        "rank 1 (w1) failed, exit code 1: ValueError: boom. "
+        "The operator waits longer before each restart."
     )
 
 
@@ -241,14 +237,8 @@ def test_condition_in_the_operators_own_words(seen: Observed, told: str) -> None
 def ending_of(
     job: dict[str, Any], seen: Observed = ALL, budget: Budget | None = None, **fields_: Any
 ) -> Ending:
-    ending, _ = decide_ending(
-        a_job(**job),
-        a_target(a_job(**job)),
-        seen,
-        assess_workers(seen),
-        budget or Budget(),
-        **fields_,
-    )
+    of, workers = a_job(**job), assess_workers(seen)
+    ending, _ = decide_ending(of, a_target(of), seen, workers, budget or Budget(), **fields_)
     assert ending is not None
     return ending
 
@@ -350,37 +340,19 @@ def test_whole_status() -> None:
         3, operator_names.WORKER_LOST, NOW - 9, 12, 1.26, 3, time=TIME, size=2
     )
     budget = Budget(failures=1, total=2, last=replace(BOOM, node="node-1", time=TIME, pid=77))
-    status = describe_job(
-        a_job(),
-        seen,
-        assess_workers(seen),
-        seen.round,
-        Findings(budget, a_target(a_job()), Interruptions(last=interruption)),
-    )
+    findings = Findings(budget, a_target(a_job()), Interruptions(last=interruption))
+    status = describe_job(a_job(), seen, assess_workers(seen), seen.round, findings)
     job = view_job({**a_manifest(), "status": status})
     assert (job.state, job.ready, job.world, job.round, job.seen) == ("Resizing", 2, 2, 3, True)
     assert (job.failures, job.total_failures, job.interruptions) == (1, 2, 1)
     assert job.started == datetime.fromisoformat(TIME)
     known = {field.name: getattr(job.progress, field.name) for field in fields(job.progress)}
-    assert known == {
-        "step": 20,
-        "total": 80,
-        "loss": 2.5,
-        "steps_per_second": 7.9,
-        "checkpoint_step": 16,
-        "metrics": {"accuracy": 0.93},
-    }
+    steps = {"step": 20, "total": 80, "checkpoint_step": 16, "steps_per_second": 7.9}
+    assert known == {**steps, "loss": 2.5, "metrics": {"accuracy": 0.93}}
     assert job.progress.seconds_left == 8
     assert job.last_interruption is not None
-    assert (
-        job.last_interruption.cause,
-        job.last_interruption.seconds,
-        job.last_interruption.steps_lost,
-    ) == (
-        "WorkerLost",
-        1.26,
-        3,
-    )
+    last = job.last_interruption
+    assert (last.cause, last.seconds, last.steps_lost) == ("WorkerLost", 1.26, 3)
     assert job.root_cause is not None
     assert job.root_cause.where == "w1, rank 1, process 77, on node-1, at 2026-01-01 00:00:00 UTC"
     assert [(w.name, w.index, w.rank, w.node, w.state) for w in job.members] == [
@@ -409,16 +381,8 @@ def test_every_state_has_a_colour() -> None:
     look()
     simulation.succeed()
     look()
-    assert {
-        "Running",
-        "Resizing",
-        "Suspending",
-        "Suspended",
-        "Pending",
-        "Complete",
-        "Starting",
-        "Lost",
-    } <= seen
+    running_on = {"Running", "Resizing", "Suspending", "Suspended", "Pending", "Complete"}
+    assert running_on | {"Starting", "Lost"} <= seen
     assert [state for state in seen if not state_style(state)] == []
 
 

@@ -10,12 +10,7 @@ from elastic_pytorch_client.verbs.context import job_name
 from tests.plugin.recorded_cluster import RecordedCluster, moment_of
 
 Epj = Callable[..., tuple[int, str]]
-VERBS = {
-    "list": [],
-    "status": ["no-volume"],
-    "why": ["no-volume"],
-    "stacks": ["char-lm"],
-}
+VERBS = {"list": [], "status": ["no-volume"], "why": ["no-volume"], "stacks": ["char-lm"]}
 
 
 def a_cluster() -> RecordedCluster:

@@ -180,7 +180,7 @@ def test_failure_is_shown_with_its_process_its_node_and_its_time() -> None:
 
 
 def test_conditions_that_are_false_are_left_out_unless_they_say_why_nothing_trains() -> None:
-    told = status("resumed").partition("Conditions")[2].partition("Timeline")[0].split()
+    told = status("whole").partition("Conditions")[2].partition("Timeline")[0].split()
     assert "Running" in told
     assert not {"Resizing", "Degraded", "Suspended", "Complete", "Failed"} & set(told)
     assert "○ not Running" in status("too-large")
@@ -195,10 +195,10 @@ def with_condition(name: str, type_: str, **fields: Any) -> tuple[Condition, ...
 
 def test_condition_that_is_unknown_is_told_as_that() -> None:
     conditions = with_condition(
-        "resumed", "Running", unknown=True, message="2 workers have not been heard"
+        "whole", "Running", unknown=True, message="2 workers have not been heard"
     )
     assert "○ perhaps Running  2 workers have not been heard" in changed(
-        "resumed", conditions=conditions
+        "whole", conditions=conditions
     )
 
 
@@ -212,9 +212,9 @@ def test_a_suspension_that_waits_for_workers_says_so() -> None:
 
 
 def test_only_the_newest_events() -> None:
-    events = events_of("resumed")
+    events = events_of("whole")
     many = [*events[:1] * (13 - len(events)), *events]
-    shown = text_of(show_status(job_of("resumed"), many, moment_of("resumed")))
+    shown = text_of(show_status(job_of("whole"), many, moment_of("whole")))
     assert "1 earlier events" in shown
     assert shown.count(" ago  ") == 12
 

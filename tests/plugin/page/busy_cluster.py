@@ -115,7 +115,7 @@ def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
                 "Training": 9600,
                 "Recovering": chance.randrange(20, 500),
                 "Starting": chance.randrange(20, 300),
-            },
+            }
         },
     }
     status["history"] = [
@@ -281,9 +281,7 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
         "checkpointStep": 41_200,
         "metrics": {"accuracy": "0.641", "lr": "0.0002"},
     }
-    status["goodput"] = {
-        "seconds": {"Training": 3430, "Recovering": 58, "Starting": 45},
-    }
+    status["goodput"] = {"seconds": {"Training": 3430, "Recovering": 58, "Starting": 45}}
     began = now - timedelta(minutes=sizes[0][0])
     status["history"] = [
         {"time": rfc(began), "round": 1, "replicas": 8, "cause": "FirstRound"},
@@ -300,10 +298,8 @@ def a_story(cluster: WatchedCluster, now: datetime) -> Object:
     )
     cluster.put(job)
     for number, (back, size, cause) in enumerate(sizes, start=1):
-        note, lost = (
-            f"Round {number}: {size} workers train",
-            cause in ("WorkerLost", "WorkerFailed"),
-        )
+        note = f"Round {number}: {size} workers train"
+        lost = cause in ("WorkerLost", "WorkerFailed")
         cluster.tell(
             [
                 event(

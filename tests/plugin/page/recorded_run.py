@@ -36,12 +36,10 @@ class RecordedRun(WatchedCluster):
     def __init__(self) -> None:
         super().__init__()
         run = read_run()
-        self._pods, self._nodes, self._events, self.logs = (
-            run["pods"],
-            run["nodes"],
-            _v1(run["events"]),
-            run["logs"],
-        )
+        self._pods = run["pods"]
+        self._nodes = run["nodes"]
+        self._events = _v1(run["events"])
+        self.logs = run["logs"]
         self.put(run["job"])
 
 

@@ -238,10 +238,8 @@ def test_two_servers_have_two_secrets(cluster: WatchedCluster, server: PageServe
 
 
 def test_the_verb_serves_until_ctrl_c() -> None:
-    cluster, console = (
-        WatchedCluster("young"),
-        Console(file=io.StringIO(), width=200, highlight=False),
-    )
+    cluster = WatchedCluster("young")
+    console = Console(file=io.StringIO(), width=200, highlight=False)
     answers: list[int] = []
     ports: list[int] = []
 
@@ -266,23 +264,17 @@ def test_the_verb_serves_until_ctrl_c() -> None:
 
 def test_a_port_that_is_taken(server: PageServer, capsys: pytest.CaptureFixture[str]) -> None:
     port = str(server.server_port)
-    assert (
-        cli.run(
-            ["ui", "--port", port],
-            lambda access: RecordedCluster("young"),
-            Console(file=io.StringIO()),
-        )
-        == 1
+    told = cli.run(
+        ["ui", "--port", port], lambda access: RecordedCluster("young"), Console(file=io.StringIO())
     )
+    assert told == 1
     assert f"cannot listen on port {port} of 127.0.0.1" in capsys.readouterr().err
-    assert (
-        cli.run(
-            ["ui", "--port", "70000"],
-            lambda access: RecordedCluster("young"),
-            Console(file=io.StringIO()),
-        )
-        == 1
+    seen = cli.run(
+        ["ui", "--port", "70000"],
+        lambda access: RecordedCluster("young"),
+        Console(file=io.StringIO()),
     )
+    assert seen == 1
 
 
 class Browser(webbrowser.BackgroundBrowser):

@@ -45,10 +45,7 @@ def test_a_recorded_timeline() -> None:
         interruption["seconds"],
         interruption["before"],
         interruption["after"],
-    ) == (
-        *("WorkerLeaving", 1.02),
-        *(3, 2),
-    )
+    ) == (*("WorkerLeaving", 1.02), *(3, 2))
 
 
 @situations(

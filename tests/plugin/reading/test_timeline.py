@@ -12,13 +12,8 @@ def test_events_of_an_earlier_job_of_the_same_name_are_another_story() -> None:
 
 
 def test_events_know_what_their_notes_say() -> None:
-    by_reason = {event.reason: event for event in events_of("resumed")}
-    assert (by_reason["ScaledDown"].round, by_reason["ScaledDown"].workers) == (5, 2)
-    assert by_reason["ScaledDown"].cause.startswith("char-lm-worker-2-w9n54 is no longer wanted")
-    again = by_reason["TrainingResumed"]
-    assert (again.workers, again.seconds, again.cause, again.steps_lost) == (
-        2,
-        1.9,
-        "ScaledDown",
-        13,
-    )
+    leaving, resumed = events_of("whole")[1:3]
+    assert (leaving.reason, leaving.round, leaving.workers) == ("WorkerLeaving", 2, 2)
+    assert leaving.cause == "char-lm-worker-1-v7jk7 is being deleted"
+    told = (resumed.workers, resumed.seconds, resumed.cause, resumed.steps_lost)
+    assert told == (2, 1.0, "WorkerLeaving", 9)

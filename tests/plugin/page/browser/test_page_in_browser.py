@@ -210,10 +210,8 @@ def test_nodes_in_trouble(browser: Any, cluster: WatchedCluster, server: PageSer
         names = page.locator(".nodes tbody tr .node code").all_text_contents()
         assert names[0] == "gpu-09", "the one that is not ready comes first"
         assert {"gpu-04", "gpu-13", "gpu-15", "gpu-17", "gpu-31"} <= set(names)
-        assert (
-            page.get_by_role("link", name="Nodes", exact=True).get_attribute("aria-current")
-            == "page"
-        )
+        found = page.get_by_role("link", name="Nodes", exact=True).get_attribute("aria-current")
+        assert found == "page"
         page.get_by_role("table", name="Nodes in trouble, the worst first").wait_for()
         job = cluster.get_job("team", "llama-sft")
         job["status"]["workers"][1]["state"] = "Lost"
