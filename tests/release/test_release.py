@@ -35,6 +35,7 @@ INSTALL = ROOT / "docs" / "operate" / "install.md"
 EACH = f"for name in {OPERATOR} {AGENT} {CHART}; do\n"  # the first line of blocks of that page
 IDENTITY = f"https://github.com/OWNER/REPOSITORY/.github/workflows/release.yml@refs/tags/v{VERSION}"
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+MAKE_KEY = ["openssl", "ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out"]
 AARCH64 = 0xB7  # e_machine of an ELF file
 
 
@@ -61,7 +62,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("key") / "key.pem"
-    run("openssl", "ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", path)
+    run(*MAKE_KEY, path)
     return path
 
 
@@ -87,15 +88,8 @@ def releases(
 ) -> list[Path]:
     """Two equal releases of this checkout: a key signs the first, a CI job the second."""
     password = {"COSIGN_PASSWORD": "of the test"}
-    run(
-        COSIGN,
-        "import-key-pair",
-        "--key",
-        key,
-        "--output-key-prefix",
-        key.parent / "cosign",
-        **password,
-    )
+    prefix = ("--output-key-prefix", key.parent / "cosign")
+    run(COSIGN, "import-key-pair", "--key", key, *prefix, **password)
     signers = [{"COSIGN_KEY": str(key.parent / "cosign.key"), **password}, ci_job]
     made = [tmp_path_factory.mktemp(name) / "dist" for name in ("first", "second")]
     request = {
@@ -103,17 +97,12 @@ def releases(
         "REGISTRY": f"{registry}/ml",
         "PUSH": "1",
         "PLAIN_HTTP": "1",
+        "ALLOW_DIRTY": "1",
+        "NO_CACHE": "1",
         "SIGNING_KEY": str(key),
     }
     for dist, signer in zip(made, signers, strict=True):
-        said = run(
-            "hack/release/release.sh",
-            DIST=str(dist),
-            ALLOW_DIRTY="1",
-            NO_CACHE="1",
-            **signer,
-            **request,
-        )
+        said = run("hack/release/release.sh", DIST=str(dist), **signer, **request)
         print(said)
         assert (dist / "images.txt").read_text() in said
     return made
@@ -143,17 +132,9 @@ def test_two_releases_of_one_commit_are_the_same_to_the_byte(releases: list[Path
 
 
 def test_files_are_those_that_were_signed(dist: Path, public_key: Path) -> None:
-    verify = (
-        "openssl",
-        "dgst",
-        "-sha256",
-        "-verify",
-        public_key,
-        "-signature",
-        "SHA256SUMS.sig",
-        "SHA256SUMS",
-    )
-    assert run(*verify, cwd=dist) == "Verified OK\n"
+    signature = ("-signature", "SHA256SUMS.sig", "SHA256SUMS")
+    verified = run("openssl", "dgst", "-sha256", "-verify", public_key, *signature, cwd=dist)
+    assert verified == "Verified OK\n"
     run("sha256sum", "--check", "SHA256SUMS", cwd=dist)
     listed = {line.split()[1] for line in (dist / "SHA256SUMS").read_text().splitlines()}
     assert {path.name for path in dist.iterdir()} == listed | {"SHA256SUMS", "SHA256SUMS.sig"}
@@ -176,12 +157,7 @@ def test_chart_of_the_registry_names_the_images_of_the_registry_by_digest(
     registry: str, dist: Path
 ) -> None:
     assert HELM is not None
-    chart = (
-        "oci://" + f"{registry}/ml/charts/elastic-pytorch-operator",
-        "--version",
-        VERSION,
-        "--plain-http",
-    )
+    chart = ("oci://" + f"{registry}/ml/{CHART}", "--version", VERSION, "--plain-http")
     rendered = run(HELM, "template", "release", *chart, "--kube-version=1.34.0")
     container = container_of([found for found in yaml.safe_load_all(rendered) if found])
     agent = next(
@@ -212,15 +188,8 @@ def as_user(text: str, registry: str, folder: Path, **environment: str) -> str:
 
 
 def verify(key: Path, image: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        COSIGN,
-        *(options or ["verify"]),
-        "--allow-http-registry",
-        "--insecure-ignore-tlog",
-        "--key",
-        key,
-        image,
-    ]
+    insecure = ("--allow-http-registry", "--insecure-ignore-tlog")
+    command = [COSIGN, *(options or ["verify"]), *insecure, "--key", key, image]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
@@ -262,14 +231,8 @@ def test_attestations_are_the_provenance_and_the_packages_of_each_platform(
 
 def test_signatures_and_attestations_are_referrers(registry: str, dist: Path) -> None:
     for name in (*IMAGES, CHART):
-        listed = regctl(
-            registry,
-            "artifact",
-            "list",
-            f"{registry}/ml/{name}:{VERSION}",
-            "--format",
-            "{{json .Manifest}}",
-        )
+        image, shape = f"{registry}/ml/{name}:{VERSION}", ("--format", "{{json .Manifest}}")
+        listed = regctl(registry, "artifact", "list", image, *shape)
         attested = 1 + len(list(dist.glob(f"{name}-*.spdx.json"))) if name in IMAGES else 0
         types = [referrer["artifactType"] for referrer in json.loads(listed)["manifests"]]
         assert types == [BUNDLE] * 2 * (1 + attested), "of each release"
@@ -279,16 +242,8 @@ def test_changed_image_is_refused_with_the_signatures_of_the_original(
     registry: str, dist: Path, public_key: Path
 ) -> None:
     changed = f"{registry}/ml/{AGENT}:changed"
-    regctl(
-        registry,
-        "image",
-        "mod",
-        f"{registry}/ml/{AGENT}@{images_of(dist)[AGENT]}",
-        "--create",
-        changed,
-        "--label",
-        "a=b",
-    )
+    original = f"{registry}/ml/{AGENT}@{images_of(dist)[AGENT]}"
+    regctl(registry, "image", "mod", original, "--create", changed, "--label", "a=b")
     assert BUNDLE in regctl(registry, "artifact", "list", changed)
     refused = verify(public_key, changed)
     assert refused.returncode != 0
@@ -304,17 +259,9 @@ def test_unsigned_image_and_another_key_are_refused(
     regctl(registry, "image", "copy", signed, unsigned)
     refused = verify(public_key, unsigned)
     assert (refused.returncode != 0, "no signatures found" in refused.stderr) == (True, True)
-    run(
-        "openssl",
-        "ecparam",
-        "-genkey",
-        "-name",
-        "prime256v1",
-        "-noout",
-        "-out",
-        tmp_path / "other.pem",
-    )
-    run("openssl", "pkey", "-in", tmp_path / "other.pem", "-pubout", "-out", tmp_path / "other.pub")
+    private = tmp_path / "other.pem"
+    run(*MAKE_KEY, private)
+    run("openssl", "pkey", "-in", private, "-pubout", "-out", tmp_path / "other.pub")
     refused = verify(tmp_path / "other.pub", signed)
     assert (refused.returncode != 0, "could not verify envelope" in refused.stderr) == (True, True)
 
@@ -339,16 +286,8 @@ def test_images_of_the_registry_run(registry: str, dist: Path, tmp_path: Path) -
     tmp_path.chmod(0o777)
     try:
         assert run("docker", "run", "--rm", "--read-only", operator, "--version").strip() == VERSION
-        run(
-            "docker",
-            "run",
-            "--rm",
-            "--read-only",
-            "--volume",
-            f"{tmp_path}:/agent",
-            agent,
-            "/agent",
-        )
+        volume = ("--volume", f"{tmp_path}:/agent")
+        run("docker", "run", "--rm", "--read-only", *volume, agent, "/agent")
     finally:
         run("docker", "image", "rm", "--force", operator, agent)
     assert (tmp_path / "elastic_pytorch" / "agent" / "__main__.py").is_file()
@@ -357,9 +296,8 @@ def test_images_of_the_registry_run(registry: str, dist: Path, tmp_path: Path) -
 def test_agents_image_is_for_both_architectures(registry: str, tmp_path: Path) -> None:
     busybox = tmp_path / "busybox"
     image = f"{registry}/ml/{AGENT}:{VERSION}"
-    regctl(
-        registry, "image", "get-file", "--platform", "linux/arm64", image, "bin/busybox", busybox
-    )
+    platform = ("--platform", "linux/arm64")
+    regctl(registry, "image", "get-file", *platform, image, "bin/busybox", busybox)
     assert busybox.read_bytes()[18] == AARCH64
 
 
@@ -380,23 +318,16 @@ def test_bill_of_materials_lists_packages_of_debian_and_of_python(
 
 def test_packages_can_be_installed(dist: Path, tmp_path: Path) -> None:
     venv.create(tmp_path, with_pip=True)
-    wheels = [
-        *dist.glob("elastic_pytorch_client-*.whl"),
-        *dist.glob("elastic_pytorch-*.whl"),
-        *dist.glob("elastic_pytorch_operator-*.whl"),
-        *dist.glob("elastic_pytorch_local-*.whl"),
-    ]
+    packages = ("", "_client", "_operator", "_local")
+    wheels = [wheel for name in packages for wheel in dist.glob(f"elastic_pytorch{name}-*.whl")]
     assert len(wheels) == 4
-    run(tmp_path / "bin" / "pip", "install", "--quiet", *wheels)
-    said = run(tmp_path / "bin" / "kubectl-epj", "--version").strip()
+    programs = tmp_path / "bin"
+    run(programs / "pip", "install", "--quiet", *wheels)
+    said = run(programs / "kubectl-epj", "--version").strip()
     assert said == f"kubectl epj {Version(VERSION)}"
-    assert (
-        run(tmp_path / "bin" / "python", "-m", "elastic_pytorch_operator", "--version").strip()
-        == VERSION
-    )
-    assert "job's manifest" in run(
-        tmp_path / "bin" / "python", "-m", "elastic_pytorch_local", "--help"
-    )
+    said = run(programs / "python", "-m", "elastic_pytorch_operator", "--version").strip()
+    assert said == VERSION
+    assert "job's manifest" in run(programs / "python", "-m", "elastic_pytorch_local", "--help")
 
 
 def test_source_distributions_make_the_same_wheels_as_the_checkout(
@@ -405,18 +336,8 @@ def test_source_distributions_make_the_same_wheels_as_the_checkout(
     epoch = run("git", "log", "-1", "--format=%ct").strip()
     for source in dist.glob("*.tar.gz"):
         if source.name.startswith("elastic"):
-            command = [
-                sys.executable,
-                "-m",
-                "pip",
-                "wheel",
-                "--quiet",
-                "--no-deps",
-                "--no-build-isolation",
-                "--wheel-dir",
-                tmp_path,
-                source,
-            ]
-            run(*command, SOURCE_DATE_EPOCH=epoch)
+            options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path)
+            wheel = (sys.executable, "-m", "pip", "wheel", *options, source)
+            run(*wheel, SOURCE_DATE_EPOCH=epoch)
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert made == {path.name: path.read_bytes() for path in dist.glob("*.whl")}
