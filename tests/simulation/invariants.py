@@ -191,14 +191,17 @@ def check_ends(world: "World") -> Iterator[str]:
 def check_resize(story: Story) -> Iterator[str]:
     """After a change of size alone, no pod is made once another was no longer wanted."""
     lines = story.since_quiet()
-    acts = [line.what.split() for line in lines if line.who == "act"]
-    if len(acts) != 1 or acts[0][1] not in ("scale", "change_spares"):
+    acts = [number for number, line in enumerate(lines) if line.who == "act"]
+    if len(acts) != 1 or lines[acts[0]].what.split()[1] not in ("scale", "change_spares"):
         return
-    reduced: set[str] = set()
-    for line in lines:
+    resized = "/" + lines[acts[0]].what.split()[2].rstrip(":")
+    reduced = False
+    for line in lines[acts[0] :]:
+        if not line.who.endswith(resized):
+            continue
         if line.what.startswith("deleted pod") and line.what.endswith("is no longer wanted"):
-            reduced.add(line.who)
-        elif line.what.startswith("created pod") and line.who in reduced:
+            reduced = True
+        elif reduced and line.what.startswith("created pod"):
             yield f"{line.who} was made smaller, and {line.what}"
 
 

@@ -147,7 +147,13 @@ def test_of_a_story_that_fails_only_what_is_needed_is_left(needed: set[int]) -> 
 
 
 @pytest.mark.parametrize(
-    "acts, found", [(["0 scale"], 1), (["0 kill_node"], 0), (["0 scale", "1 scale"], 0)]
+    "acts, found",
+    [
+        (["0 scale a: {}"], 1),
+        (["0 scale b: {}"], 0),
+        (["0 kill_node"], 0),
+        (["0 scale a: {}", "1 scale a: {}"], 0),
+    ],
 )
 def test_pod_that_is_made_anew_by_a_resize_is_found(acts: list[str], found: int) -> None:
     story = Story(lambda: 0.0)
