@@ -1,8 +1,8 @@
-"""The CRD's rules in CEL, each beside its twin in Python, which judges what no API server has.
+"""The CRD's rules in CEL, each beside its twin in Python, for where no API server judges them.
 
-A twin takes what CEL calls `self`, of which types, bounds and required fields are right; null is
-as good as absent. It returns None for what the rule admits, and otherwise what of it the message
-shows. Rules that compare a job with what it was have no twin.
+A twin takes CEL's `self`, whose types, bounds and required fields are right; null is as good as
+absent. It returns None for what the rule admits, and otherwise what the message shows of it. Rules
+that compare a job with its past have no twin.
 """
 
 import re
@@ -18,14 +18,14 @@ Broken = tuple[object, ...] | None
 Twin = Callable[[Any], Broken]
 
 MAX_NAME_LENGTH = 45  # `{name}-worker-{index}` must be a host name of at most 63 characters
-# What only the operator's own rendezvous, and its agent, carry out.
+# Only for the operator's own rendezvous, and its agent.
 OWN = (
     *("progressDeadlineSeconds", "saveDeadlineSeconds", "prepare", "spares", "unitReplicas"),
     *("scheduling.rankTopologyKey", "scheduling.scheduleTimeoutSeconds"),
     *("resizePolicy.allowedReplicas", "resizePolicy.checkpointPath"),
     "resizePolicy.minSecondsBetweenGrowths",
 )
-# What of it says as much as nothing.
+# Values that say as much as nothing.
 NOTHING = {
     "spares": 0,
     "unitReplicas": 1,
@@ -42,15 +42,23 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def at(it: Mapping[str, Any], path: str) -> Any:
-    """What is at a path below an object; None if it, or what would hold it, is absent."""
     found: Any = it
     for name in path.split("."):
         found = found.get(name) if found is not None else None
     return found
 
 
-def _if(fault: object, *told: object) -> Broken:
-    return told if fault else None
+def has(it: Mapping[str, Any], path: str) -> bool:
+    return at(it, path) is not None
+
+
+def _holds(judge: Callable[[Any], object]) -> Twin:
+    """A twin whose message shows nothing."""
+    return lambda it: None if judge(it) else ()
+
+
+def _if(fault: object, *shown: object) -> Broken:
+    return shown if fault else None
 
 
 def _first(faults: Iterable[object]) -> Broken:
@@ -62,26 +70,9 @@ def _long_name(it: Any) -> Broken:
     return _if(length > MAX_NAME_LENGTH, length)
 
 
-def _odd_name(it: Any) -> Broken:
-    return _if(not _NAME.fullmatch(it["metadata"]["name"]))
-
-
-def _no_template(it: Any) -> Broken:
-    return _if(at(it, "template") is None and at(it, "templateRef") is None)
-
-
-def _no_containers(it: Any) -> Broken:
-    whole = at(it, "templateRef") is None and at(it, "template") is not None
-    return _if(whole and at(it, "template.spec.containers") is None)
-
-
 def _unnamed_beside_a_template(it: Any) -> Broken:
     own = at(it, "template.spec.containers") if at(it, "templateRef") is not None else None
     return _if(own is not None and all(each["name"] != names.TRAINING_CONTAINER for each in own))
-
-
-def _no_replicas(it: Any) -> Broken:
-    return _if(at(it, "replicas") is None)
 
 
 def _needs_minimum(field: str) -> Twin:
@@ -111,10 +102,6 @@ def _torn_unit(it: Any) -> Broken:
     return _first(f"{field} {count}" for field, count in counts if count % unit)
 
 
-def _unit_of_one(it: Any) -> Broken:
-    return _if(at(it, "scheduling.unitTopology") and (at(it, "unitReplicas") or 1) == 1)
-
-
 def _size_out_of_bounds(it: Any) -> Broken:
     least, most = at(it, "minReplicas"), at(it, "maxReplicas")
     sizes = at(it, "resizePolicy.allowedReplicas") or () if least is not None else ()
@@ -136,10 +123,6 @@ def _not_of_stock_torchrun(it: Any) -> Broken:
     return _first([*own, *(rule["action"] for rule in rules if rule["action"] == "RestartGroup")])
 
 
-def _no_process_count(it: Any) -> Broken:
-    return _if(not is_process_count(it), it)
-
-
 def _no_size(it: Any) -> Broken:
     amount = parse_quantity(it)
     return _if(amount is None or amount < 0, it)
@@ -150,42 +133,10 @@ def _same_claims(it: Any) -> Broken:
     return _first(name for name in claims if claims.count(name) > 1)
 
 
-def _not_one_requirement(it: Any) -> Broken:
-    return _if((at(it, "onExitCodes") is None) == (at(it, "onPodConditions") is None))
-
-
-def _wait_without_path(it: Any) -> Broken:
-    return _if(at(it, "checkpointWaitSeconds") and at(it, "checkpointPath") is None)
-
-
-def _no_absolute_path(it: Any) -> Broken:
-    return _if(not re.match("/[^/]", it), it)
-
-
-def _etcd_without_endpoint(it: Any) -> Broken:
-    return _if(at(it, "backend") == names.BACKEND_ETCD and at(it, "endpoint") is None)
-
-
-def _endpoint_without_etcd(it: Any) -> Broken:
-    return _if(at(it, "endpoint") is not None and at(it, "backend") != names.BACKEND_ETCD)
-
-
-def _own_key(it: Any) -> Broken:
-    return _first(key for key in it if key.startswith(_OWN))
-
-
-def _deadline_of_pods(it: Any) -> Broken:
-    return _if(at(it, "activeDeadlineSeconds") is not None)
-
-
 def _training(containers: Any) -> list[Any]:
     """The container that trains: the only one, or that of its name; none of several without it."""
     name = names.TRAINING_CONTAINER
     return [each for each in containers if len(containers) == 1 or each["name"] == name]
-
-
-def _none_trains(it: Any) -> Broken:
-    return _if(it and not _training(it))
 
 
 def _group_options(it: Any) -> Broken:
@@ -201,16 +152,22 @@ def _restarted(it: Any) -> Broken:
 
 TWINS: Mapping[str, Twin] = {
     "size(self.metadata.name) <= 45": _long_name,
-    "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')": _odd_name,
-    "has(self.template) || has(self.templateRef)": _no_template,
-    (
-        "has(self.templateRef) || !has(self.template) || has(self.template.spec.containers)"
-    ): _no_containers,
+    "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')": _holds(
+        lambda it: _NAME.fullmatch(it["metadata"]["name"])
+    ),
+    "has(self.template) || has(self.templateRef)": _holds(
+        lambda it: has(it, "template") or has(it, "templateRef")
+    ),
+    ("has(self.templateRef) || !has(self.template) || has(self.template.spec.containers)"): _holds(
+        lambda it: (
+            has(it, "templateRef") or not has(it, "template") or has(it, "template.spec.containers")
+        )
+    ),
     (
         "!has(self.templateRef) || !has(self.template) || !has(self.template.spec.containers) || "
         "self.template.spec.containers.exists(container, container.name == 'pytorch')"
     ): _unnamed_beside_a_template,
-    "has(self.replicas)": _no_replicas,
+    "has(self.replicas)": _holds(lambda it: has(it, "replicas")),
     "!has(self.maxReplicas) || has(self.minReplicas)": _needs_minimum("maxReplicas"),
     (
         "!has(self.maxReplicas) || !has(self.minReplicas) || self.minReplicas <= self.maxReplicas"
@@ -231,12 +188,15 @@ TWINS: Mapping[str, Twin] = {
     ): _torn_unit,
     (
         "!has(self.scheduling.unitTopology) || has(self.unitReplicas) && self.unitReplicas > 1"
-    ): _unit_of_one,
+    ): _holds(
+        lambda it: not at(it, "scheduling.unitTopology") or (at(it, "unitReplicas") or 1) != 1
+    ),
     ("!has(self.scheduling.extraWorkers) || has(self.minReplicas)"): _needs_minimum(
         "scheduling.extraWorkers"
     ),
     (
-        "!has(self.resizePolicy.allowedReplicas) || size(self.resizePolicy.allowedReplicas) == 0 || has(self.minReplicas)"
+        "!has(self.resizePolicy.allowedReplicas) || "
+        "size(self.resizePolicy.allowedReplicas) == 0 || has(self.minReplicas)"
     ): _needs_minimum("resizePolicy.allowedReplicas"),
     (
         "!has(self.resizePolicy.allowedReplicas) || !has(self.minReplicas) || "
@@ -263,27 +223,35 @@ TWINS: Mapping[str, Twin] = {
     (
         "type(self) == int ? self >= 1 && self <= 1024 : self in ['auto', 'cpu', 'gpu', 'xpu'] || "
         "self.matches('^([1-9][0-9]{0,2}|10[01][0-9]|102[0-4])$')"
-    ): _no_process_count,
+    ): lambda it: _if(not is_process_count(it), it),
     (
-        "type(self) == int ? self >= 0 : isQuantity(self) && !quantity(self).isLessThan(quantity('0'))"
+        "type(self) == int ? self >= 0 : isQuantity(self) && "
+        "!quantity(self).isLessThan(quantity('0'))"
     ): _no_size,
     (
         "self.all(one, self.exists_one(other, other.metadata.name == one.metadata.name))"
     ): _same_claims,
-    "has(self.onExitCodes) != has(self.onPodConditions)": _not_one_requirement,
+    "has(self.onExitCodes) != has(self.onPodConditions)": _holds(
+        lambda it: has(it, "onExitCodes") != has(it, "onPodConditions")
+    ),
     (
-        "!has(self.checkpointWaitSeconds) || self.checkpointWaitSeconds == 0 || has(self.checkpointPath)"
-    ): _wait_without_path,
-    "self.matches('^/[^/]')": _no_absolute_path,
-    (
-        "!has(self.backend) || self.backend != 'etcd-v2' || has(self.endpoint)"
-    ): _etcd_without_endpoint,
-    (
-        "!has(self.endpoint) || (has(self.backend) && self.backend == 'etcd-v2')"
-    ): _endpoint_without_etcd,
-    "self.all(key, !key.startsWith('elasticpytorch.dev/'))": _own_key,
-    "!has(self.activeDeadlineSeconds)": _deadline_of_pods,
-    "self.size() <= 1 || self.exists(container, container.name == 'pytorch')": _none_trains,
+        "!has(self.checkpointWaitSeconds) || self.checkpointWaitSeconds == 0 || "
+        "has(self.checkpointPath)"
+    ): _holds(lambda it: not at(it, "checkpointWaitSeconds") or has(it, "checkpointPath")),
+    "self.matches('^/[^/]')": lambda it: _if(not re.match("/[^/]", it), it),
+    ("!has(self.backend) || self.backend != 'etcd-v2' || has(self.endpoint)"): _holds(
+        lambda it: at(it, "backend") != names.BACKEND_ETCD or has(it, "endpoint")
+    ),
+    ("!has(self.endpoint) || (has(self.backend) && self.backend == 'etcd-v2')"): _holds(
+        lambda it: not has(it, "endpoint") or at(it, "backend") == names.BACKEND_ETCD
+    ),
+    "self.all(key, !key.startsWith('elasticpytorch.dev/'))": lambda it: _first(
+        key for key in it if key.startswith(_OWN)
+    ),
+    "!has(self.activeDeadlineSeconds)": _holds(lambda it: not has(it, "activeDeadlineSeconds")),
+    "self.size() <= 1 || self.exists(container, container.name == 'pytorch')": _holds(
+        lambda it: not it or _training(it)
+    ),
     (
         "self.all(container, has(container.command) || !has(container.args) || (self.size() > 1 "
         "&& container.name != 'pytorch') || [0, 1, 2, 3, 4, 5].all(i, i >= container.args.size() "

@@ -1,7 +1,7 @@
 """Compares values with a structural schema of Kubernetes, as the API server does.
 
-`job.json` is the schema of `crds/elasticpytorchjobs.yaml`, as `make docs` copies it. The types,
-bounds, words and patterns of a job's fields are nowhere else; `rules` has the rules.
+`make docs` copies `job.json` from `crds/elasticpytorchjobs.yaml`. Types, bounds, words and patterns
+of a job's fields are nowhere else.
 """
 
 import json
@@ -23,10 +23,9 @@ from elastic_pytorch_operator.spec.fields import (
 from elastic_pytorch_operator.spec.schema.rules import TWINS
 
 Schema = Mapping[str, Any]
-# Where a value is: it becomes a text only if something is wrong there.
+# It becomes a text only if something is wrong there.
 Path = str | tuple["Path", str | int]
-# What is compared, its path, and whether an unknown field is refused. If not, it is left alone, as
-# one of a newer version.
+# Of a value, its path, and whether an unknown field, as of a newer version, is refused.
 Check = Callable[[Any, Path, bool], None]
 
 FILE = pathlib.Path(__file__).with_name("job.json")
@@ -41,11 +40,11 @@ INT_OR_STRING = ("a whole number or a string", (int, str))
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str]:
-    # To RE2, unlike Python, a line feed at the end is not behind `$`.
+    # To RE2, unlike Python, `$` is not before a line feed at the end.
     return re.compile(re.sub(r"\$$", r"\\Z", pattern))
 
 
-# By keyword: whether a value is as it must be, and the words for one that is not.
+# By keyword: whether a value is valid, and the words for one that is not.
 BOUNDS: Mapping[str, tuple[Callable[[Any, Any], object], str]] = {
     "minimum": (lambda value, bound: value >= bound, "must be greater than or equal to {}, not {}"),
     "maximum": (lambda value, bound: value <= bound, "must be less than or equal to {}, not {}"),
@@ -73,20 +72,15 @@ def _job() -> Check:
 
 
 def check_job(manifest: Mapping[str, Any], *, strict: bool = False) -> None:
-    """Judges a job's manifest, of which null is as good as absent, by the schema and its rules.
+    """Raises InvalidJob for the first field that the schema or a rule refuses; null is absent.
 
-    Args:
-        strict: refuse fields that no job has, as the API server does for `kubectl apply`. A
-            stored job may have them from a newer version.
-
-    Raises:
-        InvalidJob: for the first field that is not as it must be; it says what to write.
+    Strict: also for unknown fields, as the API server does for `kubectl apply`. A stored job may
+    have them from a newer version.
     """
     _job()(manifest, "", strict)
 
 
 def bound_of(keyword: str, *path: str) -> int:
-    """A bound of a field of the spec, such as its `maximum`."""
     schema = job_schema()["properties"]["spec"]
     for name in path:
         schema = schema["properties"][name]
@@ -95,7 +89,6 @@ def bound_of(keyword: str, *path: str) -> int:
 
 
 def text_of(path: Path) -> str:
-    """A path as `kubectl explain` writes it, with the numbers of items in brackets."""
     if isinstance(path, str):
         return path
     above, last = text_of(path[0]), path[1]
@@ -114,7 +107,7 @@ def compiled(schema: Schema) -> Check:
 
 
 def _checks(schema: Schema) -> Iterator[Check]:
-    """What a value is compared with, the cheapest first: each may rely on those before it."""
+    """The checks of a value, the cheapest first: each may rely on those before it."""
     if schema.get("x-kubernetes-int-or-string"):
         yield _type(*INT_OR_STRING)
     elif schema.get("type") == "object":
@@ -143,9 +136,9 @@ def _type(words: str, types: tuple[type, ...]) -> Check:
 def _enum(words: list[str]) -> Check:
     def check(value: Any, path: Path, strict: bool) -> None:
         if value not in words:
+            end = suggest(str(value)[:99], words)
             raise InvalidJob(
-                text_of(path),
-                f"must be one of {', '.join(words)}, not {shown(value)}{suggest(str(value)[:99], words)}",
+                text_of(path), f"must be one of {', '.join(words)}, not {shown(value)}{end}"
             )
 
     return check
@@ -178,11 +171,9 @@ def _different(keys: Sequence[str]) -> Check:
         for number, item in enumerate(value):
             found = tuple(item[key] for key in keys) if keys else item
             if found in seen:
-                what = (
-                    f"the {' and '.join(keys)} {', '.join(map(str, found))}"
-                    if keys
-                    else shown(item)
-                )
+                what = shown(item)
+                if keys:
+                    what = f"the {' and '.join(keys)} {', '.join(map(str, found))}"
                 raise InvalidJob(
                     text_of((path, number)), f"{what} is there twice: remove one, or change it"
                 )
@@ -223,8 +214,8 @@ def _rule(rule: Schema) -> Check:
     def check(value: Any, path: Path, strict: bool) -> None:
         broken = twin(value)
         if broken is not None:
-            told = f" (found: {str(broken[0])[:MAX_SHOWN]})" if broken else ""
-            words = message % broken if "%d" in message else f"{message}{told}"
+            found = f" (found: {str(broken[0])[:MAX_SHOWN]})" if broken else ""
+            words = message % broken if "%d" in message else f"{message}{found}"
             raise InvalidJob(f"{text_of(path)}{place}".lstrip("."), words)
 
     return check
