@@ -1,8 +1,7 @@
-"""An ElasticPyTorchJob as the operator reads it: parsed once, checked, with the API's defaults filled in.
+"""An ElasticPyTorchJob as the operator reads it: checked once, with the API's defaults.
 
-The API server has already applied the schema of `crds/`. It is applied again here, as local mode
-has no API server, and as a job may be older than a rule: it is refused with the field's name rather
-than half understood.
+The schema of `crds/` is applied again: local mode has no API server, and a job may be older than a
+rule.
 """
 
 from collections.abc import Mapping
@@ -41,8 +40,6 @@ MAX_FAILURES, SETTLE_SECONDS, STORE_PORT = 3, 1.0, 29500
 
 
 class JobKey(NamedTuple):
-    """Names a job in the cluster."""
-
     namespace: str
     name: str
 
@@ -52,44 +49,16 @@ class JobKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The parts of an ElasticPyTorchJob that decisions are made from.
-
-    Attributes:
-        wanted: how many workers to aim at; 0 while it is suspended.
-        requested: `spec.replicas`, before `allowedReplicas` have rounded it down.
-        allowed: the sizes that a group may have, rising; none: any.
-        unit_replicas: how many workers, of consecutive indices, hold one replica of the model. They
-            are in a group all or not at all.
-        checkpoint_wait_seconds: how long a planned change waits for the next checkpoint; 0: not at
-            all.
-        checkpoint_path: the folder that agents watch for checkpoints; empty: none.
-        save_deadline_seconds: how long the last checkpoint may take once the training is done.
-        growth_seconds: `resizePolicy.minSecondsBetweenGrowths`, between two rounds that make the
-            group larger.
-        backend: who decides on the group: the operator, or stock torchrun over c10d or etcd-v2.
-        endpoint: of the user's etcd, `host:port`.
-        prepare_seconds: how long scripts may set themselves up before their group exists; 0: they
-            start when it does.
-        shared_memory: `spec.sharedMemorySize`; empty: unset.
-        queue: where it waits for quota; None: it starts without.
-        version: the resource version that all this is from.
-        template_uid: of the template that its spec is merged over; None: its spec is whole.
-        problem: what is wrong with its spec as it is now; empty: nothing. If the job runs, the rest
-            is that of the last valid spec.
-        last_valid: that spec, for the status to keep; None: the present one is valid, or no valid
-            one is known.
-    """
-
     key: JobKey
     uid: str
     generation: int
-    wanted: int
+    wanted: int  # how many workers to aim at; 0 while it is suspended
     minimum: int
     maximum: int
-    requested: int = 0
-    allowed: tuple[int, ...] = ()
+    requested: int = 0  # `spec.replicas`, before `allowedReplicas` have rounded it down
+    allowed: tuple[int, ...] = ()  # the sizes that a group may have, rising; none: any
     spares: int = 0
-    unit_replicas: int = 1
+    unit_replicas: int = 1  # workers of consecutive indexes, which are in a group all or not at all
     suspend: bool = False
     managed_by: str = ""
     nproc_per_node: str = "1"
@@ -98,18 +67,18 @@ class Job:
     on_pod_loss: str = REPLACE
     rules: tuple[FailureRule, ...] = ()
     progress_deadline_seconds: int | None = None
-    save_deadline_seconds: int = SAVE_DEADLINE_SECONDS
+    save_deadline_seconds: int = SAVE_DEADLINE_SECONDS  # for the last checkpoint after training
     active_deadline_seconds: int | None = None
     ttl_seconds: int | None = None
     settle_seconds: float = SETTLE_SECONDS
-    growth_seconds: float = 0.0
-    checkpoint_wait_seconds: float = 0.0
-    checkpoint_path: str = ""
-    backend: str = names.BACKEND_OPERATOR
+    growth_seconds: float = 0.0  # between two rounds that make the group larger
+    checkpoint_wait_seconds: float = 0.0  # of a planned change
+    checkpoint_path: str = ""  # the folder that agents watch for checkpoints; empty: none
+    backend: str = names.BACKEND_OPERATOR  # or stock torchrun's c10d or etcd-v2
     store_port: int = STORE_PORT
-    endpoint: str = ""
-    prepare_seconds: int = 0
-    shared_memory: str = ""
+    endpoint: str = ""  # of the user's etcd, `host:port`
+    prepare_seconds: int = 0  # for scripts before their group exists; 0: they start when it does
+    shared_memory: str = ""  # `spec.sharedMemorySize`; empty: unset
     claims: tuple[ClaimTemplate, ...] = ()
     keep_claims: bool = True
     scheduling: Scheduling = NO_SCHEDULING
@@ -118,15 +87,16 @@ class Job:
     template: Manifest = field(default_factory=dict)
     status: Manifest = field(default_factory=dict)
     deleting: bool = False
-    queue: Queue | None = None
-    version: str = ""
-    template_uid: str | None = None
+    queue: Queue | None = None  # where it waits for quota; None: it starts without
+    version: str = ""  # the resource version of the manifest
+    template_uid: str | None = None  # of the template under its spec; None: its spec is whole
+    # What is wrong with its spec as it is now. If the job runs, the rest is by the last valid spec.
     problem: str = ""
+    # That spec, for the status to keep; None: the present one is valid, or no valid one is known.
     last_valid: Manifest | None = None
 
     @property
     def ours(self) -> bool:
-        """Whether this operator reconciles the job."""
         return self.managed_by in ("", names.MANAGER)
 
     @property
@@ -136,73 +106,52 @@ class Job:
 
     @property
     def rounded_by(self) -> str:
-        """The field, without `spec.`, that says why fewer workers are wanted than are requested."""
-        return (
-            "unitReplicas"
-            if self.requested % self.unit_replicas
-            else "resizePolicy.allowedReplicas"
-        )
+        """The field, without `spec.`, by which fewer workers are wanted than are requested."""
+        uneven = self.requested % self.unit_replicas
+        return "unitReplicas" if uneven else "resizePolicy.allowedReplicas"
 
     def is_extra(self, index: int) -> bool:
-        """Whether the worker of an index is scheduled by `scheduling.extraWorkers`."""
         return self.scheduling.extra_workers is not None and index >= self.minimum
 
     @property
     def extras_choose_flavors(self) -> bool:
-        """Whether Kueue's Workloads beyond the minimum may have other flavors.
-
-        Each pod then runs by the quota of its own Workload.
-        """
+        """Whether Kueue's Workloads beyond the minimum, one a pod, may have other flavors."""
         extra = self.scheduling.extra_workers
         return extra is not None and extra.chooses_nodes
 
     def quota_for(self, *, extra: bool) -> str:
-        """What a Workload is for: quota that was granted for one text does not serve another."""
+        """What a Workload is for: quota for one text does not serve another."""
         workers = self.scheduling.extra_workers
         template = self.queue.template if self.queue is not None else ""
         return template + (workers.text if extra and workers is not None else "")
 
     def template_of(self, index: int, *, extra: bool | None = None) -> Manifest:
-        """The pod template of the worker of an index.
-
-        Args:
-            extra: it runs by quota for workers beyond the minimum; None: its index says that.
-        """
+        """A worker's pod template; `extra`: it runs by quota beyond the minimum; None: by index."""
         workers = self.scheduling.extra_workers
-        beyond = self.is_extra(index) if extra is None else extra
-        return (
-            workers.applied_to(self.template) if workers is not None and beyond else self.template
-        )
+        if workers is None or not (self.is_extra(index) if extra is None else extra):
+            return self.template
+        return workers.applied_to(self.template)
 
     @property
     def pod_conditions(self) -> frozenset[PodCondition]:
-        """The conditions of pods that its rules name."""
         return frozenset().union(*(rule.conditions for rule in self.rules))
 
     @property
     def grace_seconds(self) -> int:
-        """Seconds between SIGTERM and SIGKILL of a worker pod."""
         seconds = self.template.get("spec", {}).get("terminationGracePeriodSeconds")
         return DEFAULT_GRACE_SECONDS if seconds is None else int(seconds)
 
 
 def training_container(template: Manifest) -> Manifest:
-    """The container that trains: the one named `pytorch`, or the only one.
-
-    Raises:
-        InvalidJob: there is no such container.
-    """
     containers = template.get("spec", {}).get("containers") or []
     if len(containers) == 1 and isinstance(containers[0], Mapping):
         return containers[0]
     for container in containers:
         if isinstance(container, Mapping) and container.get("name") == names.TRAINING_CONTAINER:
             return container
-    problem = (
-        "needs a container"
-        if not containers
-        else f"one of its containers must be named `{names.TRAINING_CONTAINER}`"
-    )
+    problem = "needs a container"
+    if containers:
+        problem = f"one of its containers must be named `{names.TRAINING_CONTAINER}`"
     raise InvalidJob("spec.template.spec.containers", problem)
 
 
@@ -215,13 +164,7 @@ def parse_key(manifest: Manifest) -> JobKey:
 def parse_job(
     manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, templates: Templates = NONE_READ
 ) -> Job:
-    """Reads a job's manifest, merged over the template that its status names.
-
-    Raises:
-        TemplateUnread: it names a template that is to be read first.
-        InvalidJob: a field is missing, of the wrong type or out of bounds; it names the field and
-            the reason.
-    """
+    """Reads a job's manifest, over its template: InvalidJob, or TemplateUnread to begin with."""
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
         raise InvalidJob("spec", "is missing")
@@ -237,7 +180,6 @@ def parse_job(
 
 @reading("spec")
 def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Job:
-    """Reads a job whose spec is merged over its template."""
     check_job({**manifest, "spec": spec})
     metadata, template = manifest["metadata"], spec["template"]
     check_template(template)

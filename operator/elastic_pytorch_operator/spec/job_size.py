@@ -1,7 +1,6 @@
-"""How large a job may be: a schema that leaves fields open takes whatever etcd does, and a replica would keep it for each job.
+"""How large a job may be: a schema that leaves fields open admits whatever etcd does.
 
-A job that is too large is known by the few fields that say what becomes of it; the rest is dropped
-where it is read.
+Of a job that is too large, only the few fields are kept that say what becomes of it.
 """
 
 import json
@@ -14,17 +13,12 @@ from elastic_pytorch_operator.spec.fields import InvalidJob
 MAX_BYTES = 131_072  # of a spec as JSON, and of a job in all; a whole PodSpec rarely has 20,000
 MAX_VALUES = 10_000  # in a spec: `{},` has 3 bytes as JSON, and 72 in memory
 MAX_DEPTH = 64  # of objects and lists in each other; a PodSpec has less than 20
-MAX_PLAIN = 253  # characters of a text that is kept of a spec that is too large
+MAX_PLAIN = 253  # characters of a kept text
 PLAIN_FIELDS = ("cleanPodPolicy", "managedBy", "replicas", "suspend", "ttlSecondsAfterFinished")
 
 
 class LargeSpec(dict[str, Any]):
-    """What is kept of a spec that is too large.
-
-    Attributes:
-        path: the field that is too large.
-        words: what is wrong with it.
-    """
+    """What is kept of a spec that is too large; `path` and `words` name the fault."""
 
     def __init__(self, spec: Manifest, problem: InvalidJob) -> None:
         backend = spec.get("rendezvous")
@@ -36,13 +30,9 @@ class LargeSpec(dict[str, Any]):
 
 
 def check_size(fields: Manifest, path: str) -> None:
-    """Refuses what would take too much memory or time, or what functions that call themselves for each level could not read.
+    """Refuses fields that exceed MAX_BYTES, MAX_VALUES or MAX_DEPTH, and those of a LargeSpec.
 
-    It looks at no more than `MAX_VALUES` values.
-
-    Raises:
-        InvalidJob: the fields hold more than `MAX_BYTES` of JSON, `MAX_VALUES` values or
-            `MAX_DEPTH` levels, or are of a LargeSpec.
+    It looks at no more than MAX_VALUES values.
     """
     if isinstance(fields, LargeSpec):
         raise InvalidJob(fields.path, fields.words)
@@ -70,10 +60,8 @@ def check_size(fields: Manifest, path: str) -> None:
 
 
 def size_of(fields: Manifest) -> int:
-    """The bytes of fields as JSON."""
-    return len(
-        json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-    )
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode(errors="replace"))
 
 
 def _is_plain(value: object) -> bool:

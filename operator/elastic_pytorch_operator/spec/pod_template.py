@@ -1,7 +1,6 @@
-"""Checks the form of those parts of a pod template that the operator touches, and adds tolerations; the API server checks the rest.
+"""Checks the parts of a pod template that the operator touches, and adds tolerations.
 
-The schema of a job leaves a template open: a whole PodTemplateSpec would make the CRD 30 times
-as long.
+The API server checks the rest: a whole PodTemplateSpec would make the CRD 30 times as long.
 """
 
 import re
@@ -16,22 +15,21 @@ PATH = "spec.template"
 
 
 def an_object(**fields: Schema) -> Schema:
-    """An object with these fields; others may be anything, and each may be absent."""
+    """An object with these fields, each of which may be absent, and any others."""
     return {"type": "object", "properties": fields}
 
 
 def a_list(items: Schema, **bounds: object) -> Schema:
-    """A list of such items."""
     return {"type": "array", "items": items, **bounds}
 
 
-# Each of them is compared with the taints or the labels of many nodes whenever a pod is planned.
+# Each is compared with the taints or the labels of many nodes whenever a pod is planned.
 MAX_TOLERATIONS = 200
 MAX_REQUIREMENTS = 100
 
 # What a worker's pod has whatever its template says; "": what the operator chooses.
 SET_FOR_PODS: Mapping[str, str] = {"hostname": "", "subdomain": "", "restartPolicy": "Never"}
-# By these torchrun and other launchers tell each process of its group.
+# What torchrun and other launchers set for each process of a group.
 SET_FOR_PROCESSES = re.compile(
     r"(GROUP_|LOCAL_|NODE_|ROLE_)?RANK|((GROUP|LOCAL|ROLE)_)?WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)"
     r"|TORCHELASTIC_(ERROR_FILE|MAX_RESTARTS|RESTART_COUNT|RUN_ID|USE_AGENT_STORE)"
@@ -56,8 +54,7 @@ NODE_AFFINITY = an_object(
     ),
     preferredDuringSchedulingIgnoredDuringExecution=LIST,
 )
-# What is read or added to when a pod, its PodGroup or its Workload is made, or a node is looked
-# for.
+# What the operator reads or changes for a pod, its PodGroup or its Workload, or to find a node.
 TEMPLATE = an_object(
     metadata=an_object(labels=OBJECT, annotations=OBJECT),
     spec=an_object(
@@ -79,7 +76,7 @@ TEMPLATE = an_object(
 
 
 def is_set_for_processes(variable: str) -> bool:
-    """Whether the agent sets an environment variable for each training process, so that a template cannot."""
+    """Whether the agent sets a variable for each training process, so that a template cannot."""
     return SET_FOR_PROCESSES.fullmatch(variable) is not None
 
 
@@ -89,31 +86,24 @@ def _template() -> Check:
 
 
 def check_template(template: Mapping[str, Any]) -> None:
-    """Judges a template that the schema of a job admits.
-
-    Raises:
-        InvalidJob: no pod can be made from it; it names the first part at fault.
-    """
+    """Refuses a template that the schema admits but no pod can be made from."""
     _template()(template, PATH, False)
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = (template["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get(
-        "nodeSelectorTerms"
-    ) or ()
+    terms = (affinity.get(required) or {}).get("nodeSelectorTerms") or ()
     kinds = ("matchExpressions", "matchFields")
-    if (
-        sum(1 + sum(len(term.get(kind) or ()) for kind in kinds) for term in terms)
-        > MAX_REQUIREMENTS
-    ):
-        path = f"{PATH}.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    count = sum(1 + sum(len(term.get(kind) or ()) for kind in kinds) for term in terms)
+    if count > MAX_REQUIREMENTS:
         raise InvalidJob(
-            path, f"must have at most {MAX_REQUIREMENTS} entries and requirements in all"
+            f"{PATH}.spec.affinity.nodeAffinity.{required}.nodeSelectorTerms",
+            f"must have at most {MAX_REQUIREMENTS} entries and requirements in all",
         )
 
 
 def with_tolerations(
     template: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """A template with the tolerations that it does not have itself; the same object if it has all of them."""
+    """A template with these tolerations, too; the same object if it has all of them."""
     own = template["spec"].get("tolerations") or []
     missing = [toleration for toleration in tolerations if toleration not in own]
     if not missing:

@@ -10,44 +10,24 @@ from elastic_pytorch_operator.api import kueue
 
 # What Kueue grants quota for: requests, and what chooses the nodes and the priority of a pod.
 GRANTED_FOR = (
-    *(
-        "nodeSelector",
-        "tolerations",
-        "affinity",
-        "priorityClassName",
-        "runtimeClassName",
-        "overhead",
-    ),
-    "resources",
+    *("nodeSelector", "tolerations", "affinity", "priorityClassName", "runtimeClassName"),
+    *("overhead", "resources"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What a job asks of Kueue.
-
-    Attributes:
-        name: of the LocalQueue in the job's namespace.
-        priority_class: the name of a WorkloadPriorityClass; empty: the priority of the job's pods
-            counts.
-        provisioning: annotations for a ProvisioningRequest.
-        template: a hash of what in the pod template quota is granted for.
-    """
-
-    name: str
-    priority_class: str = ""
+    name: str  # of the LocalQueue in the job's namespace
+    priority_class: str = ""  # a WorkloadPriorityClass; empty: the priority of the pods counts
+    # Annotations for a ProvisioningRequest.
     provisioning: Mapping[str, str] = field(default_factory=dict)
-    template: str = ""
+    template: str = ""  # a hash of the parts of the pod template that quota is granted for
 
 
 def read_queue(
     metadata: Mapping[str, Any], template: Mapping[str, Any] | None = None
 ) -> Queue | None:
-    """The queue that a job's metadata names; None: it names none.
-
-    Args:
-        template: of its pods, checked; None: it cannot be read.
-    """
+    """The queue in a job's metadata, if any; without a template if that cannot be read."""
     labels = metadata.get("labels") or {}
     name = labels.get(kueue.LABEL_QUEUE)
     if not name:
@@ -63,7 +43,7 @@ def read_queue(
 
 
 def hash_template(template: Mapping[str, Any]) -> str:
-    """Returns a hash of what Kueue grants quota for to pods of a template, which has been checked: 16 hexadecimal digits."""
+    """A hash of what Kueue grants quota for to pods of a checked template: 16 hex digits."""
     spec, annotations = template["spec"], (template.get("metadata") or {}).get("annotations") or {}
     parts = {
         **{name: spec.get(name) for name in GRANTED_FOR},

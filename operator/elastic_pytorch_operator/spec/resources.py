@@ -1,4 +1,4 @@
-"""What containers and pods request, the accelerators among it, and how many processes a worker runs on them. Pure.
+"""What containers and pods request, and how many processes a worker runs on its devices. Pure.
 
 Devices are extended resources, which their vendors' device plugins name: NVIDIA k8s-device-plugin,
 AMD k8s-device-plugin, Intel GPU device plugin. The same plugins also name what is no device:
@@ -15,8 +15,7 @@ from elastic_pytorch_operator.spec.fields import InvalidJob
 
 Amounts = dict[str, float]  # by resource, in base units
 DEVICES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"})
-# Parts of a device. CUDA shows one of them to a process, however many the container has: they do
-# not add up to more processes.
+# Parts of a device, of which CUDA shows one to a process, however many the container has.
 PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared")
 MAX_PROCESSES = 1024  # of a worker
 WORDS = ("auto", "cpu", "gpu", "xpu")  # torchrun's own words for what the node has
@@ -24,17 +23,11 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
 
 def count_accelerators(container: Mapping[str, Any]) -> int:
-    """How many whole devices a container asks for, of all vendors together.
-
-    Args:
-        container: of a pod template. A limit counts where there is no request: Kubernetes has them
-            equal.
-    """
+    """How many whole devices of all vendors a container requests; a limit alone is a request."""
     return sum(_whole(amount) for name, amount in _requests(container).items() if name in DEVICES)
 
 
 def uses_accelerators(container: Mapping[str, Any]) -> bool:
-    """Whether a container asks for a device, or for a part of one."""
     return any(
         _whole(amount) and (name in DEVICES or name.startswith(PARTS))
         for name, amount in _requests(container).items()
@@ -42,27 +35,24 @@ def uses_accelerators(container: Mapping[str, Any]) -> bool:
 
 
 def is_process_count(value: int | str) -> bool:
-    """Whether torchrun's `--nproc-per-node` takes a value: a number of processes, or one of its words."""
+    """Whether torchrun's `--nproc-per-node` takes a value: a number or one of its words."""
     text = str(value)
     return text in WORDS or bool(_NUMBER.fullmatch(text) and int(text) <= MAX_PROCESSES)
 
 
 def processes_per_node(value: int | str | None, container: Mapping[str, Any]) -> str:
-    """The value of torchrun's `--nproc-per-node`.
+    """The value of torchrun's `--nproc-per-node` for that of `spec.nprocPerNode`.
 
-    Args:
-        value: of spec.nprocPerNode; None: a process for each device that the container asks for,
-            else one. `cpu`, and `auto` without a device: one for each whole core of the container's
-            limit, if it has one; torchrun would count the node's cores.
-        container: the one that trains.
-
-    Raises:
-        InvalidJob: the container asks for more devices than a worker may have processes.
+    None is a process for each device of the container, or one. `cpu`, and `auto` without a device,
+    are one for each whole core of the container's limit: torchrun would count the node's cores.
     """
     if value is None:
         if (devices := count_accelerators(container)) > MAX_PROCESSES:
-            problem = f"must be a number from 1 to {MAX_PROCESSES} for a container that asks for {devices} devices"
-            raise InvalidJob("spec.nprocPerNode", problem)
+            raise InvalidJob(
+                "spec.nprocPerNode",
+                f"must be a number from 1 to {MAX_PROCESSES} for a container that asks for "
+                f"{devices} devices",
+            )
         return str(max(1, devices))
     text = str(value)
     if text == "cpu" or (text == "auto" and not uses_accelerators(container)):
@@ -72,10 +62,10 @@ def processes_per_node(value: int | str | None, container: Mapping[str, Any]) ->
 
 
 def pod_requests(spec: Manifest) -> Amounts:
-    """What a pod of this spec requests, as the scheduler counts it (`PodRequests` of k8s.io/component-helpers/resource).
+    """A pod's requests as the scheduler counts them.
 
-    Containers and native sidecars count together. Each other init container counts alone, beside
-    the sidecars that start before it. What the pod itself requests takes the place of that.
+    Source: `PodRequests` of k8s.io/component-helpers/resource. An init container that is no native
+    sidecar counts alone, beside the sidecars that start before it.
     """
     together: Amounts = {}
     for container in spec.get("containers") or ():
@@ -93,7 +83,7 @@ def pod_requests(spec: Manifest) -> Amounts:
 
 
 def _requests(holder: Manifest) -> dict[str, object]:
-    """What a container, or a whole pod, requests; a limit without a request is one."""
+    """The requests of a container or a pod; a limit without a request is one."""
     return {**_stated(holder, "limits"), **_stated(holder, "requests")}
 
 
@@ -106,13 +96,13 @@ def _join(one: Amounts, other: Amounts, combine: Callable[[float, float], float]
 
 
 def _stated(holder: Manifest, part: str) -> Mapping[str, object]:
-    """The limits or the requests of a container or a pod; none of those that are malformed."""
+    """The limits or the requests of a container or a pod; malformed ones are none."""
     resources = holder.get("resources")
     found = resources.get(part) if isinstance(resources, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
 def _whole(amount: object) -> int:
-    """A quantity of an extended resource, which is a whole number; 0 for what the API server refuses."""
+    """A quantity of an extended resource, a whole number; 0 for what the API server refuses."""
     number = parse_quantity(amount) or 0.0
     return int(number) if number > 0 and number == int(number) else 0

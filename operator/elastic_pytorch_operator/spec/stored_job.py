@@ -1,10 +1,10 @@
-"""A job as the API server stores it, also one whose spec cannot be carried out: an invalid edit undoes nothing. Pure.
+"""A job as the API server stores it, also with a spec that cannot be carried out. Pure.
 
-A job that runs goes on by its last valid spec, which its status keeps for as long as the present
-one is invalid: the next leader finds it there, and users may edit a job, but not its status. Where
-no valid spec is known, as after an upgrade to an operator with a stricter rule, the fields at fault
-do not count. Suspension, deletion and the queue are always those of the present object. A job that
-does not run waits until its spec is corrected.
+An invalid edit undoes nothing. A job that runs goes on by its last valid spec, which its status
+keeps while the present one is invalid: the next leader finds it there, and users cannot edit it.
+If none is known, as after an upgrade to a stricter operator, the fields at fault do not count.
+Suspension, deletion and the queue are always those of the present object. A job that does not run
+waits until its spec is corrected.
 """
 
 import re
@@ -34,10 +34,9 @@ from elastic_pytorch_operator.spec.platform.job_template import (
 from elastic_pytorch_operator.spec.queue import read_queue
 
 LAST_VALID = "lastValidSpec"  # of the status
-# Those of the present object, unless it is too large to have them. The API server lets most of them
-# change in no job that runs.
+# Those of the present object, unless it is too large to have them.
 PRESENT = ("suspend", "managedBy", "template", "templateRef", "sharedVolumeClaims")
-# By these the workers of one group agree with each other. A guess at one would break the group.
+# By these the workers of one group agree with each other: a guess would break the group.
 NOT_GUESSED = (
     *("replicas", "minReplicas", "maxReplicas", "unitReplicas", "nprocPerNode"),
     *("rendezvous", "prepare", "injectAgent"),
@@ -51,14 +50,9 @@ def parse_stored(
     valid: Manifest | None = None,
     templates: Templates = NONE_READ,
 ) -> Job:
-    """Reads a job's manifest, whatever is wrong with its spec: `Job.problem` says that.
+    """Reads a job whatever is wrong with its spec (`Job.problem`), unless its template is unread.
 
-    Args:
-        manifest: the job's, with its status.
-        valid: its last valid spec; None: only its status may have that.
-
-    Raises:
-        TemplateUnread: it names a template that is to be read first.
+    Without its last valid spec, its status may have that.
     """
     try:
         return parse_job(manifest, defaults, templates)
@@ -77,19 +71,17 @@ def parse_stored(
 
 
 def valid_spec(job: Job, manifest: Manifest) -> Manifest | None:
-    """The last valid spec of a job as it was parsed from a manifest; None: none is known."""
     return job.last_valid if job.problem else manifest["spec"]
 
 
 def recorded(valid: Manifest) -> Manifest:
-    """What a job's status keeps of its last valid spec."""
     return {name: value for name, value in valid.items() if name not in PRESENT}
 
 
 def _by_last_valid(
     manifest: Manifest, defaults: JobDefaults, valid: Manifest | None, templates: Templates
 ) -> Job | None:
-    """A job that runs, by what of its last valid spec is still valid; None: that does not say enough."""
+    """A job that runs, by the valid part of its last valid spec; None: that is not enough."""
     present = manifest.get("spec")
     valid = valid or (manifest.get("status") or {}).get(LAST_VALID)
     if not isinstance(present, Mapping):
@@ -115,7 +107,7 @@ def _by_last_valid(
 
 
 def _without(spec: Manifest, path: str) -> Manifest | None:
-    """A spec without the field at fault, or if that is not there, without what lacks it; None: nothing can be left out."""
+    """A spec without the field at fault, or what lacks it; None: nothing can be left out."""
     steps = [int(step) if step.isdecimal() else step for step in re.findall(r"[^.\[\]]+", path)][1:]
     if not steps or steps[0] in NOT_GUESSED:
         return None
@@ -123,11 +115,10 @@ def _without(spec: Manifest, path: str) -> Manifest | None:
     inner: Any = spec
     found: list[tuple[Any, str | int]] = []
     for step in steps:
-        there = (
-            step in inner
-            if isinstance(inner, dict)
-            else isinstance(inner, list) and step in range(len(inner))
-        )
+        if isinstance(inner, dict):
+            there = step in inner
+        else:
+            there = isinstance(inner, list) and step in range(len(inner))
         if not there:
             break
         found.append((inner, step))
@@ -140,13 +131,10 @@ def _without(spec: Manifest, path: str) -> Manifest | None:
 
 
 def _resting(manifest: Manifest, defaults: JobDefaults, templates: Templates) -> Job:
-    """A job that wants no worker: what becomes of its pods and of itself, read as far as that can be read."""
+    """A job that wants no worker, with what can be read about the end of its pods and itself."""
     metadata, spec = manifest["metadata"], _readable_spec(manifest, templates)
-    ttl, policy, rendezvous = (
-        spec.get("ttlSecondsAfterFinished"),
-        spec.get("cleanPodPolicy"),
-        spec.get("rendezvous"),
-    )
+    ttl, policy = spec.get("ttlSecondsAfterFinished"), spec.get("cleanPodPolicy")
+    rendezvous = spec.get("rendezvous")
     backend = rendezvous.get("backend") if isinstance(rendezvous, Mapping) else None
     status, generation = manifest.get("status") or {}, metadata.get("generation")
     kept = status.get(FIELD)

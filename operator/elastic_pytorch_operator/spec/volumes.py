@@ -1,13 +1,10 @@
-"""The volumes that pods have beside those of their template: /dev/shm, and the claims that are created with a job. Pure.
+"""The volumes of pods beside their template's: /dev/shm, and claims for a whole job. Pure.
 
-A container runtime gives each container a /dev/shm of 64 MiB. DataLoader workers pass their batches
-through it, and NCCL its buffers between the processes of a node. A larger one is a memory-backed
-emptyDir; what is written there counts as memory of the container.
+A runtime gives each container a /dev/shm of 64 MiB. DataLoader workers pass their batches through
+it, and NCCL its buffers. A larger one is an emptyDir in the container's memory.
 
-All workers share each claim. It is `{name}-{job}`, at most 109 characters of the 253 that the name
-of a PersistentVolumeClaim may have. Kubernetes' StatefulSet takes any claim of the right name. Here
-a claim must also say that it is the job's: a job that is created with another job's claim would
-write into that job's checkpoints.
+All workers share each claim, `{name}-{job}`. Unlike a StatefulSet, a job takes no claim of that
+name that is not its own: it would write into another job's checkpoints.
 """
 
 import posixpath
@@ -27,29 +24,19 @@ DELETE = "Delete"  # sharedVolumeClaimRetentionPolicy.whenDeleted
 
 @dataclass(frozen=True, slots=True)
 class ClaimTemplate:
-    """One of `spec.sharedVolumeClaims`.
-
-    Attributes:
-        name: also of the pods' volume.
-        spec: a PersistentVolumeClaimSpec.
-    """
+    """One of `spec.sharedVolumeClaims`: the volume's name, and a PersistentVolumeClaimSpec."""
 
     name: str
     spec: Manifest
 
     def claim_name(self, job: str) -> str:
-        """The name of the claim that a job has from it."""
         return f"{self.name}-{job}"
 
 
 def add_shared_memory(spec: MutableManifest, container: MutableManifest, size: str) -> None:
     """Gives a pod's training container a /dev/shm, unless the template has decided on it.
 
-    Args:
-        spec: the pod's, which is changed.
-        container: the one of its containers that trains; changed as well.
-        size: the most that it may hold; empty: as much as the container's memory limit and the node
-            allow, for a container that asks for accelerators.
+    Without a size, only a container that requests accelerators gets one, up to its memory limit.
     """
     wanted = bool(parse_quantity(size)) if size else uses_accelerators(container)
     if not wanted or spec.get("hostIPC") or any(map(_decides, container.get("volumeMounts") or ())):
@@ -74,10 +61,7 @@ def _decides(mount: Mapping[str, Any]) -> bool:
 
 
 def add_claim_volumes(spec: dict[str, Any], templates: Sequence[ClaimTemplate], job: str) -> None:
-    """Gives a pod the job's claims as volumes, each of its template's name.
-
-    A volume of that name in the pod stays as it is.
-    """
+    """Gives a pod the job's claims as volumes; a volume of the same name in the pod stays."""
     own = {volume.get("name") for volume in spec.get("volumes") or ()}
     added = [
         {"name": template.name, "persistentVolumeClaim": {"claimName": template.claim_name(job)}}
@@ -90,22 +74,12 @@ def add_claim_volumes(spec: dict[str, Any], templates: Sequence[ClaimTemplate], 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why a job cannot use the claim that has the name of one of its own.
-
-    Attributes:
-        passes: the claim is about to be deleted, by its deletion or with the job that owns it.
-    """
-
     message: str
-    passes: bool
+    passes: bool  # the claim is about to be deleted, by itself or with the job that owns it
 
 
 def find_conflict(claim: Manifest, job: str, uid: str) -> Conflict | None:
-    """Judges an existing claim.
-
-    It is the job's own if the job owns it, or if it was created for a job of that name and has no
-    owner.
-    """
+    """Judges an existing claim, which the job owns or which was created for a job of its name."""
     metadata = claim["metadata"]
     owners, labels = metadata.get("ownerReferences") or (), metadata.get("labels") or {}
     earlier = any(
@@ -114,7 +88,8 @@ def find_conflict(claim: Manifest, job: str, uid: str) -> Conflict | None:
     )
     if metadata.get("deletionTimestamp") or earlier:
         return Conflict(
-            f"PersistentVolumeClaim {metadata['name']} is being deleted; pods are created after that, with a new one",
+            f"PersistentVolumeClaim {metadata['name']} is being deleted; pods are created after "
+            "that, with a new one",
             True,
         )
     if any(owner.get("uid") == uid for owner in owners):
@@ -126,7 +101,8 @@ def find_conflict(claim: Manifest, job: str, uid: str) -> Conflict | None:
     ):
         return None
     message = (
-        f"PersistentVolumeClaim {metadata['name']} exists and was not created for this job: create the job again with "
-        "another name in spec.sharedVolumeClaims, or with that claim as a volume of spec.template"
+        f"PersistentVolumeClaim {metadata['name']} exists and was not created for this job: create "
+        "the job again with another name in spec.sharedVolumeClaims, or with that claim as a "
+        "volume of spec.template"
     )
     return Conflict(message, False)

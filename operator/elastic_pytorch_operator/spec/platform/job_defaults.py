@@ -1,7 +1,6 @@
-"""What the cluster's team has set for all jobs: it holds where a job says nothing itself. Pure.
+"""The cluster team's defaults for fields that a job leaves out. Pure.
 
-It is applied when a job is read, and is stored in no job. So a new default counts for the jobs that
-are there, and for their next pods.
+They are applied when a job is read, and stored in no job: a new default counts for all jobs.
 """
 
 import json
@@ -17,28 +16,16 @@ CLEAN_POD_POLICIES = ("Running", "None", "All")
 
 @dataclass(frozen=True, slots=True)
 class JobDefaults:
-    """Defaults of fields of all jobs.
-
-    Attributes:
-        ttl_seconds: of `ttlSecondsAfterFinished`; None: jobs stay.
-        clean_pod_policy: of `cleanPodPolicy`.
-        tolerations: which all worker pods have in addition to their template's.
-    """
-
-    ttl_seconds: int | None = None
+    ttl_seconds: int | None = None  # `ttlSecondsAfterFinished`; None: jobs stay
     clean_pod_policy: str = CLEAN_POD_POLICIES[0]
-    tolerations: tuple[Manifest, ...] = ()
+    tolerations: tuple[Manifest, ...] = ()  # of all worker pods, beside their template's
 
 
 API_DEFAULTS = JobDefaults()
 
 
 def parse_tolerations(text: str) -> tuple[Manifest, ...]:
-    """Reads tolerations, a JSON list of objects.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Reads tolerations; ValueError: they are no JSON list of objects."""
     found: Any = json.loads(text)
     if not isinstance(found, list) or not all(
         isinstance(toleration, Mapping) for toleration in found

@@ -1,8 +1,8 @@
-"""`spec.templateRef`: the template that a job's own spec is merged over. Pure.
+"""`spec.templateRef`: the template under a job's own spec. Pure.
 
-A job that is new or resumed has the template of that name as it is then. Its status keeps the
-template's name and UID, and a ControllerRevision the spec, which any leader reads again. What
-becomes of the template later concerns the job no more.
+A job takes the template when it is new or resumed. Its status keeps the template's name and UID,
+and a ControllerRevision the spec, which any leader reads again. Later changes of the template do
+not concern the job.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,24 +19,19 @@ from elastic_pytorch_operator.spec.pod_template import MAX_TOLERATIONS
 
 PATH = "spec.templateRef"
 FIELD = "template"  # of the status
-# A job's own alone: the API server checks a change of scale by them, scripts are written for a
-# rendezvous, claims outlive each reading of a template.
+# Each job's own: the API server checks a change of scale by them, scripts are written for a
+# rendezvous, and claims outlive each reading of a template.
 NOT_OF_TEMPLATES = (
     *("replicas", "minReplicas", "maxReplicas", "unitReplicas", "spares", "suspend", "managedBy"),
     *("templateRef", "rendezvous", "sharedVolumeClaims", "sharedVolumeClaimRetentionPolicy"),
 )
-# The specs of templates that have been read, by UID.
+# By UID, the specs of templates that have been read.
 Templates = Mapping[str, Manifest]
 NONE_READ: Templates = {}
 
 
 class TemplateUnread(InvalidJob):
-    """A job whose template is to be read before it is known what the job is.
-
-    Attributes:
-        name: of the template.
-        template_uid: of the one that the job has; None: it takes the one that has the name now.
-    """
+    """A job whose template is to be read first; without a UID, it takes the name's template now."""
 
     def __init__(self, name: str, uid: str | None) -> None:
         super().__init__(PATH, f"{titled(name)} has not been read yet")
@@ -45,16 +40,11 @@ class TemplateUnread(InvalidJob):
 
 
 def titled(name: str) -> str:
-    """A template's kind and name, for messages."""
     return f"{names.TEMPLATE_KIND} {name}"
 
 
 def read_template_name(spec: Manifest) -> str | None:
-    """Which template a job names; None: none.
-
-    Raises:
-        InvalidJob: it is no reference.
-    """
+    """The template that a job names, if any; InvalidJob: it is no reference."""
     found = spec.get("templateRef")
     if found is None:
         return None
@@ -68,15 +58,7 @@ def read_template_name(spec: Manifest) -> str | None:
 
 
 def whole_spec(manifest: Manifest, name: str | None, templates: Templates) -> Manifest:
-    """A job's spec over that of its template.
-
-    Args:
-        name: of the template; None: it has none.
-
-    Raises:
-        TemplateUnread: the template is to be read first.
-        InvalidJob: the two cannot be merged.
-    """
+    """A job's spec, over its template if it names one: InvalidJob, or TemplateUnread."""
     spec = manifest["spec"]
     if name is None:
         return spec  # type: ignore[no-any-return]
@@ -88,11 +70,6 @@ def whole_spec(manifest: Manifest, name: str | None, templates: Templates) -> Ma
 
 
 def over(template: Manifest, spec: Manifest) -> Manifest:
-    """A job's own spec over that of a template.
-
-    Raises:
-        InvalidJob: they cannot be merged.
-    """
     for path in APPENDED:  # each item of the one is compared with each of the other
         for part in (template, spec):
             _check_count(part, path)
@@ -102,7 +79,7 @@ def over(template: Manifest, spec: Manifest) -> Manifest:
 
 
 def template_uid(manifest: Manifest) -> str | None:
-    """The UID of the template that a job has; None: it has none yet, names another one, or resumes."""
+    """The UID of a job's template; None: it has none yet, names another one, or resumes."""
     kept = (manifest.get("status") or {}).get(FIELD)
     named = (manifest.get("spec") or {}).get("templateRef")
     if not isinstance(kept, Mapping) or not isinstance(named, Mapping) or resumes(manifest):
@@ -112,11 +89,7 @@ def template_uid(manifest: Manifest) -> str | None:
 
 
 def resumes(manifest: Manifest) -> bool:
-    """Whether a job without pods is to run again, and its template has not been read for that.
-
-    It is no longer to be suspended, and its condition says that it still is, for another reason
-    than that it resumes.
-    """
+    """Whether a job is no longer suspended, but has not yet taken its template again."""
     status = manifest.get("status") or {}
     if (
         manifest["spec"].get("suspend") is True
@@ -128,11 +101,6 @@ def resumes(manifest: Manifest) -> bool:
 
 
 def usable_spec(template: Manifest) -> Manifest:
-    """The spec of a template as it was read.
-
-    Raises:
-        InvalidJob: no job can use it.
-    """
     spec, title = template.get("spec") or {}, titled(template["metadata"]["name"])
     if not isinstance(spec, Mapping):
         raise InvalidJob(PATH, f"the spec of {title} must be an object")
@@ -144,7 +112,6 @@ def usable_spec(template: Manifest) -> Manifest:
 
 @contextmanager
 def naming(name: str | None) -> Iterator[None]:
-    """Adds the name of the template to what is wrong with a job that has one."""
     try:
         yield
     except TemplateUnread:

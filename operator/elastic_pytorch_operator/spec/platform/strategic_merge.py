@@ -3,8 +3,8 @@
 Objects are merged field by field, and the job's value wins. Lists of a pod's spec that Kubernetes
 keys are merged item by item: the template's items keep their places, and new ones follow.
 Tolerations, which have no key, are appended. Any other list is replaced as a whole. A null in the
-job's spec removes what the template has there, as in any patch. The API server lets nulls through
-only in the pod's spec. Source: the `x-kubernetes-patch-merge-key` of Kubernetes' OpenAPI (v1.30).
+job's spec removes what the template has there; the API server admits nulls only in the pod's spec.
+Source: the `x-kubernetes-patch-merge-key` of Kubernetes' OpenAPI (v1.30).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,7 @@ from typing import Any
 
 from elastic_pytorch_operator.api.manifest import Manifest
 
-# By the path below the job's spec, `[]` for the items of a list: the fields that tell two items
-# apart.
+# By path below the job's spec, `[]` for the items of a list: the keys of two equal items.
 _CONTAINER: Mapping[str, tuple[str, ...]] = {
     "env": ("name",),
     "volumeMounts": ("mountPath",),
@@ -41,13 +40,11 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 APPENDED = (f"{_SPEC}.tolerations", "scheduling.extraWorkers.tolerations")
 KEY_DEFAULTS = {"protocol": "TCP"}
-# One of these at a time: a job's other choice replaces the template's instead of standing beside
-# it.
+# A job's choice replaces the template's in these.
 UNIONS = (f"{_SPEC}.volumes[]", f"{_SPEC}.containers[].env[]", f"{_SPEC}.initContainers[].env[]")
 
 
 def merge(template: Manifest, own: Manifest) -> dict[str, Any]:
-    """The spec that a job has with a template: neither of the two is changed."""
     return _merge_objects(template, own, "")
 
 
@@ -76,7 +73,7 @@ def _merge_values(below: Any, above: Any, path: str) -> Any:
 
 
 def _merge_lists(below: Sequence[Any], above: Sequence[Any], path: str) -> list[Any]:
-    """Lists of objects by their keys; an item that has none stays as it is, and validation of the whole names it."""
+    """Merges objects by their keys; an item without keys stays, and validation names it."""
     keys, merged = KEYS[path], list(below)
     places = {
         found: place
