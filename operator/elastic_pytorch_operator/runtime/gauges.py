@@ -1,7 +1,4 @@
-"""Reads the values of the gauges.
-
-What changes is taken on the event loop; the rest is counted wherever there is time for it.
-"""
+"""Reads the values of the gauges: on the event loop what changes, the rest in any thread."""
 
 import logging
 import math
@@ -30,7 +27,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
-# Agents send a heartbeat every second, or every few seconds where there are thousands.
+# Agents send a heartbeat every few seconds if there are thousands.
 CONNECTED_SECONDS = 10.0
 CGROUP = Path("/sys/fs/cgroup")
 FILES = ("memory.max", "memory/memory.limit_in_bytes")  # of version 2 and of version 1
@@ -40,8 +37,7 @@ NO_LIMIT_BYTES = 1 << 60  # version 1 has a large number where there is no limit
 def memory_limit_bytes(cgroup: Path = CGROUP) -> float:
     """The limit; infinity if there is none, or no file that says it.
 
-    Args:
-        cgroup: the container's own (kernel documentation, admin-guide/cgroup-v2, `memory.max`).
+    Source: kernel documentation, admin-guide/cgroup-v2, `memory.max`.
     """
     for name in FILES:
         try:
@@ -63,10 +59,9 @@ def begin_to_read(
     longest_work_seconds: float = 0.0,
     certificate_ends_at: float | None = None,
 ) -> Callable[[], GaugeValues]:
-    """Takes the values of this moment; returns what counts them, in any thread: a job's manifest is replaced, and never changed.
+    """Takes the values of this moment; returns what counts them, in any thread.
 
-    Args:
-        longest_work_seconds: for how long the oldest plan or write has been going on.
+    A job's manifest is replaced, and never changed.
     """
     others = GaugeValues(
         leading=leading,
@@ -104,9 +99,8 @@ def _count(
                 workers[key.namespace].update(count_states(status))
                 stragglers[key.namespace] += len(status.get("stragglers") or ())
             figures.append(_figures(key, manifest, time))
-        except (
-            Exception
-        ):  # a status that its author has spoilt must not take away the metrics of all
+        # A status that its author has spoilt must not take away the metrics of all.
+        except Exception:
             logger.debug("cannot read a status", extra={"job": str(key)}, exc_info=True)
     return replace(
         others,
@@ -120,7 +114,7 @@ def _count(
 
 
 def pending_since(manifest: Mapping[str, Any]) -> str:
-    """Since when a Pending job has been due to train: RFC 3339, empty if it is not known."""
+    """When a Pending job became due to train: RFC 3339, empty if it is not known."""
     status = manifest.get("status") or {}
     times = [manifest["metadata"].get("creationTimestamp") or ""]
     for type_ in (names.RUNNING, names.SUSPENDED):
@@ -132,12 +126,9 @@ def pending_since(manifest: Mapping[str, Any]) -> str:
 
 def _impaired_since(manifest: Mapping[str, Any]) -> str:
     status = manifest.get("status") or {}
-    degraded = find_condition(status, names.DEGRADED)
-    return (
-        pending_since(manifest)
-        if state_of(status) == PENDING
-        else str(degraded.get("lastTransitionTime") or "")
-    )
+    if state_of(status) == PENDING:
+        return pending_since(manifest)
+    return str(find_condition(status, names.DEGRADED).get("lastTransitionTime") or "")
 
 
 def _figures(key: JobKey, manifest: Mapping[str, Any], time: str) -> JobFigures:

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line (or text for people), with the job and what else belongs to the event as fields."""
+"""Structured logs: JSON objects, or text for people, with the job and other facts as fields."""
 
 import json
 import logging
@@ -10,7 +10,6 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """Formats a record; `extra` fields become fields of the object."""
         line = {
             "time": _time_of(record),
             "level": record.levelname,
@@ -25,7 +24,6 @@ class JsonFormatter(logging.Formatter):
 
 class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """Formats a record; `extra` fields follow the message as name=value."""
         fields = "".join(f" {name}={value}" for name, value in _extra(record).items())
         text = f"{_time_of(record)} {record.levelname:7} {record.getMessage()}{fields}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
@@ -38,11 +36,8 @@ def configure_logging(level: str, form: str) -> None:
 
 
 def _time_of(record: logging.LogRecord) -> str:
-    return (
-        datetime.fromtimestamp(record.created, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return time.replace("+00:00", "Z")
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:

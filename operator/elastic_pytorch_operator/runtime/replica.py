@@ -1,8 +1,7 @@
 """One replica of the operator: it watches, takes part in the election, and acts while it leads.
 
 A standby replica knows all that the leader knows of the cluster, but writes nothing and does not
-listen to agents. One that no longer leads ends: what it remembers may be out of date, and its
-successor begins with nothing.
+listen to agents. One that no longer leads ends, because its memory may be out of date.
 """
 
 import asyncio
@@ -62,7 +61,7 @@ PRIME_RETRY_SECONDS = 1.0
 PRIME_TRIES = 5  # before it goes on without namespaces that cannot be listed, whatever the reason
 TRUST_SECONDS = 3600.0  # between two checks whether a certificate is to be renewed
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
-END_SECONDS = 2.0  # for a part that has been told to end
+END_SECONDS = 2.0  # for a part that has been asked to end
 
 Watch = Callable[[Cache, Callable[[JobKey, float], None]], Awaitable[None]]
 Listen = Callable[[AgentApi, str, int, ssl.SSLContext | None], AbstractAsyncContextManager[Any]]
@@ -76,12 +75,8 @@ class Replica:
     """A replica. Its monotonic seconds are those of the event loop.
 
     Args:
-        watch: keeps the cache up to date until it is cancelled.
-        agent_image: None: the jobs' images bring the agent.
-        answering_since: None: the API server does not answer every request.
-        clock: goes on while this machine is suspended, for the election.
-        election: has the replica elected in a thread, which asks the API server by the second part;
-            None: here.
+        clock: of the election; goes on while this machine is suspended.
+        election: its thread and its cluster; None: those of the replica.
     """
 
     def __init__(
@@ -172,19 +167,13 @@ class Replica:
         return self._listening and self._may_act()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Runs until it is told to stop.
-
-        Raises:
-            LeadershipLostError: it no longer leads.
-            Exception: a part has failed; everything is to be started again.
-        """
+        """Runs until it is stopped, no longer leads (LeadershipLostError), or a part has failed."""
         settings, limited = self._settings, Connections(PROBE_LIMITS)
         routes = self._probes.probe_routes() if settings.metrics_port else self._probes.routes()
         async with serving(routes, settings.host, settings.probe_port, connections=limited):
             await self.work(stop)
 
     async def work(self, stop: asyncio.Event) -> None:
-        """As `run`, but without probes."""
         leadership = asyncio.create_task(self._campaign(), name="leadership")
         watches = asyncio.create_task(self._watch_primed(), name="watches")
         stopping = asyncio.create_task(stop.wait(), name="stop")
@@ -241,18 +230,14 @@ class Replica:
             await asyncio.wait({acting, renewing}, timeout=END_SECONDS)
 
     async def _act(self) -> None:
-        """Does the leader's work.
+        """Does the leader's work, after a list, which has what the last leader wrote.
 
-        It begins with a list, which has what the previous leader wrote last.
-
-        The agents' connections are closed at the end, before another replica can lead: none goes on
-        listening to this one.
+        The agents' connections are closed at the end, before another replica can lead.
         """
         self._queue.begin()  # before the listing, which adds every job
         settings = self._settings
         tls = server_context() if urlsplit(settings.operator_url).scheme == "https" else None
-        # Until all is known, the kernel refuses agents: they retry sooner than after an answer that
-        # refuses them.
+        # Until all is known, the kernel refuses agents: they retry sooner than after an answer.
         async with asyncio.TaskGroup() as preparations:
             if tls is not None:
                 preparations.create_task(self._keep_trust(tls))
@@ -277,7 +262,6 @@ class Replica:
                 await self._keep_trust(tls)
 
     async def _succeed(self, endpoint: Endpoint) -> None:
-        """Points the agents' Service here, and notes the node with which the previous leader has probably died."""
         before = await take_endpoint(self._cluster, self._settings.namespace, endpoint)
         self._controller.lost_leader_node = (
             node_of(before, self._elector.lost_leader) if self._elector else ""
@@ -300,10 +284,8 @@ class Replica:
             return read_existing(
                 await cluster.get(SECRETS, settings.namespace, settings.existing_secret)
             )
-        hosts, now = (
-            [urlsplit(settings.operator_url).hostname or ""],
-            self._time_of_day().timestamp(),
-        )
+        hosts = [urlsplit(settings.operator_url).hostname or ""]
+        now = self._time_of_day().timestamp()
         name = secret_name(settings.name)
         self._trust = await keep_trust(cluster, settings.namespace, hosts, now, self._trust, name)
         shown = self._trust.shown
@@ -349,16 +331,9 @@ async def _run_here(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> None:
-    """Runs a replica until it is told to stop; after one that no longer leads, another one.
+    """Runs a replica until it is stopped; after one that no longer leads, another one.
 
-    The process goes on: were it to end, the kubelet would wait longer each time before it starts
-    the container again.
-
-    Args:
-        begin: makes a replica that remembers nothing.
-
-    Raises:
-        Exception: a part has failed; the process is to be started again.
+    The process goes on: the kubelet would wait longer before each restart of the container.
     """
     while not stop.is_set():
         try:

@@ -22,7 +22,7 @@ from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 logger = logging.getLogger(__name__)
 
 JSON_LEVELS = 10_000  # of objects and lists in each other: the most that the API server reads
-# After which a busy thread, such as the one that renders the metrics, lets the event loop go on.
+# After which a busy thread, such as the one that renders the metrics, gives way to the event loop.
 GIVE_WAY_SECONDS = 0.001
 YOUNG_OBJECTS = 50_000  # more than requests have in flight: what they leave counts only if it stays
 YOUNG_SEARCHES = 10  # to one of the middle generation
@@ -36,11 +36,7 @@ async def run_operator(
     *,
     metrics_per_job: bool = False,
 ) -> None:
-    """Runs until SIGTERM or SIGINT.
-
-    Raises:
-        Exception: a part has failed; the process is to be started again.
-    """
+    """Runs until SIGTERM or SIGINT; with any exception, the process is to be started again."""
     allow_deep_json()
     raise_limit()
     collect_rarely()
@@ -75,10 +71,9 @@ async def run_operator(
 
 
 def allow_deep_json() -> None:
-    """Lets Python read whatever the API server has taken: `json` calls itself for each level, and a schema may leave a field open.
+    """Lets Python read all JSON that the API server takes: `json` calls itself for each level.
 
-    With Python's own limit one such job would end each list of all jobs. It needs 2 MiB of a
-    thread's stack, which has 8.
+    With Python's own limit one such job would end each list of all jobs. This needs 2 MiB of stack.
     """
     sys.setrecursionlimit(2 * JSON_LEVELS)
 
@@ -86,8 +81,7 @@ def allow_deep_json() -> None:
 def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     """Sets an event on SIGTERM and SIGINT.
 
-    A thread waits for them, and no other one receives them: kopf puts handlers of its own into the
-    loop, and would stop all there is in it.
+    Only a thread receives them: kopf puts its own handlers into the loop, and would stop it all.
     """
     numbers = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
@@ -102,9 +96,8 @@ def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> 
 def collect_rarely() -> None:
     """Has Python search for circles of objects when many stay, not when many are in flight.
 
-    What an open request keeps counts as added. So with Python's own thresholds and 5,000 agents, a
-    third of the leader's processor time went into searches of up to two seconds, in which nothing
-    else ran, not even the renewal of the Lease. A closed connection leaves about 1 KiB in circles.
+    With Python's own thresholds and 5,000 agents, searches of up to two seconds took a third of the
+    leader's processor time. A closed connection leaves about 1 KiB in circles.
     """
     gc.collect()
     gc.freeze()

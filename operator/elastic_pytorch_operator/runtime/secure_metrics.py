@@ -1,7 +1,6 @@
-"""Serves the metrics over TLS, to clients that may read them: on every replica, as each has metrics of its own.
+"""Serves each replica's metrics over TLS, to clients that may read them.
 
-The certificate is the one of the agents' Service, from the Secret. So a client checks it under that
-Service's name. A replica that finds none yet waits for the leader.
+The certificate is that of the agents' Service: a client checks it under that name.
 """
 
 import asyncio
@@ -32,11 +31,6 @@ RETRY_SECONDS = 1.0
 
 
 async def serve_metrics(cluster: Cluster, settings: ReplicaSettings, probes: Probes) -> None:
-    """Serves until it is cancelled.
-
-    Raises:
-        OSError: the port is taken.
-    """
     tls = server_context()
     await _load(cluster, settings, tls)
     async with serving(
