@@ -39,7 +39,6 @@ from elastic_pytorch_operator.spec.job import Job, JobKey
 logger = logging.getLogger(__name__)
 
 # The limits of one pod. An agent has one stream, and perhaps another whose end is not noticed yet.
-# It sends a line for each heartbeat, and a few when its state changes.
 LINES_PER_SECOND = 20.0
 BURST_SECONDS = 3.0  # of such lines may come at once
 MAX_STREAMS = 4
@@ -51,20 +50,14 @@ Speaker = tuple[JobKey, str, str]  # job, its UID, worker
 
 
 class AgentApi:
-    """Answers agents.
-
-    Args:
-        request_work: called with a job and a delay in seconds when a decision may change.
-        leading: whether this replica leads; otherwise it refuses agents, and they look for the
-            leader.
-    """
+    """Answers agents, or refuses them unless this replica leads: they look for the leader."""
 
     def __init__(
         self,
         cache: Cache,
         registry: AgentRegistry,
         reviewer: TokenReviewer,
-        request_work: Callable[[JobKey, float], None],
+        request_work: Callable[[JobKey, float], None],  # after a delay in seconds
         leading: Callable[[], bool] = lambda: True,
         metrics: Metrics | None = None,
         lines_per_second: float = LINES_PER_SECOND,
@@ -126,7 +119,6 @@ class AgentApi:
         return answer
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """Reads an agent's heartbeats and writes answers and rounds, each as one line."""
         token = _token_of(request)
         speaker = await self._speaker(request, token)
         reply = web.StreamResponse(headers=LINES)
@@ -154,12 +146,9 @@ class AgentApi:
                         news = asyncio.create_task(self._send_news(reply, speaker))
             except (web.HTTPException, MalformedHeartbeat) as error:
                 reply.force_close()
-                refusal = (
-                    error
-                    if isinstance(error, web.HTTPException)
-                    else _failure(web.HTTPBadRequest, str(error))
-                )
-                await reply.write(self._refuse(refusal))
+                if isinstance(error, MalformedHeartbeat):
+                    error = _failure(web.HTTPBadRequest, str(error))
+                await reply.write(self._refuse(error))
             finally:
                 if news is not None:
                     news.cancel()
@@ -198,7 +187,6 @@ class AgentApi:
                 await job.news.wait()
 
     def take(self, speaker: Speaker, fields: object) -> Mapping[str, Any]:
-        """Records a heartbeat; returns the answer."""
         key, job_uid, worker = speaker
         beat = parse_heartbeat(fields)
         delay_seconds = self._registry.note_heartbeat(job_uid, worker, beat, self._clock())
@@ -213,11 +201,7 @@ class AgentApi:
 
     @contextmanager
     def listening_to(self, speaker: Speaker) -> Iterator[None]:
-        """Counts an agent's stream; an exception in the context means that it was dropped.
-
-        Raises:
-            web.HTTPTooManyRequests: the agent has MAX_STREAMS already.
-        """
+        """Counts an agent's stream; an exception in the context means that it was dropped."""
         key, job_uid, worker = speaker
         job = self._registry.job(job_uid)
         if job.streams.get(worker, 0) >= MAX_STREAMS:
@@ -266,11 +250,6 @@ class AgentApi:
         return speaker
 
     def speaker_of(self, identity: PodIdentity) -> Speaker:
-        """The worker that a pod is.
-
-        Raises:
-            web.HTTPException: another replica leads, or the pod is no worker.
-        """
         self._require_leading()
         worker = self._cache.worker(identity.namespace, identity.name, identity.uid)
         if worker is None:

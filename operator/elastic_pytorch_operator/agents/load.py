@@ -9,22 +9,18 @@ TICK_SECONDS = 0.1
 LATE_SECONDS = 0.5
 HEARTBEATS_PER_SECOND = 1000  # that one operator handles: each takes about 0.15 ms of a core
 LEAST_SECONDS = 1.0
-SECONDS_PER_AGENT = 50e-6  # about four times what a plan costs for each worker
+SECONDS_PER_AGENT = 50e-6  # four times what a plan costs for each worker
 
 
 class Hearing:
     """Since when this operator hears agents. An agent that could not be heard is not silent.
 
-    An event loop that is late, behind other work or for lack of processor time, has not yet read
-    what agents have sent. When thousands of agents connect at once, their handshakes and token
-    reviews take seconds.
-
-    Attributes:
-        waiting: when each connection from a worker pod's address was opened that has not been let
-            in yet, the oldest first.
+    A late event loop has not yet read what agents have sent. When thousands of agents connect at
+    once, their handshakes and token reviews take seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        # When each connection from a worker pod was opened that is not let in yet, oldest first.
         self.waiting: dict[Hashable, float] = {}
         self._clock = clock
         self._ticked_at = math.inf  # nothing is known of a loop that is not watched
@@ -58,8 +54,7 @@ class Hearing:
 class HeartbeatInterval:
     """Seconds between two heartbeats of an agent; they grow with the number of agents.
 
-    An agent keeps an interval until its next heartbeat. So the operator expects a shorter one only
-    after each agent has had the time to receive it.
+    A shorter interval counts only after each agent has had the time to receive it.
     """
 
     def __init__(self) -> None:
@@ -75,14 +70,13 @@ class HeartbeatInterval:
             self._longer_until = now + longest
 
     def longest(self, now: float) -> float:
-        """The longest interval that an agent may keep now, in seconds."""
         return max(self.seconds, self._longer) if now < self._longer_until else self.seconds
 
 
 def delay_of_change(agents: int) -> float:
     """Seconds until the plan after a report on which a decision may depend.
 
-    A plan looks at every worker. With a plan for each of the reports that come together, the cost
-    would grow with the square of the workers; so reports wait for each other.
+    A plan looks at every worker: with a plan for each report, the cost would grow with the square
+    of the workers. So reports wait for each other.
     """
     return agents * SECONDS_PER_AGENT

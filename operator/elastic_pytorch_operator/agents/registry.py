@@ -14,7 +14,7 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Progr
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 
-LEFT_ROUNDS = 16  # agents stop the workers of the last few rounds
+LEFT_ROUNDS = 16
 
 
 @dataclass(slots=True)
@@ -24,15 +24,15 @@ class JobAgents:
     nudged_for: int = -1
     dump: int = 0  # the newest round whose stacks have been asked for
     verdict: str | None = None  # `complete` or `failed` once the job has ended
-    # Is set and replaced whenever agents are to be sent something.
+    # Is set and replaced whenever there is something to send.
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
-    # When the last agent arrived that already had a round, from another operator.
+    # When the last agent arrived that already had a round.
     arrived_at: float = 0.0
     streams: dict[str, int] = field(default_factory=dict)
     closed_at: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
-    # The latest rounds that some member has left: its processes no longer take part.
+    # The latest rounds that some member has left.
     left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
     _answer: RoundAnswer = field(default_factory=lambda: RoundAnswer(None))
 
@@ -58,15 +58,11 @@ class JobAgents:
 
 HEARD_SECONDS = 60.0  # an agent that has been silent for longer is not counted
 COUNT_SECONDS = 1.0
-SPEED_WEIGHT = 0.3  # of the newest measurement, against what was measured before
+SPEED_WEIGHT = 0.3  # of the newest measurement
 
 
 class AgentRegistry:
-    """The agents of all jobs, by the job's UID.
-
-    Args:
-        expected: about how many agents there are, for an operator that has just begun to lead.
-    """
+    """The agents of all jobs, by the job's UID; about as many as `expected` after a takeover."""
 
     def __init__(
         self, expected: Callable[[], int] = lambda: 0, clock: Callable[[], float] = time.monotonic
@@ -99,16 +95,11 @@ class AgentRegistry:
         return self._interval.seconds
 
     def longest_heartbeat_seconds(self, now: float) -> float:
-        """The longest interval that an agent may keep now, in seconds."""
         self.heartbeat_seconds(now)
         return self._interval.longest(now)
 
     def late_at(self, job_uid: str, now: float) -> float:
-        """When one of a job's agents will have been silent for so long that it may be lost.
-
-        Returns:
-            Monotonic seconds; -inf: no agent is known.
-        """
+        """When one of a job's agents will have been silent for too long; -inf: none is known."""
         heard_at = min(
             (agent.heard_at for agent in self.job(job_uid).agents.values()), default=-math.inf
         )
@@ -140,7 +131,7 @@ class AgentRegistry:
         if known is None and beat.round > 0:
             job.arrived_at = now  # once for each pod: the job's takeover waits for it
         if known is not None and known.incarnation != beat.incarnation:
-            known = None  # another process under the pod's name: nothing of the old one holds
+            known = None  # another process under the pod's name
         steady = known
         if known is not None and (known.state, known.round) != (beat.state, beat.round):
             steady = None
@@ -216,7 +207,6 @@ class AgentRegistry:
         return None
 
     def agents(self, job_uid: str, workers: set[str]) -> Mapping[str, AgentView]:
-        """The agents of a job's pods; forgets those of other pods."""
         job = self.job(job_uid)
         for worker in [worker for worker in job.agents if worker not in workers]:
             del job.agents[worker]
@@ -262,7 +252,6 @@ class AgentRegistry:
         job.announce()
 
     def nudge(self, job_uid: str, round_number: int) -> None:
-        """Asks all agents to report at once, once for each round."""
         job = self.job(job_uid)
         if job.nudged_for != round_number:
             job.nudged_for = round_number

@@ -23,10 +23,8 @@ class RoundAnswer:
     def describe(self, worker: str, taken: int, news: Mapping[str, Any]) -> bytes:
         number, since, rank = 0, 0, None
         if (declared := self.declared) is not None:
-            number, since = (
-                declared.number,
-                declared.number if taken in declared.unformed else declared.orderly_since,
-            )
+            number = declared.number
+            since = number if taken in declared.unformed else declared.orderly_since
             rank = declared.ranks.get(worker)
         own = {"round": number, "orderlySince": since, "rank": rank}
         return b"{%b, %b, %b}" % (_fields(own), self._group, _fields(news))

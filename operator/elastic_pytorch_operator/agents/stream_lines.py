@@ -12,9 +12,9 @@ from aiohttp import StreamReader
 
 from elastic_pytorch_operator.agents.heartbeat import MalformedHeartbeat
 
-PAUSE_SECONDS = 0.25  # after a refused line; the answer asked the agent to wait longer
+PAUSE_SECONDS = 0.25  # after a refused line
 MAX_LINE_BYTES = 64 * 1024
-MAX_HELD_BYTES = 4 * 1024 * 1024  # of lines that have not ended, in all streams of a namespace
+MAX_HELD_BYTES = 4 * 1024 * 1024  # of unfinished lines, in all streams of a namespace
 LINE_SECONDS = 10.0  # in which a line that has begun must end; an agent sends it at once
 LINE_BYTES = 2048  # longer lines count as several: reading JSON takes time by its length
 
@@ -36,13 +36,8 @@ class HeldBytes:
 class StreamLines:
     """The lines of a request's body.
 
-    A sender may cut its lines into chunks of a byte: nothing is copied or searched twice.
-
-    Args:
-        admit: admits that many lines now, and returns 0, or the seconds until it would.
-
-    Attributes:
-        refused_seconds: until the limit admits a line like the last one; 0: it was admitted.
+    A sender may cut its lines into chunks of a byte: nothing is copied or searched twice. `admit`
+    admits that many lines and returns 0, or the seconds until it would.
     """
 
     def __init__(
@@ -52,14 +47,10 @@ class StreamLines:
         self._held = held
         self._admit = admit
         self._read = bytearray()
-        self.refused_seconds = 0.0
+        self.refused_seconds = 0.0  # until the limit admits the last line; 0: it was admitted
 
     async def next(self) -> bytes:
-        """The next line; empty at the end of the body.
-
-        Raises:
-            LineTooLongError: the line is too long.
-        """
+        """The next line, or LineTooLongError; empty at the end of the body."""
         await asyncio.sleep(PAUSE_SECONDS if self.refused_seconds else 0)
         if not self._read:
             self._read += await self._content.readany()
@@ -80,7 +71,7 @@ class StreamLines:
                     end = searched
                     break
             self._read += more
-            await asyncio.sleep(0)  # there may be more that has been received
+            await asyncio.sleep(0)  # more may have been received
         if end > MAX_LINE_BYTES:
             raise LineTooLongError()
         line = bytes(self._read[:end])

@@ -1,10 +1,8 @@
 """Identifies the pod of a token by its signature, or else by a TokenReview of the API server.
 
-Results are cached. A cached token stays in use during its next review, in the background, because a
-pod's name and UID do not change, and the API server may be slow or away.
-
-Forged tokens cost little: invalid ones have their own cache, so that they cannot push out valid
-ones, and the reviews of new ones are limited for each address.
+A cached token stays in use during its next review, in the background: a pod's name and UID do not
+change, and the API server may be slow or away. Forged tokens cost little: invalid ones cannot push
+valid ones out of the cache, and the reviews of new ones are limited for each address.
 """
 
 import asyncio
@@ -20,17 +18,17 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Po
 from elastic_pytorch_operator.http.rate_limit import Newest, RateLimit
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 
-# At most; at least half of it. Between two reviews of a token, REVIEW_HEARTBEATS count if they take
-# longer: thousands of agents send them less often.
+# At most, and at least half of it. REVIEW_HEARTBEATS count if they take longer: thousands of agents
+# send them less often.
 REVIEW_SECONDS = 300.0
 REVIEW_HEARTBEATS = 100
 RETRY_SECONDS = 60.0  # after an error
 INVALID_SECONDS = 5.0
 MAX_REMEMBERED = 20_000
 REVIEWS_PER_SECOND = 5.0  # for an address
-# All pods of a node may share its address, and all come after a restart of the operator.
+# All pods of a node may share its address, and come after a restart of the operator.
 REVIEWS_AT_ONCE = 120.0
-# In flight: more do not make the API server faster, but slow down its other requests.
+# In flight: more would not be faster, but slow down other requests.
 MAX_FIRST_REVIEWS = 16
 MAX_LATER_REVIEWS = 4  # apart, so that new agents do not wait for them
 
@@ -66,23 +64,15 @@ class TokenReviewer:
         self._reviews: dict[bytes, asyncio.Task[PodIdentity | None]] = {}
         self._signatures = TokenSignatures(cluster, clock=clock)
         self._limit: RateLimit[str] = RateLimit(REVIEWS_PER_SECOND, REVIEWS_AT_ONCE)
-        self._first, self._later = (
-            asyncio.Semaphore(MAX_FIRST_REVIEWS),
-            asyncio.Semaphore(MAX_LATER_REVIEWS),
-        )
+        self._first = asyncio.Semaphore(MAX_FIRST_REVIEWS)
+        self._later = asyncio.Semaphore(MAX_LATER_REVIEWS)
 
     async def identify(
         self, token: str, address: str = "", client: PodIdentity | None = None
     ) -> PodIdentity | None:
-        """The pod that a token was issued to; None if the token is not valid.
+        """The pod that a token was issued to, None if it is not valid, or TooManyTokensError.
 
-        Args:
-            client: the known client of the connection: it does not wait for the review of a
-                renewed token.
-
-        Raises:
-            ClusterError: the API server does not answer, and the token is not known.
-            TooManyTokensError: this address has sent too many new tokens.
+        A known client of the connection does not wait for the review of a renewed token.
         """
         digest = hashlib.sha256(token.encode()).digest()
         now = self._clock()

@@ -1,6 +1,4 @@
-"""Identifies the pod of a token by the token's signature.
-
-After a takeover, a TokenReview for each of thousands of agents would keep them waiting.
+"""Identifies the pod of a token by its signature, without a TokenReview of each after a takeover.
 
 ServiceAccount tokens are JWTs, and the API server publishes the keys that it signs them with
 (https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery).
@@ -20,10 +18,10 @@ import jwt
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, PodIdentity
 
-# Keys are used for this long, and not much longer than the API server publishes them.
+# Not much longer than the API server publishes them.
 KEYS_SECONDS = 300.0
 AHEAD_SECONDS = 240.0  # after which a token causes a new read, and does not wait for it
-# At least, between two reads: anyone may invent a key's name, and the API server may be away.
+# Between two reads: anyone may invent a key's name, and the API server may be away.
 UNKNOWN_KEY_SECONDS = 10.0
 
 logger = logging.getLogger(__name__)
@@ -40,7 +38,6 @@ class TokenSignatures:
         self._warned = False
 
     async def identify(self, token: str) -> PodIdentity | None:
-        """The pod that a token was issued to; None if its signature does not prove one."""
         try:
             name = str(jwt.get_unverified_header(token).get("kid"))
         except jwt.InvalidTokenError:
@@ -72,7 +69,6 @@ class TokenSignatures:
         return self._keys.get(name) if self._clock() < self._read_at + KEYS_SECONDS else None
 
     def _begin_to_read(self) -> None:
-        """Reads the keys in a task, but not soon after the last attempt."""
         if self._clock() < self._asked_at + UNKNOWN_KEY_SECONDS:
             return
         self._asked_at = self._clock()

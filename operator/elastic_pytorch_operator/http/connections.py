@@ -1,12 +1,10 @@
 """Decides which connections a server admits, and which it closes to make room. Pure.
 
-A connection is unknown until a client has authenticated on it. Unknown connections have three
-limits: those that an address opens in a second, those that it has open, and those in all. Beyond
-the last one, some room is reserved for worker pods. A known client keeps its newest connections.
-All together leave the process some of its files.
+A connection is unknown until a client authenticates on it. Unknown connections are limited for each
+address, in a second and in all, and for all addresses; beyond the last limit, there is room for
+worker pods. A known client keeps its newest connections. Some files are left for the process.
 
-IPv6 addresses count whole: in Kubernetes a /64 is mostly a node, whose pods must not pay for each
-other, and a pod cannot take another address than its own.
+IPv6 addresses count whole: a /64 is mostly a node, whose pods must not pay for each other.
 """
 
 import sys
@@ -17,7 +15,7 @@ from typing import Literal
 
 from elastic_pytorch_operator.http.rate_limit import RateLimit
 
-MAX_PER_CLIENT = 8  # an agent has one, and perhaps more whose end has not been noticed yet
+MAX_PER_CLIENT = 8  # an agent has one, and perhaps more whose end is not noticed yet
 
 Peer = tuple[str, int]  # address and port
 Refusal = Literal["files", "rate", "address", "total"]
@@ -29,8 +27,7 @@ class ConnectionLimits:
 
     open: int = sys.maxsize  # known and unknown: the process needs the rest of its files
     per_second: float = 50.0  # that an address may open: each costs a millisecond, mostly for TLS
-    # That it may open after a pause: where pods share their node's address, a hundred agents come
-    # after a takeover, and some again while the new leader is not ready.
+    # After a pause: where pods share their node's address, a hundred agents come after a takeover.
     at_once: float = 600.0
     per_address: int = 256
     total: int = 1024
@@ -45,11 +42,9 @@ class ConnectionLimits:
 @dataclass(slots=True)
 class Connections:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    # Expected addresses are those of clients that are likely to authenticate.
-    is_expected: Callable[[str], bool] = lambda _: False
+    is_expected: Callable[[str], bool] = lambda _: False  # whether worker pods have an address
     # When each unknown connection from such an address was opened, the oldest first.
     waiting: MutableMapping[Hashable, float] = field(default_factory=dict)
-    # Closes a connection that has made room for a newer one.
     displace: Callable[[Peer], None] = lambda _: None
     _unknown: dict[Peer, None] = field(default_factory=dict)  # the oldest first
     _unknown_of: Counter[str] = field(default_factory=Counter)

@@ -6,9 +6,9 @@ from asyncio.sslproto import SSLProtocol, SSLProtocolState
 from collections.abc import Callable
 from functools import partial
 
-READ_BYTES = 2 * 1024  # at most from a connection in one turn of the loop: more than a heartbeat
+READ_BYTES = 2 * 1024  # from a connection in one turn of the event loop: more than a heartbeat
 HANDSHAKE_SECONDS = 5
-GOODBYE_SECONDS = 1  # for the end of TLS
+GOODBYE_SECONDS = 1
 
 
 class Tls(SSLProtocol):
@@ -18,7 +18,7 @@ class Tls(SSLProtocol):
     `take_step` takes each when there is time for it.
     """
 
-    max_size = READ_BYTES  # of the buffer
+    max_size = READ_BYTES
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 MAX_KEYS = 20_000
-ROUNDING = 1e-6  # of a request: who has waited as long as asked is admitted in spite of rounding
+ROUNDING = 1e-6  # of a request, for a key that has waited as long as asked
 
 
 class Newest(OrderedDict[Key, Value]):
@@ -26,12 +26,7 @@ class Newest(OrderedDict[Key, Value]):
 
 
 class RateLimit(Generic[Key]):
-    """Admits the requests of each key at a rate.
-
-    Args:
-        burst: how many at once, after a pause.
-        max_keys: the key that has been quiet for longest is dropped first.
-    """
+    """Admits the requests of each key at a rate, and a burst of them after a pause."""
 
     def __init__(self, per_second: float, burst: float, max_keys: int = MAX_KEYS) -> None:
         self._per_second = per_second
@@ -42,9 +37,7 @@ class RateLimit(Generic[Key]):
     def admit(self, key: Key, now: float, price: float = 1.0) -> float:
         """Admits a request and returns 0, or returns how many seconds to wait.
 
-        Args:
-            price: how many requests it counts as. It is admitted as soon as one would be, and its
-                key owes the rest.
+        A request with a price of several is admitted as soon as one would be; the rest is owed.
         """
         if wait := self.wait_seconds(key, now):
             self._buckets[key] = (self._left(key, now), now)
@@ -53,7 +46,6 @@ class RateLimit(Generic[Key]):
         return 0.0
 
     def wait_seconds(self, key: Key, now: float) -> float:
-        """How many seconds to wait until a request of a key is admitted; 0: none."""
         lacking = 1 - self._left(key, now)
         return lacking / self._per_second if lacking > ROUNDING else 0.0
 

@@ -1,8 +1,8 @@
 """An HTTP server that stops within a second, and that unknown clients cannot use up.
 
-Connections are counted as they are accepted, before a byte of TLS. Each refusal closes its
-connection, so that the next request costs its address another one. A connection on which no client
-authenticates is closed with its first answer, and after some seconds in any case.
+Connections are counted before a byte of TLS. Each refusal closes its connection, so that the next
+request costs its address another one. A connection on which no client authenticates is closed with
+its first answer, and after some seconds in any case.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ MAX_ACCEPTED_AT_ONCE = 256
 # Connections, or steps of handshakes, of a millisecond each, in one turn of the event loop.
 MAX_BEGUN_AT_ONCE = 8
 # About as many connections as are served in the two seconds that agents wait for a handshake. The
-# newest has its turn first: under overload, the clients that have waited longest are about to give
-# up and come again, and a server that took them first would serve none.
+# newest has its turn first: the oldest clients are about to give up and come again, and a server
+# that took them first would serve none.
 MAX_WAITING = 512
 NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
 TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (netinet/tcp.h)
 IDLE_SECONDS = 75.0  # between two requests of a known client
-# The kernel closes a connection whose peer has acknowledged nothing for a minute: its node was
-# lost, or its pod deleted without notice. Streams may be quiet. Not every system has each option.
+# The kernel closes a connection whose peer has acknowledged nothing for a minute, as on a lost
+# node. Not every system has each option.
 LOST_PEER_OPTIONS = (
     ("TCP_USER_TIMEOUT", 60_000),
     ("TCP_KEEPIDLE", 30),
@@ -81,9 +81,8 @@ async def serving(
 
     Args:
         host: `::` is every address, of IPv6 and IPv4, as far as the kernel has them.
-        port: 0: a free one.
-        on_refusal: called with the reason and the client's address for each connection that is
-            refused, or closed because no client has authenticated on it.
+        on_refusal: called with the reason and the address for each connection that is refused, or
+            closed because no client has authenticated on it.
         on_overload: called when more connections come than can be served at once.
     """
     gate = _Gate(connections or Connections(), on_refusal, on_overload)
@@ -154,7 +153,6 @@ def _as_peer(name: Sequence[Any]) -> Peer:
 
 
 def _was_given_up(link: socket.socket) -> bool:
-    """Whether the client has closed the connection, as far as the kernel tells."""
     option = getattr(socket, "TCP_INFO", None)  # Linux has it
     return (
         option is not None and link.getsockopt(socket.IPPROTO_TCP, option, 1)[0] != TCP_ESTABLISHED
@@ -201,11 +199,7 @@ class _Gate:
         listening: socket.socket,
         protocol: Callable[[Callable[[], None]], asyncio.BaseProtocol],
     ) -> None:
-        """Accepts connections until `close`.
-
-        Args:
-            protocol: makes a connection's protocol, which calls its argument at the end.
-        """
+        """Accepts connections until `close`; each `protocol` calls its argument at its end."""
         listening.setblocking(False)
         self._listening, self._protocol = listening, protocol
         self._resume()
@@ -237,7 +231,7 @@ class _Gate:
     @web.middleware
     async def dismiss(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Closes the connection with a refusal, or with any answer to an unknown client."""
-        # Requests may come one behind the other: each has a turn of the event loop of its own.
+        # Requests may come one behind the other: each has its own turn of the event loop.
         await asyncio.sleep(0)
         try:
             answer = await handler(request)
@@ -273,7 +267,6 @@ class _Gate:
             self._serve()
 
     def take_step(self, step: Callable[[], None]) -> None:
-        """Takes a step of a handshake, in this turn of the event loop or in a later one."""
         self._steps.append(step)
         if not self._serving:
             self._serve()
