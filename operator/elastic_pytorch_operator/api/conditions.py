@@ -19,7 +19,6 @@ class Condition:
 
 
 def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
-    """The condition of a type; empty if there is none."""
     return next((each for each in status.get("conditions") or () if each.get("type") == type_), {})
 
 
@@ -38,7 +37,6 @@ def has_ended(status: Mapping[str, Any]) -> bool:
 
 
 def not_ended() -> list[Condition]:
-    """The conditions of an end, for a job that goes on."""
     return [
         Condition(type_, False, names.NOT_ENDED, "the job has not ended")
         for type_ in (names.COMPLETE, names.FAILED)
@@ -49,12 +47,8 @@ def ended(reason: str, message: str, *, complete: bool) -> list[Condition]:
     rest = "the job is complete" if complete else "the job has failed"
     how = names.COMPLETE if complete else names.FAILED
     types = (
-        names.RUNNING,
-        names.RESIZING,
-        names.DEGRADED,
-        names.SUSPENDED,
-        names.COMPLETE,
-        names.FAILED,
+        *(names.RUNNING, names.RESIZING, names.DEGRADED),
+        *(names.SUSPENDED, names.COMPLETE, names.FAILED),
     )
     return [
         Condition(type_, type_ == how, reason, message if type_ == how else rest) for type_ in types

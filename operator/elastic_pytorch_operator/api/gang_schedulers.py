@@ -21,7 +21,7 @@ class GangScheduler:
     group_label: str = ""  # of a pod, with the name of its PodGroup; empty: none
     # Kubernetes itself: a pod names its PodGroup in `spec.schedulingGroup`; a policy has the size.
     # All pods have the priority of their PodGroup, and a deleted PodGroup stays until none of them
-    # runs. The PodGroup of another scheduler says what the gang requests.
+    # runs.
     built_in: bool = False
     remedy: str = "install that scheduler"  # if the cluster does not serve its PodGroup
 

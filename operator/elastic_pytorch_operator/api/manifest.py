@@ -36,14 +36,7 @@ Reduce = Callable[[Manifest], Manifest]
 
 
 async def read_list(pieces: AsyncIterable[bytes], reduce: Reduce) -> Any:
-    """A list whose JSON comes in pieces, which may end anywhere.
-
-    Args:
-        reduce: returns what is kept of an object, before the next one is read.
-
-    Raises:
-        ValueError: it is no JSON.
-    """
+    """A list whose JSON comes in pieces, of reduced objects; ValueError: it is no JSON."""
     reader = _ListReader(reduce)
     async for piece in pieces:
         reader.feed(piece)
@@ -70,8 +63,7 @@ class _ListReader:
 
     def _read_items(self, *, last: bool) -> None:
         at = 0
-        # An incomplete object is read again once twice as much has come: a large one comes in many
-        # pieces.
+        # An incomplete object is read again once twice as much of it has come.
         while last or len(self._text) - at >= 2 * self._tried:
             at = _BETWEEN.match(self._text, at).end()  # type: ignore[union-attr]
             if at == len(self._text) or self._text[at] == "]":

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterable
 
-MAX_COUNT_DIGITS = 9  # more than any count that the operator writes; it fits into 32 bits
+_COUNT = re.compile("[0-9]{1,9}")  # fits into 32 bits
 # Far beyond the workers of a job.
 MAX_INDEX = 65_535
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
@@ -33,14 +33,7 @@ _UNITS |= {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", 
 
 def parse_count(text: object) -> int | None:
     """A count, at least 0; None if the operator would not write it in this way."""
-    if (
-        isinstance(text, str)
-        and len(text) <= MAX_COUNT_DIGITS
-        and text.isascii()
-        and text.isdecimal()
-    ):
-        return int(text)
-    return None
+    return int(text) if isinstance(text, str) and _COUNT.fullmatch(text) else None
 
 
 def parse_quantity(text: object) -> float | None:

@@ -8,21 +8,13 @@ from elastic_pytorch_operator.api import gang_schedulers, kueue, names
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource of the API server.
-
-    Attributes:
-        label: that all objects of a list have; empty: a list has all.
-        of_chart: the chart makes the one object, which the operator only reads and replaces.
-    """
-
     api_version: str
     kind: str
     plural: str
-    label: str = ""
-    of_chart: bool = False
+    label: str = ""  # that all objects of a list have; empty: a list has all
+    of_chart: bool = False  # the chart makes the one object: the operator reads and replaces it
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """The path of an object, or of a list of them, in a namespace or in all."""
         root = "/api" if "/" not in self.api_version else "/apis"
         place = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}/{self.api_version}{place}/{self.plural}" + (f"/{name}" if name else "")

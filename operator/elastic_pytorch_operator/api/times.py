@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 
 def write_time(moment: datetime) -> str:
-    """A moment in UTC as Kubernetes' Time, in whole seconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

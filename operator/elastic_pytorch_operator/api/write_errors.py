@@ -39,11 +39,9 @@ class Cause:
 
 
 def judge(code: int, message: str, causes: Sequence[Cause] = ()) -> Judgement:
-    """Judges an error.
+    """Judges an error; 0 as its code: no answer.
 
-    Args:
-        code: the HTTP status; 0: no answer.
-        causes: the API server's own validation names a field in each; a policy's denial does not.
+    The API server's own validation names a field in each cause; a policy's denial does not.
     """
     if code in (400, 422) and MALFORMED.match(message) and all(cause.field for cause in causes):
         return Judgement.MALFORMED

@@ -1,8 +1,7 @@
 """The operator's clocks: seconds since this machine was started, and the time of day.
 
-A new leader reads times that another replica has written, such as a job's `startTime`. If its
-machine's clock were a day ahead, jobs would exceed their `activeDeadlineSeconds` at once. So the
-API server's time counts where the two differ by more than a few seconds.
+If the clock of a new leader's machine were a day ahead, jobs would exceed `activeDeadlineSeconds`
+at once. So the API server's time counts where the two differ by more than a few seconds.
 """
 
 import logging
@@ -13,7 +12,7 @@ from email.utils import parsedate_to_datetime
 
 logger = logging.getLogger(__name__)
 
-# Of two clocks that NTP keeps, with the time that an answer takes on its way.
+# Of two clocks that NTP keeps.
 MAX_DIFFERENCE_SECONDS = 10.0
 BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the first is of Linux
 
@@ -32,7 +31,6 @@ class ServerClock:
         self._noted_at = 0.0
 
     def note(self, date: str) -> None:
-        """Notes the Date of an answer, which may be empty."""
         if date:
             self._date, self._noted_at = date, self._clock()
 

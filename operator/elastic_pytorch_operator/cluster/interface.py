@@ -15,14 +15,7 @@ MAX_QUOTED = 500  # bytes of an answer that cannot be read
 
 
 class ClusterError(Exception):
-    """The API server has refused a request, or could not be asked.
-
-    Attributes:
-        code: the HTTP status; 0: no answer.
-        reason: the Status object's, such as `Invalid`.
-        retry_after_seconds: how long the API server asks to wait; 0: it does not say.
-        judgement: what the error means for the object to write.
-    """
+    """The API server has refused a request, or could not be asked."""
 
     def __init__(
         self,
@@ -37,10 +30,10 @@ class ClusterError(Exception):
     ) -> None:
         # Half a surrogate pair can be neither logged nor sent.
         super().__init__(message.encode(errors="replace").decode())
-        self.code = code
-        self.reason = reason
+        self.code = code  # 0: no answer
+        self.reason = reason  # the Status object's, such as `Invalid`
         self.causes = causes
-        self.retry_after_seconds = retry_after_seconds
+        self.retry_after_seconds = retry_after_seconds  # 0: not said
         self.judgement = judgement or judge(code, str(self), causes)
         self._words = words
 
@@ -51,11 +44,7 @@ class ClusterError(Exception):
 
 
 def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:
-    """The error in a Status object, or else the start of the answer.
-
-    Args:
-        retry_after: the header, which the API server sends in seconds, never as a date.
-    """
+    """The error in a Status object, or else the start of the answer; Retry-After is in seconds."""
     seconds = float(parse_count(retry_after) or 0)
     try:
         status = json.loads(text)
@@ -129,11 +118,9 @@ class Cluster(Protocol):
         change: Change,
         subresource: str = "",
     ) -> Manifest:
-        """Changes fields of an object; returns it.
+        """Changes an object by a JSON merge patch (null removes a field) or a JSON patch.
 
-        Args:
-            version: that the change is based on; if the object has another one, ClusterError 409.
-            change: a JSON merge patch (null removes a field), or the operations of a JSON patch.
+        ClusterError 409 if it no longer has the version.
         """
         ...
 
@@ -148,8 +135,7 @@ class Cluster(Protocol):
     ) -> Manifest | None:
         """Deletes an object if it has that UID; returns None if it is gone already.
 
-        Args:
-            grace_seconds: 0 removes a pod without waiting for the kubelet; None: the pod's own.
+        With 0 grace seconds, a pod is removed without waiting for the kubelet; None: its own.
         """
         ...
 
@@ -165,6 +151,4 @@ class Cluster(Protocol):
         """Whether a user may `get` a path that is no resource, by a SubjectAccessReview."""
         ...
 
-    async def get_token_keys(self) -> TokenKeys:
-        """The public keys of the API server's ServiceAccount tokens."""
-        ...
+    async def get_token_keys(self) -> TokenKeys: ...

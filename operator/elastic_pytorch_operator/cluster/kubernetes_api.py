@@ -1,7 +1,4 @@
-"""The real cluster, through the official client's asyncio side.
-
-Objects are plain dicts: the client's models would cost 65 us a pod.
-"""
+"""The real cluster, through the official client, whose models would cost 65 us a pod."""
 
 import asyncio
 import json
@@ -42,19 +39,13 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class KubernetesCluster:
-    """The Cluster behind an API server.
-
-    Attributes:
-        answering_since: when the API server began to answer every request, monotonic seconds; None:
-            it did not answer the last one.
-    """
-
     def __init__(
         self, api: client.ApiClient, observer: RequestObserver, namespaces: Sequence[str] = ()
     ) -> None:
         self._api = api
         self.namespaces = namespaces
         self._observer = observer
+        # Monotonic seconds; None: the API server did not answer the last request.
         self.answering_since: float | None = None
         self.server_clock = ServerClock()
 
@@ -77,7 +68,6 @@ class KubernetesCluster:
         observer: RequestObserver,
         namespaces: Sequence[str] = (),
     ) -> "KubernetesCluster":
-        """Connects by a configuration, through the proxy that the environment names, if any."""
         configuration.connection_pool_maxsize = MAX_CONNECTIONS
         # By itself, aiohttp reads the environment and ~/.netrc for each request, in two threads:
         # that was 40 % of a request's cost.
@@ -214,11 +204,10 @@ class KubernetesCluster:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Writes to the API server, and in a job's namespace waits for its webhooks."""
-        if resource.of_chart:
-            return await self._request(method, path, body, query=query, content_type=content_type)
-        query = {**(query or {}), "timeout": f"{ADMISSION_TIMEOUT_SECONDS}s"}
-        timeout = WRITE_TIMEOUT_SECONDS
+        timeout = REQUEST_TIMEOUT_SECONDS
+        if not resource.of_chart:
+            query = {**(query or {}), "timeout": f"{ADMISSION_TIMEOUT_SECONDS}s"}
+            timeout = WRITE_TIMEOUT_SECONDS
         return await self._request(
             method, path, body, query=query, content_type=content_type, timeout_seconds=timeout
         )
