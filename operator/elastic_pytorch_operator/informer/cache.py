@@ -83,7 +83,6 @@ class Cache:
         return self._jobs[key].manifest
 
     def note_template(self, uid: str, spec: Manifest) -> None:
-        """Records the spec of a template, and reads the jobs again that have it."""
         self._templates[uid] = spec
         for entry in self._jobs.values():
             if isinstance(entry.job, TemplateUnread) and entry.job.template_uid == uid:
@@ -148,13 +147,7 @@ class Cache:
     def observe_change(
         self, kind: str, change: str | None, manifest: Manifest, now: float
     ) -> set[JobKey]:
-        """Records what a watch has reported.
-
-        Args:
-            kind: an unknown one is ignored.
-            change: `ADDED`, `MODIFIED` or `DELETED`; None: the object was there when the watch
-                began.
-        """
+        """Records what a watch has reported; `change` is None as the watch begins."""
         if kind not in WATCHES:
             return set()
         deleted = change == "DELETED"
@@ -167,7 +160,6 @@ class Cache:
         self.watch_lag.expect(WATCHES[kind], manifest, now)
 
     def apply(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
-        """Records an object; unless it is news for a plan, it concerns no job."""
         return self._take(kind, manifest, now) or set()
 
     def remove(self, kind: str, manifest: Manifest, now: float) -> set[JobKey]:
@@ -192,7 +184,6 @@ class Cache:
         return {known.owner[0]}
 
     def mark_ended_before_takeover(self) -> None:
-        """Marks the pods that have ended: that was before this operator began to decide."""
         self._pods.mark_ended_before_takeover()
 
     def replace_all(
@@ -204,12 +195,9 @@ class Cache:
         workloads: Manifests = (),
         unavailable: Collection[str] = (),
     ) -> set[JobKey]:
-        """Corrects what a watch has missed.
+        """Corrects what a watch has missed; what has been seen since the listing began stays.
 
-        Args:
-            nodes: all, listed after the pods, so that no pod's node is missing.
-            now: when the listing began; what has been seen since stays.
-            unavailable: the namespaces that could not be listed.
+        The nodes are listed after the pods, so that no pod's node is missing.
         """
         touched: set[JobKey] = set()
         self.unavailable = frozenset(unavailable)
@@ -263,10 +251,9 @@ class Cache:
     def _take(
         self, kind: str, manifest: Manifest, now: float, *, listed: bool = False
     ) -> set[JobKey] | None:
-        """Records an object; returns whom it concerns, None if it is no news.
+        """Records an object that was reported now, or by a list that began now.
 
-        Args:
-            now: when it was reported; if it was listed, when the listing began.
+        Returns whom it concerns, None if it is no news.
         """
         try:
             match kind:
@@ -370,9 +357,8 @@ class Cache:
     ) -> bool:
         """Whether a reported object is newer than the known one of its name.
 
-        A list is right about all that was known before it began, even with an older version or a
-        deleted object: then etcd was restored from a backup. (The operator lists without a resource
-        version, so that the API server reads the newest state.)
+        A list, which the API server reads from etcd, is right about all that was known before it
+        began, even with an older version or a deleted object: then a backup was restored.
         """
         uid, version = metadata.get("uid", ""), version_of(metadata)
         if not self._tombstones.admit(uid, now, listed=listed):

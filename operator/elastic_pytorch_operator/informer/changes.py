@@ -1,7 +1,7 @@
 """Identifies the object of a manifest, and tells whether a plan reads a change of it. Pure.
 
-An identity is read from any JSON, so that an unreadable object has one, too. Plans do not read most
-changes of pods: annotations, conditions, the states of init containers.
+An identity is read from any JSON: an unreadable object has one, too. Plans do not read most changes
+of pods.
 """
 
 from collections.abc import Collection, Mapping
@@ -40,10 +40,7 @@ def identify(manifest: object) -> Identity:
 
 
 def version_of(metadata: Manifest) -> int:
-    """The resource version as a number.
-
-    It grows with each write: Kubernetes guarantees the comparison since 1.35.
-    """
+    """The resource version as a number, which Kubernetes guarantees to grow since 1.35."""
     version = _text(metadata, "resourceVersion")
     known = version.isascii() and version.isdecimal() and len(version) <= MAX_VERSION_DIGITS
     return int(version) if known else 0
@@ -61,11 +58,7 @@ def differ_in_status(before: Manifest, after: Manifest) -> bool:
 
 
 def pods_alike(before: PodView, after: PodView, read: Collection[PodCondition]) -> bool:
-    """Whether a plan makes no difference between two views of a pod.
-
-    Args:
-        read: the conditions in the rules of its job: plans read no others.
-    """
+    """Whether a plan, which reads only some conditions, sees no difference between two views."""
     if before.conditions == after.conditions:
         return before == after
     return before.conditions.intersection(read) == after.conditions.intersection(

@@ -50,12 +50,7 @@ async def watch_cluster(
     *,
     workloads: bool = False,
 ) -> None:
-    """Keeps the cache up to date, by one watch for each kind in each namespace.
-
-    Args:
-        request_work: called for each job that a change may concern.
-        namespaces: none: all; nodes belong to no namespace.
-    """
+    """Keeps the cache up to date, by one watch for each kind in each namespace, or in all."""
     for name in ("kopf", "aiohttp"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in ("running", "orchestration"):  # they log the traceback of each watch that ends
@@ -104,8 +99,7 @@ async def _watch(
 ) -> BaseException:
     """Watches the objects of a kind until kopf gives up; returns why.
 
-    `kopf.operator` would then cancel every younger task, also of other watches and of agents. With
-    one resource, kopf ends all of its tasks as these are cancelled.
+    `kopf.operator` would then cancel every younger task, also of other watches and of agents.
     """
     registry = kopf.OperatorRegistry()
     _register(registry, kind, cache, request_work)

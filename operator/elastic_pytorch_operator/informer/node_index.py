@@ -26,13 +26,11 @@ class NodeIndex:
 
     @property
     def all(self) -> Nodes:
-        """All nodes. It is the same object until one of them changes."""
         if self._now is None:
             self._now = Nodes({name: entry.view for name, entry in self._entries.items()})
         return self._now
 
     def take(self, manifest: Manifest, now: float) -> bool:
-        """Records a node; returns whether its view has changed."""
         metadata, view = manifest["metadata"], view_node(manifest, self.marks)
         uid, version = metadata.get("uid", ""), version_of(metadata)
         known = self._entries.get(view.name)
@@ -56,11 +54,7 @@ class NodeIndex:
         return self._differs(known, view)
 
     def remove_others(self, listed: Collection[str], before: float) -> list[str]:
-        """Remembers the nodes as removed that a list lacks, and that were reported before it began.
-
-        Returns:
-            Their names.
-        """
+        """Remembers the nodes as removed that a list lacks and that were reported before it."""
         gone = [
             (name, entry)
             for name, entry in self._entries.items()

@@ -53,11 +53,7 @@ class OwnedIndex(Generic[View]):
         return self._entries.get(place)
 
     def put(self, place: Place, entry: Entry[View]) -> None:
-        """Records an object in the place of the one of its name.
-
-        Raises:
-            TypeError: its names or its job's are no texts.
-        """
+        """Records an object instead of the one of its name, or raises TypeError."""
         require_texts(*place, *entry.owner[0], entry.owner[1], entry.uid)
         self.drop(place)
         self._entries[place] = entry

@@ -15,7 +15,6 @@ EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def job_of_pod(pod: Manifest) -> Owner | None:
-    """The job that owns a worker's or a store's pod, with its UID, if any."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     if labels.get(names.LABEL_ROLE) not in (names.ROLE_WORKER, names.ROLE_STORE):
@@ -24,12 +23,7 @@ def job_of_pod(pod: Manifest) -> Owner | None:
 
 
 def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodView:
-    """A pod's view.
-
-    Args:
-        seen_at: when this operator first saw it.
-        at_start: it was there when this operator started.
-    """
+    """The view of a pod that this operator first saw at `seen_at`, or when it started."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     training = annotations.get(names.ANNOTATION_TRAINING_CONTAINER, names.TRAINING_CONTAINER)
@@ -82,7 +76,6 @@ def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodVie
 
 
 def follow_view(known: PodView, view: PodView, now: float) -> PodView:
-    """The view of a known pod, with what only its earlier views have."""
     return replace(
         view,
         ended_before_takeover=known.ended_before_takeover,
@@ -132,7 +125,6 @@ def _exit_message(status: Manifest, terminated: Manifest) -> str:
 
 
 def _is_disrupted(status: Manifest) -> bool:
-    """Whether the cluster has ended the pod, rather than its own containers."""
     return any(
         c.get("type") == "DisruptionTarget" and c.get("status") == "True"
         for c in status.get("conditions") or ()

@@ -8,8 +8,6 @@ MAX_TOMBSTONES = 50_000  # some 10 MiB
 
 @dataclass(slots=True)
 class Tombstones:
-    """The jobs that were deleted lately, and what jobs own."""
-
     most: int = MAX_TOMBSTONES
     _deleted_at: dict[str, float] = field(default_factory=dict)  # by UID, the oldest first
 
@@ -25,12 +23,9 @@ class Tombstones:
                 del self._deleted_at[next(iter(self._deleted_at))]
 
     def admit(self, uid: str, now: float, *, listed: bool) -> bool:
-        """Whether a reported object may be there.
+        """Whether an object may be there that was reported now, or by a list that began now.
 
-        Args:
-            now: when it was reported; if it was listed, when the listing began.
-            listed: if the list began after the deletion, the object is back: etcd was restored from
-                a backup.
+        If a list began after the deletion, the object is back: etcd was restored from a backup.
         """
         if uid not in self._deleted_at:
             return True
@@ -40,7 +35,6 @@ class Tombstones:
         return True
 
     def expire(self, now: float) -> None:
-        """Drops those that nothing can bring back any more."""
         self._deleted_at = {
             uid: at for uid, at in self._deleted_at.items() if at >= now - TOMBSTONE_SECONDS
         }

@@ -39,11 +39,7 @@ class UnreadableObjects:
         return tuple(self._of_owner.get(owner, {}).values())
 
     def note(self, kind: str, manifest: object, fault: Exception) -> Owner | None:
-        """Records an object that cannot be read; logs it once, until it can be read again.
-
-        Returns:
-            The job that owns it; None if none is known, or if this is not the first time.
-        """
+        """Records and logs an object that cannot be read; returns its job, the first time."""
         found = identify(manifest)
         known = self._owners.setdefault(kind, {})
         if found.uid in known:
@@ -80,7 +76,6 @@ class UnreadableObjects:
                 del self._of_owner[owner]
 
     def forget_others(self, kind: str, uids: Container[str]) -> None:
-        """Drops all objects of a kind but these, which are all there are."""
         for uid in [uid for uid in self._owners.get(kind, ()) if uid not in uids]:
             self.forget(kind, uid)
 

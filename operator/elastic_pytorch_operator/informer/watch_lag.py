@@ -1,10 +1,8 @@
 """Detects what watches miss: each change that a write or a list has shown must arrive on them, too.
 
-A dead watch without an error looks like a quiet cluster. A watch that is late, because ten thousand
-pods were created at once, still reports; another process would be later still.
-
-A watch begins with all that there is. It never reports what was known before and is gone by then: a
-list has to show that. Pure.
+A dead watch without an error looks like a quiet cluster, while a late one still reports. A watch
+begins with all that there is, and never reports what was gone by then: a list has to show that.
+Pure.
 """
 
 import math
@@ -39,7 +37,7 @@ class WatchLag:
     by_namespace: bool = False  # each namespace has watches of its own
     began_at: float = -math.inf  # when a watch last reported an object from its beginning
     _listed_at: float = -math.inf  # when the last list began
-    _begun_again_at: float = -math.inf  # when a watch that had ended last began
+    _begun_again_at: float = -math.inf
     _list_due_at: float = math.inf  # because of that
     # By kind, and by namespace if each has its own.
     _watches: dict[tuple[str, str], _Watch] = field(default_factory=dict)
@@ -72,7 +70,6 @@ class WatchLag:
             watch.awaited.pop(uid, None)
 
     def forget_others(self, kind: str, uids: set[str]) -> None:
-        """Drops all objects of a kind but these, which are all there are."""
         for (watched, _), watch in self._watches.items():
             if watched == kind:
                 watch.reported = {

@@ -34,13 +34,8 @@ JITTER = 0.2  # of the time between two looks, so that two replicas do not keep 
 class Elector:
     """One replica's part in the election.
 
-    Args:
-        identity: of this replica, never used before.
-        clock: seconds that go on while this machine is suspended: a leader that wakes up after the
-            end of its lease does not act.
-
-    Attributes:
-        lost_leader: the last leader, if it let its lease run out while the API server answered.
+    The clock goes on while this machine is suspended: a leader that wakes up after the end of its
+    lease does not act.
     """
 
     def __init__(
@@ -53,7 +48,7 @@ class Elector:
         timing: LeaseTiming | None = None,
         may_renew: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.lost_leader = ""
+        self.lost_leader = ""  # let its lease run out while the API server answered
         self._may_renew = may_renew
         self._cluster = cluster
         self._namespace = namespace
@@ -75,7 +70,6 @@ class Elector:
         return self._candidacy.seen.holder if self._candidacy.seen else ""
 
     async def acquire(self) -> None:
-        """Waits until this replica leads."""
         while True:
             holder = self.holder
             await self._try()
@@ -93,7 +87,6 @@ class Elector:
             await self._sleep_until(expiry if self._clock() < expiry < look else look)
 
     async def renew(self) -> None:
-        """Renews the lease for as long as possible, until this replica no longer leads."""
         while self.leading:
             began = self._clock()
             if self._may_renew():

@@ -47,7 +47,6 @@ class ElectionThread:
         return False
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the thread, and cancels it with this one."""
         found = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
         try:
             while not found.done():
@@ -58,7 +57,6 @@ class ElectionThread:
         return found.result()
 
     def close(self) -> None:
-        """Ends the thread, and drops what runs in it."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

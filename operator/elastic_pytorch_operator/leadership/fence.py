@@ -17,13 +17,8 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 WRITES: Final = frozenset({"create", "delete", "patch", "replace"})
 UNFENCED: Final = frozenset(
     {
-        "get",
-        "get_token_keys",
-        "list_all",
-        "namespaces",
-        "review_read",
-        "review_token",
-        "review_user",
+        *("get", "get_token_keys", "list_all", "namespaces"),
+        *("review_read", "review_token", "review_user"),
     }
 )
 

@@ -4,7 +4,7 @@ The Service has no selector, so a replica on standby is ready like any other. Th
 leader whose node has died stays until another one leads; agents that follow it try again.
 
 The chart renders an empty EndpointSlice for each family of addresses, because `addressType` cannot
-be changed. The leader writes into the one of its pod's family, and corrects it later.
+be changed.
 """
 
 import asyncio
@@ -36,7 +36,6 @@ class Endpoint:
 
 
 def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
-    """The EndpointSlice (discovery.k8s.io/v1) of the leader's address family."""
     family = f"IPv{ipaddress.ip_address(endpoint.address).version}"
     target = {"kind": "Pod", "namespace": namespace, "name": endpoint.pod, "uid": endpoint.uid}
     leader = {

@@ -21,12 +21,7 @@ MAX_TRANSITIONS = 2**31 - 1  # an int32 in the API
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """How soon a leader is replaced: Kubernetes' LeaderElectionConfiguration, in seconds.
-
-    Raises:
-        ValueError: two tries to renew do not fit before the deadline, the deadline is not before
-            the lease's end, or the lease is too long.
-    """
+    """How soon a leader is replaced: Kubernetes' LeaderElectionConfiguration, in seconds."""
 
     lease_seconds: int = 4  # without a renewal; the API demands whole seconds
     renew_deadline_seconds: float = 3.0  # a leader stops that has not renewed the lease for so long
@@ -113,11 +108,9 @@ def leads(candidacy: Candidacy, now: float) -> bool:
 
 
 def leads_until(candidacy: Candidacy) -> float:
-    return (
-        -math.inf
-        if candidacy.renewed_at is None
-        else candidacy.renewed_at + candidacy.timing.renew_deadline_seconds
-    )
+    if candidacy.renewed_at is None:
+        return -math.inf
+    return candidacy.renewed_at + candidacy.timing.renew_deadline_seconds
 
 
 def may_acquire(candidacy: Candidacy, now: float) -> bool:
@@ -152,7 +145,6 @@ def acquired(candidacy: Candidacy, lease: Lease, sent_at: float, now: float) -> 
 
 
 def release(lease: Lease, time: str) -> dict[str, Any]:
-    """The spec that gives a lease back, so that no replica waits for its end."""
     return {
         "holderIdentity": "",
         "leaseDurationSeconds": RELEASED_SECONDS,

@@ -59,11 +59,7 @@ def make_serving(authority: Pair, hosts: Sequence[str], now: float) -> Pair:
 
 
 def is_whole(pair: Pair, signer: str) -> bool:
-    """Whether a pair can be read, fits together, and was made at its time.
-
-    Args:
-        signer: the certificate of the authority; its own for an authority.
-    """
+    """Whether a pair can be read, was signed by the signer, and was made at its time."""
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(signer.encode()))

@@ -1,8 +1,7 @@
 """Which authorities agents trust, and which of them signs. Pure.
 
-The operator is its own certificate authority. A pod gets the authorities at its creation, and keeps
-them for as long as it runs. So a new authority is made long before the old one ends, and signs only
-after every older pod has had a year to end. The operator's own certificate is short-lived.
+A pod keeps the authorities that it gets at its creation. So a new authority is made long before the
+old one ends, and signs only after every older pod has had a year to end.
 """
 
 from collections.abc import Sequence
@@ -25,8 +24,6 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The certificate that the operator shows to its clients."""
-
     certificate: str  # PEM, with those between it and an authority
     key: str = field(repr=False)  # PEM
     authorities: str  # PEM, for clients to trust
@@ -46,7 +43,6 @@ class Trust:
 
     @property
     def shown(self) -> Shown | None:
-        """None: there is no certificate yet."""
         if self.serving is None:
             return None
         return Shown(

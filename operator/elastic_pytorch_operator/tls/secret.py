@@ -55,15 +55,7 @@ async def keep_trust(
     """The trust by the Secret, made or renewed, and written, if it is time for that.
 
     A damaged Secret is restored from what this replica holds, or else its damaged parts are made
-    again: an operator that ended would serve no agent at all. Agents that trust only a lost
-    authority find no operator that they trust.
-
-    Args:
-        now: seconds since the epoch.
-        held: the trust when this replica last read the Secret.
-
-    Raises:
-        ClusterError: the Secret could not be read or written.
+    again: an operator that ended would serve no agent at all. `now` is in seconds since the epoch.
     """
     found = await cluster.get(SECRETS, namespace, name)
     known, damage = read_trust(found)
@@ -116,11 +108,6 @@ def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
 
 
 def read_existing(secret: Manifest) -> Shown:
-    """Reads a Secret that others keep.
-
-    Raises:
-        UnusableSecretError: the certificate, its key or the authorities are missing, or do not fit.
-    """
     data = secret.get("data") or {}
     try:
         certificate, key, authorities = (
@@ -164,7 +151,6 @@ def load_certificate(shown: Shown, context: ssl.SSLContext) -> None:
 
 
 def server_context() -> ssl.SSLContext:
-    """A context for the agents' server, without a certificate yet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.num_tickets = 0  # agents resume no session
