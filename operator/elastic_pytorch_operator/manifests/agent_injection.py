@@ -38,9 +38,8 @@ def inject_agent(
 ) -> None:
     """Puts the agent into a pod's spec and its training container.
 
-    Args:
-        own_command: the user's own command finds the agent, and torchrun its rendezvous handler, by
-            PYTHONPATH. The agent itself needs none, so the image's PYTHONPATH stays.
+    The user's own command finds the agent, and torchrun its rendezvous handler, by PYTHONPATH. The
+    agent itself needs none, so the image's PYTHONPATH stays.
     """
     mount = {"name": VOLUME, "mountPath": FOLDER, "readOnly": True}
     container["volumeMounts"] = [*(container.get("volumeMounts") or []), mount]
@@ -91,8 +90,7 @@ def _copying_container(
 def native_resources(container: Mapping[str, Any]) -> MutableManifest:
     """A container's requests and limits without devices, whose names have a domain.
 
-    A LimitRange treats another container with the same alike. If the one runs after the other, the
-    pod keeps its size and QoS class, too.
+    Another container with the same fits the same LimitRange, and does not change the pod's size.
     """
     resources = container.get("resources") or {}
     native = {

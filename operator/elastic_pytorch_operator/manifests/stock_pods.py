@@ -13,6 +13,7 @@ from elastic_pytorch_operator.manifests.worker_pod import (
     provide,
     remember_failed_starts,
     tolerations,
+    variables,
 )
 from elastic_pytorch_operator.model.workload import Grant
 from elastic_pytorch_operator.spec.job import Job, training_container
@@ -66,9 +67,9 @@ STORE_TAKES = (
     "serviceAccountName",
 )
 
-# A worker waits for room in the cluster without a limit. Loss is found after interval x attempts, 6
-# s: torch compares times of day, so nodes whose clocks differ by a second or two need as much.
-# Releases without these two keys take 5 s x 3.
+# A worker waits for room in the cluster without a limit. Loss is found after interval x attempts:
+# torch compares times of day, and clocks may differ by a second or two. Releases without these two
+# keys take 5 s x 3.
 JOIN_SECONDS = 30 * 24 * 3600
 KEEP_ALIVE_SECONDS, KEEP_ALIVE_ATTEMPTS = 2, 3
 READ_SECONDS = 60
@@ -88,12 +89,7 @@ def stock_worker_pod(
     failed_starts: Sequence[str] = (),
     grant: Grant | None = None,
 ) -> MutableManifest:
-    """A worker pod, whose image's own torchrun finds the rendezvous in its environment.
-
-    Args:
-        suffix: makes the name unique.
-        failed_starts: the nodes on which its predecessors of the index have failed to start.
-    """
+    """A worker pod, whose image's own torchrun finds the rendezvous in its environment."""
     pod, container = pod_from_template(job, index, suffix, grant)
     remember_failed_starts(pod, failed_starts)
     pod["metadata"]["labels"][names.LABEL_RENDEZVOUS] = str(rendezvous)
@@ -105,7 +101,6 @@ def stock_worker_pod(
 
 @building("Pod")
 def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
-    """The pod with the c10d store of a rendezvous: the job's image with a few lines of Python."""
     template = job.template["spec"]
     trains = training_container(job.template)
     container: MutableManifest = {
@@ -194,17 +189,14 @@ def _stock_environment(job: Job, index: int, rendezvous: int) -> list[MutableMan
         "PET_RDZV_ENDPOINT": endpoint,
         "PET_RDZV_ID": run_id(job, rendezvous),
         "PET_RDZV_CONF": ",".join(f"{key}={value}" for key, value in configuration.items()),
-        # A shared agent's store would keep the address of a rank 0 that has gone: no joiner would
-        # ever train.
+        # A shared agent's store would keep the address of a rank 0 that has gone.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        # All workers run the same number of processes: none waits to learn it from a peer that died
-        # while joining.
+        # No worker waits to learn the number of processes from a peer that died while joining.
         "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
     }
-    # Peers reach each other by address: no worker waits for a name to be published, or is sent to
-    # the address of a predecessor.
+    # By address, no peer waits for a name to be published, or reaches a predecessor.
     address: MutableManifest = {
         "name": "PET_LOCAL_ADDR",
         "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
     }
-    return [*({"name": name, "value": value} for name, value in values.items()), address]
+    return [*variables(values), address]

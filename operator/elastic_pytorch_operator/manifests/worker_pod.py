@@ -34,17 +34,13 @@ APPLICATION = "elastic-pytorch-job"
 TOKEN_VOLUME = "elastic-pytorch-token"
 TOKEN_FOLDER = "/var/run/secrets/elasticpytorch.dev"
 TOKEN_SECONDS = 3600
-# How long a pod stays bound to a node that is gone, unless the template says otherwise; Kubernetes'
-# own default is 300.
+# On a node that is gone, unless the template says otherwise; Kubernetes' own default is 300.
 NODE_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NODE_LOSS_SECONDS = 10
 
 
 class UnbuildableError(ValueError):
-    """A builder cannot read the job, and would fail at each further try.
-
-    `spec` should have refused the job, with the path of the field at fault.
-    """
+    """A builder cannot read what `spec` should have refused, and would fail at each further try."""
 
     def __init__(self, kind: str, fault: Exception) -> None:
         super().__init__(f"{kind}: the operator cannot build it: {fault!r}"[:MAX_WORDS])
@@ -79,7 +75,6 @@ def labels(job: Job) -> dict[str, str]:
 
 
 def owned(job: Job, name: str) -> MutableManifest:
-    """The metadata of an object that a job owns."""
     return {
         "name": name,
         "namespace": job.key.namespace,
@@ -105,7 +100,6 @@ def headless_service(job: Job) -> MutableManifest:
 
 
 def template_revision(job: Job, name: str, spec: Manifest) -> MutableManifest:
-    """The ControllerRevision that keeps the spec of a job's template while the job exists."""
     return {
         "apiVersion": REVISIONS.api_version,
         "kind": REVISIONS.kind,
@@ -128,8 +122,7 @@ def volume_claim(job: Job, template: ClaimTemplate) -> MutableManifest:
     }
 
 
-# What Cluster Autoscaler and Karpenter read before they remove a node to save cost. The first does
-# not remove one with pods of a custom controller unless they allow it.
+# By default, Cluster Autoscaler does not remove a node with pods of a custom controller.
 DISRUPTION_ANNOTATIONS: Mapping[str, Mapping[str, str]] = {
     ALLOW: {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
     FORBID: {
@@ -148,7 +141,6 @@ class AgentSettings:
 
 @building("Pod")
 def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -> MutableManifest:
-    """A worker pod; the suffix makes its name unique."""
     pod, container = pod_from_template(job, action.index, suffix, action.grant)
     remember_failed_starts(pod, action.failed_starts)
     if action.group_restarts:
@@ -252,6 +244,10 @@ def provide(container: MutableManifest, environment: Sequence[MutableManifest]) 
     container["env"] = [v for v in environment if v["name"] not in taken] + own
 
 
+def variables(values: Mapping[str, str]) -> list[MutableManifest]:
+    return [{"name": name, "value": value} for name, value in values.items() if value]
+
+
 def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[MutableManifest]:
     values = {
         names.OPERATOR_URL_VARIABLE: agent.operator_url,
@@ -272,7 +268,7 @@ def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[Mutab
         "ELASTIC_PYTORCH_NODE": "spec.nodeName",
     }
     return [
-        *({"name": name, "value": value} for name, value in values.items() if value),
+        *variables(values),
         *(
             {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
             for name, path in fields.items()
@@ -281,14 +277,15 @@ def _agent_environment(job: Job, index: int, agent: AgentSettings) -> list[Mutab
 
 
 def _torchrun_environment(job: Job) -> list[MutableManifest]:
-    return [
-        {"name": "PET_NNODES", "value": f"{job.minimum}:{job.maximum}"},
-        {"name": "PET_RDZV_BACKEND", "value": "elastic-pytorch"},
-        {"name": "PET_RDZV_ENDPOINT", "value": f"{job.key.name}:{job.store_port}"},
-        {"name": "PET_RDZV_ID", "value": job.uid},
+    values = {
+        "PET_NNODES": f"{job.minimum}:{job.maximum}",
+        "PET_RDZV_BACKEND": "elastic-pytorch",
+        "PET_RDZV_ENDPOINT": f"{job.key.name}:{job.store_port}",
+        "PET_RDZV_ID": job.uid,
         # The operator keeps the budget: a torchrun that exhausts its own would end its pod.
-        {"name": "PET_MAX_RESTARTS", "value": "1000000"},
-    ]
+        "PET_MAX_RESTARTS": "1000000",
+    }
+    return variables(values)
 
 
 def tolerations(own: list[MutableManifest]) -> list[MutableManifest]:

@@ -22,12 +22,7 @@ def workload_name(job: Job, number: int) -> str:
 
 
 def base_priority(job: Job, classes: Iterable[Manifest]) -> MutableManifest:
-    """The priority in a Workload's spec, as Kueue finds it for its own jobs.
-
-    Args:
-        classes: the WorkloadPriorityClass if the job names one, else all PriorityClasses, one of
-            which may be the default.
-    """
+    """The priority in a Workload's spec, as Kueue finds it for its own jobs."""
     of_queue = job.queue.priority_class if job.queue is not None else ""
     name = of_queue or job.template["spec"].get("priorityClassName")
     found = next(
@@ -47,12 +42,7 @@ def base_priority(job: Job, classes: Iterable[Manifest]) -> MutableManifest:
 def workload(
     job: Job, action: CreateWorkload, priority: Manifest, flavor_labels: Mapping[str, str]
 ) -> MutableManifest:
-    """A Workload.
-
-    Args:
-        flavor_labels: of the base's flavors, for an extra that needs the same; none: it gets those
-            that fit `scheduling.extraWorkers`.
-    """
+    """A Workload; `flavor_labels`: of the base, for an extra that needs the same flavors."""
     assert job.queue is not None
     extra = action.number != BASE
     template = _pod_template(job.template_of(0, extra=extra), flavor_labels)
@@ -134,11 +124,7 @@ class PlacementConflict(ValueError):
 
 
 def place_pod(pod: MutableManifest, grant: Grant, flavors: Sequence[Manifest]) -> None:
-    """Gives a pod what a Workload's quota asks for, as Kueue's own jobs do (pkg/podset/podset.go).
-
-    Raises:
-        PlacementConflict: the job sets a label, an annotation or a nodeSelector to another value.
-    """
+    """Gives a pod what its quota asks for, as Kueue's own jobs do (pkg/podset/podset.go)."""
     metadata, spec, admission = pod["metadata"], pod["spec"], grant.admission
     # Kueue would queue a pod with this label by itself, beside its job.
     metadata["labels"].pop(kueue.LABEL_QUEUE, None)
