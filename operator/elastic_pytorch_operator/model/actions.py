@@ -25,8 +25,6 @@ class DeletePodGroup: ...
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Make a worker pod of an index, with a new name."""
-
     index: int
     avoid: tuple[str, ...] = ()  # nodes on which it is never placed
     rendezvous: int = 0  # of stock torchrun; 0: the operator decides who is in the group
@@ -45,8 +43,6 @@ class TryPod:
 
 @dataclass(frozen=True, slots=True)
 class CreateStore:
-    """Make the pod with the c10d store of a stock rendezvous."""
-
     rendezvous: int
 
 
@@ -80,8 +76,6 @@ class DeleteJob:
 
 @dataclass(frozen=True, slots=True)
 class CreateWorkload:
-    """Ask Kueue for quota."""
-
     number: int  # `BASE`, or which extra it is
     count: int
     flavors: tuple[str, ...] = ()  # for an extra, those of the base; none: any
@@ -89,8 +83,6 @@ class CreateWorkload:
 
 @dataclass(frozen=True, slots=True)
 class DeleteWorkload:
-    """Give quota back, or no longer ask for it."""
-
     name: str
     uid: str
     why: str

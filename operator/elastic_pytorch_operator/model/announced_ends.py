@@ -48,7 +48,6 @@ class AnnouncedEnd:
     fault: bool = False
 
     def __str__(self) -> str:
-        """The rest of a sentence that begins with the node's name."""
         return f"{'reports a fault' if self.fault else 'announces its end'} by {self.by}"
 
 
@@ -98,8 +97,7 @@ ENDS = (
     Mark("node.kubernetes.io/out-of-service", Certainty.SURE, notice_seconds=0.0),
     Mark("node.cloudprovider.kubernetes.io/shutdown", Certainty.SURE, notice_seconds=0.0),
 )
-# A sure fault breaks the training on the node, or leads to a drain. Training may not notice a soft
-# one.
+# A sure fault breaks training or leads to a drain; training may not notice a soft one.
 FAULTS = (
     # NVSentinel's examples of taints, which its users may choose, and the conditions that it sets
     # only for fatal errors. By its default rules, such a node is cordoned and drained.
@@ -130,8 +128,7 @@ FAULTS = (
         "KernelReady NetworkingReady StorageReady ContainerRuntimeReady",
         value="False",
     ),
-    # AKS. XIDErrors does not name the error, which may be a script's own. A scheduled event may be
-    # a freeze of seconds.
+    # AKS. An XID error may be a script's own, and a scheduled event a freeze of seconds.
     *_faults(Certainty.SURE, "GPUMissing NVLinkStatusInactive"),
     *_faults(
         Certainty.SOFT,
@@ -153,9 +150,6 @@ def parse_marks(
     """The cluster's own marks, as `key`, `key=value`, `key:effect` or `key=value:effect`.
 
     Without an effect, taints and labels of the key count, and for a fault conditions, too.
-
-    Raises:
-        ValueError: one has no key, or an effect that Kubernetes does not have.
     """
     marks = []
     for text in texts:
@@ -184,12 +178,7 @@ def announced_end(
     unschedulable: bool = False,
     marks: Iterable[Mark] = MARKS,
 ) -> AnnouncedEnd | None:
-    """The surest and soonest end or fault that a node announces; None: it announces none.
-
-    Args:
-        taints: all, also those with PreferNoSchedule.
-        conditions: the status of each, by its type.
-    """
+    """The surest and soonest end or fault that a node announces, by all of its taints."""
     found = []
     by_key: dict[str, list[Taint]] = {}
     for taint in taints:

@@ -19,19 +19,16 @@ from elastic_pytorch_operator.model.observed import (
 )
 from elastic_pytorch_operator.spec.failure_rules import FailureRule
 
-# The agent's report of a worker that the kernel has killed for lack of memory.
-OUT_OF_MEMORY = "OutOfMemory"
-DEVICE_FAULT = "DeviceFault"  # the agent's, for a worker whose last words name a failed device
-OOM_KILLED = "OOMKilled"  # the kubelet's reason for lack of memory
-# A shell's codes for "cannot be executed" and "not found", and the runtime's for a container that
-# it could not start.
+OUT_OF_MEMORY = "OutOfMemory"  # the agent's, for a process that the kernel has killed for it
+DEVICE_FAULT = "DeviceFault"  # the agent's, for a process whose last words name a failed device
+OOM_KILLED = "OOMKilled"  # the kubelet's
+# A shell's codes for "cannot be executed" and "not found", and the runtime's for "cannot start".
 START_ERROR_CODES = (126, 127, 128)
-RUNTIME_REASONS = ("StartError", "ContainerCannotRun")  # the command could not be started
+RUNTIME_REASONS = ("StartError", "ContainerCannotRun")
 # The kubelet's reasons for the end of a pod by its own spec: its disk, its memory volumes, its
 # deadline.
 OWN_ENDS = ("Evicted", "DeadlineExceeded")
-# The condition of a pod that has ended for its node's sake.
-DISRUPTION = ("DisruptionTarget", "True")
+DISRUPTION = ("DisruptionTarget", "True")  # the condition of a pod that ended for its node's sake
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
 
 OOM_GROUP = (
@@ -62,17 +59,15 @@ class FailureRecord:
     node: str = ""
     time: str = ""
     rule: FailureRule | None = None  # of `failurePolicy.rules`, that decides on it
-    # How often the job's pods had been replaced as a group when the pod was made.
-    group_restarts: int = 0
+    group_restarts: int = 0  # of the job when the pod was made
     oom_killed: bool = False  # the container, for lack of memory
     round: int = 0  # of the pod's workers when it ended; 0: none
-    # The index and the end of a pod that something outside its container has ended. The same end
-    # again, without progress in between, is a failure. Empty: the failure is judged by itself.
+    # The index and the end of a pod that something outside its container has ended: the same again,
+    # without progress in between, is a failure. Empty: the failure is judged by itself.
     end: str = ""
 
     @property
     def kind(self) -> str:
-        """The sort of failure, in one word of a few."""
         if self.fault is Fault.OUTSIDE:
             return "Killed"
         if self.oom_killed or self.signal == "SIGKILL":
@@ -104,15 +99,12 @@ class FailureRecord:
             return f"{where} hangs: {self.message.strip()}"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
         message = self.message.strip()
-        return (
-            f"{where} failed, {message}"
-            if message.startswith(how)
-            else f"{where} failed, {how}: {message}"
-        )
+        if not message.startswith(how):
+            message = f"{how}: {message}"
+        return f"{where} failed, {message}"
 
 
 def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
-    """The failure that a job's status holds as its root cause."""
     cause = status.get("rootCause")
     if not cause:
         return None
@@ -140,11 +132,7 @@ def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
 
 
 def fault_of_worker(failure: Failure | None) -> Fault:
-    """Whose fault a worker's failure is, by its agent's report.
-
-    Args:
-        failure: None: stock torchrun reports only that its workers have failed.
-    """
+    """Whose fault a worker's failure is, by its agent's report; None: stock torchrun has none."""
     if failure is None:
         return Fault.ECHO
     if failure.exception == DEVICE_FAULT:
@@ -160,10 +148,7 @@ def fault_of_pod(pod: PodView, *, spoken: bool, succeeded: bool = False) -> Faul
     """Whose fault the end of a pod is; None if it has not ended, or has succeeded.
 
     Exit code 0 alone is no success: a shell that pipes torchrun's output, or goes on after it,
-    hides torchrun's own code.
-
-    Args:
-        spoken: its agent has ever reported.
+    hides torchrun's own code. `spoken`: the pod's agent has ever reported.
     """
     if not pod.ended or (pod.exit_code == 0 and succeeded):
         return None

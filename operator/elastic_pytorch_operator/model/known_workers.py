@@ -27,7 +27,6 @@ class KnownWorker:
 
     @property
     def name(self) -> str:
-        """The pod's name, or words for a worker whose pod is not known."""
         return self.pod or f"worker {self.index}"
 
     @property

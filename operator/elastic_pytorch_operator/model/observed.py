@@ -15,7 +15,7 @@ from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Taint
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.workload import WorkloadView
 
-MAX_PLACES = 128  # of a pod, for comparison
+MAX_PLACES = 128
 
 
 class PlaceKind(StrEnum):
@@ -60,30 +60,27 @@ class PodView:
     address: str = ""
     deleting: bool = False
     started: bool = False  # its training container runs
-    exit_code: int | None = None  # of its training container, once that has ended
-    exit_reason: str = ""  # the kubelet's: Completed, Error, OOMKilled, Evicted, …
+    exit_code: int | None = None  # of its training container
+    exit_reason: str = ""  # Completed, Error, OOMKilled, Evicted, …
     exit_message: str = ""
     disrupted: bool = False  # it was evicted, preempted or shut down with its node
-    # Another container has not ended, and the kubelet does not stop it by itself.
-    sidecar_runs: bool = False
+    sidecar_runs: bool = False  # a container that the kubelet does not stop by itself
     ended_before_deletion: bool = False
     waiting: str = ""  # why it does not run yet, for people
-    waiting_reason: str = ""  # the kubelet's or the scheduler's
-    # The scheduler has found no node for it, and makes no room on one either.
-    unschedulable: bool = False
+    waiting_reason: str = ""
+    unschedulable: bool = False  # no node fits, and the scheduler makes no room on one
     avoids: frozenset[str] = frozenset()  # nodes on which it may not run
     prefers_others_to: frozenset[str] = frozenset()  # nodes that it takes only if no other fits
     created_at: float = 0.0
-    stuck_since: float = 0.0  # its containers cannot be created
-    ended_at: float = 0.0  # when it was first seen to have ended
+    stuck_since: float = 0.0
+    ended_at: float = 0.0
     conditions: frozenset[tuple[str, str]] = frozenset()  # type and status of each
-    # How often the job's pods had been replaced as a group when it was made.
-    group_restarts: int = 0
+    group_restarts: int = 0  # of the job when it was made
     # The nodes on which its predecessors of the index have failed to start, in a row.
     failed_starts: tuple[str, ...] = ()
     ended_before_takeover: bool = False  # when this operator began to decide
     role: str = names.ROLE_WORKER
-    rendezvous: int = 0  # the stock rendezvous that it was made for
+    rendezvous: int = 0  # of stock torchrun
     workload: str = ""  # by whose quota it runs
     topology: bool = False  # Kueue has chosen its node
     unhealthy: str = ""  # its resources with a device that the kubelet calls unhealthy
@@ -133,7 +130,7 @@ class NodeView:
     name: str
     ready: bool = True
     unschedulable: bool = False
-    removed: bool = False  # there was such a node, which has been deleted; it is not ready either
+    removed: bool = False  # the node was there, and has been deleted; it is not ready either
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()  # those that keep new pods away
     allocatable: Mapping[str, str] = field(default_factory=dict)
@@ -145,7 +142,6 @@ class Nodes(dict[str, NodeView]):
 
     @cached_property
     def there(self) -> int:
-        """How many have not been removed."""
         return sum(not node.removed for node in self.values())
 
     @cached_property
@@ -181,8 +177,8 @@ class Failure:
     echo: bool = False  # it is only the consequence of a peer's failure or loss
 
 
-MAX_METRICS = 16  # in a status
-MAX_COMPARED = 16  # processes of a worker whose work is compared with that of others
+MAX_METRICS = 16
+MAX_COMPARED = 16  # processes of a worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +198,9 @@ class Progress:
     # Of a step in the last window, without waits for others; by local rank.
     work_seconds: tuple[float | None, ...] = ()
     step_seconds: float | None = None  # in the same window
-    metrics: tuple[tuple[str, float], ...] = ()  # other numbers, by name
+    metrics: tuple[tuple[str, float], ...] = ()
     failed_saves: int = 0  # of checkpoints, in a row
-    save_error: str = ""  # of the last of them
+    save_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,13 +222,12 @@ class AgentView:
     progressed_at: float = 0.0  # when it last reported a new step
     steps_per_second: float | None = None  # over the last few heartbeats
     newest: int = 0  # the newest round that it knows, whether or not it has taken it up
-    started_at: float | None = None  # when all its processes of the round had been started
+    started_at: float | None = None  # all its processes of the round
     formed_at: float | None = None  # their process group; None for a script that starts cold
     set_up_since: float | None = None  # its last set-up before a group
     set_up_until: float | None = None
     keeps_processes: bool = False  # they can join another group without a restart
-    # Since when only the last checkpoint is left to write.
-    saving_since: float | None = None
+    saving_since: float | None = None  # only the last checkpoint is left to write
     # Of its processes, by local rank, as last read in the round; empty: not known.
     places: tuple[Place, ...] = ()
     placed_at: float = 0.0
@@ -257,7 +252,7 @@ class Observed:
     stores: tuple[PodView, ...] = ()  # of stock rendezvous
     nodes: Nodes = field(default_factory=Nodes)  # a missing node has not been seen yet
     agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
-    round: Round | None = None  # the newest
+    round: Round | None = None
     listening_since: float = 0.0  # when this operator began to listen to agents
     last_heard_at: float = 0.0  # when an agent of any job sent the last heartbeat
     heard_again_at: float = -math.inf  # when an agent sent the first one after a silence of all
@@ -265,8 +260,7 @@ class Observed:
     arrived_at: float = 0.0  # when the job's last agent arrived that already had a round
     on_time_since: float = 0.0  # what known agents have sent since then has been read in time
     lets_in_since: float = 0.0  # since when no agent has had to wait before it was let in
-    # Workers whose agents have reported to an earlier operator.
-    heard_before: frozenset[str] = frozenset()
+    heard_before: frozenset[str] = frozenset()  # workers, by an earlier operator
     # Where the last leader ran, if its lease has run out: the node may have died.
     lost_leader_node: str = ""
     service_exists: bool = False
@@ -281,7 +275,6 @@ class Observed:
     unreadable: tuple[UnreadableObject, ...] = ()  # pods and Workloads of the job
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
-    # Only the last checkpoint is left to write.
     saving_since: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -8,22 +8,12 @@ from elastic_pytorch_operator.spec.fields import InvalidJob
 from elastic_pytorch_operator.spec.job_size import LargeSpec, check_size
 
 METADATA = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
+    *("name", "namespace", "uid", "resourceVersion", "generation"),
+    *("creationTimestamp", "deletionTimestamp"),
 )
 LABELS = (
-    *(
-        names.LABEL_ROLE,
-        names.LABEL_WORKER_INDEX,
-        names.LABEL_RENDEZVOUS,
-        names.LABEL_WORKLOAD_NUMBER,
-    ),
-    *(kueue.LABEL_QUEUE, kueue.LABEL_PRIORITY_CLASS),
+    *(names.LABEL_ROLE, names.LABEL_WORKER_INDEX, names.LABEL_RENDEZVOUS),
+    *(names.LABEL_WORKLOAD_NUMBER, kueue.LABEL_QUEUE, kueue.LABEL_PRIORITY_CLASS),
 )
 # The beginnings of those that are kept.
 ANNOTATIONS = (f"{names.GROUP}/", f"{kueue.GROUP}/", kueue.PROVISIONING_PREFIX)

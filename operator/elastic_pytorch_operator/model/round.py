@@ -47,5 +47,4 @@ class Round:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """The members' pod names, in rank order."""
         return tuple(self.ranks)

@@ -17,7 +17,6 @@ Entry = Mapping[str, Any]
 
 
 def says_more(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether two statuses differ in more than progress and goodput."""
     return differ(old, new, (*SLOW_FIELDS, *FOLLOWING))
 
 

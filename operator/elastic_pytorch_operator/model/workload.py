@@ -43,7 +43,6 @@ class WorkloadView:
         return self.conditions.get(type_, {}).get("status") == "True"
 
     def is_false(self, type_: str) -> bool:
-        """Whether a condition is there, and False."""
         return self.conditions.get(type_, {}).get("status") == "False"
 
     def reason(self, type_: str) -> str:
@@ -64,16 +63,10 @@ class WorkloadView:
 
     @property
     def granted(self) -> int:
-        """The number of pods that may use it now."""
-        if (
-            self.admission is None
-            or not self.is_true(kueue.ADMITTED)
-            or self.evicted
-            or not self.active
-            or self.deleting
-        ):
+        over = self.evicted or self.deleting or self.is_true(kueue.FINISHED)
+        if self.admission is None or over or not (self.active and self.is_true(kueue.ADMITTED)):
             return 0
-        return 0 if self.is_true(kueue.FINISHED) else min(self.count, self.admission.count)
+        return min(self.count, self.admission.count)
 
 
 @dataclass(frozen=True, slots=True)

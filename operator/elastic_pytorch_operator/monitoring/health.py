@@ -16,12 +16,7 @@ def failed_checks(
     answering_since: float | None,
     longest_reconcile_seconds: float = 0.0,
 ) -> tuple[str, ...]:
-    """Returns what is wrong, for people.
-
-    Args:
-        silent_since: by kind, since when a watch has missed changes.
-        answering_since: None: the API server did not answer the last request.
-    """
+    """What is wrong, for people; `silent_since`: by kind, since when a watch has missed changes."""
     found = []
     if answering_since is not None:
         for kind, since in sorted(silent_since.items()):

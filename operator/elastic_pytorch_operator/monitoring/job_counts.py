@@ -19,11 +19,7 @@ ACTIVITIES = tuple(activity.value for activity in Activity)
 
 
 class SpentTime:
-    """Counts the time of accounts, and of their processes.
-
-    An account may book time over to another activity that has been counted already. A counter never
-    falls, so what follows makes up for that.
-    """
+    """Counts the time of accounts. If they book counted time over, what follows makes up for it."""
 
     def __init__(self, counter: Callable[[str, str, Sequence[str]], Counter]) -> None:
         labels = ("namespace", "activity")
@@ -163,7 +159,6 @@ class JobCounts:
         yield from self._spent_time.series(namespace)
 
     def forget(self, namespace: str) -> None:
-        """Drops what is kept of a namespace, whose counters begin again."""
         self._spent_time.forget(namespace)
 
     def count_plan(self, namespace: str, before: Memory, todo: Plan) -> None:

@@ -19,8 +19,6 @@ WORKER_STATES = (
 
 
 class JobGauges:
-    """What the leader knows of jobs. A standby replica shows nothing."""
-
     def __init__(self, gauge: Callable[[str, str, Sequence[str]], Gauge], *, per_job: bool) -> None:
         self._per_job = per_job
         space = ("namespace",)

@@ -43,7 +43,6 @@ FAILURE_REASONS = (
 
 
 def state_of(status: Mapping[str, Any]) -> str:
-    """The state of a job, which is Pending before it has a status."""
     return str(status.get("state") or PENDING)
 
 

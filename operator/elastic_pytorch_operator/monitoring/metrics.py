@@ -1,8 +1,8 @@
 """The operator's metrics, except for those of jobs, which are in `job_counts` and `job_gauges`.
 
-Queue, reconciles and requests have the names of controller-runtime and client-go, which dashboards
-for operators know. The number of series grows with the namespaces that have jobs, and with the jobs
-only on request. These modules are the source of docs/reference/metrics.md.
+Queue, reconciles and requests have the names of controller-runtime and client-go. The number of
+series grows with the namespaces that have jobs, and with the jobs only on request. These modules
+are the source of docs/reference/metrics.md.
 """
 
 import threading
@@ -250,14 +250,12 @@ class Metrics:
         self._queue_retries.labels(CONTROLLER).inc()
 
     def taken(self, seconds: float) -> None:
-        """A job was taken out of the queue, this long after it was due."""
         self._queue_wait.labels(CONTROLLER).observe(seconds)
 
     def worked(self, seconds: float) -> None:
         self._queue_work.labels(CONTROLLER).observe(seconds)
 
     def reconciled(self, result: str, seconds: float) -> None:
-        """A reconcile is over: with `success`, `error` or `requeue_after`, after this long."""
         self._reconciles.labels(CONTROLLER, result).inc()
         self._reconcile_seconds.labels(CONTROLLER).observe(seconds)
         if result == "error":
@@ -282,11 +280,9 @@ class Metrics:
         self._agent_requests.labels(request, str(code)).inc()
 
     def reviewed(self, result: str) -> None:
-        """A token was checked, with one of REVIEW_RESULTS."""
         self._token_reviews.labels(result).inc()
 
     def refused_connection(self, reason: str) -> None:
-        """A connection was closed for one of REFUSAL_REASONS."""
         self._refused_connections.labels(reason).inc()
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:

@@ -26,9 +26,7 @@ class Scrapes:
     """The text that Prometheus reads: made in a thread, at most once in FRESH_SECONDS.
 
     With a thousand namespaces it has some megabytes, and takes the better part of a second.
-
-    Args:
-        begin: takes the values, and returns what renders them.
+    `begin` takes the values, and returns what renders them.
     """
 
     def __init__(
@@ -50,12 +48,7 @@ class Scrapes:
 
 
 class Probes:
-    """Answers probes and scrapes.
-
-    Args:
-        failed_checks: returns the reasons to restart the operator.
-        ready: whether it knows the cluster, which a replica on standby does, too.
-    """
+    """Answers probes and scrapes; a replica on standby that knows the cluster is ready, too."""
 
     def __init__(
         self,

@@ -1,9 +1,8 @@
 """Admits scrapes of users whose token is the API server's, and whose roles allow `get` of /metrics.
 
-The API server is asked twice (TokenReview, then SubjectAccessReview), as by the metrics servers of
-Kueue and Kubeflow Trainer. Decisions are kept for a short time, by a hash of the token, and those
-that allow apart, so that invented tokens cannot push them out. While the API server cannot be
-asked, which is when metrics matter most, they hold for longer.
+The API server is asked twice (TokenReview, then SubjectAccessReview), as by Kueue and Kubeflow
+Trainer. Decisions that allow are kept apart, so that invented tokens cannot push them out, and hold
+for longer while the API server cannot be asked, which is when metrics matter most.
 """
 
 import asyncio
@@ -41,12 +40,6 @@ class Access(Enum):
 
 
 class ScrapeAccess:
-    """Decides who may read the metrics.
-
-    Args:
-        max_remembered: decisions that allow, and as many that refuse.
-    """
-
     def __init__(
         self,
         cluster: Cluster,
@@ -93,11 +86,7 @@ class ScrapeAccess:
                 )
 
     async def decide(self, token: str, address: str = "") -> Access | float:
-        """The decision on a token, or the seconds until its address may show an unknown one.
-
-        Raises:
-            ClusterError: the API server could not be asked, and the token is not known.
-        """
+        """The decision on a token, or the seconds until its address may show an unknown one."""
         digest = hashlib.sha256(token.encode()).digest()
         now = self._clock()
         age = now - self._allowed.get(digest, -math.inf)
