@@ -90,7 +90,7 @@ def _copying_container(
 def native_resources(container: Mapping[str, Any]) -> MutableManifest:
     """A container's requests and limits without devices, whose names have a domain.
 
-    Another container with the same fits the same LimitRange, and does not change the pod's size.
+    Another container with the same fits the same LimitRange, and the pod's size if it runs later.
     """
     resources = container.get("resources") or {}
     native = {
