@@ -125,24 +125,15 @@ def test_words_have_the_defaults_of_the_contract() -> None:
     assert "default" not in PROPERTIES["spec.nprocPerNode"]
     assert "default" not in PROPERTIES["spec.managedBy"]
     assert PROPERTIES["spec.scheduling.gangScheduler"]["enum"] == list(GANG_SCHEDULERS)
-    assert PROPERTIES["spec.failurePolicy.rules[].action"]["enum"] == [
-        "Count",
-        "Ignore",
-        "FailJob",
-        "RestartGroup",
-    ]
+    found = PROPERTIES["spec.failurePolicy.rules[].action"]["enum"]
+    assert found == ["Count", "Ignore", "FailJob", "RestartGroup"]
     assert PROPERTIES["spec.sharedVolumeClaimRetentionPolicy.whenDeleted"]["default"] == "Retain"
 
 
 def test_operator_has_the_defaults_that_the_api_server_does_not_write() -> None:
     job = parse_job(a_manifest(minimum=None, maximum=None, prepare={}))
-    assert (job.spares, job.unit_replicas, job.max_failures, job.on_pod_loss, job.inject_agent) == (
-        0,
-        1,
-        3,
-        "Replace",
-        True,
-    )
+    assert (job.spares, job.unit_replicas, job.max_failures) == (0, 1, 3)
+    assert (job.on_pod_loss, job.inject_agent) == ("Replace", True)
     assert (job.settle_seconds, job.growth_seconds, job.checkpoint_wait_seconds) == (1.0, 0.0, 0.0)
     assert (job.backend, job.store_port, job.prepare_seconds) == ("operator", 29500, 1800)
     unit = {"unitReplicas": 2, "scheduling": {"unitTopology": {"topologyKey": "zone"}}}
@@ -185,12 +176,13 @@ def test_time_has_its_unit_in_its_name() -> None:
     ]
 
 
+def all_rules() -> list[dict[str, Any]]:
+    schemas = (SCHEMA, *PROPERTIES.values())
+    return [rule for schema in schemas for rule in schema.get("x-kubernetes-validations", [])]
+
+
 def test_every_rule_says_what_is_wrong() -> None:
-    found = [
-        rule
-        for schema in (SCHEMA, *PROPERTIES.values())
-        for rule in schema.get("x-kubernetes-validations", [])
-    ]
+    found = all_rules()
     assert found
     assert all(rule.get("message") or rule["messageExpression"] for rule in found)
     assert all(rule.get("reason", INVALID) for rule in found)
@@ -198,12 +190,9 @@ def test_every_rule_says_what_is_wrong() -> None:
 
 
 def test_refusal_of_one_value_is_not_called_forbidden() -> None:
-    found = [
-        rule
-        for schema in (SCHEMA, *PROPERTIES.values())
-        for rule in schema.get("x-kubernetes-validations", [])
+    forbidden = [
+        rule["message"] for rule in all_rules() if rule.get("reason") == "FieldValueForbidden"
     ]
-    forbidden = [rule["message"] for rule in found if rule.get("reason") == "FieldValueForbidden"]
     assert all(message.startswith(("may not be set", "must not contain")) for message in forbidden)
 
 
@@ -234,73 +223,25 @@ def test_template_keeps_what_the_schema_does_not_know() -> None:
     ]
 
 
+STATUS = {
+    "status": "observedGeneration conditions state replicas readyReplicas readySpares selector "
+    "startTime completionTime round worldSize failures totalFailures groupRestarts progress "
+    "history goodput stragglers refusals template lastValidSpec interruptions rootCause workers "
+    "unlistedWorkers operatorState",
+    "status.progress": "summary step total loss metrics stepsPerSecond checkpointStep",
+    "status.history[]": "time round replicas cause seconds phaseSeconds stepsLost count loss "
+    "stepsPerSecond",
+    "status.goodput": "activity time seconds processSeconds",
+    "status.rootCause": "worker node rank pid time exitCode signal message",
+    "status.stragglers[]": "rank worker localRank node slowdown medianSeconds",
+    "status.template": "name uid",
+    "status.workers[]": "name index rank node processes state stateSince",
+}
+
+
 def test_status_holds_what_the_operator_writes() -> None:
-    assert set(PROPERTIES["status"]["properties"]) == {
-        "observedGeneration",
-        "conditions",
-        "state",
-        "replicas",
-        "readyReplicas",
-        "readySpares",
-        "selector",
-        "startTime",
-        "completionTime",
-        "round",
-        "worldSize",
-        "failures",
-        "totalFailures",
-        "groupRestarts",
-        "progress",
-        "history",
-        "goodput",
-        "stragglers",
-        "refusals",
-        "template",
-        "lastValidSpec",
-        "interruptions",
-        "rootCause",
-        "workers",
-        "unlistedWorkers",
-        "operatorState",
-    }
-    assert set(PROPERTIES["status.progress"]["properties"]) == {
-        "summary",
-        "step",
-        "total",
-        "loss",
-        "metrics",
-        "stepsPerSecond",
-        "checkpointStep",
-    }
-    assert set(PROPERTIES["status.history[]"]["properties"]) == {
-        *(
-            "time",
-            "round",
-            "replicas",
-            "cause",
-            "seconds",
-            "phaseSeconds",
-            "stepsLost",
-            "count",
-            "loss",
-            "stepsPerSecond",
-        ),
-    }
-    assert set(PROPERTIES["status.goodput"]["properties"]) == {
-        "activity",
-        "time",
-        "seconds",
-        "processSeconds",
-    }
-    assert set(PROPERTIES["status.rootCause"]["properties"]) == {
-        *("worker", "node", "rank", "pid", "time", "exitCode", "signal", "message"),
-    }
-    assert set(PROPERTIES["status.stragglers[]"]["properties"]) == {
-        *("rank", "worker", "localRank", "node", "slowdown", "medianSeconds"),
-    }
-    assert set(PROPERTIES["status.template"]["properties"]) == {"name", "uid"}
-    assert set(PROPERTIES["status.workers[]"]["properties"]) == {
-        *("name", "index", "rank", "node", "processes", "state", "stateSince"),
+    assert {path: set(PROPERTIES[path]["properties"]) for path in STATUS} == {
+        path: set(fields.split()) for path, fields in STATUS.items()
     }
     assert PROPERTIES["status.workers"]["x-kubernetes-list-map-keys"] == ["name"]
     assert PROPERTIES["status.conditions"]["x-kubernetes-list-map-keys"] == ["type"]

@@ -106,10 +106,8 @@ def rules_of(name: str) -> set[str]:
         now, before = f"self.spec.{name}", f"oldSelf.spec.{name}"
         always_there = f"{now} == {before}"
         optional = f"has({now}) == has({before}) && (!has({now}) || {always_there})"
-        assert (
-            rule["rule"]
-            == f"{always_there if 'default' in schema else optional} || {SUSPENDED_SINCE}"
-        )
+        told = rule["rule"]
+        assert told == f"{always_there if 'default' in schema else optional} || {SUSPENDED_SINCE}"
         assert rule["message"].startswith(
             "field is immutable unless the condition Suspended is True: "
         )

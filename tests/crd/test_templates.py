@@ -24,11 +24,8 @@ SPEC: dict[str, Any] = SCHEMA["properties"]["spec"]
 def test_names_are_those_of_the_contract() -> None:
     spec = CRD["spec"]
     assert CRD["metadata"]["name"] == f"{TEMPLATE_KIND.lower()}s.elasticpytorch.dev"
-    assert (spec["group"], spec["names"]["kind"], spec["scope"]) == (
-        "elasticpytorch.dev",
-        TEMPLATE_KIND,
-        "Cluster",
-    )
+    found = (spec["group"], spec["names"]["kind"], spec["scope"])
+    assert found == ("elasticpytorch.dev", TEMPLATE_KIND, "Cluster")
 
 
 def test_template_has_the_fields_of_jobs_but_what_is_each_jobs_own() -> None:
