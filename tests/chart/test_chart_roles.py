@@ -210,10 +210,8 @@ def test_roles_of_users_are_aggregated_where_the_values_say() -> None:
             if label.startswith("rbac.") and value == "true"
         }
 
-    kubernetes, kubeflow = (
-        "rbac.authorization.k8s.io/aggregate-to-",
-        "rbac.authorization.kubeflow.org/aggregate-to-kubeflow-",
-    )
+    kubernetes = "rbac.authorization.k8s.io/aggregate-to-"
+    kubeflow = "rbac.authorization.kubeflow.org/aggregate-to-kubeflow-"
     for role, names in (("view", ("view", "edit", "admin")), ("edit", ("edit", "admin"))):
         assert aggregated(role) == {kubernetes + name for name in names}
         assert aggregated(role, "rbac.aggregateClusterRoles=false") == set()

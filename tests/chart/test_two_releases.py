@@ -96,15 +96,10 @@ def api_server(roles: list[Object]) -> Iterator[str]:
 
     Yields its address.
     """
-    kinds = [
-        {
-            "name": "clusterroles",
-            "kind": "ClusterRole",
-            "namespaced": False,
-            "verbs": ["get", "list"],
-        }
-    ]
-    group = {"groupVersion": "rbac.authorization.k8s.io/v1", "version": "v1"}
+    version = "rbac.authorization.k8s.io/v1"
+    kind = {"name": "clusterroles", "kind": "ClusterRole", "namespaced": False, "verbs": ["list"]}
+    group = {"groupVersion": version, "version": "v1"}
+    found = [{"kind": "ClusterRole", "apiVersion": version, **role} for role in roles]
     answers = {
         "/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.0"},
         "/api": {"kind": "APIVersions", "versions": ["v1"]},
@@ -113,20 +108,8 @@ def api_server(roles: list[Object]) -> Iterator[str]:
             "kind": "APIGroupList",
             "groups": [{"name": "rbac.authorization.k8s.io", "versions": [group]}],
         },
-        RBAC: {
-            "kind": "APIResourceList",
-            "groupVersion": "rbac.authorization.k8s.io/v1",
-            "resources": kinds,
-        },
-        f"{RBAC}/clusterroles": {
-            "kind": "ClusterRoleList",
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "metadata": {},
-            "items": [
-                {"kind": "ClusterRole", "apiVersion": "rbac.authorization.k8s.io/v1", **role}
-                for role in roles
-            ],
-        },
+        RBAC: {"kind": "APIResourceList", "groupVersion": version, "resources": [kind]},
+        f"{RBAC}/clusterroles": {"kind": "ClusterRoleList", "metadata": {}, "items": found},
     }
 
     class Handler(BaseHTTPRequestHandler):
@@ -184,26 +167,11 @@ def test_second_release_that_would_serve_the_same_jobs_is_refused(
     with api_server([stranger, role_of(release, theirs)]) as address:
         clusters = [{"name": "c", "cluster": {"server": address}}]
         context = {"name": "c", "context": {"cluster": "c", "user": ""}}
-        config.write_text(
-            json.dumps(
-                {
-                    "kind": "Config",
-                    "clusters": clusters,
-                    "contexts": [context],
-                    "current-context": "c",
-                }
-            )
-        )
-        result = helm(
-            "template",
-            "release",
-            str(CHART),
-            "--dry-run=server",
-            f"--kubeconfig={config}",
-            "--kube-version=1.34.0",
-            "--namespace=system",
-            f"--set=global.imageRegistry={REGISTRY}",
-            f"--set-json=watchNamespaces={mine}",
-        )
+        access = {"clusters": clusters, "contexts": [context], "current-context": "c"}
+        config.write_text(json.dumps({"kind": "Config", **access}))
+        values = (f"--set=global.imageRegistry={REGISTRY}", f"--set-json=watchNamespaces={mine}")
+        cluster = ("--dry-run=server", f"--kubeconfig={config}", "--kube-version=1.34.0")
+        options = (*cluster, "--namespace=system", *values)
+        result = helm("template", "release", str(CHART), *options)
     assert bool(result.returncode) == bool(words), result.stderr
     assert words in result.stderr

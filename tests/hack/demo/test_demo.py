@@ -24,11 +24,8 @@ async def show(cluster: CountingCluster) -> int:
 async def test_plays_all_acts_and_deletes_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = CountingCluster()
     status, text = await show(cluster), capsys.readouterr().out
-    assert (status, cluster.commands[:2], cluster.commands[-1]) == (
-        0,
-        ["delete", "apply"],
-        "delete",
-    )
+    found = (status, cluster.commands[:2], cluster.commands[-1])
+    assert found == (0, ["delete", "apply"], "delete")
     assert "Running: step " in text
     told = [
         "a rank is killed",

@@ -192,10 +192,8 @@ def test_jobs_are_valid_and_their_pods_alike_and_torchrun_waits_as_shortly_as_it
     pods = []
     for name, job in made.items():
         if JOBS[name].kubeflow:
-            policy, workers = (
-                job["spec"]["elasticPolicy"],
-                job["spec"]["pytorchReplicaSpecs"]["Worker"],
-            )
+            policy = job["spec"]["elasticPolicy"]
+            workers = job["spec"]["pytorchReplicaSpecs"]["Worker"]
             assert {entry["key"]: entry["value"] for entry in policy["rdzvConf"]} == {
                 k: str(n) for k, n in RENDEZVOUS.items()
             }

@@ -56,11 +56,8 @@ def test_cell_has_fewer_digits_for_larger_values_and_a_page_what_is_in_its_marke
     }
     assert {values: markdown.spread(values, None) for values in cells} == cells
     assert (markdown.spread([], None), markdown.spread([3.0, 20.0], 0)) == ("-", "12 (20)")
-    assert markdown.table(("job", "pause"), [("plain", "1")]).splitlines() == [
-        "| job | pause |",
-        "| --- | --- |",
-        "| plain | 1 |",
-    ]
+    found = markdown.table(("job", "pause"), [("plain", "1")]).splitlines()
+    assert found == ["| job | pause |", "| --- | --- |", "| plain | 1 |"]
     text = "before\n<begin>\nold\n<end>\nafter\n"
     assert markdown.page(text, "<begin>\n", "<end>\n", "new\n") == text.replace("old", "new")
     for lacking in ("", "<begin>\n", "<end>\n<begin>\n"):

@@ -116,14 +116,8 @@ def test_an_event_costs_what_the_page_says(times: Course, policy: Policy, second
 
 def test_a_course_counts_the_servers_that_are_up() -> None:
     times = course([[(1.0, 2.0)], [(1.5, 3.0)], []])
-    assert [(at / DAY_SECONDS, up) for at, up in times] == [
-        (0, 3),
-        (1, 2),
-        (1.5, 1),
-        (2, 2),
-        (3, 3),
-        (DAYS, 3),
-    ]
+    found = [(at / DAY_SECONDS, up) for at, up in times]
+    assert found == [(0, 3), (1, 2), (1.5, 1), (2, 2), (3, 3), (DAYS, 3)]
 
 
 def test_outages_of_a_server_that_overlap_are_one() -> None:

@@ -186,10 +186,8 @@ def test_version_is_one_everywhere_and_make_version_writes_it_everywhere_or_nowh
             command, env=environment, capture_output=True, check=False, timeout=60
         )
         written = version if accepted else written
-        assert (done.returncode == 0, versions(tmp_path)) == (accepted, {written}), (
-            version,
-            done.stderr,
-        )
+        found = (done.returncode == 0, versions(tmp_path))
+        assert found == (accepted, {written}), (version, done.stderr)
 
 
 def test_workflows_run_targets_of_the_makefile_and_only_those_that_publish_get_a_token() -> None:

@@ -45,11 +45,8 @@ def test_log_of_the_generator_says_when_what_was_reached() -> None:
             for at, n in ((1.0, 0), (1.2, 40), (1.4, 100), (1.6, 100))
         )
     )
-    assert (found.reached("created", 100), found.reached("created", 101), len(found.ticks)) == (
-        1.4,
-        None,
-        4,
-    )
+    seen = (found.reached("created", 100), found.reached("created", 101), len(found.ticks))
+    assert seen == (1.4, None, 4)
     told = (
         {"event": "told", "at": at, "job": "a", "round": at, "size": size, "cause": ""}
         for at, size in ((1, 6), (2, 10))
@@ -79,11 +76,8 @@ def test_log_of_the_generator_says_when_what_was_reached() -> None:
     part = observed(
         *({"event": "tick", "at": at, **each} for at, each in enumerate(counted))
     ).between(1, 3)
-    assert (part["heartbeats_per_second"], part["heartbeats_failed"], part["errors"]) == (
-        10,
-        2,
-        {"503": 2},
-    )
+    shown = (part["heartbeats_per_second"], part["heartbeats_failed"], part["errors"])
+    assert shown == (10, 2, {"503": 2})
 
 
 async def test_phase_is_what_metrics_have_grown_by_and_is_kept_if_it_breaks_off(

@@ -67,18 +67,14 @@ def status(
 
 
 def test_step_done_twice_or_left_out_is_found_unless_a_fault_excuses_it() -> None:
-    two, lost, sharded = (
-        group(1, 1, 3, A, B),
-        hit("kill-container", 103),
-        replace(LIBRARY, copies=True),
-    )
+    two = group(1, 1, 3, A, B)
+    lost = hit("kill-container", 103)
+    sharded = replace(LIBRARY, copies=True)
     shards, alone, plain = group(1, 1, 3, A, B, C), group(1, 1, 40, A), group(1, 1, 14, A, B)
     stopped = group(1, 1, 4, A, B) + group(2, 2, 6, C, B2, at=112)
-    cut, refused, away = (
-        hit("cut-node", 119, 146),
-        hit("refuse-writes", 102, 108),
-        hit("kill-operators", 98, job=""),
-    )
+    cut = hit("cut-node", 119, 146)
+    refused = hit("refuse-writes", 102, 108)
+    away = hit("kill-operators", 98, job="")
     again, twice = group(2, 3, 6, A, at=106), group(2, 2, 6, A, at=106)
     rows = [
         ((LIBRARY, two + group(2, 4, 6, A), []), []),
@@ -144,10 +140,8 @@ def test_group_sample_and_end_that_should_not_be_are_found() -> None:
 
 
 def test_end_of_a_pod_or_operator_that_no_fault_explains_is_found() -> None:
-    ended, rule = (
-        [PodSeen(at, "job", A, "n1", "deleted") for at in (100.0, 101.0)],
-        ["no healthy pod ends"],
-    )
+    ended = [PodSeen(at, "job", A, "n1", "deleted") for at in (100.0, 101.0)]
+    rule = ["no healthy pod ends"]
     pods: Rows = [
         ((ended, [], {"job": {A}}, {}), rule),
         ((ended, [], {"job": set()}, {}), []),  # it has not trained yet
@@ -178,10 +172,8 @@ def test_wrong_status_growing_process_and_false_account_of_time_are_found() -> N
     def told(training: int, other: int) -> Goodput:
         return Goodput({"Training": training, "Recovering": other})
 
-    few, rule = (
-        [Step(at, A, int(at), 2, 1) for at in (100.0, 150.0, 200.0)],
-        ["status true within 30 s"],
-    )
+    few = [Step(at, A, int(at), 2, 1) for at in (100.0, 150.0, 200.0)]
+    rule = ["status true within 30 s"]
     late, away = [status(102, 3), status(150, 2)], [hit("freeze-api", 110, 140, job="")]
     statuses = [
         (("job", [status(102, 3), status(125, 2)], few, []), []),
@@ -198,10 +190,8 @@ def test_wrong_status_growing_process_and_false_account_of_time_are_found() -> N
     # done again
     steps = [Step(20 + 2 * n, "w0", n, 2, 1) for n in range(1, 101)]
     steps += [Step(120 + 2 * n, "w0", n, 2, 2) for n in range(100, 401)]
-    course, kill = (
-        [status(0, 0, state=""), status(20, 2), status(1000, 0, state="Complete")],
-        [hit("kill-leader", 219, 225)],
-    )
+    course = [status(0, 0, state=""), status(20, 2), status(1000, 0, state="Complete")]
+    kill = [hit("kill-leader", 219, 225)]
     account = [
         ((LIBRARY, told(776, 224), steps, course, []), []),
         ((LIBRARY, told(774, 226), steps, course, []), ["goodput is what was seen"]),
@@ -217,15 +207,11 @@ def test_wrong_status_growing_process_and_false_account_of_time_are_found() -> N
 
 
 def test_failed_set_up_lost_worker_and_bucket_without_a_step_are_found() -> None:
-    spare, failed = (
-        replace(LIBRARY, minimum=2, maximum=2, spares=1),
-        [SetUpFailure(102.8, C, "leave")],
-    )
-    two, lost, counted = (
-        group(1, 1, 3, A, B),
-        hit("kill-container", 103, 0, B),
-        [status(101, 2), status(104, 2, 1)],
-    )
+    spare = replace(LIBRARY, minimum=2, maximum=2, spares=1)
+    failed = [SetUpFailure(102.8, C, "leave")]
+    two = group(1, 1, 3, A, B)
+    lost = hit("kill-container", 103, 0, B)
+    counted = [status(101, 2), status(104, 2, 1)]
     failures = [
         ((LIBRARY, group(1, 1, 3, A) + group(2, 4, 6, A, B), failed, [], []), []),
         ((LIBRARY, two + group(2, 4, 6, A), failed, [], []), ["a failed set-up changes no group"]),
