@@ -17,41 +17,28 @@ from elastic_pytorch.agent.start_faults import (
 FULL = "No space left on device"
 
 
+TEMPORARY, THREADS = "/scratch/tmp", "processes and threads"
+BUSY = errno.EAGAIN, "Resource temporarily unavailable"
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
         # The socket of multiprocessing.
-        (FileNotFoundError(errno.ENOENT, "No such file"), "/scratch/tmp"),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "Refused"), "/scratch/tmp"),
-        (
-            FileNotFoundError(errno.ENOENT, "No such file", "/scratch/tmp/torchelastic_x"),
-            "/scratch/tmp",
-        ),
-        (OSError(errno.ENOSPC, FULL, "/scratch/tmp/torchelastic_x/attempt_1"), "/scratch/tmp"),
-        (OSError(errno.ENOSPC, FULL, b"/scratch/tmp/pytorch-errorfile"), "/scratch/tmp"),
-        (OSError(errno.ENOSPC, FULL), "/scratch/tmp"),
-        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "/scratch/tmp"), "/scratch/tmp"),
-        (
-            BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
-            "processes and threads",
-        ),
-        (
-            BlockingIOError(
-                errno.EAGAIN, "Resource temporarily unavailable", "/scratch/tmp/program"
-            ),
-            "processes and threads",
-        ),
-        (RuntimeError(NO_THREAD), "processes and threads"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), TEMPORARY),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Refused"), TEMPORARY),
+        (FileNotFoundError(errno.ENOENT, "", "/scratch/tmp/torchelastic_x"), TEMPORARY),
+        (OSError(errno.ENOSPC, FULL, "/scratch/tmp/torchelastic_x/attempt_1"), TEMPORARY),
+        (OSError(errno.ENOSPC, FULL, b"/scratch/tmp/pytorch-errorfile"), TEMPORARY),
+        (OSError(errno.ENOSPC, FULL), TEMPORARY),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "/scratch/tmp"), TEMPORARY),
+        (BlockingIOError(*BUSY), THREADS),
+        (BlockingIOError(*BUSY, "/scratch/tmp/program"), THREADS),
+        (RuntimeError(NO_THREAD), THREADS),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "no memory"),
         (MemoryError(), "no memory"),
-        (
-            OSError(errno.EMFILE, "Too many open files"),
-            "the agent has reached its limit of open files",
-        ),
-        (
-            OSError(errno.ENFILE, "Too many open files in system"),
-            "the node has reached its limit of open files",
-        ),
+        (OSError(errno.EMFILE, "Too many open files"), "the agent has reached its limit of open"),
+        (OSError(errno.ENFILE, "Too many, in system"), "the node has reached its limit of open"),
         (EOFError("unexpected EOF"), "forks workers has ended"),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), "forks workers has ended"),
     ],

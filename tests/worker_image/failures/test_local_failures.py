@@ -20,6 +20,7 @@ DUPLICATE = (
     "DistBackendError: NCCL error in: x.cpp:3, invalid usage\nncclInvalidUsage: This\n"
     "Last error:\nDuplicate GPU detected : rank 0"
 )
+CRASH, ABORT = "killed by SIGSEGV", "killed by SIGABRT\nncclRemoteError: A call failed"
 
 
 def failure(
@@ -37,11 +38,7 @@ def failure(
         ("an echo that was seen first", [failure(0, 10, GLOO), failure(1, 11)], [1, 0]),
         (
             "echoes around a crash",
-            [
-                failure(0, 10, REMOTE),
-                failure(1, 12, "killed by SIGSEGV", -11),
-                failure(2, 11, REMOTE),
-            ],
+            [failure(0, 10, REMOTE), failure(1, 12, CRASH, -11), failure(2, 11, REMOTE)],
             [1, 0, 2],
         ),
         (
@@ -49,14 +46,7 @@ def failure(
             [failure(0, 10, REMOTE), failure(1, 11, DUPLICATE)],
             [1, 0],
         ),
-        (
-            "an abort for a peer",
-            [
-                failure(0, 10, "killed by SIGABRT\nncclRemoteError: A call failed", -6),
-                failure(1, 11),
-            ],
-            [1, 0],
-        ),
+        ("an abort for a peer", [failure(0, 10, ABORT, -6), failure(1, 11)], [1, 0]),
         (
             "nothing but echoes",
             [failure(1, 11, GLOO), failure(0, 12, GLOO), failure(2, 10, REMOTE)],
@@ -119,7 +109,6 @@ def test_cause_is_told_and_not_the_lowest_local_rank(
     agent.signal(signal.SIGCONT)
     operator.wait_for("failed", "w0")
     told = operator.last("w0")
-    assert told is not None
     assert (told.failure["rank"], told.failure["pid"]) in [(2, pids[2]), (1, pids[1])], told.failure
     assert told.failure["message"] in ("ValueError: boom on rank 2", "ValueError: boom on rank 1")
     if start_method == "forkserver":  # which writes error files: their times tell which was first
@@ -147,5 +136,4 @@ def test_echo_alone_is_told_while_the_others_run(
     (tmp_path / "fail0").touch()
     operator.wait_for("failed", "w0")
     told = operator.last("w0")
-    assert told is not None
     assert told.failure["rank"] == 0

@@ -65,42 +65,24 @@ def test_loader_with_an_elastic_sampler_is_taken_as_it_is(loaders: ModuleType) -
     )
 
 
+OWN_ORDER = ElasticSampler(DATA, 6, sampler=OfEpoch(lambda _: [0]))
+OWN_BATCHES = ElasticSampler(DATA, batch_sampler=OfEpoch(lambda _: [[0]]))
+OF_A_GROUP: Any = DistributedSampler(DATA, 2, 0)
+BY_TORCH = BatchSampler(SequentialSampler(DATA), 3, drop_last=False)
+
+
 @pytest.mark.parametrize(
     ("given", "batch_size", "message"),
     [
         ([1, 2], 6, "fit was given a list for training"),
         ({"a": DataLoader(DATA)}, 6, "fit was given a dict for training"),
-        (
-            DataLoader(DATA, batch_size=3),
-            None,
-            "give .*options the batch_size of the whole group: the DataLoader's batch_size=3",
-        ),
+        (DataLoader(DATA, batch_size=3), None, "of the whole group: the DataLoader's batch_size=3"),
         (DataLoader(DATA, batch_sampler=ElasticSampler(DATA, 6)), 6, "batch_size is given twice"),
-        (
-            DataLoader(DATA, batch_sampler=ElasticSampler(DATA, 6, sampler=OfEpoch(lambda _: [0]))),
-            None,
-            "write the loop with elastic.steps",
-        ),
-        (
-            DataLoader(
-                DATA, batch_sampler=ElasticSampler(DATA, batch_sampler=OfEpoch(lambda _: [[0]]))
-            ),
-            None,
-            "with elastic.steps",
-        ),
+        (DataLoader(DATA, batch_sampler=OWN_ORDER), None, "write the loop with elastic.steps"),
+        (DataLoader(DATA, batch_sampler=OWN_BATCHES), None, "with elastic.steps"),
         (OwnLoader(DATA, batch_size=3), 6, "OwnLoader is not torch's DataLoader"),
-        (
-            DataLoader(DATA, batch_size=3, sampler=DistributedSampler(DATA, 2, 0)),  # type: ignore[arg-type]
-            6,
-            "takes its samples from a DistributedSampler, whose order",
-        ),
-        (
-            DataLoader(
-                DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), 3, drop_last=False)
-            ),
-            6,
-            "from a BatchSampler",
-        ),
+        (DataLoader(DATA, batch_size=3, sampler=OF_A_GROUP), 6, "from a DistributedSampler, whose"),
+        (DataLoader(DATA, batch_sampler=BY_TORCH), 6, "from a BatchSampler"),
         (DataLoader(Stream(), batch_size=3), 6, "from a _InfiniteConstantSampler"),
         (DataLoader(DATA, batch_size=None), 6, "give it a batch_size"),
     ],

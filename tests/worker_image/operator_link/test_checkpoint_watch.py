@@ -10,6 +10,7 @@ from elastic_pytorch.operator_link.checkpoint_watch import (
     find_files,
 )
 
+from tests.situations import situations
 from tests.waiting import until
 
 Write = Callable[[Path], Any]
@@ -60,66 +61,35 @@ def link(name: str, target: str) -> Write:
     return lambda folder: (folder / name).symlink_to(folder / target)
 
 
-@pytest.mark.parametrize(
-    ("what", "changes", "counts"),
-    [
-        ("what was there before is none", [nothing, nothing], [0, 0]),
-        ("a new file, once it is left alone", [write("b.pt"), nothing, nothing], [0, 1, 1]),
-        ("a file written anew", [write("a.pt", "other weights"), nothing, nothing], [0, 1, 1]),
-        ("a file renamed into its place", [replace("a.pt", "a.pt.tmp"), nothing], [0, 1]),
-        (
-            "a file that still grows",
-            [write("b.pt"), append("b.pt"), append("b.pt"), nothing],
-            [0, 0, 0, 1],
-        ),
-        (
-            "a checkpoint of two files is one",
-            [write("b/0.pt"), write("b/1.pt"), nothing, nothing],
-            [0, 0, 1, 1],
-        ),
-        ("two in a row", [write("b.pt"), nothing, write("c.pt"), nothing], [0, 1, 1, 2]),
-        (
-            "a folder that is renamed when it is full",
-            [write("b.tmp/0.pt"), nothing, rename("b.tmp", "b"), nothing],
-            [0, 0, 0, 1],
-        ),
-        ("two folders below", [write("run/step-5/0.pt"), nothing], [0, 1]),
-        ("three folders below", [write("run/step-5/shards/0.pt"), nothing], [0, 0]),
-        ("an old one is removed", [remove("a.pt"), nothing], [0, 0]),
-        ("one is finished while an old one is removed", [write("b.pt"), remove("a.pt")], [0, 1]),
-        ("a link to the newest", [link("latest", "a.pt"), nothing], [0, 0]),
-        ("a folder in a circle", [link("again", "."), nothing], [0, 0]),
-        (
-            "a file that is empty yet",
-            [write("b.pt", ""), nothing, write("b.pt"), nothing],
-            [0, 0, 0, 1],
-        ),
-        *(
-            (f"an unfinished or another file: {name}", [write(name), nothing], [0, 0])
-            for name in (
-                ".b.pt",
-                "b.pt.tmp",
-                "b.pt.partial",
-                "b.new",
-                "b~",
-                "b.lock",
-                "train.log",
-                "loss.jsonl",
-                ".git/b.pt",
-            )
-        ),
-        ("events of TensorBoard", [write("events.out.tfevents.17"), nothing], [0, 0]),
-        (
-            "a log that is written all the time is no trouble",
-            [write("b.pt"), append("train.log"), append("train.log")],
-            [0, 1, 1],
-        ),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
-)
-def test_checkpoints_are_counted(
-    tmp_path: Path, what: str, changes: list[Write], counts: list[int]
-) -> None:
+UNFINISHED = [".b.pt", *(f"b{end}" for end in (".pt.tmp", ".pt.partial", ".new", "~", ".lock"))]
+UNFINISHED += ["train.log", "loss.jsonl", ".git/b.pt"]
+CHANGES: dict[str, tuple[list[Write], list[int]]] = {
+    "what was there before is none": ([nothing, nothing], [0, 0]),
+    "a new file, once it is left alone": ([write("b.pt"), nothing, nothing], [0, 1, 1]),
+    "a file written anew": ([write("a.pt", "other weights"), nothing, nothing], [0, 1, 1]),
+    "a file renamed into its place": ([replace("a.pt", "a.pt.tmp"), nothing], [0, 1]),
+    "a file that grows": ([write("b.pt"), *[append("b.pt")] * 2, nothing], [0, 0, 0, 1]),
+    "two files that are one": ([write("b/0.pt"), write("b/1.pt"), *[nothing] * 2], [0, 0, 1, 1]),
+    "two in a row": ([write("b.pt"), nothing, write("c.pt"), nothing], [0, 1, 1, 2]),
+    "a folder that is renamed when it is full": (
+        [write("b.tmp/0.pt"), nothing, rename("b.tmp", "b"), nothing],
+        [0, 0, 0, 1],
+    ),
+    "two folders below": ([write("run/step-5/0.pt"), nothing], [0, 1]),
+    "three folders below": ([write("run/step-5/shards/0.pt"), nothing], [0, 0]),
+    "an old one is removed": ([remove("a.pt"), nothing], [0, 0]),
+    "one is finished while an old one is removed": ([write("b.pt"), remove("a.pt")], [0, 1]),
+    "a link to the newest": ([link("latest", "a.pt"), nothing], [0, 0]),
+    "a folder in a circle": ([link("again", "."), nothing], [0, 0]),
+    "one that is empty yet": ([write("b.pt", ""), nothing, write("b.pt"), nothing], [0, 0, 0, 1]),
+    **{f"an unfinished or another file: {n}": ([write(n), nothing], [0, 0]) for n in UNFINISHED},
+    "events of TensorBoard": ([write("events.out.tfevents.17"), nothing], [0, 0]),
+    "a log that is written all the time": ([write("b.pt"), *[append("train.log")] * 2], [0, 1, 1]),
+}
+
+
+@situations("changes,counts", CHANGES)
+def test_checkpoints_are_counted(tmp_path: Path, changes: list[Write], counts: list[int]) -> None:
     write("a.pt")(tmp_path)
     write("train.log")(tmp_path)
     checkpoints = CheckpointCount()
@@ -129,7 +99,7 @@ def test_checkpoints_are_counted(
         change(tmp_path)
         checkpoints.add_scan(find_files(str(tmp_path)))
         told.append(checkpoints.count)
-    assert told == counts, what
+    assert told == counts
 
 
 def test_what_was_written_between_two_rounds_is_no_checkpoint_of_the_second(tmp_path: Path) -> None:
@@ -200,7 +170,7 @@ def test_watch_tells_of_checkpoints_while_workers_run(tmp_path: Path) -> None:
     running.begin(1)
     for count, name in enumerate(("b.pt", "c.pt"), 1):
         write(name)(folder)
-        until(lambda count=count: told == list(range(count + 1)))  # type: ignore[misc]
+        until(lambda count=count: told == list(range(count + 1)))
 
 
 def test_watch_of_what_cannot_be_read_says_so_until_it_can(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-import pytest
 from elastic_pytorch.progress.work_windows import (
     MAX_REPORTS,
     WINDOW_REPORTS,
@@ -6,6 +5,8 @@ from elastic_pytorch.progress.work_windows import (
     Work,
     WorkWindows,
 )
+
+from tests.situations import situations
 
 
 def windows_of(*reports: tuple[float, int, float]) -> list[Work]:
@@ -21,39 +22,28 @@ def each_second(
     return [(float(second), local_rank, work) for second in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("reports", "windows"),
-    [
-        pytest.param([], [], id="nothing is reported"),
-        pytest.param(each_second(5), [], id="not long enough"),
-        pytest.param(each_second(6), [Work(1, (0.5,), 1.0)], id="five seconds, and enough reports"),
-        pytest.param(
-            [(0.0, 0, 0.5), (60.0, 0, 0.5), (120.0, 0, 0.5)], [], id="too few reports of long steps"
-        ),
-        pytest.param(
-            [(60.0 * n, 0, 0.5) for n in range(WINDOW_REPORTS)],
-            [Work(1, (0.5,), 1.0)],
-            id="enough reports of long steps",
-        ),
-        pytest.param(
-            each_second(12), [Work(1, (0.5,), 1.0), Work(2, (0.5,), 1.0)], id="one after the other"
-        ),
-        pytest.param(
-            [*each_second(5), (5.0, 0, 99.0)],
-            [Work(1, (0.5,), 1.0)],
-            id="one long step is no matter",
-        ),
-        pytest.param(
+ONE = Work(1, (0.5,), 1.0)
+
+
+@situations(
+    "reports,windows",
+    {
+        "nothing is reported": ([], []),
+        "not long enough": (each_second(5), []),
+        "five seconds, and enough reports": (each_second(6), [ONE]),
+        "too few reports of long steps": ([(60.0 * n, 0, 0.5) for n in range(3)], []),
+        "enough of them": ([(60.0 * n, 0, 0.5) for n in range(WINDOW_REPORTS)], [ONE]),
+        "one after the other": (each_second(12), [ONE, Work(2, (0.5,), 1.0)]),
+        "one long step is no matter": ([*each_second(5), (5.0, 0, 99.0)], [ONE]),
+        "a rank that reports nothing": (
             sorted([*each_second(6), *each_second(6, 0.25, local_rank=2)]),
             [Work(1, (0.5, None, 0.25), 1.0)],
-            id="a rank that reports nothing",
         ),
-        pytest.param(
+        "one that has just begun": (
             [*each_second(5), (4.0, 1, 0.25), (5.0, 0, 0.5)],
             [Work(1, (0.5, None), 1.0)],
-            id="one that has just begun",
         ),
-    ],
+    },
 )
 def test_windows(reports: list[tuple[float, int, float]], windows: list[Work]) -> None:
     assert windows_of(*reports) == windows

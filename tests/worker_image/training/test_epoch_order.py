@@ -73,76 +73,34 @@ def test_a_sampler_is_read_once_an_epoch_and_what_it_gave_may_be_changed_after()
     assert calls == [1]
 
 
+NO_LIST = "epoch 4 of {}= is no list of indices"
+WHOLE = "Whole batches are given by batch_sampler="
+
+
 @pytest.mark.parametrize(
     ("name", "given", "error", "words"),
     [
-        (
-            "sampler",
-            [0.5],
-            TypeError,
-            r"epoch 4 of sampler= is of torch.float32 and shape \[1\].*Whole batches are given by "
-            r"batch_sampler=",
-        ),
+        ("sampler", [0.5], TypeError, rf"epoch 4 .* is of torch.float32 and shape \[1\].*{WHOLE}"),
         ("sampler", torch.ones(3, dtype=torch.bool), TypeError, "torch.bool"),
-        (
-            "sampler",
-            [[0, 1], [2, 3]],
-            TypeError,
-            r"shape \[2, 2\].*Whole batches are given by batch_sampler=",
-        ),
-        (
-            "sampler",
-            [[0, 1], [2]],
-            TypeError,
-            r"no list of indices.*Whole batches are given by batch_sampler=",
-        ),
-        ("sampler", "abc", TypeError, "epoch 4 of sampler= is no list of indices"),
-        (
-            "sampler",
-            [],
-            ValueError,
-            "epoch 4 of sampler= has no samples: an epoch has one at least",
-        ),
-        (
-            "sampler",
-            [0, 12],
-            ValueError,
-            "epoch 4 of sampler= has the index 12 in place 1, and the dataset has 12 samples: "
-            "0 to 11",
-        ),
+        ("sampler", [[0, 1], [2, 3]], TypeError, rf"shape \[2, 2\].*{WHOLE}"),
+        ("sampler", [[0, 1], [2]], TypeError, f"no list of indices.*{WHOLE}"),
+        ("sampler", "abc", TypeError, NO_LIST.format("sampler")),
+        ("sampler", [], ValueError, "epoch 4 of sampler= has no samples: an epoch has one"),
+        ("sampler", [0, 12], ValueError, "index 12 in place 1, and the dataset has 12 .*: 0 to 11"),
         ("sampler", [-1], ValueError, "has the index -1 in place 0"),
         ("sampler", [1, 2], ValueError, "2 samples make no batch of 3, and drop_last leaves out"),
-        (
-            "batch_sampler",
-            [1, 2],
-            TypeError,
-            "batch 0 of epoch 4 of batch_sampler= is no list of indices",
-        ),
+        ("batch_sampler", [1, 2], TypeError, f"batch 0 of {NO_LIST.format('batch_sampler')}"),
         ("batch_sampler", [], ValueError, "epoch 4 of batch_sampler= has no samples"),
-        (
-            "batch_sampler",
-            [[1], []],
-            ValueError,
-            "batch 1 of epoch 4 of batch_sampler= is empty: each batch is a step",
-        ),
-        (
-            "batch_sampler",
-            [[1], [2, 99]],
-            ValueError,
-            "epoch 4 of batch_sampler= has the index 99 in place 2",
-        ),
+        ("batch_sampler", [[1], []], ValueError, "batch 1 .* is empty: each batch is a step"),
+        ("batch_sampler", [[1], [2, 99]], ValueError, "has the index 99 in place 2"),
     ],
 )
 def test_what_is_no_order_is_refused_by_epoch_and_place(
     name: str, given: Any, error: type[Exception], words: str
 ) -> None:
+    least = 3 if given == [1, 2] and name == "sampler" else 1
     with pytest.raises(error, match=words):
-        SamplerOrder(
-            LENGTH,
-            name,
-            OfEpoch(lambda _: given),
-            least=3 if given == [1, 2] and name == "sampler" else 1,
-        ).of(4)
+        SamplerOrder(LENGTH, name, OfEpoch(lambda _: given), least=least).of(4)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +116,7 @@ def test_a_sampler_that_knows_no_epoch_is_refused(given: Any) -> None:
 
 
 def test_torchs_own_samplers_with_set_epoch_give_the_order() -> None:
-    whole = DistributedSampler(range(LENGTH), num_replicas=1, rank=0, seed=3)  # type: ignore[arg-type]
+    whole = DistributedSampler(range(LENGTH), num_replicas=1, rank=0, seed=3)
     order = SamplerOrder(LENGTH, "sampler", whole)
     batches = SamplerOrder(LENGTH, "batch_sampler", BatchSampler(whole, 5, False))
     first, second = (order.of(epoch).tolist() for epoch in (0, 1))
@@ -185,17 +143,10 @@ def told(
         ([told()] * 3, None),
         (
             [told(), told(), told(samples=6)],
-            "ranks 0 and 2 have different orders for epoch 3: "
-            "5 samples, with checksum ab, and 6 samples",
+            "ranks 0 and 2 .* orders for epoch 3: 5 samples, with checksum ab, and 6 samples",
         ),
-        (
-            [told(), told(checksum="cd"), told(checksum="ef")],
-            "ranks 0 and 1 .* checksum ab, and 5 samples, with checksum cd",
-        ),
-        (
-            [told(batches=2), told(batches=3)],
-            "5 samples in 2 batches, with checksum ab, and 5 samples in 3 batches",
-        ),
+        ([told(), told(checksum="cd"), told(checksum="ef")], "0 and 1 .* ab, and .* checksum cd"),
+        ([told(batches=2), told(batches=3)], "5 samples in 2 batches, .*, and .* in 3 batches"),
         ([told(), told(epoch=4)], "for epochs 3 and 4"),
     ],
 )

@@ -36,15 +36,17 @@ def by_tokens(epoch: int) -> list[list[int]]:
     return [[0], [1, 2, 3, 4, 5, 6, 7], [epoch], [8, 9], [0, 10, 11]]
 
 
+BACKWARDS: Options = {"sampler": OfEpoch(backwards)}
+TOKENS: Options = {"batch_sampler": OfEpoch(by_tokens)}
 SAMPLERS: dict[str, Options] = {
-    "sampler": {"sampler": OfEpoch(backwards), "batch_size": 6},
-    "sampler, micro": {"sampler": OfEpoch(backwards), "batch_size": 6, "micro_batch_size": 2},
-    "sampler, drop_last": {"sampler": OfEpoch(backwards), "batch_size": 6, "drop_last": True},
-    "sampler, kept": {"sampler": OfEpoch(backwards), "batch_size": 6, "keep_micro_batch": True},
-    "sampler, growing": {"sampler": OfEpoch(backwards), "per_worker_batch_size": 2},
-    "batch_sampler": {"batch_sampler": OfEpoch(by_tokens)},
-    "batch_sampler, micro": {"batch_sampler": OfEpoch(by_tokens), "micro_batch_size": 2},
-    "batch_sampler, kept": {"batch_sampler": OfEpoch(by_tokens), "keep_micro_batch": True},
+    "sampler": BACKWARDS | {"batch_size": 6},
+    "sampler, micro": BACKWARDS | {"batch_size": 6, "micro_batch_size": 2},
+    "sampler, drop_last": BACKWARDS | {"batch_size": 6, "drop_last": True},
+    "sampler, kept": BACKWARDS | {"batch_size": 6, "keep_micro_batch": True},
+    "sampler, growing": BACKWARDS | {"per_worker_batch_size": 2},
+    "batch_sampler": TOKENS,
+    "batch_sampler, micro": TOKENS | {"micro_batch_size": 2},
+    "batch_sampler, kept": TOKENS | {"keep_micro_batch": True},
 }
 
 
@@ -202,30 +204,18 @@ def test_a_batch_smaller_than_the_group_leaves_ranks_without_samples() -> None:
     assert sizes == [(1, 1, 4.0, 1), (1, 0, 0.0, 2), (1, 0, 0.0, 2), (1, 0, 0.0, 2)]
 
 
+EACH_SAYS = "sampler, batch_sampler and shuffle=False each say"
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (
-            {"batch_size": 3, "batch_sampler": OfEpoch(by_tokens)},
-            "batch_size .*per_worker_batch_size or batch_sampler, one of them",
-        ),
-        ({"sampler": OfEpoch(backwards)}, "one of them"),
-        (
-            {"sampler": OfEpoch(backwards), "batch_sampler": OfEpoch(by_tokens)},
-            "sampler, batch_sampler and shuffle=False each say",
-        ),
-        (
-            {"sampler": OfEpoch(backwards), "batch_size": 3, "shuffle": False},
-            "sampler, batch_sampler and shuffle=False each say",
-        ),
-        (
-            {"batch_sampler": OfEpoch(by_tokens), "drop_last": True},
-            "of batch_sampler= none is cut short",
-        ),
-        (
-            {"batch_sampler": OfEpoch(by_tokens), "keep_micro_batch": True, "micro_batch_size": 2},
-            "keep_micro_batch",
-        ),
+        (TOKENS | {"batch_size": 3}, "batch_size .*per_worker_batch_size or batch_sampler, one of"),
+        (BACKWARDS, "one of them"),
+        (BACKWARDS | TOKENS, EACH_SAYS),
+        (BACKWARDS | {"batch_size": 3, "shuffle": False}, EACH_SAYS),
+        (TOKENS | {"drop_last": True}, "of batch_sampler= none is cut short"),
+        (TOKENS | {"keep_micro_batch": True, "micro_batch_size": 2}, "keep_micro_batch"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: Options, words: str) -> None:
@@ -257,90 +247,30 @@ def cut_elsewhere(epoch: int) -> list[list[int]]:
     return [[*first, *second[:1]], second[1:], *rest]
 
 
+SHORTER: Options = {"sampler": OfEpoch(shorter)}
+
+
+def batches(order: Any) -> Options:
+    return {"batch_sampler": OfEpoch(order)}
+
+
 @pytest.mark.parametrize(
     ("steps", "was", "now", "words"),
     [
-        (
-            1,
-            {"sampler": OfEpoch(backwards)},
-            {"sampler": OfEpoch(shorter)},
-            r"epoch 0 was of 20 samples, with checksum \w+, and sampler= now gives 19 samples",
-        ),
-        (
-            4,
-            {"sampler": OfEpoch(backwards)},
-            {"sampler": OfEpoch(shorter)},
-            "epoch 0 was of 20 samples",
-        ),  # at the end of epoch 0
-        (
-            5,
-            {"sampler": OfEpoch(backwards)},
-            {"sampler": OfEpoch(shorter)},
-            "epoch 1 was of 13 samples",
-        ),
-        (
-            1,
-            {"sampler": OfEpoch(backwards)},
-            {"sampler": OfEpoch(backwards), "length": 13},
-            "length was 12 and is 13 now. Give what it was",
-        ),
-        (
-            1,
-            {"sampler": OfEpoch(backwards)},
-            {"sampler": OfEpoch(backwards), "batch_size": 5},
-            "batch_size was 6 and is 5 now",
-        ),
-        (
-            1,
-            {"sampler": OfEpoch(backwards)},
-            {},
-            "the order was that of sampler=, and is that of the seed now: "
-            "give what it was, or begin in another",
-        ),
-        (
-            0,
-            {},
-            {"sampler": OfEpoch(backwards)},
-            "the order was that of the seed, and is that of sampler= now",
-        ),
-        (
-            1,
-            {"batch_sampler": OfEpoch(by_tokens)},
-            {"batch_sampler": OfEpoch(swapped)},
-            "epoch 0 was of 14 samples in 5 batches, with checksum",
-        ),
-        (
-            1,
-            {"batch_sampler": OfEpoch(by_tokens)},
-            {"batch_sampler": OfEpoch(cut_elsewhere)},
-            "14 samples in 5 batches, with checksum",
-        ),
-        (
-            1,
-            {"batch_sampler": OfEpoch(by_tokens)},
-            {"batch_sampler": OfEpoch(lambda epoch: by_tokens(epoch)[:4])},
-            "now gives 11 samples in 4 batches",
-        ),
-        (
-            1,
-            {"batch_sampler": OfEpoch(by_tokens)},
-            {"sampler": OfEpoch(backwards)},
-            "batch_size was None and is 6 now",
-        ),
-        # Nothing has been computed yet.
-        (0, {"sampler": OfEpoch(backwards)}, {"sampler": OfEpoch(shorter)}, None),
-        (
-            3,
-            {"sampler": OfEpoch(backwards)},
-            {"sampler": OfEpoch(backwards), "keep_micro_batch": True},
-            None,
-        ),
-        (
-            3,
-            {"sampler": OfEpoch(backwards)},
-            {"sampler": OfEpoch(backwards), "micro_batch_size": 2},
-            None,
-        ),
+        (1, BACKWARDS, SHORTER, r"epoch 0 was of 20 samples.*sampler= now gives 19 samples"),
+        (4, BACKWARDS, SHORTER, "epoch 0 was of 20 samples"),  # at the end of epoch 0
+        (5, BACKWARDS, SHORTER, "epoch 1 was of 13 samples"),
+        (1, BACKWARDS, BACKWARDS | {"length": 13}, "length was 12 and is 13 now. Give what it was"),
+        (1, BACKWARDS, BACKWARDS | {"batch_size": 5}, "batch_size was 6 and is 5 now"),
+        (1, BACKWARDS, {}, "of sampler=, and is that of the seed now: give what it was, or begin"),
+        (0, {}, BACKWARDS, "the order was that of the seed, and is that of sampler= now"),
+        (1, TOKENS, batches(swapped), "epoch 0 was of 14 samples in 5 batches, with checksum"),
+        (1, TOKENS, batches(cut_elsewhere), "14 samples in 5 batches, with checksum"),
+        (1, TOKENS, batches(lambda n: by_tokens(n)[:4]), "now gives 11 samples in 4 batches"),
+        (1, TOKENS, BACKWARDS, "batch_size was None and is 6 now"),
+        (0, BACKWARDS, SHORTER, None),  # nothing has been computed yet
+        (3, BACKWARDS, BACKWARDS | {"keep_micro_batch": True}, None),
+        (3, BACKWARDS, BACKWARDS | {"micro_batch_size": 2}, None),
     ],
 )
 def test_another_order_is_refused_at_restore(

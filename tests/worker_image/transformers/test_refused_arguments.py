@@ -34,18 +34,12 @@ def test_an_argument_that_the_release_does_not_have_is_accepted() -> None:
     [
         (
             {"gradient_accumulation_steps": 4},
-            "gradient_accumulation_steps=4: remove it: batch_size is the batch of all workers",
+            "=4: remove it: batch_size is the batch of all workers",
         ),
         ({"enable_jit_checkpoint": True}, "enable_jit_checkpoint=True: remove it"),
         ({"auto_find_batch_size": True}, "set per_device_train_batch_size to what fits"),
-        (
-            {"train_sampling_strategy": "group_by_length"},
-            "train_sampling_strategy='group_by_length': use \"random\"",
-        ),
-        (
-            {"train_sampling_strategy": "batch_rebalance"},
-            "train_sampling_strategy='batch_rebalance'",
-        ),
+        ({"train_sampling_strategy": "group_by_length"}, "='group_by_length': use \"random\""),
+        ({"train_sampling_strategy": "batch_rebalance"}, "_strategy='batch_rebalance'"),
         ({"average_tokens_across_devices": False}, r"spec.resizePolicy.allowedReplicas"),
         ({"dataloader_in_order": False}, "dataloader_in_order=False: leave it on"),
         ({"fsdp": "full_shard"}, "elastic_pytorch.State"),

@@ -89,29 +89,13 @@ class Stream(IterableDataset[int]):
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        (
-            {"shards": Stream()},
-            TypeError,
-            "not a Stream. Of a stream that is read as a whole, nothing can be dealt out",
-        ),
+        ({"shards": Stream()}, TypeError, "not a Stream. Of a stream that is read as a whole"),
         ({"shards": TensorDataset(torch.arange(3))}, TypeError, "index is for an ElasticSampler"),
-        (
-            {"shards": "s3://bucket/{000..999}.tar"},
-            TypeError,
-            "must be a list of names, URLs or numbers, not a str",
-        ),
+        ({"shards": "s3://bucket/{0..9}.tar"}, TypeError, "must be a list of names, .*not a str"),
         ({"shards": iter([1])}, TypeError, "not a list_iterator"),
-        (
-            {"shards": [object()]},
-            TypeError,
-            "a shard is a name, a path, a URL or a number, not a object: let `read` open it",
-        ),
+        ({"shards": [object()]}, TypeError, "a shard is a name, .* not a object: let `read` open"),
         ({"shards": []}, ValueError, "there are no shards"),
-        (
-            {"read": 3},
-            TypeError,
-            "read must be a function of a shard that returns its samples, not a int",
-        ),
+        ({"read": 3}, TypeError, "must be a function of a shard that returns its samples, not a"),
         ({"batch_size": 0}, ValueError, "batch_size must be at least 1, not 0"),
         ({"micro_batch_size": 0}, ValueError, "micro_batch_size must be at least 1, not 0"),
         ({"shuffle_block": -1}, ValueError, "shuffle_block must be at least 0, not -1"),
@@ -213,7 +197,7 @@ def test_steps_finds_the_stream_of_a_loader() -> None:
     of = stream()
     assert stream_of(loader(of)) is of
     assert stream_of(Bar(loader(of))) is of
-    assert stream_of(DataLoader([1, 2])) is stream_of([]) is None  # type: ignore[arg-type]
+    assert stream_of(DataLoader([1, 2])) is stream_of([]) is None
     with pytest.raises(
         TypeError, match=r"a StreamLoader is for elastic\.steps, or for a loop of your own"
     ):

@@ -5,6 +5,8 @@ from elastic_pytorch.state.sharded.peers.buddies import RankLocation, buddies, r
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.situations import situations
+
 
 def places(nodes: str, per_pod: int = 1, replicas: int = 1, unit: int = 1) -> list[RankLocation]:
     """A pod for each letter, on the node of that name; units of that many pods."""
@@ -15,54 +17,31 @@ def places(nodes: str, per_pod: int = 1, replicas: int = 1, unit: int = 1) -> li
     ]
 
 
-@pytest.mark.parametrize(
-    ("group", "to"),
-    [
-        (places("a"), [None]),
-        (places("ab"), [1, 0]),
-        (places("aa"), [1, 0]),
-        (places("abc"), [1, 2, 0]),
-        (places("aabb"), [2, 3, 0, 1]),
-        (places("abab"), [1, 0, 3, 2]),
-        (places("ab", per_pod=2), [2, 3, 0, 1]),
-        (places("a", per_pod=2), [None, None]),
-        (places("abab", replicas=2), [1, 0, 3, 2]),
-        (places("aabb", replicas=2), [None] * 4),
-        (places("aaaa", replicas=2), [None] * 4),
-        (places("abcd", unit=2), [2, 3, 0, 1]),
-        (places("abcdef", unit=2), [2, 3, 4, 5, 0, 1]),
-        (places("aabb", per_pod=2, unit=2), [4, 5, 6, 7, 0, 1, 2, 3]),
-        (places("aaaabbbb", unit=2), [4, 5, 6, 7, 0, 1, 2, 3]),
-        (places("abcd", unit=4), [1, 2, 3, 0]),
-        (places("abcd", replicas=2, unit=2), [None] * 4),
-        (places("abab", unit=2), [2, 3, 0, 1]),
-        (places("abab", replicas=2, unit=2), [None] * 4),
-        (places("aaaabbbb", replicas=4, unit=2), [None] * 8),
-        (places("aaaabb", replicas=3, unit=2), [None] * 6),
-    ],
-    ids=[
-        "one pod",
-        "two nodes",
-        "one node",
-        "three",
-        "pairs",
-        "mixed",
-        "processes",
-        "one pod of two",
-        "replica beside",
-        "replica",
-        "near",
-        "units",
-        "three units",
-        "units on nodes",
-        "units beside each other",
-        "one unit",
-        "replicated units",
-        "units across nodes",
-        "replicas across nodes",
-        "replicas on two nodes",
-        "more on one node",
-    ],
+@situations(
+    "group,to",
+    {
+        "one pod": (places("a"), [None]),
+        "two nodes": (places("ab"), [1, 0]),
+        "one node": (places("aa"), [1, 0]),
+        "three": (places("abc"), [1, 2, 0]),
+        "pairs": (places("aabb"), [2, 3, 0, 1]),
+        "mixed": (places("abab"), [1, 0, 3, 2]),
+        "processes": (places("ab", per_pod=2), [2, 3, 0, 1]),
+        "one pod of two": (places("a", per_pod=2), [None, None]),
+        "replica beside": (places("abab", replicas=2), [1, 0, 3, 2]),
+        "replica": (places("aabb", replicas=2), [None] * 4),
+        "near": (places("aaaa", replicas=2), [None] * 4),
+        "units": (places("abcd", unit=2), [2, 3, 0, 1]),
+        "three units": (places("abcdef", unit=2), [2, 3, 4, 5, 0, 1]),
+        "units on nodes": (places("aabb", per_pod=2, unit=2), [4, 5, 6, 7, 0, 1, 2, 3]),
+        "units beside each other": (places("aaaabbbb", unit=2), [4, 5, 6, 7, 0, 1, 2, 3]),
+        "one unit": (places("abcd", unit=4), [1, 2, 3, 0]),
+        "replicated units": (places("abcd", replicas=2, unit=2), [None] * 4),
+        "units across nodes": (places("abab", unit=2), [2, 3, 0, 1]),
+        "replicas across nodes": (places("abab", replicas=2, unit=2), [None] * 4),
+        "replicas on two nodes": (places("aaaabbbb", replicas=4, unit=2), [None] * 8),
+        "more on one node": (places("aaaabb", replicas=3, unit=2), [None] * 6),
+    },
 )
 def test_copies_are_on_another_node(group: list[RankLocation], to: list[int | None]) -> None:
     assert buddies(group) == to
@@ -115,12 +94,8 @@ def test_no_copy_is_on_the_same_node_if_there_is_room_elsewhere(
 def test_shards_of_leaving_pods_go_to_those_that_stay(
     leaving: list[int], replicas: int, to: dict[int, int] | None
 ) -> None:
-    assert (
-        receivers_of_leaving(
-            [rank in leaving for rank in range(4)], places("abcd", replicas=replicas)
-        )
-        == to
-    )
+    group = places("abcd", replicas=replicas)
+    assert receivers_of_leaving([rank in leaving for rank in range(4)], group) == to
 
 
 @pytest.mark.parametrize(

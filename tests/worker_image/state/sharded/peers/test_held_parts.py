@@ -1,8 +1,9 @@
 """Which version of a sharded state goes on, by who holds what."""
 
-import pytest
 from elastic_pytorch.state.sharded.peers.held_parts import Chosen, Held, choose
 from elastic_pytorch.state_format.state_version import StateVersion
+
+from tests.situations import situations
 
 V1, V2 = StateVersion(1, 10), StateVersion(1, 20)
 
@@ -19,72 +20,52 @@ def held(
     return Held(version, group, part, shards, holder, own, 0)
 
 
-@pytest.mark.parametrize(
-    ("all_held", "version", "holders"),
-    [
-        ([], None, {}),
-        ([held(V1, 0, 0), held(V1, 1, 1), held(V1, 2, 2)], V1, {0: 0, 1: 1, 2: 2}),
-        # Rank 1's pod is lost: of the newest version no other pod has its part.
-        (
-            [
-                held(V1, 0, 0),
-                held(V2, 0, 0),
-                held(V1, 2, 1),
-                held(V2, 2, 1),
-                held(V1, 1, 1, own=False),
-            ],
+COPY = held(V1, 1, 1, own=False)
+ALL = [held(V1, part, part) for part in range(3)]
+SHARED = (5, 6, 5, 6)  # by ranks 0 and 2, as replicas of HSDP have them
+
+
+@situations(
+    "all_held,version,holders",
+    {
+        "nothing": ([], None, {}),
+        "all": (ALL, V1, {0: 0, 1: 1, 2: 2}),
+        "of a lost pod's part, a copy of the older version": (
+            [held(V1, 0, 0), held(V2, 0, 0), held(V1, 2, 1), held(V2, 2, 1), COPY],
             V1,
             {0: 0, 1: 1, 2: 1},
         ),
-        ([held(V1, 0, 0), held(V1, 2, 1)], None, {}),
-        # A copy is not read where the part itself is there.
-        (
+        "no copy": ([held(V1, 0, 0), held(V1, 2, 1)], None, {}),
+        "a copy beside the part itself, which is read": (
             [held(V1, 0, 0), held(V1, 1, 0, own=False), held(V1, 1, 2), held(V1, 2, 1)],
             V1,
             {0: 0, 1: 2, 2: 1},
         ),
-        # Ranks 0 and 2 have the same shards, as replicas of HSDP do.
-        (
-            [held(V2, 1, 0, shards=(5, 6, 5, 6)), held(V2, 2, 1, shards=(5, 6, 5, 6))],
+        "replicas": (
+            [held(V2, 1, 0, shards=SHARED), held(V2, 2, 1, shards=SHARED)],
             V2,
             {1: 0, 2: 1},
         ),
-        # Older parts of another size.
-        (
-            [held(V1, 0, 0), held(V1, 1, 1), held(V1, 2, 2), held(V2, 0, 0, shards=(8, 9))],
+        "a newer part of another size": (
+            [*ALL, held(V2, 0, 0, shards=(8, 9))],
             V1,
             {0: 0, 1: 1, 2: 2},
         ),
-        # Two groups that knew nothing of each other have given their states the same version.
-        (
+        "two groups that gave the same version": (
             [held(V1, 0, 0, group=9), *(held(V1, part, part + 1) for part in range(3))],
             V1,
             {0: 1, 1: 2, 2: 3},
         ),
-        ([held(V1, 0, 0, group=9), held(V1, 1, 1), held(V1, 2, 2)], None, {}),
-    ],
-    ids=[
-        "nothing",
-        "all",
-        "a copy",
-        "no copy",
-        "both",
-        "replicas",
-        "torn",
-        "two groups",
-        "no group",
-    ],
+        "no group that has all": ([held(V1, 0, 0, group=9), *ALL[1:]], None, {}),
+    },
 )
 def test_newest_version_that_is_there_as_a_whole(
     all_held: list[Held], version: StateVersion | None, holders: dict[int, int]
 ) -> None:
     chosen = choose(all_held)
     assert (chosen.version if chosen else None) == version
-    assert (
-        {part: each.holder for part, each in chosen.parts.items()} == holders
-        if chosen
-        else not holders
-    )
+    parts = chosen.parts if chosen else {}
+    assert {part: each.holder for part, each in parts.items()} == holders
 
 
 def test_equal_parts_are_known_for_what_is_their_own() -> None:
