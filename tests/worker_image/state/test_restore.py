@@ -17,7 +17,6 @@ from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.restore import Search, when_readable
-from elastic_pytorch.state.source import NO_POD, Source, Told, choose_memory
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_encoding import UnsupportedValue
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -28,56 +27,6 @@ from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 pytestmark = pytest.mark.torch
 
 NOTHING = StateVersion(0, 0)
-
-
-def told(
-    version: StateVersion,
-    *,
-    pod: int = NO_POD,
-    keeps: bool = True,
-    layout: int = 1,
-    writer: int = 0,
-) -> Told:
-    return Told(*version, layout, writer, pod, keeps)
-
-
-@pytest.mark.parametrize(
-    ("ranks", "source"),
-    [
-        ([told(NOTHING)], None),
-        ([told(StateVersion(1, 5))], Source(StateVersion(1, 5), 0, ())),
-        ([told(StateVersion(1, 5)), told(StateVersion(1, 5))], Source(StateVersion(1, 5), 0, ())),
-        ([told(StateVersion(1, 5)), told(NOTHING)], Source(StateVersion(1, 5), 0, (1,))),
-        (
-            [told(StateVersion(1, 4)), told(StateVersion(1, 5)), told(StateVersion(1, 5))],
-            Source(StateVersion(1, 5), 1, (0,)),
-        ),
-        (
-            [told(StateVersion(1, 99)), told(StateVersion(2, 90))],
-            Source(StateVersion(2, 90), 1, (0,)),
-        ),
-        (
-            [told(StateVersion(1, 5), writer=2), told(StateVersion(1, 5), writer=1)],
-            Source(StateVersion(1, 5), 1, ()),
-        ),
-        (
-            [told(StateVersion(1, 5)), told(StateVersion(1, 5), layout=2)],
-            Source(StateVersion(1, 5), 0, (1,)),
-        ),
-        (
-            [
-                told(StateVersion(1, 5), pod=0),
-                told(NOTHING, pod=0, keeps=False),
-                told(NOTHING, pod=1),
-                told(NOTHING, pod=1, keeps=False),
-                told(NOTHING, keeps=False),
-            ],
-            Source(StateVersion(1, 5), 0, (2, 4)),
-        ),
-    ],
-)
-def test_newest_memory(ranks: list[Told], source: Source | None) -> None:
-    assert choose_memory(ranks) == source
 
 
 class Ranks:
@@ -181,22 +130,22 @@ def find_newest(
     return search.find(group.gather(search.numbers), begin)
 
 
+def on_all(size: int, function: Callable[[Rank], Any]) -> tuple[list[Any], list[Rank]]:
+    """What a function returns for each rank of a group, and the ranks."""
+    ranks = Ranks(size)
+    groups = [Rank(ranks, rank) for rank in range(size)]
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(function, groups)), groups
+
+
 def find(
     versions: Sequence[StateVersion | None], folder: Path | str
 ) -> tuple[list[Any], list[Rank]]:
-    ranks = Ranks(len(versions))
-    groups = [Rank(ranks, rank) for rank in range(len(versions))]
-    with ThreadPoolExecutor(len(versions)) as pool:
-        found = pool.map(
-            lambda g: find_newest(
-                g,
-                Memory(memory(versions[g.rank]), pod=g.rank),
-                str(folder),
-                lambda: tree(0, g.rank),
-            ),
-            groups,
-        )
-        return list(found), groups
+    def find_on(rank: Rank) -> Any:
+        mine = Memory(memory(versions[rank.rank]), pod=rank.rank)
+        return find_newest(rank, mine, str(folder), lambda: tree(0, rank.rank))
+
+    return on_all(len(versions), find_on)
 
 
 def test_memory_of_a_survivor_goes_to_who_lacks_it(tmp_path: Path) -> None:
@@ -245,34 +194,21 @@ def test_without_a_folder_rank_0_has_nothing_to_say() -> None:
 
 
 def test_state_that_is_loaded_and_dropped_leaves_its_memory() -> None:
-    ranks = Ranks(2)
-    searches = [
-        Search(Rank(ranks, rank), Memory(memory(StateVersion(1, 5)), pod=rank), "")
-        for rank in range(2)
-    ]
-    numbers = [search.numbers for search in searches]
-    with ThreadPoolExecutor(2) as pool:
-        for found in list(pool.map(lambda search: search.find(numbers, dict), searches)):
-            weights = weakref.ref(found.tree["weights"])
-            assert found.mapped.holds(weights())
-            found.tree = None
-            found.mapped.release()
-            assert weights() is None
+    found, _ = find([StateVersion(1, 5)] * 2, "")
+    for each in found:
+        weights = weakref.ref(each.tree["weights"])
+        assert each.mapped.holds(weights())
+        each.tree = None
+        each.mapped.release()
+        assert weights() is None
 
 
 def test_what_is_no_tensor_is_that_of_one_rank_and_random_numbers_are_each_ones_own() -> None:
-    ranks = Ranks(2)
     memories = [Memory(memory(None), pod=pod) for pod in range(2)]
     # The pod of rank 0 is gone, or has another rank now.
     memories[0].write(StateVersion(1, 5), tree(5, writer=1, best=0.0))
     memories[1].write(StateVersion(1, 5), tree(5, writer=0, best=0.9))
-    with ThreadPoolExecutor(2) as pool:
-        found = list(
-            pool.map(
-                lambda rank: find_newest(Rank(ranks, rank), memories[rank], "", lambda: tree(0)),
-                range(2),
-            )
-        )
+    found, _ = on_all(2, lambda rank: find_newest(rank, memories[rank.rank], "", lambda: tree(0)))
     assert [each.tree["best"] for each in found] == [0.9, 0.9]
     assert [each.tree["random"]["rank"] for each in found] == [1, 0]
     assert [each.tree["random"]["torch"].tolist() for each in found] == [[1.0, 1.0], [0.0, 0.0]]
@@ -284,17 +220,14 @@ def test_processes_of_a_pod_read_one_memory_and_get_nothing_sent(
 ) -> None:
     if where == "disk":
         write_checkpoint(tmp_path, StateVersion(1, 7))
-    ranks = Ranks(4)
     pods = [memory(StateVersion(1, 7) if where == "memory" else None), memory(None)]
-    groups = [Rank(ranks, rank) for rank in range(4)]
 
     def restore(group: Rank) -> Any:
         pod, local_rank = divmod(group.rank, 2)
         mine = Memory(pods[pod], pod=pod, keeps=local_rank == 0)
         return find_newest(group, mine, str(tmp_path), lambda: tree(0 if group.rank else 3))
 
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(restore, groups))
+    found, groups = on_all(4, restore)
     expected = 3 if where == "the beginning" else 7
     assert [each.tree["step"] for each in found] == [expected] * 4
     assert [each.tree["weights"].tolist() for each in found] == [[float(expected)] * 3] * 4
@@ -341,15 +274,12 @@ def test_training_without_a_folder_reads_no_checkpoint(
 
 
 def test_beginning_that_cannot_be_kept_fails_on_all_ranks() -> None:
-    ranks = Ranks(2)
-
-    def begin_with_a_function(rank: int) -> str:
+    def begin_with_a_function(rank: Rank) -> str:
         with pytest.raises((UnsupportedValue, RuntimeError)) as error:
-            find_newest(Rank(ranks, rank), None, "", lambda: {"hook": print})
+            find_newest(rank, None, "", lambda: {"hook": print})
         return f"{error.type.__name__}: {error.value}"
 
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(begin_with_a_function, range(2))
+    (first, second), _ = on_all(2, begin_with_a_function)
     assert first.startswith("UnsupportedValue: hook: ")
     assert second == first.replace("UnsupportedValue", "RuntimeError: rank 0")
 
@@ -442,13 +372,11 @@ def test_checkpoint_that_an_older_group_replaces_meanwhile_is_not_missed(tmp_pat
         loaded = load_newest(tmp_path, NOTHING)
     finally:
         logger.removeHandler(handler)
-    assert loaded is not None
-    assert loaded.version == StateVersion(1, 9)
+    assert loaded is not None and loaded.version == StateVersion(1, 9)
 
 
 def test_checkpoint_that_is_listed_and_not_there_is_skipped(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, StateVersion(1, 7))
     (tmp_path / "checkpoint-g000001-s000000008.elastic").symlink_to(tmp_path / "nothing")
     loaded = load_newest(tmp_path, NOTHING)
-    assert loaded is not None
-    assert loaded.version == StateVersion(1, 7)
+    assert loaded is not None and loaded.version == StateVersion(1, 7)

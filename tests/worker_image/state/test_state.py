@@ -21,6 +21,11 @@ from tests.worker_image.warm_python import run_python
 pytestmark = pytest.mark.torch
 
 
+def step_on_disk(folder: Path) -> int | None:
+    loaded = load_newest(folder, StateVersion(0, 0))
+    return loaded.version.step if loaded else None
+
+
 def train(folder: Path) -> "tuple[weakref.ref[object], weakref.ref[object]]":
     model = torch.nn.Linear(2, 2)
     state = elastic.State(folder, model=model)
@@ -65,9 +70,7 @@ def test_a_training_that_goes_on_from_a_closed_one_is_brought_to_the_disk_too(
         for _ in range(3):
             state.commit()
         state.close()
-        loaded = load_newest(tmp_path, StateVersion(0, 0))
-        assert loaded is not None
-        assert loaded.version.step == steps
+        assert step_on_disk(tmp_path) == steps
 
 
 def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
@@ -84,9 +87,7 @@ def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
         main()  # and nobody holds the state any more
     """
     assert run_python(code).returncode == 0
-    loaded = load_newest(tmp_path, StateVersion(0, 0))
-    assert loaded is not None
-    assert loaded.version.step == 3
+    assert step_on_disk(tmp_path) == 3
 
 
 def committed_steps(state: elastic.State, steps: int) -> list[int]:
@@ -126,9 +127,7 @@ def test_flush_commits_the_last_step(tmp_path: Path) -> None:
     state.restore()
     assert committed_steps(state, 7) == []
     assert state.flush()
-    loaded = load_newest(tmp_path, StateVersion(0, 0))
-    assert loaded is not None
-    assert loaded.version.step == 7
+    assert step_on_disk(tmp_path) == 7
 
 
 LEFT_EARLY = """if True:
@@ -158,9 +157,7 @@ def test_steps_since_the_last_commit_are_committed_where_a_process_ends_well(
 ) -> None:
     result = run_python(LEFT_EARLY.format(folder=str(tmp_path), more=more, ending=ending))
     assert result.returncode == (1 if ending else 0), result.stderr
-    loaded = load_newest(tmp_path, StateVersion(0, 0))
-    assert loaded is not None
-    assert loaded.version.step == kept
+    assert step_on_disk(tmp_path) == kept
 
 
 SPOILT = """
@@ -193,9 +190,7 @@ def test_a_last_commit_that_cannot_be_written_at_first_is_written_later(tmp_path
     )
     result = run_python(LEFT_EARLY.format(folder=str(folder), more="", ending=spoilt))
     assert result.returncode == 0, result.stderr
-    loaded = load_newest(folder, StateVersion(0, 0))
-    assert loaded is not None
-    assert loaded.version.step == 7
+    assert step_on_disk(folder) == 7
 
 
 def test_a_forked_process_leaves_the_last_commit_to_the_worker(tmp_path: Path) -> None:
@@ -208,9 +203,7 @@ def test_a_forked_process_leaves_the_last_commit_to_the_worker(tmp_path: Path) -
     """
     result = run_python(LEFT_EARLY.format(folder=str(tmp_path), more="", ending=forks))
     assert result.returncode == 0, result.stderr
-    loaded = load_newest(tmp_path, StateVersion(0, 0))
-    assert loaded is not None
-    assert loaded.version.step == 7
+    assert step_on_disk(tmp_path) == 7
 
 
 @pytest.mark.parametrize(
