@@ -39,8 +39,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The objects of one kind in one namespace."""
-
     api_version: str
     plural: str
     namespace: str

@@ -36,7 +36,6 @@ class ModulesSideBySide(LoadFileScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModulesSideBySide | None:
-    """For `--dist loadfile`."""
     return ModulesSideBySide(config, log) if config.getoption("dist") == "loadfile" else None
 
 
@@ -66,7 +65,6 @@ def pytest_runtest_makereport(
 
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of the test's own, removed after it."""
     yield from made_namespace(request.node.name.split("[")[0])
 
 
@@ -82,12 +80,10 @@ def template(namespace: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def shared_namespace(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace for the tests of a module, removed after the last one."""
     yield from made_namespace(request.module.__name__.rpartition(".")[2])
 
 
 def made_namespace(what: str) -> Iterator[str]:
-    """Creates a namespace named after a test or a module, and deletes it in the end."""
     name = f"e2e-{what.removeprefix('test_').replace('_', '-')[:40]}-{os.urandom(2).hex()}"
     run_kubectl("create", "namespace", name)
     open_namespaces.append(name)
@@ -103,13 +99,11 @@ def kubectl(namespace: str) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def start_job(namespace: str) -> StartJob:
-    """Starts jobs in the test's own namespace: see `starter`."""
     return starter(namespace)
 
 
 @pytest.fixture(scope="module")
 def start_shared_job(shared_namespace: str) -> StartJob:
-    """Starts jobs that the tests of a module share: see `starter`."""
     return starter(shared_namespace)
 
 

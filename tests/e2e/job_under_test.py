@@ -81,7 +81,6 @@ def leading_operator(other_than: str = "") -> dict[str, Any]:
 
 
 def operator_log(*, tail: int = -1) -> str:
-    """What the operator that leads has logged in its present container."""
     return run_kubectl(
         "-n", OPERATOR_NAMESPACE, "logs", leading_operator()["metadata"]["name"], f"--tail={tail}"
     ).stdout
@@ -167,7 +166,6 @@ class JobUnderTest:
     def until(
         self, fulfilled: Callable[[dict[str, Any]], bool], what: str, seconds: float = 90.0
     ) -> dict[str, Any]:
-        """Waits until a job's status fulfils something; returns it."""
         [status] = until(
             lambda: [status for status in [self.status] if fulfilled(status)],
             lambda: f"{what}; the status is\n{yaml.safe_dump(self.status)}",

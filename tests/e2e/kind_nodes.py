@@ -20,7 +20,6 @@ def docker(*arguments: str) -> None:
 
 
 def make(do: Callable[[ClusterDriver], Awaitable[object]]) -> None:
-    """Has the driver of faults do something to the cluster."""
 
     async def run() -> None:
         async with Api.connect(KUBECONFIG) as api:

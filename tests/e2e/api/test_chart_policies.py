@@ -12,15 +12,13 @@ import pytest
 from tests.chart.chart_rendering import needs_helm, render
 from tests.e2e.api_requests import Resource
 from tests.e2e.job_under_test import run_kubectl
+from tests.situations import situations
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-REGISTRY, QUEUE, LIMIT = (
-    "registry.invalid/ml",
-    "kueue.x-k8s.io/queue-name",
-    "elasticpytorch.dev/max-replicas",
-)
+REGISTRY, QUEUE = "registry.invalid/ml", "kueue.x-k8s.io/queue-name"
+LIMIT = "elasticpytorch.dev/max-replicas"
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 ALL = (
     "kueue.enabled=true",
@@ -50,17 +48,8 @@ JOB: dict[str, Any] = {
         },
     },
 }
-ENDED = {
-    "conditions": [
-        {
-            "type": "Complete",
-            "status": "True",
-            "reason": "x",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-    ]
-}
+COMPLETE = {"type": "Complete", "status": "True", "reason": "x", "message": ""}
+ENDED = {"conditions": [COMPLETE | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]}
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -79,17 +68,8 @@ class Jobs:
         return "" if tried.code == 201 else tried.words
 
     def make(self, change: Change = lambda job: None) -> str:
-        made = run_kubectl(
-            "-n",
-            self.namespace,
-            "create",
-            "-o",
-            "name",
-            "-f",
-            "-",
-            input=json.dumps(changed(change)),
-        )
-        return made.stdout.strip()
+        create = ("-n", self.namespace, "create", "-o", "name", "-f", "-")
+        return run_kubectl(*create, input=json.dumps(changed(change))).stdout.strip()
 
     def patch(self, job: str, patch: dict[str, Any], *options: str) -> str:
         return self._asked("patch", job, "--type=merge", "--patch", json.dumps(patch), *options)
@@ -104,14 +84,8 @@ class Jobs:
         return self._asked("delete", job)
 
     def limit(self, value: str | None) -> None:
-        """Labels the namespace."""
-        run_kubectl(
-            "label",
-            "namespace",
-            self.namespace,
-            "--overwrite",
-            f"{LIMIT}-" if value is None else f"{LIMIT}={value}",
-        )
+        label = f"{LIMIT}-" if value is None else f"{LIMIT}={value}"
+        run_kubectl("label", "namespace", self.namespace, "--overwrite", label)
 
     def _asked(self, *arguments: str, **options: Any) -> str:
         done = run_kubectl("-n", self.namespace, *arguments, check=False, **options)
@@ -173,6 +147,10 @@ def pod(**fields: Any) -> Change:
     return lambda job: job["spec"]["template"]["spec"].update(fields)
 
 
+def init_containers(image: str) -> Change:
+    return pod(initContainers=[{"name": "i", "image": image}])
+
+
 def image(name: str) -> Change:
     return lambda job: job["spec"]["template"]["spec"]["containers"][0].update(image=name)
 
@@ -192,7 +170,7 @@ BAD = (
 
 def until_they_hold(jobs: Jobs) -> None:
     for number, change in enumerate(BAD):
-        until(lambda change=change: jobs.create(change), f"policy {number} to hold")  # type: ignore[misc]
+        until(lambda change=change: jobs.create(change), f"policy {number} to hold")
 
 
 @contextmanager
@@ -229,62 +207,39 @@ def test_api_server_finds_no_fault_in_the_expressions(applied: list[dict[str, An
 
 
 @needs_helm
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        pytest.param(lambda job: None, "", id="a good one"),
-        pytest.param(
-            without("metadata", "labels"), f"metadata.labels must contain {QUEUE}", id="no queue"
-        ),
-        pytest.param(
+@situations(
+    "change,words",
+    {
+        "a good one": (lambda job: None, ""),
+        "no queue": (BAD[0], f"metadata.labels must contain {QUEUE}"),
+        "an empty queue": (
             lambda job: job["metadata"].update(labels={QUEUE: ""}),
             f"must contain {QUEUE}",
-            id="an empty queue",
         ),
-        pytest.param(
-            without("spec", "ttlSecondsAfterFinished"),
-            "spec.ttlSecondsAfterFinished is required, and may be at most 3600",
-            id="no TTL",
-        ),
-        pytest.param(
-            spec(ttlSecondsAfterFinished=3601), "may be at most 3600", id="too long a TTL"
-        ),
-        pytest.param(spec(ttlSecondsAfterFinished=0), "", id="deleted at once"),
-        pytest.param(
-            image("other.invalid/train"),
+        "no TTL": (BAD[1], "spec.ttlSecondsAfterFinished is required, and may be at most 3600"),
+        "too long a TTL": (spec(ttlSecondsAfterFinished=3601), "may be at most 3600"),
+        "deleted at once": (spec(ttlSecondsAfterFinished=0), ""),
+        "image": (
+            BAD[2],
             f"names the image 'other.invalid/train': images of jobs must be from {REGISTRY}",
-            id="image",
         ),
-        pytest.param(
+        "a name that begins alike": (
             image(f"{REGISTRY}evil/train"),
             f"names the image '{REGISTRY}evil/train'",
-            id="a name that begins alike",
         ),
-        pytest.param(
+        "no image": (
             lambda job: job["spec"]["template"]["spec"]["containers"][0].pop("image"),
             "names the image ''",
-            id="no image",
         ),
-        pytest.param(
-            pod(initContainers=[{"name": "i", "image": "busybox"}]),
-            "names the image 'busybox'",
-            id="init container",
-        ),
-        pytest.param(
-            pod(initContainers=[{"name": "i", "image": f"{REGISTRY}/i"}]),
-            "",
-            id="a good init container",
-        ),
-        pytest.param(
-            pod(initContainers="no list"), "fails to evaluate", id="init containers that are none"
-        ),
-        pytest.param(
+        "init container": (init_containers("busybox"), "names the image 'busybox'"),
+        "a good init container": (init_containers(f"{REGISTRY}/i"), ""),
+        "init containers that are none": (pod(initContainers="no list"), "fails to evaluate"),
+        "image volume": (
             pod(volumes=[{"name": "v", "image": {"reference": "other/data:1"}}]),
             "names the image 'other/data:1'",
-            id="image volume",
         ),
-        pytest.param(pod(volumes=[{"name": "v", "emptyDir": {}}]), "", id="another volume"),
-    ],
+        "another volume": (pod(volumes=[{"name": "v", "emptyDir": {}}]), ""),
+    },
 )
 def test_new_job(jobs: Jobs, change: Change, words: str) -> None:
     refusal = jobs.create(change)
@@ -308,13 +263,8 @@ def test_queue_changes_only_while_a_job_is_suspended_or_has_ended(
                 in refusal
             )
         assert jobs.label(unqueued, "") == "", "an empty label is none"
-    assert (
-        jobs.patch(
-            job,
-            {"metadata": {"labels": {"a": "b", QUEUE: "team"}, "finalizers": ["example.com/a"]}},
-        )
-        == ""
-    )
+    unrelated = {"labels": {"a": "b", QUEUE: "team"}, "finalizers": ["example.com/a"]}
+    assert jobs.patch(job, {"metadata": unrelated}) == ""
     assert jobs.patch(job, {"metadata": {"finalizers": None}}) == ""
     assert "set spec.suspend to true" in jobs.patch(
         job, {"metadata": {"labels": {QUEUE: "other"}}, "spec": {"suspend": True}}
@@ -380,16 +330,9 @@ def test_job_from_before_a_policy_can_be_changed_in_all_else(
         job = jobs.make(bad)
     assert jobs.scale(job, 1) == ""
     assert jobs.patch(job, {"metadata": {"labels": {"a": "b"}}, "spec": {"suspend": True}}) == ""
-    assert "names the image 'third.invalid/train'" in jobs.patch(
-        job,
-        {
-            "spec": {
-                "template": {
-                    "spec": {"containers": [{"name": "pytorch", "image": "third.invalid/train"}]}
-                }
-            }
-        },
-    )
+    pods = {"spec": {"containers": [{"name": "pytorch", "image": "third.invalid/train"}]}}
+    refusal = jobs.patch(job, {"spec": {"template": pods}})
+    assert "names the image 'third.invalid/train'" in refusal
     assert "may be at most 3600" in jobs.patch(job, {"spec": {"ttlSecondsAfterFinished": 7200}})
     assert jobs.label(job, "team") == ""
 

@@ -26,7 +26,6 @@ def only(namespace: str) -> dict[str, Any]:
 
 @contextmanager
 def applied(*manifests: dict[str, Any]) -> Iterator[None]:
-    """Cluster-wide objects for as long as the context lasts."""
     try:
         for manifest in manifests:
             run_kubectl("apply", "-f", "-", input=json.dumps(manifest))

@@ -68,7 +68,6 @@ def owner(start_job: StartJob) -> Owner:
 
 @pytest.fixture(scope="session")
 def operator_with_queues(kueue: None) -> Iterator[None]:
-    """An operator that asks Kueue for quota."""
     with restored():
         upgrade("kueue.enabled=true")
         yield
@@ -130,7 +129,6 @@ def start_queued(namespace: str) -> StartQueued:
 
 @pytest.fixture
 def high_priority() -> Iterator[str]:
-    """The name of a priority class whose jobs evict others."""
     name = f"e2e-{os.urandom(3).hex()}"
     described = {"value": HIGH_PRIORITY, "description": "of jobs that evict others"}
     apply(kueue_object("WorkloadPriorityClass", {"name": name}) | described)

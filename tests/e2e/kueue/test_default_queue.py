@@ -45,7 +45,6 @@ BINDING = {
 
 @contextmanager
 def kueue_reads_jobs() -> Iterator[None]:
-    """Kueue may read our jobs."""
     apply(ROLE, BINDING)
     try:
         yield

@@ -31,7 +31,6 @@ class Workload:
 
     @classmethod
     def all_in(cls, namespace: str) -> list["Workload"]:
-        """The Workloads of a namespace."""
         found = run_kubectl(
             "-n", namespace, "get", "workloads.v1beta2.kueue.x-k8s.io", "-o", "name"
         ).stdout.split()
@@ -57,7 +56,6 @@ class Workload:
         return found.get("status") == "True" and reason in {None, found["reason"]}
 
     def until(self, type_: str, status: str = "True", seconds: float = WAIT_SECONDS) -> Condition:
-        """Waits until a condition has a status; returns the condition."""
 
         def fulfilled() -> bool:
             return self.conditions().get(type_, {}).get("status") == status
@@ -269,6 +267,5 @@ def kueue_object(
 
 
 def owner_reference(job: dict[str, Any]) -> dict[str, Any]:
-    """By which an object belongs to a job."""
     identity = {"name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
     return {"apiVersion": job["apiVersion"], "kind": job["kind"], "controller": True, **identity}

@@ -87,7 +87,6 @@ def test_new_agents_are_known_by_their_tokens_signatures(start_job: StartJob) ->
 
 
 def tokens_known_by_their_signatures() -> float:
-    """What the leader's metrics say."""
     metrics = ask_operator(leading_operator()["metadata"]["name"], "metrics")
     found = re.search(
         r'^elastic_pytorch_token_reviews_total{result="signature"} (.*)$', metrics, re.MULTILINE

@@ -98,7 +98,6 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def dist(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a release that is in the registry."""
     folder = tmp_path_factory.mktemp("release") / "dist"
     request = {
         "VERSION": VERSION,
@@ -156,12 +155,10 @@ def push(image: str, target: str, folder: Path) -> None:
 
 
 def digests(dist: Path) -> dict[str, str]:
-    """The digest of each image of the release."""
     return dict(re.findall(r"([\w-]+):[^@/]+@(sha256:\w+)", (dist / "images.txt").read_text()))
 
 
 def running_images(namespace: str, selector: str, kind: str = "containerStatuses") -> set[str]:
-    """The digests of the images that pods run."""
     found = json.loads(
         run_kubectl("-n", namespace, "get", "pods", "-l", selector, "-o", "json").stdout
     )

@@ -29,7 +29,6 @@ def second_home(namespace: str) -> Iterator[str]:
 
 @pytest.fixture
 def second_team(namespace: str) -> Iterator[str]:
-    """The namespace whose jobs are the second operator's."""
     name = f"{namespace}-b"
     run_kubectl("create", "namespace", name)
     yield name

@@ -102,7 +102,6 @@ def server_context(folder: Path) -> ssl.SSLContext:
 
 
 def main() -> None:
-    """Serves until SIGTERM."""
     logging.basicConfig(level=logging.INFO)  # the requests
     app = web.Application()
     app.router.add_get(f"/apis/{GROUP_VERSION}", answer_discovery)

@@ -29,7 +29,6 @@ def label(namespace: str) -> Iterator[str]:
 
 
 def kinds(job: JobUnderTest) -> dict[str, str]:
-    """The kind of the node of each worker, by index."""
     return {
         pod["metadata"]["labels"]["elasticpytorch.dev/worker-index"]: NODES[pod["spec"]["nodeName"]]
         for pod in job.pods()

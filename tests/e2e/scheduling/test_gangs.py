@@ -23,7 +23,6 @@ PLACED_SECONDS = 80.0
 
 @pytest.fixture(scope="module")
 def coscheduling() -> Iterator[GangScheduler]:
-    """The scheduler plugins' coscheduling, installed for these tests."""
     with installed("coscheduling"):
         yield COSCHEDULING
 
@@ -73,7 +72,6 @@ def group_of(job: JobUnderTest, gang: GangScheduler) -> dict[str, Any] | None:
 
 def minimum_of(job: JobUnderTest, gang: GangScheduler) -> int:
     group = group_of(job, gang)
-    assert group is not None
     spec = group["spec"]
     minimum: int = (
         spec["schedulingPolicy"]["gang"]["minCount"] if gang.built_in else spec["minMember"]

@@ -47,7 +47,6 @@ while True:
 
 @pytest.fixture
 def metrics_api(namespace: str) -> Iterator[None]:
-    """The operator's metrics at external.metrics.k8s.io."""
     operators = Resource("v1", "pods", OPERATOR_NAMESPACE).list(OPERATORS)
     urls = [
         f"http://{pod['status']['podIP']}:8781/metrics"

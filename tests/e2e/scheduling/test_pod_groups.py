@@ -56,7 +56,6 @@ def definition(gang: GangScheduler) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def permitted() -> Iterator[None]:
-    """The operator may manage PodGroups of all schedulers."""
     with restored():
         upgrade(f"gangSchedulers={json.dumps(list(GANG_SCHEDULERS))}")
         yield
@@ -64,7 +63,6 @@ def permitted() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def installed(permitted: None) -> Iterator[None]:
-    """And the cluster knows them."""
     definitions = {
         "apiVersion": "v1",
         "kind": "List",
@@ -129,7 +127,6 @@ def test_gang_has_its_pod_group_before_its_pods(start_job: StartJob, name: str) 
     job = start_job(args=ENDLESS, replicas=3, minReplicas=2, scheduling=scheduling(name))
     until(lambda: len(job.pods()) == 3, "pods")
     group, pods = group_of(job, name), job.pods()
-    assert group is not None
     assert int(group["metadata"]["resourceVersion"]) < min(
         int(pod["metadata"]["resourceVersion"]) for pod in pods
     )

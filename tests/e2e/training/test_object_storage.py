@@ -92,7 +92,6 @@ def test_all_pods_go_at_once_and_the_last_object_is_found(namespace: str, bucket
 
 
 def objects(namespace: str) -> str:
-    """The list of what is in the bucket, as the server gives it."""
     ask = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{PORT}/{BUCKET}?list-type=2').read().decode())"
     return run_kubectl("-n", namespace, "exec", SERVER, "--", "python3", "-c", ask).stdout
 
@@ -157,9 +156,9 @@ def start_in_bucket(
 
 def until_saving(job: JobUnderTest) -> dict[str, Any]:
     """Takes the bucket away once it has a checkpoint; returns the status after the steps."""
-    job.until(saved, "a checkpoint in the bucket", 180)  # type: ignore[arg-type]
+    job.until(saved, "a checkpoint in the bucket", 180)
     run_kubectl("-n", job.namespace, "delete", f"service/{SERVER}")
-    status = job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
+    status = job.until(saving, "the end of the steps", 240)
     assert IN_BUCKET not in objects(job.namespace)
     return status
 
@@ -231,7 +230,7 @@ def test_a_last_step_that_takes_longer_than_pods_have_to_stop_is_waited_for(
 ) -> None:
     job = start_in_bucket(start_job, bucket, "--width", "1024")  # 25 MB, and pods have 10 seconds
     until_degraded(job, "CheckpointsSlow")
-    job.until(saving, "the end of the steps", 240)  # type: ignore[arg-type]
+    job.until(saving, "the end of the steps", 240)
     assert IN_BUCKET not in objects(namespace)
     job.kubectl("delete", "pod", job.members()[-1], "--wait=false")
     job.until(lambda status: status["state"] == "Complete", "the end", 240)

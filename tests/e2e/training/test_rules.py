@@ -62,7 +62,6 @@ def start(start_job: StartJob, rule: dict[str, Any]) -> JobUnderTest:
 
 
 def until_failed(job: JobUnderTest, reason: str) -> str:
-    """Waits for the job's failure; returns the message of its condition."""
     job.until(lambda status: status.get("state") == "Failed", "the failure", 60)
     condition = job.condition("Failed")
     assert condition["reason"] == reason
