@@ -29,12 +29,11 @@ def waves(samples: int) -> TensorDataset:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--output-dir", type=Path, default=Path("output"))
-    parser.add_argument("--samples", type=int, default=6000)
-    parser.add_argument(
-        "--batch-size", type=int, default=60, help="samples of a step, of all workers together"
-    )
-    parser.add_argument("--epochs", type=int, default=5)
+    add = parser.add_argument
+    add("--output-dir", type=Path, default=Path("output"))
+    add("--samples", type=int, default=6000)
+    add("--batch-size", type=int, default=60, help="samples of a step, of all workers together")
+    add("--epochs", type=int, default=5)
     options = parser.parse_args()
 
     set_seed(1)

@@ -36,14 +36,13 @@ def save_step(path: Path, step: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--step-seconds", type=float, default=0.1)
-    parser.add_argument("--checkpoint-dir", type=Path, default=Path("/tmp"))
-    parser.add_argument("--checkpoint-every", type=int, default=10)
-    parser.add_argument(
-        "--fail-at", type=int, default=0, help="raise at this step, on the last rank (0: never)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--steps", type=int, default=100_000)
+    add("--step-seconds", type=float, default=0.1)
+    add("--checkpoint-dir", type=Path, default=Path("/tmp"))
+    add("--checkpoint-every", type=int, default=10)
+    add("--fail-at", type=int, default=0, help="raise at this step, on the last rank (0: never)")
+    add(
         "--save-on-sigterm",
         action="store_true",
         help="once told to end, all leave after a step that rank 0 saves",

@@ -17,16 +17,17 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--steps", type=int, default=100_000)
-parser.add_argument("--step-seconds", type=float, default=0.1)
-parser.add_argument("--checkpoint-dir", default="/tmp")
-parser.add_argument(
+add = parser.add_argument
+add("--steps", type=int, default=100_000)
+add("--step-seconds", type=float, default=0.1)
+add("--checkpoint-dir", default="/tmp")
+add(
     "--set-up-seconds",
     type=float,
     default=0.0,
     help="what imports, weights and compilation take in a real script",
 )
-parser.add_argument(
+add(
     "--width",
     type=int,
     default=256,

@@ -29,43 +29,21 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=2000, help="optimizer steps in all")
-    parser.add_argument(
-        "--batch-size", type=int, default=256, help="samples per step, of all GPUs together"
-    )
-    parser.add_argument(
-        "--micro-batch-size", type=int, default=32, help="samples that a GPU computes at once"
-    )
-    parser.add_argument(
-        "--learning-rate", type=float, default=1e-3, help="its peak, after the warm-up"
-    )
-    parser.add_argument("--context", type=int, default=256, help="characters per sample")
-    parser.add_argument("--width", type=int, default=768, help="of the model")
-    parser.add_argument("--layers", type=int, default=12, help="of the model")
-    parser.add_argument(
-        "--loader-workers", type=int, default=2, help="processes that read samples, for each GPU"
-    )
-    parser.add_argument(
-        "--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts"
-    )
-    parser.add_argument(
-        "--checkpoint-dir",
-        default="checkpoints",
-        help="folder all workers share, or s3://BUCKET/PREFIX",
-    )
-    parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=1234,
-        help="of the first weights and of the order of the samples",
-    )
+    add = parser.add_argument
+    add("--steps", type=int, default=2000, help="optimizer steps in all")
+    add("--batch-size", type=int, default=256, help="samples per step, of all GPUs together")
+    add("--micro-batch-size", type=int, default=32, help="samples that a GPU computes at once")
+    add("--learning-rate", type=float, default=1e-3, help="its peak, after the warm-up")
+    add("--context", type=int, default=256, help="characters per sample")
+    add("--width", type=int, default=768, help="of the model")
+    add("--layers", type=int, default=12, help="of the model")
+    add("--loader-workers", type=int, default=2, help="processes that read samples, for each GPU")
+    add("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
+    add("--checkpoint-dir", default="checkpoints", help="shared folder, or s3://BUCKET/PREFIX")
+    add("--log-every", type=int, default=10, help="steps between lines of progress")
+    add("--seed", type=int, default=1234, help="of the first weights and the order of samples")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument(
-        "--run-id",
-        default=run_id,
-        help="sub-folder of the checkpoints; a new name begins from the start",
-    )
+    add("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins anew")
     return parser.parse_args()
 
 

@@ -67,27 +67,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=2, help="times that each sample is seen")
-    parser.add_argument(
-        "--batch-size", type=int, default=48, help="samples per step, of all workers together"
-    )
-    parser.add_argument(
-        "--micro-batch-size", type=int, default=8, help="samples that a worker computes at once"
-    )
-    parser.add_argument(
-        "--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--epochs", type=int, default=2, help="times that each sample is seen")
+    add("--batch-size", type=int, default=48, help="samples per step, of all workers together")
+    add("--micro-batch-size", type=int, default=8, help="samples that a worker computes at once")
+    add("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
+    add(
         "--config",
         default=str(Path(__file__).parent / "ds_config.json"),
         help="DeepSpeed's configuration",
     )
-    parser.add_argument(
-        "--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share"
-    )
-    parser.add_argument(
-        "--checkpoint-every", type=int, default=20, help="steps between checkpoints"
-    )
+    add("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
+    add("--checkpoint-every", type=int, default=20, help="steps between checkpoints")
     options = parser.parse_args()
 
     torch.manual_seed(1)

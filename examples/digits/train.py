@@ -26,28 +26,19 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=8, help="how often to see each image")
-    parser.add_argument(
-        "--batch-size", type=int, default=64, help="images per step, of all workers together"
-    )
-    parser.add_argument(
-        "--micro-batch-size", type=int, default=16, help="images that a worker computes at once"
-    )
-    parser.add_argument("--learning-rate", type=float, default=1e-2, help="its peak")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--epochs", type=int, default=8, help="how often to see each image")
+    add("--batch-size", type=int, default=64, help="images per step, of all workers together")
+    add("--micro-batch-size", type=int, default=16, help="images that a worker computes at once")
+    add("--learning-rate", type=float, default=1e-2, help="its peak")
+    add(
         "--checkpoint-dir",
         type=Path,
         help="folder all workers share; without it, peers alone have the state",
     )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="of the first weights and of the order of the images"
-    )
+    add("--seed", type=int, default=1, help="of the first weights and of the order of the images")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument(
-        "--run-id",
-        default=run_id,
-        help="sub-folder of the checkpoints; a new name begins from the start",
-    )
+    add("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins anew")
     return parser.parse_args()
 
 

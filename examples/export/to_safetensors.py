@@ -60,11 +60,10 @@ def weights_of(entry: Mapping[str, Any], name: str) -> dict[str, torch.Tensor]:
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "checkpoint", help="a folder of checkpoints, one checkpoint, or the URL of either"
-    )
-    parser.add_argument("target", type=Path)
-    parser.add_argument(
+    add = parser.add_argument
+    add("checkpoint", help="a folder of checkpoints, one checkpoint, or the URL of either")
+    add("target", type=Path)
+    add(
         "--entry",
         default="model",
         help="the name under which the model was registered (default: model)",

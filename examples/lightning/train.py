@@ -16,10 +16,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=400, help="optimizer steps in all")
-    parser.add_argument(
-        "--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share"
-    )
+    add = parser.add_argument
+    add("--steps", type=int, default=400, help="optimizer steps in all")
+    add("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
     options = parser.parse_args()
 
     L.seed_everything(1)

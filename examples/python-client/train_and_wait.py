@@ -24,9 +24,10 @@ def show(status: JobView) -> None:
 
 def main(words: Sequence[str] | None = None, cluster: Cluster | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("manifest", type=Path)
-    parser.add_argument("--namespace")
-    parser.add_argument("--workers", type=int, help="other than the manifest says")
+    add = parser.add_argument
+    add("manifest", type=Path)
+    add("--namespace")
+    add("--workers", type=int, help="other than the manifest says")
     options = parser.parse_args(words)
     job = None
     try:

@@ -100,22 +100,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=200, help="optimizer steps in all")
-    parser.add_argument(
-        "--batch-size", type=int, default=24, help="samples per step, of all workers together"
-    )
-    parser.add_argument(
-        "--micro-batch-size", type=int, default=2, help="samples that a worker computes at once"
-    )
-    parser.add_argument(
-        "--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share"
-    )
-    parser.add_argument(
-        "--checkpoint-every", type=int, default=20, help="steps between checkpoints"
-    )
-    parser.add_argument(
-        "--tensor-parallel", type=int, default=1, help="ranks that compute a sample together"
-    )
+    add = parser.add_argument
+    add("--steps", type=int, default=200, help="optimizer steps in all")
+    add("--batch-size", type=int, default=24, help="samples per step, of all workers together")
+    add("--micro-batch-size", type=int, default=2, help="samples that a worker computes at once")
+    add("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
+    add("--checkpoint-every", type=int, default=20, help="steps between checkpoints")
+    add("--tensor-parallel", type=int, default=1, help="ranks that compute a sample together")
     options = parser.parse_args()
     init_logger()
     folder = options.checkpoint_dir / os.environ.get("TORCHELASTIC_RUN_ID", "default")

@@ -37,13 +37,12 @@ def load_text(folder: Path) -> tuple[torch.Tensor, torch.Tensor, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--output-dir", default="output")
-    parser.add_argument("--texts", type=Path, default=TEXTS)
-    parser.add_argument("--context", type=int, default=64)
-    parser.add_argument(
-        "--batch-size", type=int, default=48, help="samples of a step, of all workers together"
-    )
-    parser.add_argument("--max-steps", type=int, default=400)
+    add = parser.add_argument
+    add("--output-dir", default="output")
+    add("--texts", type=Path, default=TEXTS)
+    add("--context", type=int, default=64)
+    add("--batch-size", type=int, default=48, help="samples of a step, of all workers together")
+    add("--max-steps", type=int, default=400)
     options = parser.parse_args()
 
     set_seed(1)

@@ -36,42 +36,24 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=1000, help="optimizer steps in all")
-    parser.add_argument(
-        "--batch-size", type=int, default=96, help="samples per step, shared out among the units"
-    )
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument(
+    add = parser.add_argument
+    add("--steps", type=int, default=1000, help="optimizer steps in all")
+    add("--batch-size", type=int, default=96, help="samples per step, shared out among the units")
+    add("--learning-rate", type=float, default=2e-3)
+    add(
         "--width",
         type=int,
         default=256,
         help="of the layers that are cut; a multiple of a unit's processes",
     )
-    parser.add_argument(
-        "--unit", type=int, default=2, help="processes of a unit; in a job, spec.unitReplicas"
-    )
-    parser.add_argument(
-        "--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts"
-    )
-    parser.add_argument(
-        "--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share"
-    )
-    parser.add_argument(
-        "--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints on disk"
-    )
-    parser.add_argument("--log-every", type=int, default=10, help="steps between lines of progress")
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=1234,
-        help="of the first weights and of the order of the samples",
-    )
+    add("--unit", type=int, default=2, help="processes of a unit; in a job, spec.unitReplicas")
+    add("--text", type=Path, default=Path("/usr/share/common-licenses"), help="folder of texts")
+    add("--checkpoint-dir", type=Path, default=Path("checkpoints"), help="folder all workers share")
+    add("--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints on disk")
+    add("--log-every", type=int, default=10, help="steps between lines of progress")
+    add("--seed", type=int, default=1234, help="of the first weights and the order of samples")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    parser.add_argument(
-        "--run-id",
-        default=run_id,
-        help="sub-folder of the checkpoints; a new name begins from the start",
-    )
+    add("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins anew")
     return parser.parse_args()
 
 
