@@ -1,4 +1,4 @@
-"""The jobs of examples/deepspeed, torchtitan and megatron; tests/frameworks has their scripts."""
+"""The jobs of the examples: each runs its script, and allows the sizes that it can have."""
 
 import json
 
@@ -12,19 +12,32 @@ EXAMPLES = ROOT / "examples"
 
 
 @pytest.mark.parametrize(
-    ("name", "manifest"),
-    [("deepspeed", "job.yaml"), ("torchtitan", "job.yaml"), ("torchtitan", "job-units.yaml")],
+    ("manifest", "script"),
+    [
+        ("char-lm/job.yaml", "train.py"),
+        ("char-lm/job-elastic.yaml", "train_elastic.py"),
+        ("char-lm/job-fsdp2.yaml", "train_fsdp2.py"),
+        ("char-lm/job-gpu.yaml", "train_gpu.py"),
+        ("deepspeed/job.yaml", "train.py"),
+        ("lightning/job.yaml", "train.py"),
+        ("torchtitan/job.yaml", "train.py"),
+        ("torchtitan/job-units.yaml", "train.py"),
+    ],
 )
-def test_the_job_runs_the_script_with_options_it_has(name: str, manifest: str) -> None:
-    job = yaml.safe_load((EXAMPLES / name / manifest).read_text())
+def test_the_job_runs_the_script_with_options_it_has(manifest: str, script: str) -> None:
+    job = yaml.safe_load((EXAMPLES / manifest).read_text())
     VALIDATOR.validate(job)
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    script, *arguments = container["args"]
-    assert script == f"/examples/{name}/train.py"
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    path, *arguments = container["args"]
+    example, _, _ = manifest.partition("/")
+    assert path == f"/examples/{example}/{script}"
+    source = (EXAMPLES / example / script).read_text()
     options = [argument for argument in arguments if argument.startswith("--")]
-    assert options and all(
-        f'"{option}"' in (EXAMPLES / name / "train.py").read_text() for option in options
-    )
+    assert all(f'"{option}"' in source for option in options)
+    for constraint in pod.get("topologySpreadConstraints", []):
+        selector = constraint["labelSelector"]["matchLabels"]
+        assert selector == {"elasticpytorch.dev/job-name": job["metadata"]["name"]}
 
 
 def test_the_configuration_of_deepspeed_is_one_that_can_be_resized() -> None:
@@ -62,11 +75,9 @@ def test_a_unit_of_megatron_is_a_replica_of_the_model_and_each_size_divides_the_
     script, *options = container["args"]
     assert script == "pretrain_gpt.py"
     values = dict(option.removeprefix("--").partition("=")[::2] for option in options)
-    replica = int(values["tensor-model-parallel-size"]) * int(
-        values["pipeline-model-parallel-size"]
-    )
+    tensors, stages = (int(values[f"{by}-model-parallel-size"]) for by in ("tensor", "pipeline"))
     unit = job["unitReplicas"]
-    assert unit * container["resources"]["limits"]["nvidia.com/gpu"] == replica
+    assert unit * container["resources"]["limits"]["nvidia.com/gpu"] == tensors * stages
     assert values["save"] == values["load"]
     assert {"use-tp-pp-dp-mapping", "exit-signal-handler"} < values.keys()
     sizes = range(job["minReplicas"], job["maxReplicas"] + 1, unit)

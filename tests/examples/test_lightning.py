@@ -1,15 +1,12 @@
-"""The Lightning example: its script under torchrun, its job, and its README's difference."""
+"""The Lightning example: its script under torchrun, and the difference that its README shows."""
 
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.job_schema import VALIDATOR
+from tests.examples.test_char_lm import under_torchrun
 from tests.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "lightning"
@@ -17,24 +14,8 @@ STEP = re.compile(r"^step (\d+)/\d+  loss ([\d.]+)  workers (\d+)", re.MULTILINE
 
 
 def train(folder: Path, *, workers: int, steps: int) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={workers}",
-        str(EXAMPLE / "train.py"),
-    ]
-    finished = subprocess.run(
-        [*command, "--checkpoint-dir", str(folder), "--steps", str(steps)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr[-4000:]
-    return finished.stdout
+    options = ["--checkpoint-dir", str(folder), "--steps", str(steps)]
+    return under_torchrun(EXAMPLE / "train.py", *options, workers=workers, cwd=folder)
 
 
 @pytest.mark.process
@@ -61,12 +42,3 @@ def test_readme_shows_what_makes_it_elastic() -> None:
     ]
     assert set(removed) <= set(before)
     assert set(added) <= set(after)
-
-
-def test_job_is_valid() -> None:
-    job = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
-    VALIDATOR.validate(job)
-    assert (
-        job["spec"]["template"]["spec"]["containers"][0]["args"][0]
-        == "/examples/lightning/train.py"
-    )

@@ -14,18 +14,9 @@ from tests.paths import ROOT
 EXAMPLE = ROOT / "examples" / "torchrun"
 JOBS = sorted(EXAMPLE.glob("*.yaml"))
 
-PROCESSES = {
-    "single-node": 2,
-    "fixed-size": 2,
-    "elastic": 3,
-    "command": 2,
-    "module": 2,
-    "program": 2,
-}
-
-
-def name_of(path: Path) -> str:
-    return path.stem
+PROCESSES = dict.fromkeys(("single-node", "fixed-size", "command", "module", "program"), 2)
+PROCESSES["elastic"] = 3
+EACH_JOB = pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
 
 
 def test_the_readme_shows_every_job() -> None:
@@ -34,7 +25,7 @@ def test_the_readme_shows_every_job() -> None:
     assert all(f"[{path.name}]({path.name})" in readme for path in JOBS)
 
 
-@pytest.mark.parametrize("path", JOBS, ids=name_of)
+@EACH_JOB
 def test_a_job_is_as_the_api_wants_it(path: Path) -> None:
     manifest = yaml.safe_load(path.read_text())
     VALIDATOR.validate(manifest)
@@ -43,7 +34,7 @@ def test_a_job_is_as_the_api_wants_it(path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.long
-@pytest.mark.parametrize("path", JOBS, ids=name_of)
+@EACH_JOB
 def test_a_job_runs_to_its_end(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "elastic_pytorch_local", str(path), "--workdir", str(tmp_path)],

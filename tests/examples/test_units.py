@@ -57,7 +57,6 @@ def as_in(undisturbed: str, output: str) -> bool:
 
 
 def job() -> dict[str, Any]:
-    """The example's, without an end."""
     manifest: dict[str, Any] = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
     manifest["metadata"]["namespace"] = "default"
     [container] = manifest["spec"]["template"]["spec"]["containers"]
