@@ -119,7 +119,6 @@ def samples_of(events: Events, per_epoch: int, batch_size: int) -> Counter[tuple
 
 
 def losses(events: Events) -> list[float]:
-    """The mean loss of each step, as it counts."""
     steps = lineage(events)
     return [
         sum(event["loss"] for event in steps[step]) / len(steps[step]) for step in sorted(steps)

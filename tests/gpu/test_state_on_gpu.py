@@ -119,7 +119,7 @@ def test_copies_beside_the_training_are_for_what_optimizers_own(
     lane.copy_beside = lambda targets, sources: (
         begun.append(len(sources)),
         beside(targets, sources),
-    )[1]  # type: ignore[method-assign]
+    )[1]
     for _ in range(4):
         training.step()
         training.state.commit()

@@ -39,8 +39,6 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the proxy itself."""
-
     status: int
     body: bytes = b""
 
@@ -52,15 +50,11 @@ def s3_error(status: int, code: str, message: str = "as the test has it") -> Ans
 
 @dataclass(frozen=True)
 class CutAnswer:
-    """The connection is cut within the answer's body."""
-
     after: int
 
 
 @dataclass(frozen=True)
 class CutRequest:
-    """The connection is cut within the request's body."""
-
     after: int
 
 

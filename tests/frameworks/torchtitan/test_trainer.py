@@ -35,7 +35,6 @@ NEVER, OFTEN = 1000, 2  # steps between checkpoints or commits
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """The loss of each step."""
     folder = tmp_path_factory.mktemp("of two workers") / "undisturbed"
     return losses(
         train_undisturbed(folder, SCRIPT, *OPTIONS, "--every", NEVER, "--step-seconds", 0)

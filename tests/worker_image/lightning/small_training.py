@@ -140,7 +140,7 @@ def fit(module: Small, folder: Path | None, **arguments: Any) -> Small:
     try:
         made.fit(module, loader())
     except Lost:
-        made.callbacks[0]._state.close()  # type: ignore[attr-defined] # a process that ends does so
+        made.callbacks[0]._state.close()  # a process that ends does so
     return module
 
 

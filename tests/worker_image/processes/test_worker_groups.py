@@ -43,7 +43,7 @@ def test_memory_is_unlinked_when_its_group_is_killed(leader_is_gone: bool) -> No
     assert not any((Path("/dev/shm") / name).exists() for name in names)
     for process in processes:
         process.wait()
-        with contextlib.closing(process.stdout):  # type: ignore[type-var]
+        with contextlib.closing(process.stdout):
             until(
                 lambda process=process: process.stdout.read() == b"",
                 "the end of all that the group was",

@@ -119,7 +119,7 @@ def tries(kind: str, die: Callable[[int, int], None], points: Iterator[int]) -> 
         shutil.rmtree(FOLDER, ignore_errors=True)
         for step in (1, 2):
             write(step)
-        code = in_child(lambda point=point: die(3, point))  # type: ignore[misc]
+        code = in_child(lambda point=point: die(3, point))
         look(kind, point, code)
         write(4)
         look(f"after {kind}", point, code)

@@ -8,7 +8,7 @@ from events import event
 from torch.utils.data import DataLoader, Dataset
 
 
-class Squares(Dataset):  # type: ignore[type-arg]
+class Squares(Dataset):
     def __len__(self) -> int:
         return 8
 

@@ -49,7 +49,7 @@ class ShardedWeights(nn.Module):
 
     @staticmethod
     def _flat(tensors: object) -> torch.Tensor:
-        return torch.cat([tensor.detach().flatten() for tensor in tensors])  # type: ignore[attr-defined]
+        return torch.cat([tensor.detach().flatten() for tensor in tensors])
 
     def _sharded(self, part: torch.Tensor) -> DTensor:
         return DTensor.from_local(

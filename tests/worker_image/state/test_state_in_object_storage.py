@@ -95,7 +95,7 @@ def test_a_group_that_meets_another_takes_the_next_generation(bucket: Bucket) ->
     left = iter([None])
 
     def claim_first(request: object) -> None:
-        if request.kind == "put":  # type: ignore[attr-defined]
+        if request.kind == "put":
             for _ in left:
                 checkpoint_folder.claim(bucket.url, 2)
 

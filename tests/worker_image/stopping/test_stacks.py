@@ -53,7 +53,7 @@ def test_a_worker_stuck_in_a_collective_and_one_stuck_in_its_script_show_where(
         assert text.count("(most recent call first):") >= 2, "all threads"
     operator.wait(lambda: waiting.text().count("asked for stacks") == 2)
     time.sleep(0.5)
-    assert {operator.last(w).state for w in ("w0", "w1")} == {"running"}  # type: ignore[union-attr]
+    assert {operator.last(w).state for w in ("w0", "w1")} == {"running"}
     assert not events.all(what="usr1") and not events.all(what="usr2")
 
 
@@ -73,7 +73,7 @@ def test_agents_report_where_their_ranks_stand(
             place
             for worker in workers
             for place in (operator.last(worker).places or {}).get("byLocalRank", [])
-        ]  # type: ignore[union-attr]
+        ]
         return [
             (place["kind"], place["operation"], place["frame"].rpartition(" ")[2]) for place in told
         ]
@@ -93,7 +93,7 @@ def test_agents_report_where_their_ranks_stand(
         lambda: f"the rank that goes on; they are at {standing()}",
     )
     operator.declare(*workers)
-    operator.wait(lambda: [operator.last(worker).places for worker in workers] == [None] * 3)  # type: ignore[union-attr]
+    operator.wait(lambda: [operator.last(worker).places for worker in workers] == [None] * 3)
 
 
 def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
@@ -116,7 +116,7 @@ def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
         assert set(told) == {str(event["pid"]) for event in stuck}
         assert all("in stuck_here\n" in stack for stack in told.values()), told
     assert "in stuck_here" not in agent.text(), "the log has none of it"
-    assert operator.last(worker).state == "running"  # type: ignore[union-attr]
+    assert operator.last(worker).state == "running"
 
 
 @pytest.mark.long
@@ -143,7 +143,7 @@ def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
     wait_for_text(program, "no stacks of rank 3 (local rank 1): pid ")
     operator.wait(lambda: shell.text().count("in stuck_here") == 2)
     time.sleep(0.5)
-    states = {worker: operator.last(worker).state for worker in ("w0", "w1", "w2")}  # type: ignore[union-attr]
+    states = {worker: operator.last(worker).state for worker in ("w0", "w1", "w2")}
     assert set(states.values()) == {"running"}, states
 
 

@@ -58,7 +58,7 @@ def test_few_requests_are_made(reads: list[tuple[int, int]], expected: int) -> N
 
 
 def store(bucket: Bucket) -> ObjectStore:
-    return ObjectStore(location_of(bucket.url))  # type: ignore[arg-type]
+    return ObjectStore(location_of(bucket.url))
 
 
 def write(

@@ -14,8 +14,6 @@ DATA = TensorDataset(torch.arange(12.0).reshape(12, 1))
 
 
 class Training:
-    """A whole one, of which each test leaves something out."""
-
     def __init__(self, *, micro_batch_size: int | None = None) -> None:
         self.sampler = elastic.ElasticSampler(
             DATA, 4, micro_batch_size=micro_batch_size, shuffle=False
@@ -48,8 +46,6 @@ class Training:
 
 
 class Told(elastic.State):
-    """Keeps the losses that it is told."""
-
     def __init__(self, **registered: Any) -> None:
         super().__init__(None, **registered)
         self._told: list[float] = []

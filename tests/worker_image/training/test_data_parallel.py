@@ -77,7 +77,7 @@ def train(
         sampler.data_parallel.place(),
         seen,
         [parameter.detach().full_tensor() for parameter in model.parameters()],
-    )  # type: ignore[attr-defined]
+    )
 
 
 def test_a_mesh_changes_its_size_and_computes_what_one_process_does(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def replicated_shards(mesh: DeviceMesh) -> tuple[nn.Module, None]:
 
 
 def compiled(mesh: DeviceMesh) -> tuple[nn.Module, DeviceMesh]:
-    return torch.compile(reduced_in_half(mesh)[0], backend="eager"), mesh["outer"]  # type: ignore[return-value]
+    return torch.compile(reduced_in_half(mesh)[0], backend="eager"), mesh["outer"]
 
 
 def context_parallel(mesh: DeviceMesh) -> tuple[nn.Module, DeviceMesh]:

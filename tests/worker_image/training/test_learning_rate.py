@@ -99,7 +99,7 @@ def test_rules() -> None:
     assert factor_of("linear", 6, 2) == 3
     assert factor_of("sqrt", 8, 2) == 2
     with pytest.raises(ValueError, match="not cubic"):
-        factor_of("cubic", 8, 2)  # type: ignore[arg-type]
+        factor_of("cubic", 8, 2)
     with pytest.raises(ValueError, match="at least one rank"):
         factor_of("sqrt", 8, 0)
 

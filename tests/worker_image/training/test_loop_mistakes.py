@@ -35,7 +35,7 @@ def test_a_scheduler_that_is_not_registered() -> None:
         RuntimeError, match="not registered with the State: the scheduler of the optimizer"
     ):
         training.steps()
-    scaler = torch.amp.GradScaler("cpu")  # type: ignore[attr-defined]
+    scaler = torch.amp.GradScaler("cpu")
     objects: Any = {
         "model": training.model,
         "optimizer": training.optimizer,
@@ -147,8 +147,6 @@ class Shard:
 
 
 class Wrapped:
-    """A loader around a loader."""
-
     def __init__(self, dataloader: Any) -> None:
         self.dataloader = dataloader
 
@@ -158,7 +156,7 @@ class Wrapped:
 
 def test_a_second_sharding_is_named_before_the_first_step() -> None:
     training = Training()
-    again = DataLoader(DATA, batch_sampler=Shard(training.sampler))  # type: ignore[arg-type]
+    again = DataLoader(DATA, batch_sampler=Shard(training.sampler))
     for loader in (again, Wrapped(again)):
         with pytest.raises(
             RuntimeError, match=r"test_loop_mistakes.Shard stands between.*Accelerate's prepare"

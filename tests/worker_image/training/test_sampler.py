@@ -320,11 +320,11 @@ class Stream(IterableDataset[int]):
 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(TypeError, match="not Stream"):
-        ElasticSampler(Stream(), 4)  # type: ignore[arg-type]
+        ElasticSampler(Stream(), 4)
     with pytest.raises(TypeError, match="not generator"):
-        ElasticSampler((n for n in range(3)), 4)  # type: ignore[arg-type]
+        ElasticSampler((n for n in range(3)), 4)
     with pytest.raises(TypeError, match="integer"):
-        ElasticSampler(9, 4.5)  # type: ignore[arg-type]
+        ElasticSampler(9, 4.5)
     with pytest.raises(TypeError, match="not a SequentialSampler of it"):
         ElasticSampler(SequentialSampler(range(9)), 4)
     for arguments, word in (

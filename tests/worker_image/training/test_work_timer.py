@@ -55,7 +55,6 @@ class Slowness:
         self._store = dist.distributed_c10d._get_default_store()
 
     def pause(self, step: int) -> None:
-        """Called before backward."""
         others = [rank for rank in range(dist.get_world_size()) if rank != SLOW]
         if dist.get_rank() == SLOW:
             self._store.wait([f"{step}-{rank}" for rank in others])
@@ -67,8 +66,8 @@ class Slowness:
         def note() -> None:
             self._store.set(f"{step}-{dist.get_rank()}", "waits")
 
-        queue = torch.autograd.Variable._execution_engine.queue_callback  # type: ignore[attr-defined]
-        loss.register_hook(lambda _: queue(note))  # type: ignore[no-untyped-call]
+        queue = torch.autograd.Variable._execution_engine.queue_callback
+        loss.register_hook(lambda _: queue(note))
 
 
 def own_loop(parts: int) -> list[tuple[float, float]]:
@@ -169,8 +168,6 @@ def test_without_an_agent_nothing_is_hooked() -> None:
 
 
 class Times:
-    """A clock that a test moves."""
-
     def __init__(self) -> None:
         self.now = 0.0
 
@@ -266,7 +263,7 @@ def test_on_a_gpu_the_work_is_that_of_its_stream(monkeypatch: pytest.MonkeyPatch
         torch.cuda._sleep(cycles)
         timer.watch(loss)
         queue = torch.autograd.Variable._execution_engine.queue_callback
-        loss.register_hook(lambda _, queue=queue: queue(wait))  # type: ignore[misc]
+        loss.register_hook(lambda _, queue=queue: queue(wait))
         loss.backward()
         timer.end_step()
     torch.cuda.synchronize()

@@ -94,7 +94,7 @@ class MeanOfSamples(ElasticTrainer):
         return (loss, outputs) if return_outputs else loss
 
 
-class Stops(transformers.TrainerCallback):  # type: ignore[misc]
+class Stops(transformers.TrainerCallback):
     def __init__(self, step: int) -> None:
         self.step = step
 
@@ -104,7 +104,7 @@ class Stops(transformers.TrainerCallback):  # type: ignore[misc]
         )
 
 
-class Sees(transformers.TrainerCallback):  # type: ignore[misc]
+class Sees(transformers.TrainerCallback):
     def __init__(self) -> None:
         self.steps: list[tuple[int, float]] = []
         self.evaluated: list[int] = []
@@ -120,7 +120,7 @@ class Sees(transformers.TrainerCallback):  # type: ignore[misc]
         self.saved.append(state.global_step)
 
 
-class Crashes(transformers.TrainerCallback):  # type: ignore[misc]
+class Crashes(transformers.TrainerCallback):
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if state.global_step == 3:
             raise OSError("the disk of the samples is gone")

@@ -151,7 +151,7 @@ def test_a_second_training_begins_anew(small: ModuleType, tmp_path: Path) -> Non
 def test_the_mixin_makes_other_trainers_elastic(small: ModuleType, tmp_path: Path) -> None:
     from elastic_pytorch.transformers import ElasticTrainerMixin
 
-    class MyTrainer(ElasticTrainerMixin, small.transformers.Seq2SeqTrainer):  # type: ignore[misc]
+    class MyTrainer(ElasticTrainerMixin, small.transformers.Seq2SeqTrainer):
         pass
 
     settings = small.transformers.Seq2SeqTrainingArguments(
@@ -212,7 +212,7 @@ def test_a_training_step_that_is_replaced_is_noticed(small: ModuleType, tmp_path
 
 
 def test_an_epoch_that_is_left_early_is_refused(small: ModuleType, tmp_path: Path) -> None:
-    class Leaves(small.transformers.TrainerCallback):  # type: ignore[misc]
+    class Leaves(small.transformers.TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             control.should_epoch_stop = True
 

@@ -32,7 +32,6 @@ class Records:
         self._folder = folder
 
     def add(self, kind: str, version: Sequence[int], value: str = "") -> None:
-        """Writes something down that concerns a version."""
         rank, world = dist.get_rank(), dist.get_world_size()
         with (self._folder / f"rank-{rank}").open("a") as file:
             file.write(json.dumps([kind, *version, rank, world, value]) + "\n")
@@ -91,7 +90,6 @@ class Undisturbed:
 
 
 def gradient(step: int) -> torch.Tensor:
-    """All rows' gradient in a step."""
     return torch.randn(
         ROWS, COLUMNS, dtype=torch.float64, generator=torch.Generator().manual_seed(step)
     )
@@ -155,7 +153,6 @@ class Training:
         return found
 
     def steps(self, until: int, seconds: float = 0.0) -> None:
-        """Computes and commits steps, each of which takes some seconds."""
         while self.state.step < until:
             own = gradient(self.state.step)
             self._model.weight.grad = self._sharded(own)

@@ -155,7 +155,7 @@ def told_of_all() -> dict[str, str]:
     )
     state.restore()
     with pytest.raises(RuntimeError, match=r"the model is a stage of a pipeline.*sampler\.part"):
-        elastic.steps(state, DataLoader(range(8), batch_sampler=sampler), stage, max_steps=1)  # type: ignore[arg-type]
+        elastic.steps(state, DataLoader(range(8), batch_sampler=sampler), stage, max_steps=1)
     return {
         "tied": words_for(tied, "tied"),
         "other shape": words_for(other_shape, "shape"),

@@ -96,7 +96,6 @@ def two_checkpoints(s3_server: S3Server) -> dict[str, bytes]:
 
 @pytest.fixture
 def filled(bucket: Bucket, two_checkpoints: dict[str, bytes]) -> Bucket:
-    """A bucket with two checkpoints."""
     for name, content in two_checkpoints.items():
         bucket.server.put(f"/{bucket.name}/{name}", content)
     return bucket

@@ -27,7 +27,7 @@ def take_apart() -> None:
     assert shards.keys() == {("model", "weight"), ("model", "bias"), ("both", 0)}
     assert rest["beside"] is beside and rest["both"][1] is beside
     assert type(rest["model"]) is OrderedDict
-    assert rest["model"]._metadata == state._metadata  # type: ignore[attr-defined] # the versions of modules
+    assert rest["model"]._metadata == state._metadata  # the versions of modules
     assert all(value is not None for value in state.values()) and tree["both"][0] is state["weight"]
     for keys, tensor in shards.items():
         insert(rest, keys, tensor)

@@ -11,8 +11,6 @@ pytestmark = pytest.mark.torch
 
 
 class Others:
-    """A group, as rank 0 sees it."""
-
     rank = 0
 
     def __init__(self) -> None:
