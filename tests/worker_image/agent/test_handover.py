@@ -48,15 +48,8 @@ FAILURE = {"newer": False, "orderly": True}
 def test_way_out_of_a_round(
     workers: list[WorkerReport], change: dict[str, bool], waited: float, way: Way
 ) -> None:
-    found = choose_way(
-        workers,
-        **change,
-        waited_seconds=waited,
-        idle_seconds=0,
-        boundary_seconds=10,
-        rest_seconds=1,
-    )
-    assert found is way
+    times = {"waited_seconds": waited, "idle_seconds": 0, "boundary_seconds": 10}
+    assert choose_way(workers, **change, **times, rest_seconds=1) is way
 
 
 @pytest.mark.parametrize("change", [ORDERLY, LOSS])
@@ -64,23 +57,11 @@ def test_way_out_of_a_round(
 def test_worker_that_hangs_in_leaving_is_not_waited_for_as_for_a_boundary(
     change: dict[str, bool], rested: float, way: Way
 ) -> None:
-    workers = [LEFT, LIVELY_PARKED]
-    assert (
-        choose_way(
-            workers,
-            **change,
-            waited_seconds=5,
-            idle_seconds=rested,
-            boundary_seconds=300,
-            rest_seconds=1,
-        )
-        is way
-    )
+    times = {"waited_seconds": 5, "idle_seconds": rested, "boundary_seconds": 300}
+    assert choose_way([LEFT, LIVELY_PARKED], **change, **times, rest_seconds=1) is way
 
 
 class Server:
-    """Keeps what it is to tell."""
-
     def __init__(self) -> None:
         self.on_message: Any = None
         self.wished: list[dict[str, Any] | None] = []
@@ -93,122 +74,111 @@ class Server:
         self.sent.append((pid, message))
 
 
+class Timed(Handover):
+    """A handover in its first round, at a moment that the test sets."""
+
+    def __init__(self, *cooperating: int, boundary_seconds: float = 10, in_process: bool = True):
+        self.moment, self.rung, self.server = 0.0, 0, Server()
+        super().__init__(
+            self.server,
+            self.ring,
+            boundary_seconds=boundary_seconds,
+            rest_seconds=1,
+            clock=lambda: self.moment,
+        )
+        self.start_round()
+        for pid in cooperating:
+            self.hear(pid, "cooperates", inProcess=in_process)
+
+    def ring(self) -> None:
+        self.rung += 1
+
+    def hear(self, pid: int, kind: str, **more: Any) -> None:
+        self.server.on_message(pid, {"kind": kind, **more})
+
+
+def change(number: int, orderly: bool) -> dict[str, Any]:
+    return {"kind": "change", "round": number, "orderly": orderly, "leaves": False}
+
+
 def test_a_change_is_announced_once_and_withdrawn() -> None:
-    server, rung, moment = Server(), [], [0.0]
-    handover = Handover(
-        server, lambda: rung.append(1), boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0]
-    )
-    handover.start_round()
-    server.on_message(7, {"kind": "cooperates", "inProcess": True})
+    handover = Timed(7)
+    server = handover.server
     for _ in range(2):
         assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
-    assert server.wished == [None, {"kind": "change", "round": 3, "orderly": True, "leaves": False}]
-    server.on_message(7, {"kind": "parked", "step": 12})
+    assert server.wished == [None, change(3, True)]
+    handover.hear(7, "parked", step=12)
     assert handover.way([7], newer_round=3, orderly=True) is Way.WAIT
-    server.on_message(7, {"kind": "left"})
-    assert len(rung) == 3
+    handover.hear(7, "left")
+    assert handover.rung == 3
     assert handover.way([7], newer_round=3, orderly=True) is Way.KEEP_PROCESSES
     handover.keep_processes({7: {"RANK": "1"}})
     assert server.wished[-1] is None
     assert server.sent == [(7, {"kind": "go", "environment": {"RANK": "1"}})]
-    moment[0] = 0.5
+    handover.moment = 0.5
     assert handover.way([7], newer_round=4, orderly=True) is Way.WAIT, "it is no longer parked"
-    moment[0] = 2.0
+    handover.moment = 2.0
     assert handover.way([7], newer_round=4, orderly=True) is Way.RESTART, (
         "its new group may never be whole: nobody waits for a boundary"
     )
-    server.on_message(7, {"kind": "cooperates", "inProcess": True})
+    handover.hear(7, "cooperates", inProcess=True)
     assert handover.way([7], newer_round=4, orderly=True) is Way.WAIT
 
 
+WAITS_THEN_RESTARTS = [*[Way.WAIT] * 4, Way.RESTART]
+
+
 def test_time_to_leave_the_group_begins_at_the_boundary() -> None:
-    server, moment = Server(), [0.0]
-    handover = Handover(
-        server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0]
-    )
-    handover.start_round()
-    for worker in (7, 8):
-        server.on_message(worker, {"kind": "cooperates", "inProcess": True})
-    ways = []
-    for moment[0], parked in ((0.0, None), (5.0, 7), (7.0, 8), (7.9, None), (8.1, None)):
+    handover, ways = Timed(7, 8), []
+    for moment, parked in ((0.0, None), (5.0, 7), (7.0, 8), (7.9, None), (8.1, None)):
+        handover.moment = moment
         if parked is not None:
-            server.on_message(parked, {"kind": "parked", "step": 12})
+            handover.hear(parked, "parked", step=12)
         ways.append(handover.way([7, 8], newer_round=3, orderly=True))
-    assert ways == [Way.WAIT, Way.WAIT, Way.WAIT, Way.WAIT, Way.RESTART]
+    assert ways == WAITS_THEN_RESTARTS
 
 
 def test_loss_while_a_boundary_is_waited_for_has_its_own_time() -> None:
-    server, moment = Server(), [0.0]
-    handover = Handover(
-        server, lambda: None, boundary_seconds=60, rest_seconds=1, clock=lambda: moment[0]
-    )
-    handover.start_round()
-    server.on_message(7, {"kind": "cooperates", "inProcess": True})
-    ways = []
-    for moment[0], number, orderly in (
-        (0.0, 3, True),
-        (20.0, 3, True),
-        (20.0, 4, False),
-        (20.9, 4, False),
-        (21.1, 4, False),
-    ):
-        ways.append(handover.way([7], newer_round=number, orderly=orderly))
-    assert ways == [Way.WAIT, Way.WAIT, Way.WAIT, Way.WAIT, Way.RESTART]
-    assert server.wished[-1] == {"kind": "change", "round": 4, "orderly": False, "leaves": False}
+    handover, ways = Timed(7, boundary_seconds=60), []
+    for moment, number in ((0.0, 3), (20.0, 3), (20.0, 4), (20.9, 4), (21.1, 4)):
+        handover.moment = moment
+        ways.append(handover.way([7], newer_round=number, orderly=number == 3))
+    assert ways == WAITS_THEN_RESTARTS
+    assert handover.server.wished[-1] == change(4, False)
 
 
 def test_workers_are_told_of_a_failure_before_there_is_a_newer_round() -> None:
-    server = Server()
-    handover = Handover(
-        server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: 0.0
-    )
-    handover.start_round()
-    for worker in (7, 8):
-        server.on_message(worker, {"kind": "cooperates", "inProcess": True})
-    server.on_message(7, {"kind": "lostPeer", "message": "RuntimeError: reset"})
+    handover = Timed(7, 8)
+    handover.hear(7, "lostPeer", message="RuntimeError: reset")
     assert handover.way([7, 8], newer_round=None, orderly=True) is Way.WAIT
-    assert server.wished[-1] == {"kind": "change", "round": 0, "orderly": False, "leaves": False}
+    assert handover.server.wished[-1] == change(0, False)
 
 
-def test_change_that_sends_nobody_away_may_take_its_time() -> None:
-    server, moment = Server(), [0.0]
-    handover = Handover(
-        server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0]
-    )
-    handover.start_round()
-    server.on_message(7, {"kind": "cooperates", "inProcess": False})
-    ways = []
-    for moment[0] in (0.0, 100.0):
-        ways.append(handover.way([7], newer_round=3, orderly=True, urgent=False))
-    assert ways == [Way.WAIT, Way.WAIT]
-    moment[0] = 301.0
-    assert handover.way([7], newer_round=3, orderly=True, urgent=False) is Way.RESTART
-
-
-def test_who_comes_to_be_in_a_hurry_has_the_whole_time_for_that() -> None:
-    server, moment = Server(), [0.0]
-    handover = Handover(
-        server, lambda: None, boundary_seconds=10, rest_seconds=1, clock=lambda: moment[0]
-    )
-    handover.start_round()
-    server.on_message(7, {"kind": "cooperates", "inProcess": False})
-    found = []
-    for moment[0], urgent in ((0.0, False), (100.0, True), (109.0, True), (111.0, True)):
-        found.append(handover.way([7], newer_round=3, orderly=True, urgent=urgent))
-    assert found == [Way.WAIT, Way.WAIT, Way.WAIT, Way.RESTART]
+@pytest.mark.parametrize(
+    "moments",
+    [
+        [(0.0, False), (100.0, False), (299.0, False), (299.9, False), (301.0, False)],
+        [(0.0, False), (100.0, False), (100.0, True), (109.0, True), (111.0, True)],
+    ],
+    ids=["nobody is sent away", "one comes to be in a hurry"],
+)
+def test_who_is_in_no_hurry_waits_for_long(moments: list[tuple[float, bool]]) -> None:
+    handover, ways = Timed(7, in_process=False), []
+    for moment, urgent in moments:
+        handover.moment = moment
+        ways.append(handover.way([7], newer_round=3, orderly=True, urgent=urgent))
+    assert ways == WAITS_THEN_RESTARTS
 
 
 def test_what_is_no_message_is_ignored() -> None:
-    server = Server()
-    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1)
+    handover = Timed()
     for message in ({}, {"kind": None}, {"kind": "parked!"}, {"kind": ["cooperates"]}):
-        server.on_message(7, message)
+        handover.server.on_message(7, message)
     assert handover.way([7], newer_round=2, orderly=True) is Way.RESTART
 
 
 def test_lost_peer_is_told_with_its_local_rank() -> None:
-    server = Server()
-    handover = Handover(server, lambda: None, boundary_seconds=10, rest_seconds=1)
+    handover = Timed()
     assert handover.lost_peers({0: 70, 1: 71}) == {}
-    server.on_message(71, {"kind": "lostPeer", "message": "RuntimeError: reset"})
+    handover.hear(71, "lostPeer", message="RuntimeError: reset")
     assert handover.lost_peers({0: 70, 1: 71}) == {1: "RuntimeError: reset"}
