@@ -1,9 +1,8 @@
 """Is a worker in, arriving, leaving or gone? One answer, from everything the operator sees of it.
 
-No single witness decides. A silent agent may sit on a busy machine, a closed connection may be a
-blip, a NotReady node may only have lost its kubelet. So silence counts only while the group makes
-no progress, and a closed connection only together with a failed peer. A node's verdict counts only
-if the agent on it is silent, too.
+A silent agent may be on a busy machine, a closed connection may be a blip, a NotReady node may only
+have lost its kubelet. So silence counts only while the group makes no progress, a closed connection
+only together with a failed peer, and a node's condition only if the agent there is silent, too.
 """
 
 import math
@@ -30,17 +29,16 @@ from elastic_pytorch_operator.planning.workers.silence import (
     Silences,
 )
 
-# Beyond the pod's grace period, in which an agent has stopped its workers, or has ended.
-STOP_MARGIN_SECONDS = 30.0
+STOP_MARGIN_SECONDS = 30.0  # after the grace period, for an agent to stop its workers or to end
 UNHEALTHY_THRESHOLD = 0.55  # kube-controller-manager's --unhealthy-zone-threshold
 FEW_NODES = 2
 
 
 class Liveness(StrEnum):
-    STARTING = "starting"  # may become ready
-    READY = "ready"  # may be in a round
+    STARTING = "starting"
+    READY = "ready"
     LEAVING = "leaving"  # alive, but to be left out
-    GONE = "gone"  # lost: never comes back
+    GONE = "gone"  # never comes back
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +47,42 @@ class Candidate:
     index: int
     address: str
     liveness: Liveness
-    why: str = ""  # it leaves or is gone; follows the worker's name in a sentence
+    why: str = ""  # it leaves or is gone, to follow its name
     retired: bool = False  # the operator wants fewer workers, or another pod in its place
     port: int = 0
     heard_at: float = 0.0
     ready_since: float = 0.0  # only of READY ones outside the current round
     processes: int = 0  # 0: not known
     round: int = 0  # the newest that its agent has taken up
-    restarts: int = 0  # of its workers by its agent
+    restarts: int = 0  # of its processes by its agent
     failed: bool = False  # in the current round
-    # One of them has failed by itself; not if that is only the echo of another failure.
-    at_fault: bool = False
+    at_fault: bool = False  # it has failed by itself, not as an echo of another failure
     keeps_processes: bool = False  # they can join another group without a restart
-    failure: str = ""  # the last line of why, unless that is only the echo of another failure
+    failure: str = ""  # the last line of a failure that is no echo
     failed_since: float = 0.0
     container_runs: bool = False
     created_at: float = 0.0
     recheck_at: float | None = None
-    # When it has been silent for too long, if no heartbeat comes before: each puts that off.
-    silent_at: float | None = None
-    # Its agent has closed its connection, and has opened none since, so no round would reach it.
+    silent_at: float | None = None  # too long silent; each heartbeat delays it
+    # Its agent has closed its connection and opened no other, so no round would reach it.
     disconnected: bool = False
-    # An operator before this one has heard it, and this one has not; until recheck_at it may train
-    # in its group.
+    # An earlier operator had reports of it, this one has not; until recheck_at it may still train.
     unheard: bool = False
-    # It is in no further round: its torchrun has failed as often as its own budget allows, or a
-    # device has failed it.
+    # It is in no further round, as its torchrun has failed as often as it may, or a device failed.
     gives_up: bool = False
     succeeded: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return self.liveness is Liveness.READY
+
+    @property
+    def alive(self) -> bool:
+        return self.liveness in (Liveness.READY, Liveness.STARTING)
+
+    @property
+    def gone(self) -> bool:
+        return self.liveness is Liveness.GONE
 
 
 def assess_workers(
@@ -85,11 +91,11 @@ def assess_workers(
     *,
     stock: bool = False,
 ) -> tuple[Candidate, ...]:
-    """Assesses all worker pods of a job, and the members of its round whose pods no longer exist.
+    """Assesses all worker pods, and the members of the round whose pods no longer exist.
 
     Args:
-        suspected_since: nodes that have probably died.
-        stock: no agents are heard: a node that is not ready counts once its taint has evicted the
+        suspected_since: by nodes that have probably died.
+        stock: there are no agents: a node that is not ready counts once its taint has evicted the
             pod.
     """
     pods, members = observed.pods_by_name, observed.ranks
@@ -108,12 +114,9 @@ def assess_workers(
             outage=outage,
             stock=stock,
         )
-        failed = (
-            name in members
-            and agent is not None
-            and agent.state is AgentState.FAILED
-            and agent.round == number
-        )
+        failed = None
+        if agent and agent.state is AgentState.FAILED and agent.round == number and name in members:
+            failed = agent
         candidates.append(
             Candidate(
                 worker=name,
@@ -128,20 +131,17 @@ def assess_workers(
                 processes=agent.local_world_size if agent else 0,
                 round=agent.round if agent else 0,
                 restarts=agent.restarts if agent else 0,
-                failed=failed,
-                at_fault=failed
-                and agent is not None
-                and fault_of_worker(agent.failure) is not Fault.ECHO,
+                failed=failed is not None,
+                at_fault=bool(failed and fault_of_worker(failed.failure) is not Fault.ECHO),
                 keeps_processes=agent.keeps_processes if agent else False,
-                failure=_last_line(agent) if failed and agent else "",
-                failed_since=agent.state_since if failed and agent else 0.0,
+                failure=_last_line(failed) if failed else "",
+                failed_since=failed.state_since if failed else 0.0,
                 container_runs=bool(pod and pod.started),
                 created_at=pod.created_at if pod else 0.0,
                 recheck_at=assessment.recheck_at,
                 silent_at=assessment.silent_at,
                 unheard=assessment.unheard,
-                gives_up=agent is not None
-                and (agent.gives_up or (failed and has_device_fault(agent))),
+                gives_up=bool(agent and (agent.gives_up or (failed and has_device_fault(failed)))),
                 succeeded=has_succeeded(name, observed),
             )
         )
@@ -151,30 +151,23 @@ def assess_workers(
 def without_victims(
     candidates: Sequence[Candidate], victims: Collection[str], evacuated: Mapping[str, str]
 ) -> tuple[Candidate, ...]:
-    """The workers once it is decided which of them go: those leave the group, unless they are lost or leave already.
-
-    Args:
-        victims: pods that are about to be removed.
-        evacuated: those that leave their nodes, and why, to follow their names.
-    """
+    """Has victims leave the group, unless they are lost or leave already."""
 
     def leaving(worker: Candidate) -> Candidate:
+        if worker.worker not in victims or not worker.alive:
+            return worker
         why = evacuated.get(worker.worker, "")
-        said, retired = why or "is no longer wanted", not why
         return replace(
             worker,
             liveness=Liveness.LEAVING,
-            why=said,
-            retired=retired,
+            why=why or "is no longer wanted",
+            retired=not why,
             recheck_at=None,
             silent_at=None,
             unheard=False,
         )
 
-    going = (Liveness.GONE, Liveness.LEAVING)
-    return tuple(
-        c if c.worker not in victims or c.liveness in going else leaving(c) for c in candidates
-    )
+    return tuple(map(leaving, candidates))
 
 
 def _last_line(agent: AgentView) -> str:
@@ -207,29 +200,24 @@ def _assess(
     if pod is None:
         return _Assessment(Liveness.GONE, "was deleted")
     if pod.ended:
-        return _Assessment(
-            Liveness.GONE, describe_end(pod, succeeded=has_succeeded(pod.name, observed))
-        )
+        end = describe_end(pod, succeeded=has_succeeded(pod.name, observed))
+        return _Assessment(Liveness.GONE, end)
     node, node_until = observed.nodes.get(pod.node), math.inf
-    if node is not None and (
-        node.removed or not (node.ready or outage or (stock and not pod.deleting))
-    ):
+    unready = node is not None and not (node.ready or outage or (stock and not pod.deleting))
+    if node is not None and (node.removed or unready):
         node_until = silences.since(LOST_NODE, agent.heard_at).until if agent else now
         if now >= node_until:
-            why = (
-                "was on node {}, which has been removed"
-                if node.removed
-                else "is on node {}, which is not ready"
-            )
-            return _Assessment(Liveness.GONE, why.format(pod.node))
+            why = f"is on node {pod.node}, which is not ready"
+            if node.removed:
+                why = f"was on node {pod.node}, which has been removed"
+            return _Assessment(Liveness.GONE, why)
     if pod.deleting:
         return _Assessment(Liveness.LEAVING, "is being deleted")
     if agent is not None and agent.state is AgentState.LEAVING:
         return _Assessment(Liveness.LEAVING, "has received SIGTERM")
     if pod.disrupted:
-        return _Assessment(
-            Liveness.LEAVING, "is about to be deleted by the cluster (DisruptionTarget)"
-        )
+        why = "is about to be deleted by the cluster (DisruptionTarget)"
+        return _Assessment(Liveness.LEAVING, why)
     if agent is None and pod.started and pod.name in observed.heard_before:
         # It may still train in a group of its own, which no round declared from now on would reach.
         silence = silences.unheard(pod.name)
@@ -250,7 +238,8 @@ def _assess(
     if agent.state is AgentState.STOPPING:
         stop_until = agent.state_since + pod.grace_seconds + STOP_MARGIN_SECONDS
         if now >= stop_until:
-            why = f"has not stopped its workers for {now - agent.state_since:.0f} s: a process outlives SIGKILL"
+            seconds = f"{now - agent.state_since:.0f} s"
+            why = f"has not stopped its workers for {seconds}: a process outlives SIGKILL"
             return _Assessment(Liveness.GONE, why)
     failed = agent.state is AgentState.FAILED
     left_behind = failed and observed.round is not None and _hears_of(observed.round, agent)
@@ -258,22 +247,18 @@ def _assess(
     liveness = Liveness.STARTING if starting else Liveness.READY
     silent_at = silence.until if silences.is_put_off(agent, silence) else None
     until = min(stop_until, node_until, silence.until if silent_at is None else math.inf)
-    return _Assessment(
-        liveness, recheck_at=until if until < math.inf else None, silent_at=silent_at
-    )
+    recheck_at = until if until < math.inf else None
+    return _Assessment(liveness, recheck_at=recheck_at, silent_at=silent_at)
 
 
 def _hears_of(round_: Round, agent: AgentView) -> bool:
-    """Whether an agent of an older round will report what it does since it has heard of this one."""
+    """Whether an agent of an older round has received this one, and will report what it does."""
     return agent.round < round_.number and (agent.newest >= round_.number or bool(round_.reason))
 
 
 def never_formed(number: int, members: Iterable[Candidate]) -> bool:
-    """Whether a round's group cannot have formed, as the others wait for a member that lives and has not taken it up.
-
-    Such a member may still be on its way to a step boundary in the round before.
-    """
-    return any(m.liveness is Liveness.READY and not m.failed and m.round < number for m in members)
+    """Whether a live member, perhaps on its way to a step boundary, has not taken the round up."""
+    return any(m.ready and not m.failed and m.round < number for m in members)
 
 
 def settled_at(
@@ -283,12 +268,11 @@ def settled_at(
     settle_seconds: float,
     now: float,
 ) -> float:
-    """Returns when the newcomers need not wait for more, monotonic seconds: at once if there is no room for more.
+    """Returns when the newcomers need not wait for more, monotonic seconds.
 
     Args:
         newcomers: at least one, unless there is no room.
-        room: how many newcomers there may be.
-        settle_seconds: how long to wait for another one after the last that came.
+        room: for how many newcomers.
     """
     if len(newcomers) >= room:
         return now
@@ -299,11 +283,11 @@ def settled_at(
 
 
 def is_outage(nodes: Nodes) -> bool:
-    """Whether most nodes are NotReady: the control plane is probably cut off, and their conditions say nothing about their pods.
+    """Whether most nodes are NotReady, as when the control plane is cut off.
 
-    The rule is that of Kubernetes' node lifecycle controller. It stops evicting pods from a zone in
-    full disruption (no node is ready). It slows down in partial disruption (more than two nodes,
-    and at least 55 % of them, are not).
+    Their conditions say nothing then about their pods. The rule is that of Kubernetes' node
+    lifecycle controller, which stops evicting pods from a zone in full disruption (no node is
+    ready), and slows down in partial disruption (more than two nodes, and at least 55 % of them).
     """
     if nodes.not_ready == nodes.there:
         return nodes.not_ready > 0

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 from elastic_pytorch_operator.model.observed import PodView
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 
 
 def processes_each(members: Container[str], candidates: Sequence[Candidate]) -> int:
@@ -16,35 +16,26 @@ def processes_each(members: Container[str], candidates: Sequence[Candidate]) -> 
 
     Of equally frequent numbers, the one of more members counts, then that of the lowest index.
     """
-    ready = [c for c in candidates if c.liveness is Liveness.READY and c.processes]
-    votes = Counter(candidate.processes for candidate in ready)
-    inside = Counter(candidate.processes for candidate in ready if candidate.worker in members)
-    lowest = {
-        candidate.processes: candidate.index for candidate in sorted(ready, key=lambda c: -c.index)
-    }
-    return max(
-        votes, key=lambda number: (votes[number], inside[number], -lowest[number]), default=0
-    )
+    ready = [c for c in candidates if c.ready and c.processes]
+    votes = Counter(c.processes for c in ready)
+    inside = Counter(c.processes for c in ready if c.worker in members)
+    lowest = {c.processes: c.index for c in sorted(ready, key=lambda c: -c.index)}
+    return max(votes, key=lambda n: (votes[n], inside[n], -lowest[n]), default=0)
 
 
 def differs(candidate: Candidate, processes: int) -> bool:
-    """Whether a worker is ready to run another number of processes."""
-    return candidate.liveness is Liveness.READY and candidate.processes not in (0, processes)
+    return candidate.ready and candidate.processes not in (0, processes)
 
 
 def explain_difference(
     members: Container[str], candidates: Sequence[Candidate], pods: Mapping[str, PodView]
 ) -> str:
-    """Names the workers that are left out for this, and what to do, for people; empty: none."""
     processes = processes_each(members, candidates)
     apart = [c for c in candidates if differs(c, processes)]
     if not apart:
         return ""
-    nodes = [pod.node if (pod := pods.get(c.worker)) else "" for c in apart[:3]]
-    each = ", ".join(
-        f"{c.worker} on node {node} runs {c.processes}"
-        for c, node in zip(apart, nodes, strict=False)
-    )
+    nodes = {c: pod.node if (pod := pods.get(c.worker)) else "" for c in apart[:3]}
+    each = ", ".join(f"{c.worker} on node {node} runs {c.processes}" for c, node in nodes.items())
     more = f" and {len(apart) - 3} more pods run another number" if len(apart) > 3 else ""
     return (
         f"left out for the number of processes: {each}{more}, the others run {processes} each; "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from elastic_pytorch_operator.api.times import earlier
 from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.queueing.quota import Target
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.planning.workers.worker_pods import Replicas
 from elastic_pytorch_operator.spec.job import Job
 
@@ -42,20 +42,15 @@ def judge_schedule(
     candidates: Sequence[Candidate],
     known: ScheduleWait,
 ) -> ScheduleWait:
-    """Decides whether a job gives its places back, or asks for pods again.
-
-    A job that holds no place keeps its pods, as they take nothing and autoscalers see them.
-    """
+    """A job that holds no place keeps its pods, as they take nothing and autoscalers see them."""
     timeout_seconds, now = job.scheduling.timeout_seconds, observed.now
-    if (
-        timeout_seconds is None
-        or target.stopped
-        or (observed.round is not None and observed.round.size > 0)
-    ):
+    trains = observed.round is not None and observed.round.size > 0
+    if timeout_seconds is None or target.stopped or trains:
         return NO_WAIT
     if now < known.retry_at and known.generation == job.generation:
         return known if known.retry_time else _wait(job, observed, known.timeouts, known.retry_at)
-    held = _places_held(observed, candidates)
+    alive = {candidate.worker for candidate in candidates if candidate.alive}
+    held = sum(bool(pod.node) and pod.name in alive for pod in observed.pods)
     if held >= job.minimum:
         return NO_WAIT
     if not held:
@@ -75,7 +70,6 @@ def pause_seconds(job_uid: str, timeouts: int) -> float:
 
 
 def give_back(replicas: Replicas, wait: ScheduleWait, observed: Observed) -> Replicas:
-    """Removes all pods that may still serve and makes none, while the job gives its places back."""
     if observed.now >= wait.retry_at:
         return replicas
     others = {pod.name for pod in (*replicas.discard, *replicas.abandon)}
@@ -92,12 +86,3 @@ def _wait(job: Job, observed: Observed, timeouts: int, retry_at: float) -> Sched
         recheck_at=retry_at,
         retry_time=retry_time,
     )
-
-
-def _places_held(observed: Observed, candidates: Sequence[Candidate]) -> int:
-    alive = {
-        candidate.worker
-        for candidate in candidates
-        if candidate.liveness in (Liveness.READY, Liveness.STARTING)
-    }
-    return sum(bool(pod.node) and pod.name in alive for pod in observed.pods)

@@ -2,10 +2,9 @@
 
 A synchronous training makes no step without all its workers, and a lost worker soon fails its
 peers. So the members that report show most of what the silent ones do. A new leader has no reports
-yet. It accepts thousands of agents one after another, and each node learns its address by itself.
-After an outage of the API server, kube-proxy asks again at growing intervals: client-go's reflector
-waits up to 30 s, by chance twice as long, and a request that it made during the outage may hang
-before that.
+yet, and accepts thousands of agents one after another. After an outage of the API server,
+kube-proxy asks for its address at growing intervals: client-go's reflector waits up to 30 s, by
+chance twice as long, and a request from the time of the outage may hang before that.
 """
 
 import math
@@ -38,10 +37,8 @@ class Wait(NamedTuple):
 
 DIED_WITH_LEADER = "is on node {node}, which probably failed together with the previous leader"
 DOES_NOT_START = "does not start on node {node}, which has probably failed"
-SILENT, CLOSED = (
-    "has been silent for {seconds:.1f} s",
-    "has closed its connection while its peers failed",
-)
+SILENT = "has been silent for {seconds:.1f} s"
+CLOSED = "has closed its connection while its peers failed"
 # Without a report to a new leader. Agents connect anew every quarter of a second, and wait at most
 # 2 s for the next try. A try to reach a dead leader times out after 5 s. Every node has the address
 # after a minute, and a margin for what hangs.
@@ -153,30 +150,24 @@ def lost_with_leader(observed: Observed) -> frozenset[str]:
     """The workers that were probably lost with the node of the previous leader.
 
     Three witnesses have to agree: that leader let its lease run out, the agent of a worker beside
-    it is silent, and the worker's group has broken. One of them alone (an operator out of memory, a
-    slow agent, an exception) loses no worker.
+    it is silent, and the worker's group has broken. One alone may be an operator out of memory, a
+    slow agent or an exception.
     """
     if not observed.lost_leader_node or not failed_members(observed):
         return frozenset()
     silent = observed.heard_before - observed.agents.keys()
-    return frozenset(
-        p.name
-        for p in observed.pods
-        if p.node == observed.lost_leader_node and p.started and p.name in silent
-    )
+    beside = (pod for pod in observed.pods if pod.node == observed.lost_leader_node)
+    return frozenset(pod.name for pod in beside if pod.started and pod.name in silent)
 
 
 def rest_of_group(observed: Observed) -> Wait:
-    """The row for workers that have not reported to a new leader, by those of their group."""
+    """For workers that have not reported to a new leader."""
     members = [agent for agent in observed.agents.values() if agent.round > 0]
     complete = observed.round is not None and observed.round.size == len(observed.round.members)
     if members and (complete or any(agent.state is not AgentState.RUNNING for agent in members)):
         return NO_GROUP
-    heard = [
-        pod.name in observed.agents
-        for pod in observed.pods
-        if pod.name in observed.heard_before and _runs(pod)
-    ]
+    before = (pod for pod in observed.pods if pod.name in observed.heard_before)
+    heard = [pod.name in observed.agents for pod in before if _runs(pod)]
     if not all(heard) and not (members and any(heard)):
         return UNHEARD
     return RUNS if members else NO_GROUP
@@ -191,23 +182,17 @@ def takeover_grace_until(observed: Observed) -> float | None:
     wait = LOST_WITH_LEADER if lost_with_leader(observed) >= unheard else rest_of_group(observed)
     seconds = wait.crowded_seconds if let_in_at > since else wait.arrival_seconds
     all_in = min(observed.arrived_at + seconds, since + ARRIVALS.undecided_seconds)
-    until = max(
-        since + wait.at_least_seconds,
-        all_in,
-        min(let_in_at + seconds, since + CROWD.undecided_seconds),
-    )
+    let_in = min(let_in_at + seconds, since + CROWD.undecided_seconds)
+    until = max(since + wait.at_least_seconds, all_in, let_in)
     return until if observed.now < until else None
 
 
 class Silences:
-    """How long each worker may be alive without a report, as observed at one moment."""
-
     def __init__(self, observed: Observed) -> None:
         self._observed, now = observed, observed.now
         members = [agent for name in observed.ranks if (agent := observed.agents.get(name))]
-        self._failed_at = min(
-            (agent.state_since for agent in failed_members(observed)), default=math.inf
-        )
+        failed = failed_members(observed)
+        self._failed_at = min((agent.state_since for agent in failed), default=math.inf)
         self._stepped_at = max((agent.progressed_at for agent in members), default=0.0)
         self._lost = lost_with_leader(observed)
         self._deaf = now >= observed.last_heard_at + SILENCE_SECONDS
@@ -218,27 +203,22 @@ class Silences:
 
     def unheard(self, worker: str) -> Silence:
         """The silence of a worker that has reported to an earlier leader only."""
-        if worker in self._lost:
-            return Silence(
-                LOST_WITH_LEADER, self._observed.listening_since + LOST_WITH_LEADER.at_most_seconds
-            )
-        return self._unheard
+        if worker not in self._lost:
+            return self._unheard
+        until = self._observed.listening_since + LOST_WITH_LEADER.at_most_seconds
+        return Silence(LOST_WITH_LEADER, until)
 
     def heard(self, agent: AgentView) -> Silence:
-        """The silence of a worker that has reported to this operator, perhaps just now."""
         unprepared = is_unprepared(agent)
         if unprepared or agent.worker not in self._observed.ranks:
             deaf = self._deaf and self._observed.now >= agent.heard_at + self._silence_seconds
-            return self.since(
-                DEAF if deaf else PREPARES if unprepared else GROUP_HEARD, agent.heard_at
-            )
+            wait = DEAF if deaf else PREPARES if unprepared else GROUP_HEARD
+            return self.since(wait, agent.heard_at)
         if agent.heard_at <= self._failed_at < math.inf:
             silent, closed_at = self.since(PEER_FAILED, self._failed_at), agent.disconnected_since
-            return (
-                silent
-                if closed_at is None
-                else min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)
-            )
+            if closed_at is None:
+                return silent
+            return min(silent, self.since(DISCONNECTED, closed_at), key=lambda s: s.until)
         return self.since(self._row_of(agent), max(agent.heard_at, self._stepped_at))
 
     def is_put_off(self, agent: AgentView, silence: Silence) -> bool:
@@ -249,19 +229,17 @@ class Silences:
     def _row_of(self, agent: AgentView) -> Wait:
         """The row of a member: heartbeats that end together do so within one, and none is first."""
         silent = self._observed.now >= agent.heard_at + self._silence_seconds
-        together = (
-            self._latest < agent.heard_at + TOGETHER_HEARTBEATS * self._observed.heartbeat_seconds
-        )
+        apart_seconds = TOGETHER_HEARTBEATS * self._observed.heartbeat_seconds
+        together = self._latest < agent.heard_at + apart_seconds
         return GROUP_SILENT if self._group is GROUP_HEARD and silent and together else self._group
 
     def since(self, wait: Wait, since: float) -> Silence:
-        """The silence of a worker to which a row applies, whose seconds count from `since`."""
         # The fault is on this side, and no event says when other jobs report again.
         if wait is DEAF:
             return Silence(DEAF, self._observed.now + DEAF.at_least_seconds)
-        seconds = wait.at_most_seconds * (
-            self._observed.heartbeat_seconds if wait.per_heartbeat else 1.0
-        )
+        seconds = wait.at_most_seconds
+        if wait.per_heartbeat:
+            seconds *= self._observed.heartbeat_seconds
         since = max(since, self._observed.heard_again_at + RECONNECT_SECONDS)
         return Silence(wait, _later(since, self._observed.on_time_since, LATE) + seconds)
 
@@ -271,16 +249,11 @@ class Silences:
         if self._deaf:
             return self.since(DEAF, since)
         wait = rest_of_group(observed)
-        steps = (
-            a.progressed_at
-            for a in observed.agents.values()
-            if a.round > 0 and a.progress.step is not None
-        )
+        agents = (agent for agent in observed.agents.values() if agent.round > 0)
+        steps = (agent.progressed_at for agent in agents if agent.progress.step is not None)
         until = min(since + wait.at_most_seconds, max(steps, default=math.inf) + STALLED_SECONDS)
-        all_in = max(
-            _later(since, observed.arrived_at, ARRIVALS),
-            _later(since, observed.lets_in_since, CROWD),
-        )
+        arrived = _later(since, observed.arrived_at, ARRIVALS)
+        all_in = max(arrived, _later(since, observed.lets_in_since, CROWD))
         # No row waits for less after the last arrival.
         return Silence(wait, max(until, all_in + NO_GROUP.at_most_seconds))
 

@@ -1,8 +1,7 @@
 """Which worker pods should exist, each with its own index, and which go if there are too many.
 
-Pods of one unit come and go together: a unit that lacks a worker does not train
-(planning/rounds/membership.py). A spare is any pod beyond the wanted ones that is in no round, so
-it becomes a member without a write.
+Pods of one unit come and go together, as a unit that lacks a worker does not train. A spare is any
+pod beyond the wanted ones that is in no round, so it becomes a member without a write.
 
 A job with a gang has a PodGroup before its pods, until it is suspended or has ended.
 """
@@ -15,7 +14,7 @@ from elastic_pytorch_operator.model.actions import Action, DeletePodGroup, PutPo
 from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, FailedWrites
 from elastic_pytorch_operator.planning.queueing.quota import Target
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import unit_indices
 
@@ -36,9 +35,7 @@ class Going:
     # being deleted, for their replacements may need their places.
     outdated: Collection[str] = ()
     displaced: Collection[str] = ()  # the same, if they may not stay there; replaced at once
-    misled: Collection[
-        str
-    ] = ()  # they wait, away from a node that would take them; replaced at once
+    misled: Collection[str] = ()  # they avoid a node that would take them; replaced at once
     staying: Collection[str] = ()  # they train until their replacements, made at once, are ready
     leaving: Collection[str] = ()  # the same, but they leave now
     doubted: Collection[str] = ()  # nodes whose workers go first, of equal ones
@@ -57,58 +54,34 @@ def plan_replicas(
     """Compares the pods there are with those wanted, and the spares beyond them.
 
     A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does
-    a member that has succeeded, as long as its round stands. A pod that has ended is kept for its
-    log until the next one of its index has ended, too, unless it lingers: then it holds devices and
-    quota, which its replacement needs. While no pod is wanted none is kept, so that a suspended job
-    leaves nothing that its template was used for.
+    a member that has succeeded, as long as its round stands. An ended pod is kept for its log until
+    the next one of its index has ended, too, unless it lingers: then it holds devices and quota,
+    which its replacement needs. While no pod is wanted none is kept, so that a suspended job leaves
+    nothing that its template was used for.
     """
-    pods, nodes, wanted, spares = (
-        observed.pods,
-        observed.nodes,
-        target.size,
-        target.pods - target.size,
-    )
-    liveness_of = {candidate.worker: candidate.liveness for candidate in candidates}
-    abandon = tuple(
-        pod
-        for pod in pods
-        if not pod.ended and _node_lost(pod, nodes) and liveness_of.get(pod.name) is Liveness.GONE
-    )
-    lost = {pod.name for pod in abandon}
-    serving = [
-        pod
-        for pod in pods
-        if not (pod.ended or pod.deleting or pod.disrupted)
-        and liveness_of.get(pod.name) is not Liveness.GONE
-        and pod.name not in going.staying
-        and pod.name not in going.leaving
-    ]
+    pods, nodes, wanted = observed.pods, observed.nodes, target.size
+    spares = target.pods - wanted
+    gone = {candidate.worker for candidate in candidates if candidate.gone}
+    ready = {candidate.worker for candidate in candidates if candidate.ready}
+    missing = [pod for pod in pods if pod.name in gone and not pod.ended]
+    abandon = tuple(pod for pod in missing if _node_lost(pod, nodes))
+    leaves = {*gone, *going.staying, *going.leaving}
+    running = (pod for pod in pods if not (pod.ended or pod.deleting or pod.disrupted))
+    serving = [pod for pod in running if pod.name not in leaves]
     replaced = {pod.name for pod in serving if pod.name in going.outdated}
     removed = replaced | {pod.name for pod in serving if pod.name in going.displaced}
     misled = tuple(pod for pod in serving if pod.name in going.misled and pod.name not in removed)
     live = [pod for pod in serving if pod.name not in removed and pod.name not in going.misled]
     victims = _choose_victims(
-        live, going.doubted, liveness_of, observed.ranks, wanted, spares, job.unit_replicas
+        live, going.doubted, ready, observed.ranks, wanted, spares, job.unit_replicas
     )
-    succeeded = {candidate.worker for candidate in candidates if candidate.succeeded}
-    done = {
-        pod.name
-        for pod in pods
-        if pod.succeeded and pod.name in observed.ranks and pod.name in succeeded
-    }
-    kept = [pod for pod in pods if pod.name in done] + [
-        pod for pod in live if pod.name not in victims
-    ]
+    succeeded = {c.worker for c in candidates if c.succeeded and c.worker in observed.ranks}
+    done = {pod.name for pod in pods if pod.succeeded and pod.name in succeeded}
+    kept = [pod for pod in pods if pod.name in done]
+    kept += [pod for pod in live if pod.name not in victims]
     taken = {pod.index for pod in kept}
     create = () if replaced else free_indices(taken, wanted + spares - len(kept), job.unit_replicas)
-    silent = tuple(
-        pod
-        for pod in pods
-        if not pod.ended
-        and not pod.deleting
-        and liveness_of.get(pod.name) is Liveness.GONE
-        and pod.name not in lost
-    )
+    silent = tuple(pod for pod in missing if not (pod.deleting or _node_lost(pod, nodes)))
     return Replicas(
         create=create,
         apart=frozenset(create[max(0, wanted - len(kept)) :]),
@@ -121,12 +94,8 @@ def plan_replicas(
 def free_indices(taken: Collection[int], count: int, unit: int = 1) -> tuple[int, ...]:
     """Returns indices for new pods: first those that units there lack, then the lowest."""
     begun = {index - index % unit for index in taken}
-    lacking = (
-        index
-        for first in sorted(begun)
-        for index in unit_indices(first, unit)
-        if index not in taken
-    )
+    units = (index for first in sorted(begun) for index in unit_indices(first, unit))
+    lacking = (index for index in units if index not in taken)
     fresh = (index for index in itertools.count() if index - index % unit not in begun)
     return tuple(itertools.islice(itertools.chain(lacking, fresh), max(0, count)))
 
@@ -134,7 +103,7 @@ def free_indices(taken: Collection[int], count: int, unit: int = 1) -> tuple[int
 def _choose_victims(
     live: Sequence[PodView],
     doubted: Collection[str],
-    liveness_of: Mapping[str, Liveness],
+    ready: Collection[str],
     members: Mapping[str, int],
     wanted: int,
     spares: int,
@@ -148,28 +117,22 @@ def _choose_victims(
     """
 
     def worth(pod: PodView) -> tuple[bool, bool, bool, bool]:
-        ready = liveness_of.get(pod.name) is Liveness.READY
-        return pod.name not in members, not pod.node, not ready, pod.node in doubted
+        outside, unready = pod.name not in members, pod.name not in ready
+        return outside, not pod.node, unready, pod.node in doubted
 
     def unit_worth(pods: Sequence[PodView]) -> tuple[int, ...]:
-        return *(
-            sum(flags) + unit - len(pods) for flags in zip(*map(worth, pods), strict=True)
-        ), pods[0].index // unit
+        flags = zip(*map(worth, pods), strict=True)
+        return *(sum(each) + unit - len(pods) for each in flags), pods[0].index // unit
 
     victims: set[str] = set()
     units: dict[int, dict[int, PodView]] = {}
     for pod in sorted(live, key=lambda p: (worth(p), p.created_at, p.name)):
         if units.setdefault(pod.index // unit, {}).setdefault(pod.index, pod) is not pod:
             victims.add(pod.name)
-    kept, outside = (
-        0,
-        sum(
-            unit
-            for by_index in units.values()
-            if not any(pod.name in members for pod in by_index.values())
-        ),
-    )
-    for pods in sorted((list(by_index.values()) for by_index in units.values()), key=unit_worth):
+    groups = [list(by_index.values()) for by_index in units.values()]
+    outside = unit * sum(not any(pod.name in members for pod in pods) for pods in groups)
+    kept = 0
+    for pods in sorted(groups, key=unit_worth):
         is_member = any(pod.name in members for pod in pods)
         room = wanted + (max(0, spares - outside) if is_member else spares)
         if kept + unit > room:
@@ -182,18 +145,9 @@ def _choose_victims(
 def _spent(
     pods: Sequence[PodView], done: Collection[str], *, keep_last: bool
 ) -> tuple[PodView, ...]:
-    """Ended pods that need not be kept; `done` members have succeeded while others train."""
-    newest: dict[int, PodView] = {}
-    for pod in pods:
-        if pod.ended and (
-            pod.index not in newest or pod.created_at >= newest[pod.index].created_at
-        ):
-            newest[pod.index] = pod
-    spent = (
-        pod
-        for pod in pods
-        if pod.ended and (pod.lingers or not keep_last or newest[pod.index] is not pod)
-    )
+    ended = sorted((pod for pod in pods if pod.ended), key=lambda pod: pod.created_at)
+    newest = {pod.index: pod for pod in ended}
+    spent = (p for p in ended if p.lingers or not keep_last or newest[p.index] is not p)
     return tuple(pod for pod in spent if not pod.deleting and pod.name not in done)
 
 
@@ -223,8 +177,7 @@ def plan_pod_group(
         return PodGroupPlan((DeletePodGroup(),) if over and observed.pod_group_minimum != 0 else ())
     if observed.pod_group_minimum == job.minimum:
         return PodGroupPlan()
-    there = bool(observed.pod_group_minimum) or (
-        observed.round is not None and observed.round.size > 0
-    )
+    trains = observed.round is not None and observed.round.size > 0
+    there = bool(observed.pod_group_minimum) or trains
     put = PutPodGroup(before_pods=not there, without_pods=not (observed.pods or observed.stores))
     return PodGroupPlan((put,), holds_pods=not there and POD_GROUP in failed)
