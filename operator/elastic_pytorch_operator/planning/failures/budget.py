@@ -1,10 +1,10 @@
 """Counts failures of a job's own code against `maxFailures` and `backoffLimit`.
 
 `maxFailures` bounds failures since the last progress, `backoffLimit` those since the job began. A
-rule may decide that a failure does not count; such a failure of the job's own code still delays the
-next try, since it may come back at once. A worker that was killed from outside is a cause that does
-not count and delays nothing. But if a pod of its index ends in the same way again without progress
-in between, something in its spec ends it, such as the limit of its disk or a probe: that counts.
+failure of the job's own code that a rule keeps from counting still delays the next try, since it
+may come back at once. A worker that was killed from outside is a cause that does not count and
+delays nothing. But if a pod of its index ends in the same way again without progress in between,
+something in its spec ends it, such as the limit of its disk or a probe: that counts.
 """
 
 from collections.abc import Collection, Sequence
@@ -50,12 +50,9 @@ class Budget:
 
     def after_steady_round(self, seconds: float) -> "Budget":
         """Counts anew after a round of that many seconds, if no agent reports steps."""
-        used = self.failures or self.in_a_row or self.ends
-        return (
-            replace(self, failures=0, in_a_row=0, ends=frozenset())
-            if used and seconds >= STEADY_SECONDS
-            else self
-        )
+        if seconds < STEADY_SECONDS or not (self.failures or self.in_a_row or self.ends):
+            return self
+        return replace(self, failures=0, in_a_row=0, ends=frozenset())
 
     def after_round(
         self, number: int, cause: FailureRecord, now: float, *, back_off: bool
@@ -83,11 +80,10 @@ class Budget:
         budget = self if uids == self.counted_pods else replace(self, counted_pods=uids)
         if not new:
             return budget
-        counted_round = max(
-            (record.round for record in new if record.rule is None and action_on(record)), default=0
-        )
+        rounds = (record.round for record in new if record.rule is None and action_on(record))
+        counted_round = max([self.counted_round, *rounds])
         ends = self.ends | {record.end for record in new if record.end}
-        budget = replace(budget, counted_round=max(self.counted_round, counted_round), ends=ends)
+        budget = replace(budget, counted_round=counted_round, ends=ends)
         cause = min(
             new,
             key=lambda record: (
@@ -116,9 +112,8 @@ class Budget:
             back_off = True
         if action is FailureAction.RESTART_GROUP:
             budget = replace(budget, group_restarts=cause.group_restarts + 1)
-        return replace(
-            budget, backoff_until=now + (backoff_seconds(budget.in_a_row) if back_off else 0.0)
-        )
+        pause_seconds = backoff_seconds(budget.in_a_row) if back_off else 0.0
+        return replace(budget, backoff_until=now + pause_seconds)
 
 
 def action_on(failure: FailureRecord) -> FailureAction | None:

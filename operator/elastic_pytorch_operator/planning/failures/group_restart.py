@@ -31,22 +31,16 @@ def group_restarts(job: Job) -> int:
 
 def outdated_pods(job: Job, observed: Observed) -> frozenset[str]:
     stored = group_restarts(job)
-    return frozenset(
-        pod.name for pod in observed.pods if pod.group_restarts < stored and not pod.ended
-    )
+    outdated = (pod for pod in observed.pods if pod.group_restarts < stored)
+    return frozenset(pod.name for pod in outdated if not pod.ended)
 
 
 def find_group_restart(job: Job, observed: Observed, budget: Budget) -> GroupRestart:
     asked, outdated = budget.group_restarts > group_restarts(job), outdated_pods(job, observed)
     if not asked and not outdated:
         return NO_RESTART
-    last = budget.last
-    ruled = (
-        last is not None
-        and last.rule is not None
-        and last.rule.action is FailureAction.RESTART_GROUP
-    )
+    cause, rule = budget.last, budget.last.rule if budget.last else None
+    if rule is None or rule.action is not FailureAction.RESTART_GROUP:
+        cause = recorded_cause(job.status)
     stops = not outdated.isdisjoint(observed.ranks)
-    return GroupRestart(
-        asked, under_way=True, stops=stops, cause=last if ruled else recorded_cause(job.status)
-    )
+    return GroupRestart(asked, under_way=True, stops=stops, cause=cause)

@@ -35,18 +35,13 @@ class Culprits:
 
 
 def find_culprits(places: Mapping[int, Place]) -> Culprits:
-    """Compares the places of a group's ranks; a rank without one is silent."""
     if all(place.kind is PlaceKind.SILENT for place in places.values()):
         return Culprits()
-    waiting = {
-        rank: _operation(place)
-        for rank, place in places.items()
-        if place.kind is PlaceKind.COLLECTIVE
-    }
+    inside = (rank for rank, place in places.items() if place.kind is PlaceKind.COLLECTIVE)
+    waiting = {rank: _operation(places[rank]) for rank in inside}
     outside = tuple(sorted(places.keys() - waiting.keys()))
-    outside = (
-        tuple(rank for rank in outside if places[rank].kind is not PlaceKind.SILENT) or outside
-    )
+    known = tuple(rank for rank in outside if places[rank].kind is not PlaceKind.SILENT)
+    outside = known or outside
     if not waiting:
         return _apart_from_most(places)
     if outside:
@@ -56,9 +51,8 @@ def find_culprits(places: Mapping[int, Place]) -> Culprits:
                 f"{_name(outside, places)}"
             )
         operations = " or ".join(sorted(set(waiting.values())))
-        return Culprits(
-            outside, f"{_name(outside, places)}, {_others(len(waiting))} in {operations}"
-        )
+        text = f"{_name(outside, places)}, {_others(len(waiting))} in {operations}"
+        return Culprits(outside, text)
     (most, count), *others = Counter(waiting.values()).most_common()
     if not others:
         return Culprits(text=f"all ranks wait in {most}: none stands out")
@@ -88,17 +82,13 @@ def _operation(place: Place) -> str:
 
 def _name(ranks: Sequence[int], places: Mapping[int, Place]) -> str:
     named = [f"rank {rank} {_where(places[rank])}" for rank in ranks[:MAX_NAMED]]
-    return ", ".join(
-        [*named, f"{len(ranks) - MAX_NAMED} more"] if len(ranks) > MAX_NAMED else named
-    )
+    if len(ranks) > MAX_NAMED:
+        named.append(f"{len(ranks) - MAX_NAMED} more")
+    return ", ".join(named)
 
 
 def _where(place: Place) -> str:
-    words = (
-        f"waits in {_operation(place)}"
-        if place.kind is PlaceKind.COLLECTIVE
-        else _WORDS[place.kind]
-    )
+    words = _WORDS.get(place.kind, f"waits in {_operation(place)}")
     return f"{words} ({place.frame})" if place.frame else words
 
 

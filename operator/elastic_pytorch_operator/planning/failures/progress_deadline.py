@@ -2,7 +2,7 @@
 
 Unless it only waits for its last checkpoint, its agents write the stacks of their workers to the
 pods' logs and report where each rank stands. Then the group restarts, which counts as a failure of
-the job's own. It names the rank that the others wait for, or else the one that is furthest behind.
+the job's own, of the rank that the others wait for, or else of the one that is furthest behind.
 """
 
 from collections import Counter
@@ -46,32 +46,17 @@ def find_stall(
         or observed.saving_since is not None
     ):
         return None, None
-    members = [
-        agent
-        for name in round_.ranks
-        if (agent := observed.agents.get(name)) and agent.round == round_.number
-    ]
+    agents, number = observed.agents.values(), round_.number
+    members = [a for a in agents if a.worker in round_.ranks and a.round == number]
     # In an orderly change the round before may train on to its next step boundary.
-    stepping = [
-        agent
-        for agent in observed.agents.values()
-        if round_.orderly_since <= agent.round <= round_.number
-    ]
+    stepping = [agent for agent in agents if round_.orderly_since <= agent.round <= number]
     stepped_at = max([round_.declared_at, *(agent.progressed_at for agent in stepping)])
     hangs_at = stepped_at + job.progress_deadline_seconds
     if observed.now < hangs_at:
         return None, hangs_at
-    found_at = (
-        known.found_at if known is not None and known.round == round_.number else observed.now
-    )
-    answers = {
-        agent.worker: agent.places
-        for agent in members
-        if agent.places and agent.placed_at >= found_at
-    }
-    waits = (
-        bool(answers) and len(answers) < round_.size and observed.now < found_at + ANSWERS_SECONDS
-    )
+    found_at = known.found_at if known and known.round == round_.number else observed.now
+    answers = {a.worker: a.places for a in members if a.places and a.placed_at >= found_at}
+    waits = 0 < len(answers) < round_.size and observed.now < found_at + ANSWERS_SECONDS
     restart_at = found_at + (ANSWERS_SECONDS if waits else STACKS_SECONDS)
     cause = _cause(job, found_at, round_, members, _places_of(round_, members, answers))
     return Stall(round_.number, found_at, restart_at, cause), restart_at
@@ -95,10 +80,8 @@ def _cause(
     elif not reported:
         text += "; the script has reported none at all (it does so by elastic_pytorch.report)"
     elif behind is not None and (steps[behind.worker] or 0) < max(reported):
-        text += (
-            f"; rank {behind.rank} has come to step {steps[behind.worker] or 0}, "
-            f"others to step {max(reported)}"
-        )
+        text += f"; rank {behind.rank} has come to step {steps[behind.worker] or 0}"
+        text += f", others to step {max(reported)}"
     else:
         text += f"; all have come to step {max(reported)}"
     if culprits.text and not (culprits.ranks and reported):
@@ -106,9 +89,8 @@ def _cause(
     rank, worker = (behind.rank, behind.worker) if behind else (None, round_.workers[0])
     if culprits.ranks:
         rank, worker = culprits.ranks[0], places[culprits.ranks[0]][0]
-    return FailureRecord(
-        worker, rank, None, "", f"{text}; the pods' logs have the stacks", found_at
-    )
+    text += "; the pods' logs have the stacks"
+    return FailureRecord(worker, rank, None, "", text, found_at)
 
 
 def _places_of(

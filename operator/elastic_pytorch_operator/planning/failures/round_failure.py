@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from elastic_pytorch_operator.model.failure import FailureRecord, Fault, record_of, root_cause
-from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
+from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, never_formed
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, never_formed
 
 ECHO_SECONDS = 1.0  # after the first echo, the heartbeats of a lost member have stopped
 
@@ -42,11 +42,8 @@ def judge_round(
     round_ = observed.round
     if round_ is None or round_.size == 0:
         return RoundFailure()
-    present = [
-        c
-        for c in candidates
-        if c.worker in round_.ranks and (c.liveness is Liveness.READY or _has_given_up(c))
-    ]
+    members = (c for c in candidates if c.worker in round_.ranks)
+    present = [c for c in members if c.ready or (c.failed and c.gives_up and c.gone)]
     failed_since = min((c.failed_since for c in present if c.failed), default=None)
     if failed_since is None:
         return RoundFailure()
@@ -67,15 +64,11 @@ def judge_round(
     return RoundFailure(cause=replace(first, fault=Fault.CODE), echoes_only=True)
 
 
-def _has_given_up(candidate: Candidate) -> bool:
-    return candidate.failed and candidate.gives_up and candidate.liveness is Liveness.GONE
-
-
 def _records(observed: Observed, round_: Round, failed: Sequence[str]) -> list[FailureRecord]:
     agents = [observed.agents[name] for name in failed]
-    done = next(
-        (a for name in round_.ranks if _has_returned(a := observed.agents.get(name), round_)), None
-    )
+    members = (observed.agents.get(name) for name in round_.ranks)
+    returned = (a for a in members if a and a.state is AgentState.SUCCEEDED)
+    done = next((a for a in returned if a.round == round_.number), None)
     if done is None:
         return [record_of(agent) for agent in agents]
     early = f"{done.worker} (rank {done.rank}) had returned while others still trained"
@@ -86,9 +79,3 @@ def _records(observed: Observed, round_: Round, failed: Sequence[str]) -> list[F
             record = replace(record, message=f"{early}: {record.message}", fault=Fault.CODE)
         records.append(record)
     return records
-
-
-def _has_returned(agent: AgentView | None, round_: Round) -> bool:
-    return (
-        agent is not None and agent.state is AgentState.SUCCEEDED and agent.round == round_.number
-    )

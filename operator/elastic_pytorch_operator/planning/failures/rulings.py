@@ -1,10 +1,10 @@
 """Which rules of `failurePolicy.rules` decide on failed rounds, and on failed or lost pods.
 
 A rule on exit codes sees the root cause of a round's failure, and a training container that has
-ended by itself: the exit code says nothing once the pod is being deleted. A rule on conditions sees
-a pod that has failed, and a lost member: its node is gone, or its pod is being deleted, though not
-by the operator. An agent may report SIGTERM before the operator sees why its pod ends, so the
-operator watches the pod until its end even if the group does without it.
+ended by itself, not by its pod's deletion. A rule on conditions sees a pod that has failed, and a
+lost member: its node is gone, or its pod is being deleted, though not by the operator. An agent may
+report SIGTERM before the operator sees why its pod ends, so the operator watches the pod until then
+even if the group does without it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -40,36 +40,27 @@ def rule_on_worker(
 
 
 def ended_pods(observed: Observed) -> list[FailureRecord]:
-    """The pods that have failed, each with whose fault that is."""
     records = []
     explained = any(pod.ended for pod in observed.pods) and _has_lost_member(observed)
     for pod in observed.pods:
-        fault = fault_of_pod(
-            pod, spoken=has_spoken(pod, observed), succeeded=has_succeeded(pod.name, observed)
-        )
+        spoken, succeeded = has_spoken(pod, observed), has_succeeded(pod.name, observed)
+        fault = fault_of_pod(pod, spoken=spoken, succeeded=succeeded)
         if fault is None:
             continue
-        agent = observed.agents.get(pod.name)
-        record = (
-            _last_words(agent, observed, explained=explained)
-            if agent is not None and fault is Fault.CODE
-            else None
-        )
+        agent, record, round_ = observed.agents.get(pod.name), None, 0
+        if agent is not None and fault is Fault.CODE:
+            record = _last_words(agent, observed, explained=explained)
         if record is None:
             message = pod.exit_message.strip()
+            killed = pod.exit_reason == OOM_KILLED or fault is Fault.OUTSIDE
             if has_own_end(pod):
                 message = f"the pod {describe_end(pod)}"
-            elif (
-                pod.exit_reason == OOM_KILLED or fault is Fault.OUTSIDE or not message
-            ):  # the log does not report a kill
+            elif killed or not message:  # the log does not report a kill
                 message = f"the container {describe_end(pod)}\n{message}".strip()
             record = _record(pod, pod.exit_code, message, observed.now, fault)
-        trained = agent is not None and agent.state in (AgentState.RUNNING, AgentState.FAILED)
-        records.append(
-            replace(
-                record, pod_uid=pod.uid, round=agent.round if agent is not None and trained else 0
-            )
-        )
+        if agent is not None and agent.state in (AgentState.RUNNING, AgentState.FAILED):
+            round_ = agent.round
+        records.append(replace(record, pod_uid=pod.uid, round=round_))
     return records
 
 
@@ -79,11 +70,9 @@ def _last_words(agent: AgentView, observed: Observed, *, explained: bool) -> Fai
         return None
     record, round_ = record_of(agent), observed.round
     over = round_ is None or round_.number != agent.round
-    return (
-        record
-        if explained or over or record.fault is not Fault.ECHO
-        else replace(record, fault=Fault.CODE)
-    )
+    if explained or over or record.fault is not Fault.ECHO:
+        return record
+    return replace(record, fault=Fault.CODE)
 
 
 def _has_lost_member(observed: Observed) -> bool:
@@ -104,38 +93,30 @@ def judge_pods(
 ) -> list[FailureRecord]:
     """Pods that failed by the job's fault or from outside, and failed or lost ones with a rule.
 
-    Those that had ended before this operator began to decide are left out, unless what their rule
-    asks for can be asked for twice.
-
-    Args:
-        ours: workers that go because the operator wants them to.
+    Those that had ended before this operator began to decide are left out, unless their rule may
+    ask twice. The operator itself removes workers in `ours`.
     """
     records = []
     for record in ended:
-        ended_pod = observed.pods_by_name[record.worker]
+        pod = observed.pods_by_name[record.worker]
         rule = None
-        if not ended_pod.deleting or ended_pod.ended_before_deletion:
-            rule = find_rule(rules, record.exit_code, ended_pod.conditions)
+        if not pod.deleting or pod.ended_before_deletion:
+            rule = find_rule(rules, record.exit_code, pod.conditions)
         repeatable = rule is not None and rule.action in REPEATABLE
-        # See start_backoff.
-        own = record.fault in (Fault.CODE, Fault.OUTSIDE) and not failed_to_prepare(
-            ended_pod, observed
-        )
-        if (rule is not None or own) and (repeatable or not ended_pod.ended_before_takeover):
-            records.append(replace(record, rule=rule, group_restarts=ended_pod.group_restarts))
+        # start_backoff decides on failed set-ups.
+        own = record.fault in (Fault.CODE, Fault.OUTSIDE) and not failed_to_prepare(pod, observed)
+        if (rule is not None or own) and (repeatable or not pod.ended_before_takeover):
+            records.append(replace(record, rule=rule, group_restarts=pod.group_restarts))
     begun_to_leave = {*observed.ranks, *leaving}
     for candidate in candidates:
-        worker, liveness = candidate.worker, candidate.liveness
-        group = observed.ranks if liveness is Liveness.GONE else begun_to_leave
-        lost = liveness in (Liveness.GONE, Liveness.LEAVING) and worker in group
+        worker, group = candidate.worker, observed.ranks if candidate.gone else begun_to_leave
+        lost = not candidate.alive and worker in group and worker in observed.pods_by_name
         if not lost or worker in ours or has_succeeded(worker, observed):
             continue
-        pod = observed.pods_by_name.get(worker)
-        if pod is not None and not pod.ended and (rule := find_rule(rules, None, pod.conditions)):
-            message = (
-                f"{candidate.why} "
-                f"({', '.join(f'{t}={s}' for t, s in sorted(rule.conditions & pod.conditions))})"
-            )
+        pod = observed.pods_by_name[worker]
+        if not pod.ended and (rule := find_rule(rules, None, pod.conditions)):
+            matched = ", ".join(f"{t}={s}" for t, s in sorted(rule.conditions & pod.conditions))
+            message = f"{candidate.why} ({matched})"
             record = _record(pod, None, message, observed.now, Fault.PLACE)
             records.append(replace(record, rule=rule, group_restarts=pod.group_restarts))
     return records

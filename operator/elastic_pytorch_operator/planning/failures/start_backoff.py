@@ -1,14 +1,12 @@
 """Pods that end before they join, or soon after by their own spec: their successors wait a while.
 
 The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for
-its own pod alone. If no pod can ever join, the job is given up.
+its own pod alone.
 
 The limit of its own disk may end the pods of one index again and again, while the progress of the
-others keeps the job within its bounds on failures. The count is therefore the index's own, and only
-a pod that lasts ends it.
-
-As with Kubernetes' `backoffLimitPerIndex`, the count is on the pod: each one carries the nodes on
-which those before it have failed in a row, so that a change of leader forgets nothing.
+others keeps the job within its bounds on failures. So each index has a count, which only a pod that
+lasts ends. As with Kubernetes' `backoffLimitPerIndex`, it is on the pod: each one carries the nodes
+on which those before it have failed in a row, so that a change of leader forgets nothing.
 """
 
 from collections.abc import Mapping
@@ -44,15 +42,8 @@ NONE_FAILED = FailedStarts()
 
 
 def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStarts:
-    """Reads failed starts from the pods kept for their logs; in stock mode without agents."""
-    newest: dict[int, PodView] = {}
-    for pod in observed.pods:
-        if (
-            pod.ended
-            and not pod.deleting
-            and (pod.index not in newest or pod.created_at >= newest[pod.index].created_at)
-        ):
-            newest[pod.index] = pod
+    ended = sorted((p for p in observed.pods if p.ended), key=lambda pod: pod.created_at)
+    newest = {pod.index: pod for pod in ended if not pod.deleting}
     nodes = {
         index: before_and_now
         for index, pod in newest.items()
@@ -61,21 +52,16 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
     failed = {index: newest[index] for index in nodes}
     return FailedStarts(
         nodes=nodes,
-        backoff_until={
-            index: pod.ended_at + backoff_seconds(len(nodes[index]))
-            for index, pod in failed.items()
-        },
+        backoff_until={i: p.ended_at + backoff_seconds(len(nodes[i])) for i, p in failed.items()},
         newest=failed,
-        unprepared=frozenset(
-            index for index, pod in failed.items() if failed_to_prepare(pod, observed)
-        ),
+        unprepared=frozenset(i for i, p in failed.items() if failed_to_prepare(p, observed)),
     )
 
 
 def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
-    """Why a job that has never begun is given up; empty: it is not.
+    """Empty: a job that has never begun is not given up.
 
-    No container of it can be started, or the script of a worker fails in its set-up again and
+    It is if no container can be started, or the script of a worker fails in its set-up again and
     again. A pod that a kubelet rejects is tried for as long as the job lasts: another node, or the
     same one later, may take it.
     """
@@ -86,16 +72,10 @@ def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
                 f"no group can form: {pod.name} {describe_failed_start(pod)}; "
                 f"so have {tries} pods of worker {index} in a row"
             )
-    pods = [
-        starts.newest[index]
-        for index in range(wanted)
-        if len(starts.nodes.get(index, ())) >= ATTEMPTS
-    ]
-    if (
-        not pods
-        or len(pods) < wanted
-        or any(pod.exit_code not in START_ERROR_CODES for pod in pods)
-    ):
+    often = (index for index in range(wanted) if len(starts.nodes.get(index, ())) >= ATTEMPTS)
+    pods = [starts.newest[index] for index in often]
+    refused = all(pod.exit_code in START_ERROR_CODES for pod in pods)
+    if not pods or len(pods) < wanted or not refused:
         return ""
     return (
         f"no worker can start: {pods[0].name} {describe_failed_start(pods[0])}; "
@@ -119,7 +99,7 @@ def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:
 
 
 def _failed_on(pod: PodView, observed: Observed, *, stock: bool) -> tuple[str, ...]:
-    """Where pods of an index have failed in a row up to this one; empty: it has not failed."""
+    """Where pods of an index have failed in a row up to this one."""
     # Of a pod that ended before this operator began to decide, only its own record is known.
     if pod.ended_before_takeover:
         return pod.failed_starts

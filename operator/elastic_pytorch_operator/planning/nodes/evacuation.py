@@ -1,15 +1,13 @@
 """Workers leave nodes with an announced end in one round, once their replacements are ready.
 
 If these are not ready in time, the workers leave before the node ends: the group stops them at a
-step boundary, which no end without an eviction would. If the announcement is withdrawn, the
-replacement is one worker too many.
-
-A node that reports a fault is left in the same way, but no earlier than the replacements are ready,
-as its workers still train. So is a worker whose own device its kubelet reports as unhealthy.
+step boundary, which no end without an eviction would. A node that reports a fault is left in the
+same way, but no earlier than the replacements are ready, as its workers still train. So is a worker
+whose own device its kubelet reports as unhealthy.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from elastic_pytorch_operator.api.times import earliest
@@ -22,7 +20,7 @@ from elastic_pytorch_operator.planning.nodes.objections import (
     nodes_of,
 )
 from elastic_pytorch_operator.planning.queueing.quota import Target
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import in_whole_units, largest_allowed
 
@@ -31,8 +29,7 @@ TOGETHER_SECONDS = 30.0  # workers that must leave this soon after the first lea
 
 @dataclass(frozen=True, slots=True)
 class Evacuation:
-    # Workers, with why they leave, to follow their names: after their replacements are ready, or
-    # now.
+    # Why workers leave, to follow their names: once their replacements are ready, or now.
     staying: Mapping[str, str] = field(default_factory=dict)
     leaving: Mapping[str, str] = field(default_factory=dict)
     leave_by: float = math.inf  # the first of `leaving`
@@ -59,38 +56,35 @@ def plan_evacuation(
     stay: set[int] = set()
     for candidate in candidates:
         pod = observed.pods_by_name.get(candidate.worker)
-        if pod is None or candidate.liveness not in (Liveness.READY, Liveness.STARTING):
+        if pod is None or not candidate.alive:
             continue
         if pod.node in ending:
             why[pod.name] = f"leaves node {pod.node}, which {observed.nodes[pod.node].end}"
             leave_by[pod.name] = ending[pod.node].until
         elif pod.unhealthy:
-            why[pod.name] = (
-                f"leaves node {pod.node}, where a device of its own is unhealthy ({pod.unhealthy})"
-            )
+            device = f"a device of its own is unhealthy ({pod.unhealthy})"
+            why[pod.name] = f"leaves node {pod.node}, where {device}"
             leave_by[pod.name] = math.inf
-        elif candidate.liveness is Liveness.READY:
+        elif candidate.ready:
             stay.add(candidate.index)
     size = len(observed.ranks)
-    whole = largest_allowed(len(in_whole_units(stay, job.unit_replicas)), job.allowed) >= min(
-        size, target.size
-    )
+    left = largest_allowed(len(in_whole_units(stay, job.unit_replicas)), job.allowed)
+    whole = left >= min(size, target.size)
     members = sorted(
-        why.keys() & observed.ranks.keys(), key=lambda worker: observed.pods_by_name[worker].index
+        why.keys() & observed.ranks.keys(), key=lambda w: observed.pods_by_name[w].index
     )
     # Workers that are no longer wanted need no replacement.
     waiting = members[: max(0, len(members) - max(0, size - target.size))]
-    first_leave_by = min((leave_by[worker] for worker in waiting), default=math.inf)
+
+    def first(workers: Iterable[str]) -> float:
+        return min((leave_by[worker] for worker in workers), default=math.inf)
+
+    first_leave_by = first(waiting)
     if observed.now >= first_leave_by - checkpoint_wait_seconds:
         together_until = observed.now + checkpoint_wait_seconds + TOGETHER_SECONDS
         waiting = [worker for worker in waiting if leave_by[worker] > together_until]
-        first_leave_by = min((leave_by[worker] for worker in waiting), default=math.inf)
+        first_leave_by = first(waiting)
     staying = {} if whole else {worker: why.pop(worker) for worker in waiting}
     if staying and first_leave_by < math.inf:
         rechecks.append(first_leave_by - checkpoint_wait_seconds)
-    return Evacuation(
-        staying,
-        why,
-        min((leave_by[worker] for worker in why), default=math.inf),
-        earliest(*rechecks),
-    )
+    return Evacuation(staying, why, first(why), earliest(*rechecks))

@@ -2,8 +2,7 @@
 
 Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead
 node, as the fewest pods run there. An agent reports once that a device has failed, and a process
-that starts again in the same container has the same device. A new leader learns of it when the
-device fails another worker.
+that starts again in the same container has the same device. No new leader knows of it.
 """
 
 import math
@@ -17,7 +16,7 @@ from elastic_pytorch_operator.model.announced_ends import AnnouncedEnd, Certaint
 from elastic_pytorch_operator.model.failure import has_device_fault
 from elastic_pytorch_operator.model.observed import AgentState, Observed, PodView
 from elastic_pytorch_operator.planning.failures.start_backoff import NO_NODE, FailedStarts
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.spec.job import Job
 
 FAILED_STARTS_TO_AVOID = 2  # of pods of one job on a node
@@ -108,7 +107,7 @@ def find_objections(
     starts: FailedStarts,
     known: Objections,
 ) -> Objections:
-    gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
+    gone = {candidate.worker for candidate in candidates if candidate.gone}
     return (
         *_suspicions(observed, gone, known),
         *_failed_starts(observed, starts),
@@ -127,23 +126,18 @@ def doubtful_nodes(objections: Objections) -> set[str]:
 
 def displaced_workers(objections: Objections, observed: Observed) -> set[str]:
     """Workers that a device has failed, but no members: the failure of their round comes first."""
-    return {
-        each.worker for each in objections if each.cause is DEVICE_FAILED
-    } - observed.ranks.keys()
+    failed = {each.worker for each in objections if each.cause is DEVICE_FAILED}
+    return failed - observed.ranks.keys()
 
 
 def failed_again(objections: Objections) -> set[str]:
     """Workers that a device has failed where one had failed another worker before."""
     failed = [each for each in objections if each.cause is DEVICE_FAILED]
-    return {
-        each.worker
-        for each in failed
-        if any(o.node == each.node and o.since < each.since for o in failed)
-    }
+    again = (f for f in failed if any(o.node == f.node and o.since < f.since for o in failed))
+    return {each.worker for each in again}
 
 
 def weigh_end(end: AnnouncedEnd | None, time: str) -> Weight:
-    """How strongly a node's announcement speaks against it at a time, RFC 3339."""
     cause, _ = _read_end(end, time)
     return cause.weight if cause else Weight.ANY
 
@@ -166,35 +160,26 @@ def _suspicions(
     suspected = nodes_of(known, SUSPECTED)
     claimed: dict[str, list[PodView]] = {}
     for pod in observed.pods:
-        if (
-            pod.node
-            and not pod.ended
-            and ((node := observed.nodes.get(pod.node)) is None or node.ready)
-        ):
+        node = observed.nodes.get(pod.node)
+        if pod.node and not pod.ended and (node is None or node.ready):
             claimed.setdefault(pod.node, []).append(pod)
     for name, pods in claimed.items():
         lost = any(pod.name in gone and pod.started for pod in pods)
         found = suspected.get(name) or (_begin(name, SUSPECTED, observed.now) if lost else None)
-        heard_at = max(
-            (agent.heard_at for pod in pods if (agent := observed.agents.get(pod.name))),
-            default=0.0,
-        )
+        agents = (agent for pod in pods if (agent := observed.agents.get(pod.name)))
+        heard_at = max((agent.heard_at for agent in agents), default=0.0)
         if found and observed.now <= found.until and heard_at <= found.since:
             yield found
 
 
 def _failed_starts(observed: Observed, starts: FailedStarts) -> Iterator[Objection]:
     at_least_at = observed.now - STARTS_FAILED.at_most_seconds
-    recent = {
-        index: pod.ended_at for index, pod in starts.newest.items() if pod.ended_at > at_least_at
-    }
+    recent = {i: pod.ended_at for i, pod in starts.newest.items() if pod.ended_at > at_least_at}
     often = Counter(node for index in recent for node in starts.nodes[index])
     for name, count in often.items():
         if name not in ("", NO_NODE) and count >= FAILED_STARTS_TO_AVOID:
-            newest_at = max(
-                ended_at for index, ended_at in recent.items() if name in starts.nodes[index]
-            )
-            yield _begin(name, STARTS_FAILED, newest_at)
+            there = (ended_at for index, ended_at in recent.items() if name in starts.nodes[index])
+            yield _begin(name, STARTS_FAILED, max(there))
 
 
 def _devices(observed: Observed, known: Objections) -> Iterator[Objection]:
@@ -203,13 +188,8 @@ def _devices(observed: Observed, known: Objections) -> Iterator[Objection]:
     yield from failed
     for agent in observed.agents.values():
         pod = observed.pods_by_name.get(agent.worker)
-        if (
-            pod
-            and pod.node
-            and pod.name not in reported
-            and agent.state is AgentState.FAILED
-            and has_device_fault(agent)
-        ):
+        broken = agent.state is AgentState.FAILED and has_device_fault(agent)
+        if broken and pod and pod.node and pod.name not in reported:
             yield _begin(pod.node, DEVICE_FAILED, observed.now, pod.name)
     for pod in observed.pods:
         if pod.unhealthy and not pod.ended:

@@ -4,9 +4,8 @@ The latter looks at each node and the pod's spec alone, as only the scheduler kn
 there. Its rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and
 NodeResourcesFit.
 
-A pod names few nodes, however large the cluster is: its affinity and its annotations name each one,
-and the API server refuses annotations over 256 KiB. The scheduler deals with the rest, and so does
-the evacuation of the pods that it places there.
+A pod names few nodes, however large the cluster is: the API server refuses annotations over 256
+KiB. The scheduler deals with the rest, and so does the evacuation of the pods that it places there.
 """
 
 import re
@@ -47,11 +46,8 @@ def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objection
     ends = {node.name: node.end for node in nodes_for(marked, template["spec"]) if node.end}
     weights = {name: weigh_end(end, observed.time) for name, end in ends.items()}
     sure = {name for name, weight in weights.items() if weight is Weight.NEVER}
-    soft = {
-        name
-        for name, weight in weights.items()
-        if weight is Weight.LAST and not _repels(ends[name], template)
-    }
+    last = (name for name, weight in weights.items() if weight is Weight.LAST)
+    soft = {name for name in last if not _repels(ends[name], template)}
     never = sure
     if doubtful and _others_have_room({*sure, *doubtful}, observed, template):
         never = {*sure, *doubtful}
@@ -70,9 +66,8 @@ def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
         node = observed.nodes.get(name)
         if node is None or not node.ready or node.unschedulable:
             return False
-        weight = max(
-            weigh_end(node.end, observed.time), Weight.DOUBTFUL if name in doubtful else Weight.ANY
-        )
+        doubt = Weight.DOUBTFUL if name in doubtful else Weight.ANY
+        weight = max(weigh_end(node.end, observed.time), doubt)
         return weight is Weight.ANY or (pod.unschedulable and weight is not Weight.NEVER)
 
     waiting = (pod for pod in observed.pods if pod.avoids and not pod.node)
@@ -80,10 +75,7 @@ def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
 
 
 def _others_have_room(avoided: Collection[str], observed: Observed, template: Manifest) -> bool:
-    """Whether another node will probably take a new pod.
-
-    All are full if the scheduler has found none for a pod that avoids some.
-    """
+    """All are full if the scheduler has found none for a pod that avoids some."""
     if any(pod.unschedulable and pod.avoids for pod in observed.pods):
         return False
     others = (node for node in observed.nodes.values() if node.name not in avoided)
@@ -93,11 +85,9 @@ def _others_have_room(avoided: Collection[str], observed: Observed, template: Ma
 def _repels(end: AnnouncedEnd, template: Manifest) -> bool:
     """Whether a taint that the pod does not tolerate has the scheduler prefer other nodes."""
     taint = end.taint
-    return (
-        taint is not None
-        and taint.effect == "PreferNoSchedule"
-        and not tolerates(template["spec"], taint)
-    )
+    if taint is None or taint.effect != "PreferNoSchedule":
+        return False
+    return not tolerates(template["spec"], taint)
 
 
 def _first(
@@ -109,7 +99,7 @@ def _first(
 
 
 class Requirement:
-    """A NodeSelectorRequirement, with a set of values, which may be thousands of nodes."""
+    """A NodeSelectorRequirement, whose values may be the names of thousands of nodes."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.key: str = manifest.get("key") or ""
@@ -119,7 +109,6 @@ class Requirement:
         self._bound = int(values[0]) if len(values) == 1 and _WHOLE.fullmatch(values[0]) else None
 
     def holds(self, value: str | None) -> bool:
-        """Compares a label's value; None: the node has no such label."""
         match self._operator:
             case "In":
                 return value in self._values
@@ -137,7 +126,7 @@ class Requirement:
 
 
 class Term(NamedTuple):
-    """A NodeSelectorTerm: a node has to meet all of it, and an empty one matches nothing."""
+    """A NodeSelectorTerm: an empty one matches nothing."""
 
     expressions: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
@@ -190,23 +179,17 @@ def _required_terms(spec: Manifest) -> list[Term] | None:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if not required:
         return None
-    return [
-        Term(
-            *(
-                tuple(map(Requirement, term.get(kind) or ()))
-                for kind in ("matchExpressions", "matchFields")
-            )
-        )
-        for term in required.get("nodeSelectorTerms") or ()
-    ]
+
+    def read(term: Manifest, kind: str) -> tuple[Requirement, ...]:
+        return tuple(map(Requirement, term.get(kind) or ()))
+
+    terms = required.get("nodeSelectorTerms") or ()
+    return [Term(read(term, "matchExpressions"), read(term, "matchFields")) for term in terms]
 
 
 def _tolerates(toleration: Manifest, taint: Taint) -> bool:
-    key, effect, exists = (
-        toleration.get("key"),
-        toleration.get("effect"),
-        toleration.get("operator") == "Exists",
-    )
+    key, effect = toleration.get("key"), toleration.get("effect")
+    exists = toleration.get("operator") == "Exists"
     return (
         (not effect or effect == taint.effect)
         and (key == taint.key or (exists and not key))
