@@ -52,12 +52,10 @@ class Quota:
 
     @property
     def usable(self) -> tuple[WorkloadView, ...]:
-        """The Workloads by whose quota workers may run, the base first."""
         return (self.base, *self.extras) if self.base is not None and self.base_size else ()
 
     @property
     def covered(self) -> int:
-        """Pods for which the usable Workloads have quota."""
         return self.base_size + sum(extra.granted for extra in self.extras)
 
 
@@ -88,15 +86,12 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
     usable = tuple(extra for extra in fitting if extra.granted and takes_flavors(extra, job, base))
     used = {extra.name for extra in usable}
     evicted = tuple(extra for extra in fitting if extra.active and extra.evicted and extra.reserves)
-    until = earliest(
-        *(w.evicted_since + EVICTION_SETTLE_SECONDS for w in evicted if w.evicted_since is not None)
-    )
+    since = (extra.evicted_since for extra in evicted)
+    until = earliest(*(at + EVICTION_SETTLE_SECONDS for at in since if at is not None))
     if until is not None and until <= observed.now:
         until = None
     staying = () if until is None else evicted
-    workers = (
-        base_size + sum(extra.granted for extra in usable) + sum(extra.count for extra in staying)
-    )
+    workers = base_size + sum(e.granted for e in usable) + sum(e.count for e in staying)
     size = min(largest_allowed(workers, job.allowed), wanted)
     return Quota(
         limited=True,
@@ -122,15 +117,13 @@ def _find_quota_to_give_back(wanted: int, observed: Observed) -> Quota:
 
     A finalizer may keep a deleted Workload. It holds the job up no longer once no pod runs by any.
     """
-    workloads = [
-        w for w in observed.workloads or () if w.reserves and not w.is_true(kueue.FINISHED)
-    ]
+    reserving = (workload for workload in observed.workloads or () if workload.reserves)
+    workloads = [workload for workload in reserving if not workload.is_true(kueue.FINISHED)]
     by_quota = any(pod.workload for pod in holding_pods(observed))
     if not any(by_quota or not workload.deleting for workload in workloads):
         return NO_LIMIT
-    return Quota(
-        limited=True, queue=workloads[0].queue, lack=QuotaLack.NO_QUEUE if wanted else None
-    )
+    lack = QuotaLack.NO_QUEUE if wanted else None
+    return Quota(limited=True, queue=workloads[0].queue, lack=lack)
 
 
 def _lack_of_base(job: Job, queue: str, base: WorkloadView | None) -> QuotaLack:
@@ -155,7 +148,6 @@ def _base_to_be(job: Job, base_size: int) -> int:
 
 
 def is_for(workload: WorkloadView, job: Job) -> bool:
-    """Whether a Workload is for the job's present pods and queue."""
     queue = job.queue
     return (
         queue is not None
@@ -171,7 +163,7 @@ def _fits_job(extra: WorkloadView, job: Job, counts: tuple[int, ...]) -> bool:
 
 
 def takes_flavors(extra: WorkloadView, job: Job, base: WorkloadView) -> bool:
-    """Whether an extra has the flavors of the base, or `extraWorkers` lets it choose others."""
+    """Those of the base, as a group runs on equal nodes, unless `extraWorkers` chooses others."""
     if job.extras_choose_flavors or extra.admission is None or base.admission is None:
         return True
     return {*extra.admission.flavors} == {*base.admission.flavors}
@@ -194,15 +186,11 @@ def workloads_of_unseen_pods(observed: Observed) -> list[str]:
 
 
 def is_matched(pod: PodView, job: Job) -> bool:
-    """Whether a pod belongs to one Workload, as Kueue chose its node or extras have other flavors.
-
-    Of other pods, only the number counts.
-    """
+    """Whether a pod belongs to one Workload; of other pods, only the number counts."""
     return pod.topology or job.extras_choose_flavors
 
 
 def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]:
-    """Pods matched with a Workload by which they may no longer run."""
     if not quota.limited:
         return frozenset()
     usable = {workload.name for workload in (*quota.usable, *quota.staying)}
@@ -211,16 +199,13 @@ def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]
 
 
 def holding_pods(observed: Observed) -> tuple[PodView, ...]:
-    """Worker pods that may still run, whose requests therefore count.
+    """Worker pods whose requests count.
 
     A pod that is being deleted counts until it is gone. On a lost node it may never go, and uses
     nothing that another could have.
     """
-    return tuple(
-        pod
-        for pod in observed.pods
-        if (not pod.ended or pod.lingers) and not _stays_behind(pod, observed)
-    )
+    alive = (pod for pod in observed.pods if not pod.ended or pod.lingers)
+    return tuple(pod for pod in alive if not _stays_behind(pod, observed))
 
 
 def _stays_behind(pod: PodView, observed: Observed) -> bool:
@@ -236,18 +221,15 @@ class Target:
 
     @property
     def size(self) -> int:
-        """Workers that may run, for which rounds and checks are planned."""
         return self.quota.size if self.quota.limited else self.wanted
 
     @property
     def pods(self) -> int:
-        """Worker pods that are to exist: workers, and as many spares as have quota."""
         whole = self.size + self.spares
         return 0 if self.stopped else min(whole, self.quota.pods) if self.quota.limited else whole
 
     @property
     def stopped(self) -> bool:
-        """Whether no worker may run: the job is suspended, or has no quota."""
         return self.size == 0
 
     @property

@@ -3,7 +3,7 @@
 Kueue evicts a Workload that is not ready for too long (`waitForPodsReady`). Workers are counted,
 not matched with Workloads: with a worker lost, the last extra is not ready. If the loss lasts,
 Kueue evicts that extra, and the job goes on with the others. An extra that is matched with its pods
-is ready by these instead: its eviction takes just them away.
+is ready by these, and its eviction takes just them away.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,11 +34,8 @@ def release(workload: WorkloadView, time: str) -> PatchWorkload:
         (kueue.PODS_READY, False, kueue.WAIT_FOR_START, "the workers are gone"),
         (kueue.REQUEUED, reason in REQUEUED_AT_ONCE, reason, why),
     ]
-    return PatchWorkload(
-        workload.name,
-        workload.version,
-        status={"admission": None, "conditions": _merged(workload, changes, time)},
-    )
+    status = {"admission": None, "conditions": _merged(workload, changes, time)}
+    return PatchWorkload(workload.name, workload.version, status=status)
 
 
 def set_condition(
@@ -85,14 +82,9 @@ def report_readiness(
             continue
         if is_ready:
             recovered = before.get("reason") in (kueue.WAIT_FOR_RECOVERY, kueue.RECOVERED)
-            reason, message = (
-                kueue.RECOVERED if recovered else kueue.STARTED,
-                "its workers are ready",
-            )
+            reason = kueue.RECOVERED if recovered else kueue.STARTED
         else:
-            reason, message = (
-                kueue.WAIT_FOR_RECOVERY if was_ready else kueue.WAIT_FOR_START,
-                "not all its workers are ready",
-            )
+            reason = kueue.WAIT_FOR_RECOVERY if was_ready else kueue.WAIT_FOR_START
+        message = f"{'its' if is_ready else 'not all its'} workers are ready"
         patches.append(set_condition(workload, kueue.PODS_READY, is_ready, reason, message, time))
     return patches

@@ -45,37 +45,25 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
     if observed.workloads is None:
         return []
     if not quota.limited:
-        return [
-            DeleteWorkload(w.name, w.uid, "the job is in no queue")
-            for w in observed.workloads
-            if not w.deleting
-        ]
+        there = (w for w in observed.workloads if not w.deleting)
+        return [DeleteWorkload(w.name, w.uid, "the job is in no queue") for w in there]
     holding = holding_pods(observed)
-    kept = (
-        {BASE} if quota.base is not None and job.wanted and _asks_well(quota.base, job) else set()
-    )
-    if quota.base is not None and kept and quota.base_size:
-        kept |= {extra.number for extra in quota.fitting if _serves(extra)}
-    surplus = [
-        workload
-        for workload in observed.workloads
-        if workload.number not in kept and not workload.deleting
-    ]
+    base, kept = quota.base, set[int]()
+    if base is not None and job.wanted and is_for(base, job) and not base.is_true(kueue.FINISHED):
+        kept.add(BASE)
+        if quota.base_size:
+            kept |= {extra.number for extra in quota.fitting if _serves(extra)}
+    surplus = [w for w in observed.workloads if w.number not in kept and not w.deleting]
     unseen = workloads_of_unseen_pods(observed)
     actions = _give_back(job, surplus, holding, unseen, quota, observed.time)
-    if quota.base is None:
-        return [
-            *actions,
-            *(
-                [CreateWorkload(BASE, job.minimum)]
-                if job.queue and job.wanted and not holding
-                else []
-            ),
-        ]
+    if base is None:
+        if job.queue and job.wanted and not holding:
+            actions.append(CreateWorkload(BASE, job.minimum))
+        return actions
     if kept:
-        actions += _reconcile_base(job, quota, quota.base, len(holding), observed.time)
+        actions += _reconcile_base(job, quota, base, len(holding), observed.time)
     if quota.usable:
-        actions += _ask_for_extras(job, observed.workloads, quota, quota.base)
+        actions += _ask_for_extras(job, observed.workloads, quota, base)
         # After a resize, workers count for other Workloads.
         if not any(isinstance(action, ResizeWorkload) for action in actions):
             ready = int(job.status.get("readyReplicas", 0)) + int(job.status.get("readySpares", 0))
@@ -98,9 +86,8 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
     """
     if not quota.limited:
         return list(actions)
-    used = Counter(
-        (*(pod.workload for pod in holding_pods(observed)), *workloads_of_unseen_pods(observed))
-    )
+    used = Counter(pod.workload for pod in holding_pods(observed))
+    used.update(workloads_of_unseen_pods(observed))
     places = [
         Grant(workload.name, workload.queue, workload.admission, extra=workload.number != BASE)
         for workload in quota.usable
@@ -109,9 +96,8 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
     ]
     # Pods whose Workload was given back take any places, the last first, as only numbers count.
     reserved = {workload.name for workload in observed.workloads or () if workload.reserves}
-    del places[
-        max(0, len(places) - sum(pods for name, pods in used.items() if name not in reserved)) :
-    ]
+    taken = sum(pods for name, pods in used.items() if name not in reserved)
+    del places[max(0, len(places) - taken) :]
     granted: list[Action] = []
     for action in actions:
         if not isinstance(action, CreatePod):
@@ -133,15 +119,9 @@ def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:
             actions.append(DeleteWorkload(workload.name, workload.uid, ENDED))
         else:
             reason = kueue.SUCCEEDED if is_true(job.status, COMPLETE) else kueue.FAILED
-            actions.append(
-                set_condition(workload, kueue.FINISHED, True, reason, ENDED, observed.time)
-            )
+            time = observed.time
+            actions.append(set_condition(workload, kueue.FINISHED, True, reason, ENDED, time))
     return actions
-
-
-def _asks_well(base: WorkloadView, job: Job) -> bool:
-    """Whether the base is for the present job, and nothing else has finished it."""
-    return is_for(base, job) and not base.is_true(kueue.FINISHED)
 
 
 def _serves(extra: WorkloadView) -> bool:
@@ -190,41 +170,27 @@ def _give_back(
 def _reconcile_base(
     job: Job, quota: Quota, base: WorkloadView, holding: int, time: str
 ) -> list[WorkloadAction]:
-    """Releases an evicted base, or keeps its count at the minimum; `holding` pods use quota."""
     if base.deleting:
         return []
     if base.evicted and base.reserves:
         return [release(base, time)] if not holding else []
+    needed = job.minimum
     if not base.reserves:
-        if (
-            base.active
-            and base.is_false(kueue.REQUEUED)
-            and base.reason(kueue.REQUEUED).startswith(f"{kueue.DEACTIVATED}DueTo")
-        ):
-            return [
-                DeleteWorkload(
-                    base.name, base.uid, "it is active again, and Kueue leaves it out of its queue"
-                )
-            ]
-        return (
-            [ResizeWorkload(base.name, base.version, job.minimum)]
-            if base.count != job.minimum
-            else []
-        )
-    if job.extras_choose_flavors:
-        return []  # an extra of another flavor does not take the place of a worker of the base
-    needed = max(job.minimum, holding - (quota.covered - quota.base_size))
-    return (
-        [ResizeWorkload(base.name, base.version, needed)]
-        if quota.base_size and needed < base.count
-        else []
-    )
+        left_out = base.reason(kueue.REQUEUED).startswith(f"{kueue.DEACTIVATED}DueTo")
+        if base.active and base.is_false(kueue.REQUEUED) and left_out:
+            why = "it is active again, and Kueue leaves it out of its queue"
+            return [DeleteWorkload(base.name, base.uid, why)]
+        changes = base.count != needed
+    else:
+        needed = max(needed, holding - (quota.covered - quota.base_size))
+        # An extra of another flavor does not take the place of a worker of the base.
+        changes = bool(quota.base_size) and needed < base.count and not job.extras_choose_flavors
+    return [ResizeWorkload(base.name, base.version, needed)] if changes else []
 
 
 def _ask_for_extras(
     job: Job, workloads: Sequence[WorkloadView], quota: Quota, base: WorkloadView
 ) -> list[WorkloadAction]:
-    """Creates the lowest missing extras, and turns off those with flavors they may not have."""
     extras = [workload for workload in workloads if workload.number != BASE]
     actions: list[WorkloadAction] = [
         PatchWorkload(extra.name, extra.version, spec={"active": False})
@@ -234,10 +200,8 @@ def _ask_for_extras(
     flavors = base.admission.flavors if base.admission and not job.extras_choose_flavors else ()
     there = {extra.number for extra in extras}
     missing = [number for number in range(1, len(quota.counts) + 1) if number not in there]
-    room = MAX_PENDING_EXTRAS - sum(
-        extra.active and not extra.granted and not extra.evicted for extra in extras
-    )
+    pending = sum(e.active and not e.granted and not e.evicted for e in extras)
     return actions + [
         CreateWorkload(number, quota.counts[number - 1], flavors)
-        for number in missing[: max(0, room)]
+        for number in missing[: max(0, MAX_PENDING_EXTRAS - pending)]
     ]

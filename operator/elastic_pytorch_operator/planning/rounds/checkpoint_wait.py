@@ -48,9 +48,9 @@ class WaitEnd:
 class Deferral:
     wait: CheckpointWait | None = None
     until: float | None = None  # the longest that the change waits; None: it need not
-    change: Round | None = None  # that waits
+    change: Round | None = None
     seconds: float = 0.0  # the longest wait, since the change was first wanted
-    over: WaitEnd | None = None  # just now
+    over: WaitEnd | None = None
 
 
 NO_DEFERRAL = Deferral()
@@ -69,11 +69,9 @@ def defer_for_checkpoint(
         known = None
 
     def end(reason: WaitEndReason, detail: str = "") -> Deferral:
-        return (
-            Deferral(over=WaitEnd(reason, observed.now - known.since, detail))
-            if known
-            else NO_DEFERRAL
-        )
+        if known is None:
+            return NO_DEFERRAL
+        return Deferral(over=WaitEnd(reason, observed.now - known.since, detail))
 
     if wanted is None or current is None:
         failed = _failed_member(observed)
@@ -117,23 +115,16 @@ def leaving_wait_seconds(job: Job) -> float:
 
 
 def leave_seconds(job: Job) -> float:
-    """How long workers of a pod that is being deleted train on without a round that lacks them."""
     return LEAVE_SECONDS + leaving_wait_seconds(job)
 
 
 def _any_leaves(current: Round, observed: Observed) -> bool:
     going = {pod.name for pod in observed.pods if pod.deleting}
-    going |= {
-        agent.worker for agent in observed.agents.values() if agent.state is AgentState.LEAVING
-    }
+    going |= {a.worker for a in observed.agents.values() if a.state is AgentState.LEAVING}
     return not going.isdisjoint(current.ranks)
 
 
 def _failed_member(observed: Observed) -> str | None:
     number = observed.round.number if observed.round else 0
-    failed = (
-        a.worker
-        for a in observed.agents.values()
-        if a.round == number and a.state is AgentState.FAILED
-    )
-    return next(failed, None)
+    failed = (a for a in observed.agents.values() if a.state is AgentState.FAILED)
+    return next((a.worker for a in failed if a.round == number), None)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from elastic_pytorch_operator.model.observed import Observed
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.spec.job import Job
 from elastic_pytorch_operator.spec.sizes import in_whole_units, largest_allowed
 
@@ -27,8 +27,7 @@ def choose_group(
 
     Args:
         stay: in the order of their ranks.
-        joiners: ready workers in no group, by index; none has the index of another or of a member.
-        allowed: sizes; empty: any.
+        joiners: by index; none has the index of another or of a member.
     """
     ready = [*stay, *joiners]
     if unit > 1:
@@ -41,16 +40,14 @@ def choose_group(
 
 
 def torn_workers(candidates: Iterable[Candidate], unit: int) -> frozenset[str]:
-    """The ready workers that wait for others of their unit."""
     if unit == 1:
         return frozenset()
-    ready = [candidate for candidate in candidates if candidate.liveness is Liveness.READY]
+    ready = [candidate for candidate in candidates if candidate.ready]
     whole = in_whole_units({candidate.index for candidate in ready}, unit)
     return frozenset(candidate.worker for candidate in ready if candidate.index not in whole)
 
 
 def units_of(candidates: Sequence[Candidate], unit: int) -> list[list[Candidate]]:
-    """The units of some workers, in the order of the first worker of each."""
     if unit == 1:
         return [[candidate] for candidate in candidates]
     units: dict[int, list[Candidate]] = {}
@@ -64,14 +61,11 @@ NO_DOMAINS: Mapping[str, str] = MappingProxyType({})
 
 
 def domains_of(job: Job, observed: Observed) -> Mapping[str, str]:
-    """By worker, its node's value of the label `scheduling.rankTopologyKey`, where it is known."""
+    """By worker, where it is known."""
     if not (key := job.scheduling.rank_topology_key):
         return NO_DOMAINS
-    labels = {
-        pod.name: node.labels
-        for pod in observed.pods
-        if (node := observed.nodes.get(pod.node)) is not None
-    }
+    placed = (pod for pod in observed.pods if pod.node in observed.nodes)
+    labels = {pod.name: observed.nodes[pod.node].labels for pod in placed}
     return {worker: labels_[key] for worker, labels_ in labels.items() if key in labels_}
 
 
@@ -111,7 +105,6 @@ def assign_ranks(
 def _blocks_of(
     group: Sequence[Candidate], before: Mapping[str, int], unit: int, domains: Mapping[str, str]
 ) -> list[list[Unit]]:
-    """The units of each domain by index, and the domains in order."""
     units = [sorted(members, key=_position) for members in units_of(group, unit)]
     blocks: dict[str | None, list[Unit]] = {}
     for members in sorted(units, key=lambda members: _position(members[0])):

@@ -19,7 +19,7 @@ from elastic_pytorch_operator.planning.rounds.membership import (
     domains_of,
 )
 from elastic_pytorch_operator.planning.rounds.orderly import keeps_all_since, order_of
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness, settled_at
+from elastic_pytorch_operator.planning.workers.liveness import Candidate, settled_at
 from elastic_pytorch_operator.planning.workers.process_counts import differs, processes_each
 from elastic_pytorch_operator.spec.job import Job
 
@@ -54,20 +54,14 @@ def next_round(
 ) -> Decision:
     """Decides on the next round.
 
-    Its number is above all numbers in the status and in heartbeats. A leader before this one may
-    have declared a round of that number, if the API server took no status of it and every agent
-    that received it counts as lost. The two do not mix: the pods of those agents are deleted, so
-    that they are members of no round whatever they report later, and only the history stores
-    anything by a round's number, of rounds that a status has. An agent that reports again before
-    its pod ends is not asked to stop, as the newest round is not newer than its own: its kubelet
-    stops it.
+    Its number is above all numbers in the status and in heartbeats. An earlier leader may have
+    declared a round of that number, if no status has it and all agents that received it count as
+    lost. The two do not mix: the pods of those agents are deleted, so that they are members of no
+    round, and the history has only rounds that a status has. Such an agent, if it reports again, is
+    not asked to stop, as the newest round is not newer than its own: its kubelet stops it.
 
     Args:
         candidates: all workers; at most one READY one of each index is chosen.
-        stop: why no worker is to train.
-        restart: why all workers are replaced, so that the group stops.
-        stall: why the group hangs and restarts.
-        eviction: why it has less quota, if some is taken back.
         failure_open: members are to report first, as the cause of a failure is not known yet.
         settled: the change waits for a checkpoint anyway, so no further newcomers are awaited.
         grown_at: when a round, even the first, last made the group larger.
@@ -77,22 +71,13 @@ def next_round(
     finishing = any(has_succeeded(name, observed) for name in members)
     by_name = {candidate.worker: candidate for candidate in candidates}
     processes = processes_each(members, candidates)
-    present = [
-        by_name[w] for w in members if w in by_name and by_name[w].liveness is Liveness.READY
-    ]
-    stay = [
-        candidate
-        for candidate in present
-        if not (candidate.gives_up or differs(candidate, processes))
-    ]
+    present = [by_name[w] for w in members if w in by_name and by_name[w].ready]
+    stay = [candidate for candidate in present if _fits(candidate, processes)]
     taken = {candidate.index for candidate in stay}
     joiners = []
     for candidate in sorted(candidates, key=lambda c: (c.index, c.ready_since, c.worker)):
-        ready = candidate.liveness is Liveness.READY and not (
-            candidate.gives_up or differs(candidate, processes)
-        )
         # A spare may have been on the node of a lost member.
-        reached = ready and not candidate.disconnected
+        reached = candidate.ready and _fits(candidate, processes) and not candidate.disconnected
         if candidate.worker not in members and reached and candidate.index not in taken:
             joiners.append(candidate)
             taken.add(candidate.index)
@@ -103,13 +88,8 @@ def next_round(
     number = max(current.number if current else 0, last_number) + 1
 
     def declare(reason: str, cause: str, group: Sequence[Candidate] = ()) -> Decision:
-        ranked = assign_ranks(
-            members,
-            group,
-            current.store_port if current else 0,
-            job.unit_replicas,
-            domains_of(job, observed),
-        )
+        store_port, domains = current.store_port if current else 0, domains_of(job, observed)
+        ranked = assign_ranks(members, group, store_port, job.unit_replicas, domains)
         port = (ranked[0].port if ranked else 0) or job.store_port
         order = order_of(current, candidates, number, now=now, stuck=stall is not None or finishing)
         return Decision(
@@ -122,9 +102,7 @@ def next_round(
                 now,
                 orderly_since=order.since,
                 unformed=order.unformed,
-                keeps_all_since=keeps_all_since(
-                    current, (candidate.worker for candidate in ranked), number
-                ),
+                keeps_all_since=keeps_all_since(current, (c.worker for c in ranked), number),
             )
         )
 
@@ -185,6 +163,10 @@ def next_round(
     return declare(names.WORKER_JOINED, describe_ready(arrived), chosen)
 
 
+def _fits(candidate: Candidate, processes: int) -> bool:
+    return not (candidate.gives_up or differs(candidate, processes))
+
+
 def _without_set_up(
     stay: Sequence[Candidate], joiners: Sequence[Candidate], job: Job, wanted: int
 ) -> list[Candidate]:
@@ -194,9 +176,8 @@ def _without_set_up(
     goes on, all have failed alike.
     """
     going_on = [candidate for candidate in stay if not candidate.at_fault]
-    if not (job.prepare_seconds and going_on) or not all(
-        candidate.keeps_processes for candidate in going_on
-    ):
+    kept = all(candidate.keeps_processes for candidate in going_on)
+    if not (job.prepare_seconds and going_on and kept):
         return []
     group = choose_group(going_on, joiners, wanted, job.allowed, job.unit_replicas)
     return group if len(group) >= job.minimum else []
@@ -213,22 +194,21 @@ def _may_train_unheard(
     if current is None:
         return bool(last_number and unheard)
     missing = current.size - len(present)
-    return 0 < missing == current.size - len(current.members) <= unheard and not any(
-        c.failed for c in present
-    )
+    if any(candidate.failed for candidate in present):
+        return False
+    return 0 < missing == current.size - len(current.members) <= unheard
 
 
 def _explain_loss(
     current: Round, by_name: dict[str, Candidate], failed: Sequence[Candidate]
 ) -> tuple[str, str]:
-    """The reason and cause of a round after a loss, which explains the failures of its peers."""
     gone, leaving = [], []
     retired = True
     for worker in current.ranks:
         candidate = by_name.get(worker)
-        if candidate is None or candidate.liveness is Liveness.GONE:
+        if candidate is None or candidate.gone:
             gone.append(f"{worker} {candidate.why if candidate else 'was deleted'}")
-        elif candidate.liveness is not Liveness.READY:
+        elif not candidate.ready:
             leaving.append(f"{worker} {candidate.why}")
             retired = retired and candidate.retired
     if current.size > len(current.members):

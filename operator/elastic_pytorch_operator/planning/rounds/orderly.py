@@ -37,9 +37,8 @@ def order_of(
         return Order(number)
     if not lost:
         return Order(before.orderly_since, before.unformed)
-    if never_formed(before.number, members) and all(
-        _began_with(before.number, member) for member in lost
-    ):
+    began = all(_began_with(before.number, member) for member in lost)
+    if began and never_formed(before.number, members):
         return Order(before.orderly_since, (*before.unformed, before.number))
     return Order(number)
 
@@ -62,4 +61,4 @@ def _is_at_work(member: Candidate, now: float) -> bool:
     if member.liveness is Liveness.LEAVING:
         # It may have left, or died, before this was decided.
         return now - member.heard_at <= SILENCE_SECONDS
-    return member.liveness is Liveness.READY
+    return member.ready

@@ -28,16 +28,12 @@ def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
     """The group of the status, so that a starting operator misses workers lost meanwhile."""
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
     addresses = {pod.name: pod.address for pod in running}
-    trained = [
-        worker for worker in known_workers(job.status, running) if size and worker.state == RUNNING
-    ]
+    known = known_workers(job.status, running) if size else ()
+    trained = (worker for worker in known if worker.state == RUNNING)
     members = tuple(Member(w.name, w.index, addresses.get(w.name, "")) for w in trained)
-    round_ = (
-        Round(number, members, job.store_port, "", "taken over from the status", now)
-        if number
-        else None
-    )
-    return StockGroup(round_, frozenset(pod.name for pod in running), now)
+    round_ = Round(number, members, job.store_port, "", "taken over from the status", now)
+    there = frozenset(pod.name for pod in running)
+    return StockGroup(round_ if number else None, there, now)
 
 
 def next_group(
@@ -51,11 +47,8 @@ def next_group(
 ) -> tuple[StockGroup, float | None]:
     """Returns the group, with a new round if there is one, and when to look again.
 
-    A loss counts at once, and newcomers count when no more have come for a while.
-
-    Args:
-        reasons: why workers are gone or go, by name.
-        victims: surplus workers that the operator has deleted.
+    A loss counts at once, and newcomers count when no more have come for a while. `reasons` are why
+    workers go, by name; `victims` are surplus workers that the operator has deleted.
     """
     there = frozenset(pod.name for pod in running)
     if there != group.running:
@@ -77,10 +70,8 @@ def next_group(
     elif gone and all(worker in victims for worker in gone):
         reason, cause = names.SCALED_DOWN, f"{', '.join(gone)} left"
     elif gone:
-        reason, cause = (
-            names.WORKER_LOST,
-            "; ".join(f"{w} {reasons.get(w) or 'is gone'}" for w in gone),
-        )
+        reason = names.WORKER_LOST
+        cause = "; ".join(f"{w} {reasons.get(w) or 'is gone'}" for w in gone)
     else:
         reason, cause = names.WORKER_JOINED, f"{', '.join(joined)} joined"
     number = max(group.round.number if group.round else 0, int(job.status.get("round", 0))) + 1
@@ -94,8 +85,6 @@ def _members(running: Sequence[PodView]) -> tuple[Member, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StockMemory:
-    """A stock rendezvous from one plan to the next; its loss does the job no harm."""
-
     rendezvous: int  # its number
     since: float
     disturbed: bool  # it has lost workers, perhaps before this operator began

@@ -4,13 +4,13 @@ Stock torchrun closes its rendezvous when one of its agents ends, with success o
 closed, so a later worker can only join a new one.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.model.actions import DeletePod
-from elastic_pytorch_operator.model.observed import Observed, PodView
+from elastic_pytorch_operator.model.observed import Observed
 from elastic_pytorch_operator.planning.stock.pod_exits import CLOSING, End, Manner, read_end
 from elastic_pytorch_operator.spec.job import Job
 
@@ -52,43 +52,30 @@ def judge_rendezvous(
     closing = [end for end in ends if end.manner in CLOSING]
     succeeded = [end for end in ends if end.manner is Manner.SUCCEEDED]
     disturbed = disturbed or any(end.manner is Manner.LOST for end in ends)
-    guilty = sorted(
-        (end for end in closing if end.manner is Manner.FAILED),
-        key=lambda end: (not end.gave_up, not end.telling),
-    )
+    guilty = [end for end in closing if end.manner is Manner.FAILED]
+    guilty.sort(key=lambda end: (not end.gave_up, not end.telling))
     peer_lost = [end for end in closing if end.manner is Manner.PEER_LOST]
     if guilty:
         return Rendezvous(number, Phase.OVER, str(guilty[0].record), guilty[0], counts=True)
     if succeeded and runs:
         return Rendezvous(number, Phase.FINISHING)
     if succeeded and peer_lost:
-        done = succeeded[0].pod.name
-        return Rendezvous(
-            number,
-            Phase.OVER,
-            f"{done} had returned while others still trained",
-            peer_lost[0],
-            counts=True,
-        )
+        why = f"{succeeded[0].pod.name} had returned while others still trained"
+        return Rendezvous(number, Phase.OVER, why, peer_lost[0], counts=True)
     if succeeded:
         # Workers that were shut out or lost were no longer in the group, whose members wait for
         # each other before they exit.
         return Rendezvous(number, Phase.DONE)
     if peer_lost and not disturbed:
         return Rendezvous(number, Phase.OVER, str(peer_lost[0].record), peer_lost[0], counts=True)
-    if job.backend == names.BACKEND_C10D and pods and not _live(observed.stores, lost, number):
+    stores = (s for s in observed.stores if s.rendezvous == number and s.name not in lost)
+    stored = job.backend != names.BACKEND_C10D or any(not (s.ended or s.deleting) for s in stores)
+    if pods and not stored:
         return Rendezvous(number, Phase.OVER, "the pod of its c10d store has been lost")
     if closing:
         first = (peer_lost or closing)[0]
         return Rendezvous(number, Phase.OVER, _blameless(first, disturbed), first)
     return Rendezvous(number, Phase.OPEN)
-
-
-def _live(stores: Sequence[PodView], lost: Collection[str], number: int) -> bool:
-    return any(
-        s.rendezvous == number and not s.ended and not s.deleting and s.name not in lost
-        for s in stores
-    )
 
 
 def _blameless(end: End, disturbed: bool) -> str:
