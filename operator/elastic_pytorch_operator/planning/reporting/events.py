@@ -51,13 +51,12 @@ class News:
     declared: Round | None = None
     resumed: Interruption | None = None
     ending: Ending | None = None
-    refusals: Sequence[str] = ()  # that no event has reported
+    refusals: Sequence[str] = ()  # new ones
     waited: WaitEnd | None = None
     failed: FailureRecord | None = None
 
 
 def record_events(job: Job, target: Target, observed: Observed, news: News) -> list[RecordEvent]:
-    """`job` has the status before this moment."""
     declared, resumed, failed = news.declared, news.resumed, news.failed
     events = []
     known = find_condition(job.status, names.SUSPENDED)
@@ -65,42 +64,26 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
     if job.suspend and not suspended:
         slow = explain_slow_saves(job, observed.agents.values())
         note = "The workers save and stop; spec.suspend: false resumes the job"
-        events.append(
-            _with_status(
-                names.JOB_SUSPENDED, f"{note}. But {slow}" if slow else note, warning=bool(slow)
-            )
-        )
+        note = f"{note}. But {slow}" if slow else note
+        events.append(_with_status(names.JOB_SUSPENDED, note, warning=bool(slow)))
     elif suspended and not job.suspend:
         events.append(_with_status(names.JOB_RESUMED, f"{target.wanted} workers are started again"))
     events += _events_of_quota(job, target)
     new_spec = job.generation != job.status.get("observedGeneration")
     allowed = largest_allowed(job.requested, job.allowed)
     if new_spec and not job.suspend and job.requested != allowed:
-        events.append(
-            _with_status(
-                names.SCALE_REFUSED,
-                f"{job.requested} workers are not {_allowed(job)}: {allowed} are wanted",
-            )
-        )
+        note = f"{job.requested} workers are not {_allowed(job)}: {allowed} are wanted"
+        events.append(_with_status(names.SCALE_REFUSED, note))
     events += record_refusals(news.refusals)
     if news.waited is not None:
         events.append(RecordEvent(names.CHECKPOINT_WAIT_ENDED, explain_wait_end(job, news.waited)))
-    if (
-        failed is not None
-        and failed.rule is not None
-        and failed.rule.action is FailureAction.IGNORE
-    ):
-        events.append(
-            RecordEvent(names.FAILURE_IGNORED, f"{failed.rule} ignores a failure: {failed}")
-        )
+    rule = failed.rule if failed is not None else None
+    if rule is not None and rule.action is FailureAction.IGNORE:
+        events.append(RecordEvent(names.FAILURE_IGNORED, f"{rule} ignores a failure: {failed}"))
     if declared is not None and declared.reason != names.JOB_SUSPENDED:
         before = observed.round.size if observed.round else 0
-        change = (
-            f"{before} -> {declared.size} workers"
-            if before != declared.size
-            else f"{declared.size} workers"
-        )
-        note = f"Round {declared.number}, {change}: {declared.cause}"
+        change = f"{before} -> " if before != declared.size else ""
+        note = f"Round {declared.number}, {change}{declared.size} workers: {declared.cause}"
         if (set_up := set_up_seconds(declared, observed)) is not None:
             note += f"; the last set-up (spec.prepare) took {set_up:.1f} s"
         facts = {
@@ -108,19 +91,13 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
             names.ANNOTATION_WORKERS: str(declared.size),
             names.ANNOTATION_CAUSE: declared.cause[:MAX_CAUSE_CHARACTERS],
         }
-        events.append(
-            RecordEvent(declared.reason, note, declared.reason in BAD_NEWS, annotations=facts)
-        )
+        bad = declared.reason in BAD_NEWS
+        events.append(RecordEvent(declared.reason, note, bad, annotations=facts))
     if resumed is not None:
-        lost = ""
-        if resumed.steps_lost:
-            lost = (
-                f"; {resumed.steps_lost} {'step' if resumed.steps_lost == 1 else 'steps'} repeated"
-            )
-        note = (
-            f"Training resumed with {resumed.size} workers {resumed.seconds:.1f} s after "
-            f"{resumed.reason}{lost}"
-        )
+        note = f"Training resumed with {resumed.size} workers {resumed.seconds:.1f} s after "
+        note += resumed.reason
+        if steps := resumed.steps_lost:
+            note += f"; {steps} {'step' if steps == 1 else 'steps'} repeated"
         if slowest := slowest_phase(resumed.phases):
             note += f"; the slowest phase was {slowest} ({resumed.phases[slowest]:.1f} s)"
         facts = {
@@ -139,7 +116,6 @@ def record_events(job: Job, target: Target, observed: Observed, news: News) -> l
 def record_announcements(
     observed: Observed, before: Objections, after: Objections
 ) -> list[RecordEvent]:
-    """For each node that has just announced its end, or reported a fault."""
     events = []
     for name in sorted(nodes_of(after, ENDS).keys() - nodes_of(before, ENDS).keys()):
         workers = ", ".join(pod.name for pod in observed.pods if pod.node == name and not pod.ended)
@@ -149,14 +125,10 @@ def record_announcements(
 
 
 def record_timeout(job: Job, wait: ScheduleWait) -> list[RecordEvent]:
-    """The job gives its places back, and its status does not say so yet."""
     if wait.timeouts <= read_operator_state(job.status).schedule_timeouts:
         return []
-    return [
-        _with_status(
-            names.SCHEDULE_TIMEOUT, _sentence(explain_schedule_wait(job, wait)), warning=True
-        )
-    ]
+    note = _sentence(explain_schedule_wait(job, wait))
+    return [_with_status(names.SCHEDULE_TIMEOUT, note, warning=True)]
 
 
 def _allowed(job: Job) -> str:
@@ -170,30 +142,15 @@ def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:
     quota = target.quota
     if target.held:
         reason = reason_of(quota)
-        news = known != reason and reason in (
-            names.WAITING_FOR_QUOTA,
-            names.KUEUE_DISABLED,
-            names.LEAVING_QUEUE,
-        )
-        return (
-            [
-                _with_status(
-                    reason,
-                    _sentence(f"the job {explain_lack(quota)}"),
-                    warning=reason == names.KUEUE_DISABLED,
-                )
-            ]
-            if news
-            else []
-        )
+        told = (names.WAITING_FOR_QUOTA, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
+        if reason == known or reason not in told:
+            return []
+        disabled = reason == names.KUEUE_DISABLED
+        return [_with_status(reason, f"The job {explain_lack(quota)}", warning=disabled)]
     if known in WITHOUT_QUOTA and quota.limited and quota.size:
         where = f" in queue {job.queue.name}" if job.queue else ""
-        return [
-            _with_status(
-                names.QUOTA_GRANTED,
-                f"The job has quota for {quota.size} of {target.wanted} workers{where}",
-            )
-        ]
+        note = f"The job has quota for {quota.size} of {target.wanted} workers{where}"
+        return [_with_status(names.QUOTA_GRANTED, note)]
     return []
 
 
@@ -204,21 +161,14 @@ def record_refusals(refusals: Sequence[str]) -> list[RecordEvent]:
 def record_unreadable(
     now: Sequence[UnreadableObject], before: Collection[UnreadableObject]
 ) -> list[RecordEvent]:
-    """One event for all objects that have become unreadable."""
     known = frozenset(before)
     named = [f"{each.kind} {each.name} ({each.fault})" for each in now if each not in known]
     if not named:
         return []
-    note = (
-        "The operator cannot read these objects, and uses their last readable versions: "
-        f"{_enumerate(named)}"
-    )
-    return [RecordEvent(names.UNREADABLE, note, warning=True)]
-
-
-def _enumerate(named: list[str]) -> str:
     more = [f"and {len(named) - MAX_NAMED} more"] if len(named) > MAX_NAMED else []
-    return "; ".join([*named[:MAX_NAMED], *more])
+    note = "The operator cannot read these objects, and uses their last readable versions: "
+    note += "; ".join([*named[:MAX_NAMED], *more])
+    return [RecordEvent(names.UNREADABLE, note, warning=True)]
 
 
 def _sentence(clause: str) -> str:

@@ -15,7 +15,6 @@ REPORTED_FROM = (3, 10, 30, 100, 300, 1000)
 
 
 def explain_failing_saves(agents: Iterable[AgentView]) -> str:
-    """Which worker cannot save checkpoints, how often, and why; empty: none reports that."""
     failing = [
         each
         for each in agents
@@ -32,25 +31,18 @@ def explain_failing_saves(agents: Iterable[AgentView]) -> str:
 
 
 def explain_slow_saves(job: Job, agents: Iterable[AgentView]) -> str:
-    """Whether a checkpoint takes longer than pods have to stop; empty: none known does.
-
-    The seconds are left out: a text that changed with each checkpoint would be a write of the
-    status each time.
-    """
-    if (
-        max((each.progress.checkpoint_seconds or 0.0 for each in agents), default=0.0)
-        <= job.grace_seconds
-    ):
+    """Without the seconds: a text that changed with each checkpoint would be a write each time."""
+    longest = max((each.progress.checkpoint_seconds or 0.0 for each in agents), default=0.0)
+    if longest <= job.grace_seconds:
         return ""
     return (
         "writing a checkpoint takes longer than terminationGracePeriodSeconds "
-        f"({job.grace_seconds}): when all workers stop, as for "
-        "`suspend`, the steps since the last one are lost"
+        f"({job.grace_seconds}): when all workers stop, as for `suspend`, "
+        "the steps since the last one are lost"
     )
 
 
 def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
-    """The steps of a stopped job that no checkpoint has, by its `status.progress`; empty: none."""
     step, saved = progress.get("step") or 0, progress.get("checkpointStep")
     if step <= (saved or 0):
         return ""
@@ -65,12 +57,9 @@ def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
 def with_failing_saves(
     degraded: Condition, job: Job, observed: Observed, round_: Round | None
 ) -> Condition:
-    """Adds what is wrong with the saves; a condition that is true already keeps its reason."""
-    members = (
-        [observed.agents[name] for name in round_.ranks if name in observed.agents]
-        if round_
-        else []
-    )
+    """A condition that is true already keeps its reason."""
+    ranks = round_.ranks if round_ else {}
+    members = [observed.agents[name] for name in ranks if name in observed.agents]
     reason, message = names.CHECKPOINTS_FAILING, explain_failing_saves(members)
     if not message:
         reason, message = names.CHECKPOINTS_SLOW, explain_slow_saves(job, members)

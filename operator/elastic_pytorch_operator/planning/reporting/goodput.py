@@ -76,14 +76,9 @@ class Account:
         if self.activity is not None:
             found["activity"] = self.activity.value
         whole = _whole_seconds(self.spent)
-        found["seconds"] = {
-            name.value: whole[name]
-            for name in Activity
-            if name in whole and name is not Activity.SPARE
-        }
-        found["processSeconds"] = {
-            name.value: int(self.spent[name].process_seconds) for name in Activity if name in whole
-        }
+        booked = [activity for activity in Activity if activity in whole]
+        found["seconds"] = {a.value: whole[a] for a in booked if a is not Activity.SPARE}
+        found["processSeconds"] = {a.value: int(self.spent[a].process_seconds) for a in booked}
         return found
 
 
@@ -102,36 +97,27 @@ def advance_account(account: Account, moment: float, now: Now) -> Account:
         spent.pop(Activity.STEPS_UNREPORTED, None)
     step_seconds = now.step_seconds or account.step_seconds
     since = account.since if same else begun
-    return replace(
-        account,
-        until=moment,
-        activity=now.activity,
-        since=since,
-        spent=spent,
-        step_seconds=step_seconds,
-    )
+    return Account(moment, now.activity, since, spent, step_seconds)
 
 
 def book_interruption(account: Account, over: Interruption) -> Account:
     """Moves the time of the steps that are done again, as their first run was of no use."""
     spent = dict(account.spent)
-    _move(
-        spent, Activity.TRAINING, Activity.REPEATING, (over.steps_lost or 0) * account.step_seconds
-    )
+    seconds = (over.steps_lost or 0) * account.step_seconds
+    _move(spent, Activity.TRAINING, Activity.REPEATING, seconds)
     return replace(account, spent=spent)
 
 
 def _whole_seconds(spent: Mapping[Activity, Spent]) -> dict[Activity, int]:
     """The seconds of each activity as integers, whose sum is that of all, rounded down.
 
-    The next leader goes on with them. The largest fractions are rounded up (method of largest
-    remainders), as rounding each one down would lose up to a second.
+    The largest fractions are rounded up (method of largest remainders), as rounding each one down
+    would lose up to a second.
     """
     whole = {activity: int(each.seconds) for activity, each in spent.items()}
     short = int(sum(each.seconds for each in spent.values()) + TINY) - sum(whole.values())
-    for activity in sorted(spent, key=lambda activity: whole[activity] - spent[activity].seconds)[
-        :short
-    ]:
+    by_fraction = sorted(spent, key=lambda activity: whole[activity] - spent[activity].seconds)
+    for activity in by_fraction[:short]:
         whole[activity] += 1
     return whole
 
@@ -140,10 +126,8 @@ def _book(
     spent: dict[Activity, Spent], activity: Activity | None, seconds: float, processes: int
 ) -> None:
     if activity is not None:
-        known = spent.get(activity, Spent())
-        spent[activity] = Spent(
-            known.seconds + seconds, known.process_seconds + seconds * processes
-        )
+        known, process_seconds = spent.get(activity, Spent()), seconds * processes
+        spent[activity] = Spent(known.seconds + seconds, known.process_seconds + process_seconds)
 
 
 def _move(
@@ -161,7 +145,7 @@ def _move(
 
 
 def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account | None:
-    """Another leader's account from a job's status, where its last activity goes on until now."""
+    """The last activity of another leader's account goes on until now."""
     found = status.get(GOODPUT)
     # An older resource definition drops fields.
     if not isinstance(found, Mapping) or "time" not in found:
@@ -176,10 +160,8 @@ def read_account(status: Mapping[str, Any], moment: float, time: str) -> Account
     activity = known.get(found.get("activity", ""))
     gap = seconds_between(found["time"], time)
     account = Account(moment - gap, activity, moment - gap, spent)
-    account = advance_account(
-        account, moment, Now(activity, processes=int(status.get("worldSize", 0)))
-    )
-    return replace(account, since=moment)
+    now = Now(activity, processes=int(status.get("worldSize", 0)))
+    return replace(advance_account(account, moment, now), since=moment)
 
 
 def keep_account(
@@ -191,10 +173,8 @@ def keep_account(
     interruptions: Interruptions = NO_INTERRUPTIONS,
     resumed: Interruption | None = None,
 ) -> Account:
-    """Carries the account of the plan before, if any, on to the moment of this one."""
-    agents = [
-        agent for name in (round_.ranks if round_ else ()) if (agent := observed.agents.get(name))
-    ]
+    ranks = round_.ranks if round_ else {}
+    agents = [observed.agents[name] for name in ranks if name in observed.agents]
     now = find_activity(status, observed, round_, interruptions, processes_of_a_worker(agents, job))
     account = (
         account
@@ -212,12 +192,10 @@ def find_activity(
     interruptions: Interruptions,
     processes: int,
 ) -> Now:
-    """What goes on in a job whose workers have this many processes each."""
+    """`processes` are those of each worker."""
     if has_ended(status):
         return Now(None)
-    speeds = [
-        agent.steps_per_second for agent in observed.agents.values() if agent.steps_per_second
-    ]
+    speeds = [a.steps_per_second for a in observed.agents.values() if a.steps_per_second]
     now = Now(
         Activity.TRAINING,
         processes=processes * int(status.get("replicas", 0)),
@@ -227,23 +205,17 @@ def find_activity(
     current, last = interruptions.current, interruptions.last
     running = find_condition(status, names.RUNNING)
     if running.get("status") == "False":
-        return replace(
-            now, activity=_waits_for(running["reason"], observed, interrupted=current is not None)
-        )
+        interrupted = current is not None
+        return replace(now, activity=_waits_for(running["reason"], observed, interrupted))
     if running.get("status") != "True" or round_ is None:
         return now  # no agent has reported to a new leader: the group probably trains
     if current is not None:
-        orderly = current.reason in ORDERLY
-        return replace(
-            now, activity=Activity.RESIZING if orderly else Activity.RECOVERING, since=current.since
-        )
+        activity = Activity.RESIZING if current.reason in ORDERLY else Activity.RECOVERING
+        return replace(now, activity=activity, since=current.since)
     if last is not None and last.round == round_.number and last.step_before is not None:
         return replace(now, since=last.since + (last.seconds or 0.0))
-    agents = [
-        agent
-        for name in round_.ranks
-        if (agent := observed.agents.get(name)) and agent.round == round_.number
-    ]
+    members = (agent for agent in observed.agents.values() if agent.worker in round_.ranks)
+    agents = [agent for agent in members if agent.round == round_.number]
     stepped = [agent.progressed_at for agent in agents if agent.progress.first_step is not None]
     if stepped:
         return replace(now, since=min(stepped))
@@ -253,16 +225,15 @@ def find_activity(
     return replace(now, activity=Activity.STARTING)
 
 
-def _waits_for(reason: str, observed: Observed, *, interrupted: bool) -> Activity:
+def _waits_for(reason: str, observed: Observed, interrupted: bool) -> Activity:
     if reason in (names.SUSPENDING, names.JOB_SUSPENDED):
         return Activity.SUSPENDED
     if reason in WITHOUT_QUOTA:
         return Activity.WAITING_FOR_QUOTA
     if reason in (names.BACKING_OFF, names.GROUP_RESTARTED):
         return Activity.RECOVERING
-    if reason == names.SCHEDULE_TIMEOUT or any(
-        not (pod.ended or pod.deleting or pod.node) for pod in observed.pods
-    ):
+    unplaced = any(not (pod.ended or pod.deleting or pod.node) for pod in observed.pods)
+    if reason == names.SCHEDULE_TIMEOUT or unplaced:
         return Activity.WAITING_FOR_NODES
     if interrupted:
         return Activity.RECOVERING

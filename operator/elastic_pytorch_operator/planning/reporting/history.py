@@ -49,13 +49,11 @@ def add_changes(
     """
     ends = [] if interruptions.last is None else [interruptions.last.as_status()]
     if interruptions.current is None and round_ is not None and round_.reason:
-        ends.append(
-            {"time": time, "round": round_.number, "replicas": round_.size, "cause": round_.reason}
-        )
+        change = {"time": time, "round": round_.number, "replicas": round_.size}
+        ends.append({**change, "cause": round_.reason})
     for entry in ends:
-        if entry["round"] > max(
-            (known.get("round", 0) for known in changes_of(history)), default=0
-        ):
+        newest = max((known.get("round", 0) for known in changes_of(history)), default=0)
+        if entry["round"] > newest:
             entry["cause"] = entry["cause"][:MAX_CAUSE_CHARACTERS]
             history = _thin([*history, {**entry, **_measured(progress)}])
     return list(history)
@@ -67,11 +65,10 @@ def add_sample(history: Sequence[Entry], progress: Entry, time: str) -> list[Ent
     if not history or not measured:
         return list(history)
     known = [entry for entry in history if any(name in entry for name in MEASURED)]
-    if known and _seconds(known[-1], {"time": time}) * MAX_SAMPLES < _seconds(
-        history[0], {"time": time}
-    ):
+    sample = {"time": time, **measured}
+    if known and _seconds(known[-1], sample) * MAX_SAMPLES < _seconds(history[0], sample):
         return list(history)
-    return _thin([*history, {"time": time, **measured}])
+    return _thin([*history, sample])
 
 
 def _measured(progress: Entry) -> dict[str, Any]:

@@ -35,13 +35,11 @@ IGNORED: tuple[Callable[[Job], str], ...] = (_variables, _pod_fields, _set_up)
 
 
 def explain_ignored_fields(job: Job) -> str:
-    """Names the ignored fields, and why; empty: there are none, or the spec is not known."""
     found = [words for ignored in IGNORED if job.template and (words := ignored(job))]
     return f"to be removed, as it is ignored: {'; '.join(found)}" if found else ""
 
 
 def with_ignored_fields(conditions: Sequence[Condition], job: Job) -> list[Condition]:
-    """Adds the ignored fields to the condition Degraded, which is not true for them."""
     words = explain_ignored_fields(job)
     if not words:
         return list(conditions)

@@ -1,7 +1,6 @@
 """How long a change of the group has interrupted the training, and what it cost. Pure.
 
-docs/internals/rounds.md describes the phases. They follow each other, so together they are the
-interruption.
+docs/internals/rounds.md describes the phases, which follow each other.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -52,12 +51,10 @@ class Interruption:
             "round": self.round,
             "replicas": self.size,
             "cause": self.reason,
+            "seconds": f"{self.seconds or 0.0:.2f}",
         }
-        found["seconds"] = f"{self.seconds or 0.0:.2f}"
         if self.phases:
-            found["phaseSeconds"] = {
-                phase: f"{seconds:.2f}" for phase, seconds in self.phases.items()
-            }
+            found["phaseSeconds"] = {name: f"{s:.2f}" for name, s in self.phases.items()}
         return found if self.steps_lost is None else found | {"stepsLost": self.steps_lost}
 
 
@@ -75,17 +72,12 @@ NO_INTERRUPTIONS = Interruptions()
 def recall_interruption(state: Mapping[str, Any], now: float, time: str) -> Interruption | None:
     """An interruption that another leader saw begin and not end; None: none that can be read."""
     round_, cause, began, step = (state.get(name) for name in ("round", "cause", "began", "step"))
-    if (
-        type(round_) is not int
-        or not isinstance(began, str)
-        or not isinstance(cause, str)
-        or not cause.isalpha()
-    ):
+    if type(round_) is not int or not isinstance(began, str) or not isinstance(cause, str):
         return None
-    since = now - seconds_between(began, time)
-    return Interruption(
-        round_, cause, since, step if type(step) is int else None, emptied=True, began=began
-    )
+    if not cause.isalpha():
+        return None
+    since, step = now - seconds_between(began, time), step if type(step) is int else None
+    return Interruption(round_, cause, since, step, emptied=True, began=began)
 
 
 def begin_interruption(
@@ -100,7 +92,6 @@ def begin_interruption(
     """The interruption that a newly declared round starts; None for a first round.
 
     Args:
-        before: None: this operator knows of none.
         status_step: the last step in the status, for a group of which no agent is known any more.
     """
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
@@ -121,9 +112,8 @@ def begin_interruption(
     agents = [agent for name in before.ranks if (agent := observed.agents.get(name))]
     signs = [moment for agent in agents for moment in _signs(agent, before)]
     if after.reason in LOSSES:
-        signs += _silences(
-            [agent for agent in agents if agent.worker not in after.ranks], agents, observed
-        )
+        lost = [agent for agent in agents if agent.worker not in after.ranks]
+        signs += _silences(lost, agents, observed)
     steps = [a.progress.step for a in agents if a.progress.step is not None]
     return Interruption(
         round=after.number,
@@ -151,12 +141,9 @@ def _last_set_up(
 ) -> tuple[float, float] | None:
     """Start and end, after a moment, of the set-up of the member that was ready last."""
     found = [(a.set_up_since, a.set_up_until) for a in agents if a.worker in round_.ranks]
-    known = [
-        (since, until)
-        for since, until in found
-        if since is not None and until is not None and until > after
-    ]
-    return max(known, key=lambda moments: moments[1], default=None)
+    known = [(since, until) for since, until in found if since is not None and until is not None]
+    late = (moments for moments in known if moments[1] > after)
+    return max(late, key=lambda moments: moments[1], default=None)
 
 
 def _signs(agent: AgentView, group: Round) -> list[float]:
@@ -172,14 +159,11 @@ def _signs(agent: AgentView, group: Round) -> list[float]:
 def _silences(
     lost: Sequence[AgentView], group: Sequence[AgentView], observed: Observed
 ) -> list[float]:
-    """Since when lost agents are silent; not before their group's last step, which needs all."""
+    """Since when lost agents are silent, but after their group's last step, which needs all."""
     stepped_at = max((agent.progressed_at for agent in group), default=0.0)
     longest = PEER_FAILED.at_most_seconds * observed.heartbeat_seconds
-    return [
-        max(agent.heard_at, stepped_at)
-        for agent in lost
-        if observed.now - agent.heard_at >= longest
-    ]
+    silent = (agent for agent in lost if observed.now - agent.heard_at >= longest)
+    return [max(agent.heard_at, stepped_at) for agent in silent]
 
 
 def advance_interruption(
@@ -192,16 +176,14 @@ def advance_interruption(
     """Ends an interruption once its group trains.
 
     That is at its first step, or if its script reports none, when all workers run. The last reports
-    of the agents of `gone` workers hold no more.
+    of agents of `gone` workers hold no more.
     """
     if interruption is None or round_ is None:
         return interruption
     agents = list(agents)
     there = [agent for agent in agents if agent.worker not in gone]
-    if (
-        interruption.stopped_at is None
-        and (stopped_at := _stopped_at(interruption, round_, there)) is not None
-    ):
+    stopped_at = _stopped_at(interruption, round_, there)
+    if interruption.stopped_at is None and stopped_at is not None:
         interruption = replace(interruption, stopped_at=stopped_at)
     if round_.size == 0:
         return interruption
@@ -221,27 +203,22 @@ def advance_interruption(
     else:
         return interruption
     seconds = max(0.0, ended_at - interruption.since)
-    return replace(
-        interruption, seconds=seconds, steps_lost=lost, phases=phases, size=round_.size, time=time
-    )
+    ended = replace(interruption, seconds=seconds, steps_lost=lost, phases=phases)
+    return replace(ended, size=round_.size, time=time)
 
 
 def _stopped_at(
     interruption: Interruption, round_: Round, agents: Sequence[AgentView]
 ) -> float | None:
-    """When those members of the group before that go on had stopped; None: one of them has not."""
+    """None: a member of the group before that goes on has not stopped."""
     group, begun_at = interruption.group, interruption.declared_at
     if group is None or begun_at is None:
         return None
-    going_on = [
-        agent
-        for agent in agents
-        if agent.worker in group.ranks
-        and (
-            agent.worker in round_.ranks
-            or (not round_.size and agent.state is not AgentState.LEAVING)
-        )
-    ]
+    members = [agent for agent in agents if agent.worker in group.ranks]
+    if round_.size:
+        going_on = [agent for agent in members if agent.worker in round_.ranks]
+    else:
+        going_on = [agent for agent in members if agent.state is not AgentState.LEAVING]
     # A failed worker's agent does not report when its other processes have stopped.
     stopped = [
         a for a in going_on if a.state in WAITING or (a.round > group.number and a.state in ACTIVE)
@@ -263,18 +240,13 @@ def _phases(
     if interruption.declared_at is None:
         return {}
     # The slowest of the pods that have reported it: one report that the group has formed is enough.
-    started = running_at or max(
-        (a.started_at for a in active if a.started_at is not None), default=None
-    )
-    formed = (
-        None
-        if running_at
-        else max((a.formed_at for a in active if a.formed_at is not None), default=None)
-    )
-    regrouped = max(round_.declared_at, interruption.stopped_at or 0.0)
-    set_up = (
-        _last_set_up(round_, active, interruption.declared_at) if interruption.emptied else None
-    )
+    started = max((a.started_at for a in active if a.started_at is not None), default=None)
+    formed = max((a.formed_at for a in active if a.formed_at is not None), default=None)
+    if running_at:
+        started, formed = running_at, None
+    regrouped, set_up = max(round_.declared_at, interruption.stopped_at or 0.0), None
+    if interruption.emptied:
+        set_up = _last_set_up(round_, active, interruption.declared_at)
     ends = {
         DETECTION: interruption.declared_at,
         STOP: interruption.stopped_at,
@@ -290,9 +262,8 @@ def _phases(
 def split_interruption(since: float, ends: Mapping[str, float | None]) -> dict[str, float]:
     """Returns the seconds of each phase whose end is known, in their order.
 
-    The time of another phase belongs to the next one that is known. No phase is negative: the
-    moments come from several pods, and one may begin its next phase before another has ended this
-    one.
+    Other phases count for the next one. No phase is negative: the moments come from several pods,
+    and one may begin its next phase before another has ended this one.
     """
     # What is over when the first step is reported cannot have ended after it.
     last, latest = since, ends.get(FIRST_STEP)
@@ -306,5 +277,4 @@ def split_interruption(since: float, ends: Mapping[str, float | None]) -> dict[s
 
 
 def slowest_phase(phases: Mapping[str, float]) -> str:
-    """Returns the longest phase, the earlier one of two equal ones; empty: none is known."""
     return max(phases, key=lambda phase: phases[phase], default="")

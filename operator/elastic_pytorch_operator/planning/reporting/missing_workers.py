@@ -14,10 +14,9 @@ from elastic_pytorch_operator.planning.failures.start_backoff import (
 )
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
 
-# States of a group that trained: one that a new leader has not heard probably still does, and the
-# status stays.
+# If a new leader has no report of a group in one of these states, it probably still trains.
 TRAINED = (names.RUNNING, names.RESIZING)
-MAX_REASONS = 8  # that a message names: each pod may have one of its own
+MAX_REASONS = 8  # in a message: each pod may have one of its own
 
 
 def explain_shortage(
@@ -28,12 +27,7 @@ def explain_shortage(
     preparing: Container[str] = (),
     torn: Container[str] = (),
 ) -> str:
-    """One clause a cause, the most frequent first, and no more than a few.
-
-    Args:
-        speaking: names of the pods that are known to be up.
-        torn: ready, and waiting for others of their unit.
-    """
+    """One clause for each cause, the most frequent first; `speaking` pods are known to be up."""
     groups: dict[str, int] = defaultdict(int)
     for pod in pods:
         if pod.ended or pod.deleting:
@@ -57,9 +51,8 @@ def explain_shortage(
     there = {pod.index for pod in pods if not (pod.ended or pod.deleting)}
     for index, pod in starts.newest.items():
         if index not in there:
-            groups[
-                f"{describe_failed_start(pod)} on node {pod.node}; the operator will retry after a delay"
-            ] += 1
+            failed = f"{describe_failed_start(pod)} on node {pod.node}"
+            groups[f"{failed}; the operator will retry after a delay"] += 1
     counted = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     clauses = [f"{_pods(count)}: {reason}" for reason, count in counted[:MAX_REASONS]]
     if others := sum(count for _, count in counted[MAX_REASONS:]):
@@ -74,19 +67,15 @@ def _pods(count: int) -> str:
 
 
 def may_train(old: Mapping[str, Any], candidates: Sequence[Candidate], size: int) -> bool:
-    """Whether a group that trained may do so still, although no round of it is known."""
-    return (
-        not size
-        and old.get("state") in TRAINED
-        and any(candidate.unheard for candidate in candidates)
-    )
+    unheard = any(candidate.unheard for candidate in candidates)
+    return not size and old.get("state") in TRAINED and unheard
 
 
 def unheard_group(candidates: Sequence[Candidate]) -> list[Condition]:
-    """Returns Running, Resizing and Degraded, all of them unknown."""
     unheard = sum(candidate.unheard for candidate in candidates)
     workers = "1 worker has" if unheard == 1 else f"{unheard} workers have"
-    running = f"{workers} not reported since a replica of the operator began to lead; the group is probably training"
+    running = f"{workers} not reported since a replica of the operator began to lead"
+    running += "; the group is probably training"
     rest = "no worker of the group has reported; see condition Running"
     return [
         Condition(names.RUNNING, None, names.WORKERS_UNHEARD, running),

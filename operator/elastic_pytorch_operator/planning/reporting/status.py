@@ -4,11 +4,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elastic_pytorch_operator.api import kueue, names
+from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import (
     Condition,
     ended,
-    find_condition,
     has_ended,
     is_true,
     merge_conditions,
@@ -44,9 +43,12 @@ from elastic_pytorch_operator.planning.reporting.missing_workers import (
     unheard_group,
 )
 from elastic_pytorch_operator.planning.reporting.quota_conditions import (
+    as_before,
     explain_lack,
     held,
+    not_suspended,
     reason_of,
+    suspended,
 )
 from elastic_pytorch_operator.planning.reporting.stragglers import NO_STRAGGLERS, Stragglers
 from elastic_pytorch_operator.planning.reporting.waits import (
@@ -58,7 +60,7 @@ from elastic_pytorch_operator.planning.reporting.waits import (
 )
 from elastic_pytorch_operator.planning.reporting.worker_list import describe_workers
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import NO_DEFERRAL, Deferral
-from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
+from elastic_pytorch_operator.planning.workers.liveness import Candidate
 from elastic_pytorch_operator.planning.workers.process_counts import explain_difference
 from elastic_pytorch_operator.planning.workers.schedule_timeout import NO_WAIT, ScheduleWait
 from elastic_pytorch_operator.spec.failure_rules import FailureAction
@@ -77,9 +79,9 @@ class Findings:
     ending: Ending | None = None
     refusals: Sequence[str] = ()
     deferral: Deferral = NO_DEFERRAL
-    cooling: Sequence[str] = ()  # newcomers that wait as the group has just grown
+    cooling: Sequence[str] = ()
     restarting: GroupRestart = NO_RESTART
-    grown: bool = False  # by the round that is declared now
+    grown: bool = False
     starts: FailedStarts = NONE_FAILED
     evacuation: Evacuation = NO_EVACUATION
     schedule: ScheduleWait = NO_WAIT
@@ -94,17 +96,15 @@ def describe_job(
     round_: Round | None,
     findings: Findings,
 ) -> Status:
-    """The whole status of a job that has not ended before."""
     budget, current, ending = findings.budget, findings.interruptions.current, findings.ending
     old = job.status
-    live = [c for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING)]
-    ready = [c for c in live if c.liveness is Liveness.READY and c.worker not in findings.torn]
-    ready_spares = count_spares(job, findings.target, len(ready))
+    live = [c for c in candidates if c.alive]
+    ready = sum(c.ready and c.worker not in findings.torn for c in live)
+    ready_spares = count_spares(job, findings.target, ready)
     members = round_.ranks if round_ else {}
     agents = [observed.agents[name] for name in members if name in observed.agents]
-    paused = findings.restarting.asked or (
-        observed.now < budget.backoff_until and any(candidate.failed for candidate in live)
-    )
+    backs_off = observed.now < budget.backoff_until and any(c.failed for c in live)
+    paused = findings.restarting.asked or backs_off
     size = 0 if paused or round_ is None else round_.size
     unheard = may_train(old, live, size) and not findings.target.stopped
     trains = (bool(members) and ending is None and not paused) or unheard
@@ -117,35 +117,22 @@ def describe_job(
     status: Status = {
         "observedGeneration": job.generation,
         "replicas": len(live) - count_spares(job, findings.target, len(live)),
-        "readyReplicas": len(ready) - ready_spares,
+        "readyReplicas": ready - ready_spares,
+        **_occasional_fields(job, findings),
         "selector": f"{names.LABEL_JOB_NAME}={job.key.name},{names.LABEL_ROLE}={names.ROLE_WORKER}",
         "round": round_.number if round_ else int(old.get("round", 0)),
-        "worldSize": int(old.get("worldSize", 0))
-        if unheard
-        else 0
-        if paused
-        else world_size(round_, agents, job),
+        "worldSize": 0 if paused else world_size(round_, agents, job),
         "failures": budget.failures,
         "totalFailures": budget.total,
         **workers,
         **state.as_status(),
     }
+    if unheard:
+        status["worldSize"] = int(old.get("worldSize", 0))
     if not findings.target.stopped:
         status["startTime"] = old.get("startTime") or observed.time
-    if job.template_uid is not None:
-        status["template"] = old["template"]
-    if job.last_valid is not None:
-        status[LAST_VALID] = recorded(job.last_valid)
     if job.spares:
         status["readySpares"] = ready_spares
-    if budget.group_restarts:
-        status["groupRestarts"] = budget.group_restarts
-    if findings.refusals:
-        status["refusals"] = [
-            words[:MAX_REFUSAL_CHARACTERS] for words in findings.refusals[:MAX_REPORTED]
-        ]
-    if findings.stragglers.slow:
-        status["stragglers"] = findings.stragglers.as_status()
     # Workers that leave report the last checkpoint, which they write in their grace period.
     reporting = agents or [agent for agent in observed.agents.values() if findings.target.stopped]
     if progress := describe_progress(reporting, old.get("progress") or {}):
@@ -153,10 +140,9 @@ def describe_job(
     history = add_changes(
         old.get(HISTORY) or (), findings.interruptions, round_, progress, observed.time
     )
-    status |= {
-        "interruptions": count_interruptions(history),
-        **({HISTORY: history} if history else {}),
-    }
+    status["interruptions"] = count_interruptions(history)
+    if history:
+        status[HISTORY] = history
     cause = (ending.cause if ending else None) or budget.last
     if cause is not None:
         status["rootCause"] = cause.as_status()
@@ -164,20 +150,32 @@ def describe_job(
         status["rootCause"] = old["rootCause"]
     unsaved = explain_unsaved_steps(progress) if job.suspend else ""
     if ending is not None:
-        told = ended(ending.reason, ending.message, complete=ending.complete)
+        conditions = ended(ending.reason, ending.message, complete=ending.complete)
         status |= {"completionTime": observed.time, "worldSize": 0}
     else:
-        told = with_ignored_fields(
-            _conditions(
-                job, observed, live, round_, size, findings, unheard=unheard, unsaved=unsaved
-            ),
-            job,
-        )
+        conditions = _conditions(job, observed, live, round_, size, findings, unheard, unsaved)
+        conditions = with_ignored_fields(conditions, job)
     status["conditions"] = merge_conditions(
-        old, told, generation=job.generation, time=observed.time
+        old, conditions, generation=job.generation, time=observed.time
     )
     status["state"] = _state(job, status, trains)
     return status
+
+
+def _occasional_fields(job: Job, findings: Findings) -> Status:
+    found: Status = {}
+    if job.template_uid is not None:
+        found["template"] = job.status["template"]
+    if job.last_valid is not None:
+        found[LAST_VALID] = recorded(job.last_valid)
+    if findings.budget.group_restarts:
+        found["groupRestarts"] = findings.budget.group_restarts
+    if findings.refusals:
+        refusals = findings.refusals[:MAX_REPORTED]
+        found["refusals"] = [words[:MAX_REFUSAL_CHARACTERS] for words in refusals]
+    if findings.stragglers.slow:
+        found["stragglers"] = findings.stragglers.as_status()
+    return found
 
 
 def count_spares(job: Job, target: Target, workers: int) -> int:
@@ -203,38 +201,27 @@ def _conditions(
     round_: Round | None,
     size: int,
     findings: Findings,
-    *,
     unheard: bool,
     unsaved: str,
 ) -> list[Condition]:
     target, refusal = findings.target, explain_refusals(findings.refusals)
-    waiting, cooling = (
-        explain_deferral(job, findings.deferral),
-        explain_growth_wait(job, findings.cooling),
-    )
+    waiting = explain_deferral(job, findings.deferral)
+    cooling = explain_growth_wait(job, findings.cooling)
     if job.suspend:
-        return [*_suspended(job, observed, size, waiting, refusal, unsaved), *not_ended()]
+        return [*suspended(job, observed, size, waiting, refusal, unsaved), *not_ended()]
     if target.held:
         why = "; ".join(filter(None, (explain_lack(target.quota), job.problem)))
-        return [
-            *held(reason_of(target.quota), why, observed, size, waiting, refusal),
-            _not_suspended(job),
-            *not_ended(),
-        ]
+        found = held(reason_of(target.quota), why, observed, size, waiting, refusal)
+        return [*found, not_suspended(job), *not_ended()]
     if job.problem and target.stopped:
         why = f"waits for a valid spec: {job.problem}"
-        return [
-            *held(names.INVALID_SPEC, why, observed, size, waiting, refusal),
-            _as_before(job),
-            *not_ended(),
-        ]
+        found = held(names.INVALID_SPEC, why, observed, size, waiting, refusal)
+        return [*found, as_before(job), *not_ended()]
     if unheard:
-        return [*unheard_group(live), _not_suspended(job), *not_ended()]
+        return [*unheard_group(live), not_suspended(job), *not_ended()]
     apart = explain_difference(round_.ranks if round_ else (), live, observed.pods_by_name)
     speaking = {pod.name for pod in observed.pods if pod.started} if job.stock else observed.agents
-    preparing = {
-        name for name, agent in observed.agents.items() if agent.state is AgentState.PREPARING
-    }
+    preparing = {n for n, agent in observed.agents.items() if agent.state is AgentState.PREPARING}
     pods = (*observed.pods, *observed.stores)
     missing = explain_shortage(pods, speaking, refusal, findings.starts, preparing, findings.torn)
     shortage = "; ".join(filter(None, (apart, missing, explain_lack(target.quota))))
@@ -242,20 +229,15 @@ def _conditions(
     whole = f"all {target.wanted} wanted workers train" if size == target.wanted else ""
     if whole and job.requested != target.wanted:
         whole += f"; {job.requested} were requested, which {job.rounded_by} rounds down"
-    calm = (
-        Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole)
-        if size
-        else _nothing_trains(names.RESIZING)
-    )
-    resizing, degraded = calm, replace(calm, type=names.DEGRADED)
+    resizing = Condition(names.RESIZING, False, names.AT_WANTED_SIZE, whole)
+    if not size:
+        text = "no group is training yet; see condition Running"
+        resizing = Condition(names.RESIZING, False, names.WAITING_FOR_WORKERS, text)
+    degraded = replace(resizing, type=names.DEGRADED)
     if size and size != target.wanted:
         word = "growing" if size < target.wanted else "shrinking"
-        resizing = Condition(
-            names.RESIZING,
-            True,
-            names.SIZE_CHANGING,
-            f"{word} from {size} to {target.wanted} workers",
-        )
+        text = f"{word} from {size} to {target.wanted} workers"
+        resizing = Condition(names.RESIZING, True, names.SIZE_CHANGING, text)
     if findings.evacuation.staying and size:
         leaving = explain_evacuation(findings.evacuation)
         text = f"{resizing.message}; {leaving}" if resizing.true else leaving
@@ -264,25 +246,21 @@ def _conditions(
         text = f"{resizing.message}: {waiting}" if resizing.true else waiting
         resizing = Condition(names.RESIZING, True, names.WAITING_FOR_CHECKPOINT, text)
     if findings.cooling:
-        resizing = Condition(
-            names.RESIZING, True, names.COOLING_DOWN, f"{resizing.message}: {cooling}"
+        resizing = replace(
+            resizing, true=True, reason=names.COOLING_DOWN, message=f"{resizing.message}: {cooling}"
         )
     if size and size < target.wanted:
-        text = f"trains with {size} of {target.wanted} workers"
-        reason = (
-            reason_of(target.quota)
-            if target.quota.lack and size == target.quota.size
-            else names.WORKERS_MISSING
-        )
-        degraded = Condition(
-            names.DEGRADED, True, reason, "; ".join(filter(None, (text, shortage, cooling)))
-        )
+        text, reason = f"trains with {size} of {target.wanted} workers", names.WORKERS_MISSING
+        if target.quota.lack and size == target.quota.size:
+            reason = reason_of(target.quota)
+        text = "; ".join(filter(None, (text, shortage, cooling)))
+        degraded = Condition(names.DEGRADED, True, reason, text)
     degraded = with_failing_saves(degraded, job, observed, round_ if size else None)
     if job.problem:
         text = f"{job.problem}; the job goes on by its last valid spec"
         message = f"{text}; {degraded.message}" if degraded.true else text
         degraded = Condition(names.DEGRADED, True, names.INVALID_SPEC, message)
-    return [running, resizing, degraded, _not_suspended(job), *not_ended()]
+    return [running, resizing, degraded, not_suspended(job), *not_ended()]
 
 
 def _running(
@@ -296,36 +274,25 @@ def _running(
     if size:
         text, reason = f"{size} of {findings.target.wanted} workers train", names.ROUND_RUNNING
         if observed.saving_since is not None:
-            text, reason = (
-                "the training is done, and its last checkpoint is being written",
-                names.SAVING,
-            )
+            text = "the training is done, and its last checkpoint is being written"
+            reason = names.SAVING
         refusal = explain_refusals(findings.refusals)
         return Condition(names.RUNNING, True, reason, f"{text}; {refusal}" if refusal else text)
     if findings.schedule.retry_time is not None:
-        return Condition(
-            names.RUNNING,
-            False,
-            names.SCHEDULE_TIMEOUT,
-            explain_schedule_wait(job, findings.schedule),
-        )
-    if observed.now < findings.budget.backoff_until and findings.budget.last is not None:
-        return Condition(
-            names.RUNNING,
-            False,
-            names.BACKING_OFF,
-            f"restarting after {_which_failure(job, findings.budget)}; {findings.budget.last}",
-        )
+        text = explain_schedule_wait(job, findings.schedule)
+        return Condition(names.RUNNING, False, names.SCHEDULE_TIMEOUT, text)
+    budget = findings.budget
+    if observed.now < budget.backoff_until and budget.last is not None:
+        text = f"restarting after {_which_failure(job, budget)}; {budget.last}"
+        return Condition(names.RUNNING, False, names.BACKING_OFF, text)
     if findings.restarting.under_way:
-        return Condition(
-            names.RUNNING, False, names.GROUP_RESTARTED, explain_restart(findings.restarting)
-        )
-    ready = sum(c.liveness is Liveness.READY and c.worker not in findings.torn for c in live)
+        text = explain_restart(findings.restarting)
+        return Condition(names.RUNNING, False, names.GROUP_RESTARTED, text)
+    ready = sum(c.ready and c.worker not in findings.torn for c in live)
     ready -= count_spares(job, findings.target, ready)
     text = f"{ready} of {findings.target.wanted} workers are ready; training needs {job.minimum}"
-    return Condition(
-        names.RUNNING, False, names.WAITING_FOR_WORKERS, f"{text}; {shortage}" if shortage else text
-    )
+    text = f"{text}; {shortage}" if shortage else text
+    return Condition(names.RUNNING, False, names.WAITING_FOR_WORKERS, text)
 
 
 def _which_failure(job: Job, budget: Budget) -> str:
@@ -333,59 +300,6 @@ def _which_failure(job: Job, budget: Budget) -> str:
     if rule is not None and rule.action is not FailureAction.COUNT:
         return f"a failure that {rule} does not count"
     return f"failure {budget.failures} of {job.max_failures} allowed"
-
-
-def _suspended(
-    job: Job, observed: Observed, size: int, waiting: str, refusal: str, unsaved: str
-) -> list[Condition]:
-    """A suspended group may wait for a checkpoint, and its pods take time to stop.
-
-    Only without quota is the job suspended: until then, fields for its pods may not change.
-    """
-    left = len(observed.pods) + len(observed.stores)
-    reserves = any(w.reserves and not w.is_true(kueue.FINISHED) for w in observed.workloads or ())
-    stays = left or reserves
-    reason = names.SUSPENDING if stays else names.REFUSED if refusal else names.JOB_SUSPENDED
-    if job.problem:
-        reason, refusal = names.SUSPENDING if stays else names.INVALID_SPEC, job.problem
-    pods = f"{left} {'pod is' if left == 1 else 'pods are'} left" if left else "nothing runs"
-    does = waiting or ("its quota is not returned yet" if reserves and not left else pods)
-    text = "; ".join(
-        filter(None, (f"spec.suspend is true: {does}", refusal, "" if left else unsaved))
-    )
-    rests = names.SUSPENDING if stays else names.JOB_SUSPENDED
-    running, resizing, degraded = (
-        Condition(type_, False, rests, "the job is suspended")
-        for type_ in (names.RUNNING, names.RESIZING, names.DEGRADED)
-    )
-    if size:
-        running = Condition(
-            names.RUNNING,
-            True,
-            names.ROUND_RUNNING,
-            f"{size} workers train until the job is suspended",
-        )
-    return [running, resizing, degraded, Condition(names.SUSPENDED, not stays, reason, text)]
-
-
-def _not_suspended(job: Job) -> Condition:
-    before = find_condition(job.status, names.SUSPENDED).get("reason", names.NOT_SUSPENDED)
-    reason = names.NOT_SUSPENDED if before == names.NOT_SUSPENDED else names.JOB_RESUMED
-    return Condition(names.SUSPENDED, False, reason, "the job is not suspended")
-
-
-def _as_before(job: Job) -> Condition:
-    """A job that was suspended is not resumed by an invalid spec."""
-    if not is_true(job.status, names.SUSPENDED):
-        return _not_suspended(job)
-    before = find_condition(job.status, names.SUSPENDED)
-    return Condition(names.SUSPENDED, True, str(before.get("reason")), str(before.get("message")))
-
-
-def _nothing_trains(type_: str) -> Condition:
-    return Condition(
-        type_, False, names.WAITING_FOR_WORKERS, "no group is training yet; see condition Running"
-    )
 
 
 def _state(job: Job, status: Status, trains: bool) -> str:
@@ -399,22 +313,15 @@ def _state(job: Job, status: Status, trains: bool) -> str:
 
 
 def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> dict[str, Any]:
-    """The field; empty: the script has never reported a step.
-
-    While agents report nothing, as after a change of the group, `old` stays.
-    """
+    """While agents report nothing, as after a change of the group, `old` stays."""
     reports = [agent.progress for agent in agents if agent.progress.step is not None]
     if not reports:
         return dict(old)
     newest_first = sorted(reports, key=lambda progress: -(progress.step or 0))
     newest = newest_first[0]
-    speed = max(
-        (agent.steps_per_second for agent in agents if agent.steps_per_second is not None),
-        default=None,
-    )
-    checkpoints = [
-        a.progress.checkpoint_step for a in agents if a.progress.checkpoint_step is not None
-    ]
+    speeds = [a.steps_per_second for a in agents if a.steps_per_second is not None]
+    steps = (agent.progress.checkpoint_step for agent in agents)
+    checkpoints = [step for step in steps if step is not None]
     found: dict[str, Any] = {"summary": f"{newest.step}", "step": newest.step}
     if newest.total is not None:
         found |= {"summary": f"{newest.step}/{newest.total}", "total": newest.total}
@@ -422,8 +329,8 @@ def describe_progress(agents: Sequence[AgentView], old: Mapping[str, Any]) -> di
         found["loss"] = f"{newest.loss:.4g}"
     if metrics := _metrics(newest_first, old.get("metrics") or {}):
         found["metrics"] = metrics
-    if speed is not None:
-        found["stepsPerSecond"] = f"{speed:.3g}"
+    if speeds:
+        found["stepsPerSecond"] = f"{max(speeds):.3g}"
     if checkpoints:
         found["checkpointStep"] = max(checkpoints)
     return found

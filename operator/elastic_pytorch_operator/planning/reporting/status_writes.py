@@ -28,7 +28,6 @@ SAME_WRITE_SECONDS = 30.0
 
 
 def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a status differs in counts, workers and words only."""
     if differ(old, new, (*SLOW_FIELDS, *FOLLOWING, *DETAILS, "conditions")):
         return False
     before, after = (
@@ -42,12 +41,11 @@ def changes_details_only(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool
 
 
 def progress_write_seconds(reporting_jobs: int) -> float:
-    """Between two writes of a job's progress: longer the more jobs report any."""
     return max(PROGRESS_WRITE_SECONDS, reporting_jobs / PROGRESS_WRITES_PER_SECOND)
 
 
 def next_progress_write(job_uid: str, after: float, reporting_jobs: int) -> float:
-    """The first moment after another one at which a job's progress is written, monotonic seconds.
+    """When a job's progress is written next, monotonic seconds.
 
     Each job has its own moments, by its UID, so that the writes of all jobs are spread evenly, even
     after a takeover.
@@ -68,9 +66,9 @@ def write_status_at(
     """When to write a status, monotonic seconds; None: there is no need.
 
     Args:
-        written: by this operator; None: nothing yet. The API server may have stored something else:
-            an older resource definition drops fields, and what is no Unicode is replaced. To write
-            the same again at once would change nothing.
+        written: by this operator. The API server may have stored something else: an older resource
+            definition drops fields, and what is no Unicode is replaced. To write the same again at
+            once would change nothing.
     """
     times = []
     if says_more(old, new):
@@ -93,15 +91,12 @@ class Written(NamedTuple):
 def status_write(
     job: Job, status: dict[str, Any], observed: Observed, written: Written
 ) -> tuple[list[PatchStatus], float | None]:
-    """The write of a status if it is due, and when it will be otherwise; None: there is no need."""
     progress_at = next_progress_write(job.uid, written.at, observed.reporting_jobs)
     due = write_status_at(job.status, status, *written, observed.now, progress_at)
     if due is None or due > observed.now:
         return [], due
-    progress = status.get("progress") or {}
-    if status.get("worldSize") and progress.get("step") != (job.status.get("progress") or {}).get(
-        "step"
-    ):
+    progress, before = status.get("progress") or {}, job.status.get("progress") or {}
+    if status.get("worldSize") and progress.get("step") != before.get("step"):
         history = add_sample(status.get(HISTORY) or (), progress, observed.time)
         status = status | ({HISTORY: history} if history else {})
     return [PatchStatus(status)], None

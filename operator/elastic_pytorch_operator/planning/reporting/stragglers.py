@@ -1,13 +1,9 @@
-"""Which ranks are slow: `status.stragglers`.
-
-Pure: what the agents have measured in, what users should know out.
+"""Which ranks are slow: `status.stragglers`. Pure.
 
 In data-parallel training every step of every rank takes as long as the slowest rank needs, so a
 rank is judged by its work: its time in a step without its waits for the others. Agents report the
-median of each window of a few seconds. A rank is slow in a window if it works for longer than the
-group's median by a factor, and if that costs a part of the step that matters. It becomes a
-straggler when it was slow in several windows in a row, and remains one until it was clearly not
-slow in as many.
+median of each window of a few seconds. In a window, a rank is slow if its work exceeds the group's
+median by a factor, and costs a part of the step that matters.
 """
 
 from collections import defaultdict
@@ -23,15 +19,14 @@ from elastic_pytorch_operator.model.round import Round
 
 SLOW = 1.3  # times the median of the group
 CALM = 1.15  # not slow any more
-SHARE_OF_STEP = 0.05  # that a rank costs the others, to be slow
+SHARE_OF_STEP = 0.05  # that a slow rank costs the others
 WINDOWS = 3  # in a row, to become or to cease to be a straggler
-# Of each round: compilers, caches and loaders make the first steps unlike those that follow.
-WARM_UP_WINDOWS = 1
-MIN_RANKS = 3  # of two, one cannot say which is as it should be
+WARM_UP_WINDOWS = 1  # of each round: compilers, caches and loaders slow its first steps
+MIN_RANKS = 3  # of two, neither is known to be as it should be
 MAX_LISTED = 16
 MAX_EVENTS = 4  # at once
 
-Place = tuple[str, int]  # a worker, and the local rank of a process in it
+Place = tuple[str, int]  # a worker, and a process's local rank
 
 
 class Work(NamedTuple):
@@ -45,21 +40,20 @@ class Straggler:
     local_rank: int
     rank: int
     node: str
-    slowdown: float  # of its work, as a multiple of the group's median
-    seconds: float  # of its work in a step
+    slowdown: float  # of its work, as a multiple of the median
+    seconds: float  # of work in a step
     median_seconds: float  # of the group
 
     @property
     def place(self) -> Place:
-        """Which process it is, whatever its rank."""
         return self.worker, self.local_rank
 
     def as_status(self) -> dict[str, Any]:
-        found = {"rank": self.rank, "worker": self.worker, "localRank": self.local_rank}
-        if self.node:
-            found |= {"node": self.node}
         return {
-            **found,
+            "rank": self.rank,
+            "worker": self.worker,
+            "localRank": self.local_rank,
+            **({"node": self.node} if self.node else {}),
             "slowdown": f"{self.slowdown:.1f}",
             "medianSeconds": f"{self.median_seconds:.2g}",
         }
@@ -68,10 +62,9 @@ class Straggler:
 @dataclass(frozen=True, slots=True)
 class Stragglers:
     slow: tuple[Straggler, ...] = ()  # the slowest first
-    round: int = 0  # in which they were measured
-    windows: int = 0  # how many windows of it all ranks had reported when they were last looked at
-    # In how many windows in a row a rank was the opposite of what it counts as: slow, or not slow
-    # any more.
+    round: int = 0  # of the windows
+    windows: int = 0  # that all ranks had reported at the last look
+    # For how many windows in a row a rank was not what it counts as, slow or not slow.
     turning: Mapping[Place, int] = field(default_factory=dict)
 
     def as_status(self) -> list[dict[str, Any]]:
@@ -101,8 +94,8 @@ def read_stragglers(status: Mapping[str, Any]) -> Stragglers:
 def advance_stragglers(known: Stragglers, round_: Round | None, observed: Observed) -> Stragglers:
     """Looks at the next window of a group, once all ranks have reported it.
 
-    Those that are known stay over a change of the group, as long as their workers are in it and it
-    is large enough to measure.
+    Stragglers outlast a change of the group that their workers are in, if it is large enough to
+    measure.
     """
     members = round_.ranks if round_ is not None else {}
     agents = [agent for name in members if (agent := observed.agents.get(name))]
@@ -113,14 +106,10 @@ def advance_stragglers(known: Stragglers, round_: Round | None, observed: Observ
         return NO_STRAGGLERS
     if known.round != round_.number:
         there = (straggler for straggler in known.slow if straggler.worker in members)
-        known = Stragglers(
-            tuple(_in_round(each, round_, observed) for each in there), round_.number
-        )
-    reported = [
-        a
-        for a in agents
-        if a.round == round_.number and a.state is AgentState.RUNNING and a.progress.work_windows
-    ]
+        slow = tuple(_in_round(each, round_, observed) for each in there)
+        known = Stragglers(slow, round_.number)
+    running = (a for a in agents if a.round == round_.number and a.state is AgentState.RUNNING)
+    reported = [agent for agent in running if agent.progress.work_windows]
     windows = min((agent.progress.work_windows or 0 for agent in reported), default=0)
     if windows <= max(known.windows, WARM_UP_WINDOWS):
         return known
@@ -155,17 +144,13 @@ def _judge(
             del turning[place]
         if listed:
             slowdown = each.seconds / typical if typical else SLOW
-            slow.append(
-                Straggler(
-                    *place, *_where(place, "", round_, observed), slowdown, each.seconds, typical
-                )
-            )
+            where = _where(place, "", round_, observed)
+            slow.append(Straggler(*place, *where, slowdown, each.seconds, typical))
     slow.sort(key=lambda straggler: (-straggler.slowdown, straggler.rank))
     return replace(known, slow=tuple(slow), turning=turning)
 
 
 def _turns(work: Work, typical: float, *, listed: bool) -> bool:
-    """Whether a window speaks against what a rank counts as."""
     costs = work.seconds - typical
     if listed:
         return work.seconds < CALM * typical or costs < SHARE_OF_STEP / 2 * work.step_seconds
@@ -180,28 +165,19 @@ def _in_round(straggler: Straggler, round_: Round, observed: Observed) -> Stragg
 def _where(place: Place, node: str, round_: Round, observed: Observed) -> tuple[int, str]:
     worker, local_rank = place
     agent, pod = observed.agents.get(worker), observed.pods_by_name.get(worker)
-    return round_.ranks[worker] * (
-        agent.local_world_size if agent else 1
-    ) + local_rank, pod.node if pod else node
+    processes = agent.local_world_size if agent else 1
+    return round_.ranks[worker] * processes + local_rank, pod.node if pod else node
 
 
 def record_stragglers(before: Stragglers, after: Stragglers) -> list[RecordEvent]:
-    """Returns an event for each worker with ranks that have become slow, or are no longer slow; a few at most."""
     known, found = ({straggler.place for straggler in each.slow} for each in (before, after))
     begun = _by_worker(straggler for straggler in after.slow if straggler.place not in known)
     same = before.round == after.round  # with another round, those that have left are not better
-    over = _by_worker(
-        straggler for straggler in before.slow if same and straggler.place not in found
-    )
+    over = _by_worker(each for each in before.slow if same and each.place not in found)
+    slow, calm = _limit(list(map(_begun, begun))), _limit(list(map(_over, over)))
     return [
-        *(
-            RecordEvent(names.STRAGGLER, note, warning=True)
-            for note in _limit([_begun(group) for group in begun])
-        ),
-        *(
-            RecordEvent(names.STRAGGLER_RECOVERED, note)
-            for note in _limit([_over(group) for group in over])
-        ),
+        *(RecordEvent(names.STRAGGLER, note, warning=True) for note in slow),
+        *(RecordEvent(names.STRAGGLER_RECOVERED, note) for note in calm),
     ]
 
 
@@ -216,29 +192,27 @@ def _limit(notes: Sequence[str]) -> list[str]:
     left = len(notes) - MAX_EVENTS
     if left <= 0:
         return list(notes)
-    return [
-        *notes[: MAX_EVENTS - 1],
-        f"{notes[MAX_EVENTS - 1]}. The same applies to {left} other workers",
-    ]
+    last = f"{notes[MAX_EVENTS - 1]}. The same applies to {left} other workers"
+    return [*notes[: MAX_EVENTS - 1], last]
 
 
 def _begun(group: Sequence[Straggler]) -> str:
     worst = max(group, key=lambda straggler: straggler.slowdown)
     one = len(group) == 1
     return (
-        f"{_who(group)} {'works' if one else 'work'} {worst.slowdown:.1f} times as long in a step as the group's median rank: "
-        f"{worst.seconds:.2g} s instead of {worst.median_seconds:.2g} s. The others wait"
+        f"{_who(group)} {'works' if one else 'work'} {worst.slowdown:.1f} times as long in a step "
+        f"as the group's median rank: {worst.seconds:.2g} s instead of "
+        f"{worst.median_seconds:.2g} s. The others wait"
     )
 
 
 def _over(group: Sequence[Straggler]) -> str:
-    return f"{_who(group)} {'is' if len(group) == 1 else 'are'} about as fast as the group's median rank again"
+    verb = "is" if len(group) == 1 else "are"
+    return f"{_who(group)} {verb} about as fast as the group's median rank again"
 
 
 def _who(group: Sequence[Straggler]) -> str:
-    ranks = [
-        str(straggler.rank) for straggler in sorted(group, key=lambda straggler: straggler.rank)
-    ]
+    ranks = [str(rank) for rank in sorted(straggler.rank for straggler in group)]
     listed = ranks[0] if len(ranks) == 1 else f"{', '.join(ranks[:-1])} and {ranks[-1]}"
     where = f"{group[0].worker} on {group[0].node}" if group[0].node else group[0].worker
     return f"{'Rank' if len(ranks) == 1 else 'Ranks'} {listed} ({where})"

@@ -1,4 +1,4 @@
-"""What a group, or a job without places, waits for: in words."""
+"""What a group, or a job without places, waits for, in words."""
 
 from collections.abc import Sequence
 
@@ -17,10 +17,10 @@ from elastic_pytorch_operator.spec.job import Job
 
 
 def explain_deferral(job: Job, deferral: Deferral) -> str:
-    """Which change waits for a checkpoint, and for how long; empty: none does."""
     if deferral.change is None:
         return ""
-    return f"{deferral.change.cause}; waits up to {deferral.seconds:g} s for the next checkpoint in {job.checkpoint_path}"
+    wait = f"waits up to {deferral.seconds:g} s for the next checkpoint in {job.checkpoint_path}"
+    return f"{deferral.change.cause}; {wait}"
 
 
 def explain_wait_end(job: Job, end: WaitEnd) -> str:
@@ -41,16 +41,14 @@ def explain_wait_end(job: Job, end: WaitEnd) -> str:
 
 
 def explain_growth_wait(job: Job, newcomers: Sequence[str]) -> str:
-    """Which newcomers wait because the group has just grown, and until when; empty: none does."""
     if not newcomers:
         return ""
     until = earlier(read_operator_state(job.status).last_growth_time, -job.growth_seconds)
-    ready = describe_ready(newcomers)
-    return f"{ready}; the group may grow at {until}, as resizePolicy.minSecondsBetweenGrowths is {job.growth_seconds:g}"
+    rule = f"resizePolicy.minSecondsBetweenGrowths is {job.growth_seconds:g}"
+    return f"{describe_ready(newcomers)}; the group may grow at {until}, as {rule}"
 
 
 def explain_evacuation(evacuation: Evacuation) -> str:
-    """Which workers wait for a replacement, and why; empty: none does."""
     return "; ".join(
         f"{worker} {why}, as soon as its replacement is ready"
         for worker, why in evacuation.staying.items()
@@ -59,11 +57,13 @@ def explain_evacuation(evacuation: Evacuation) -> str:
 
 def explain_restart(restart: GroupRestart) -> str:
     rule = restart.cause.rule if restart.cause else None
-    return f"{rule or 'failurePolicy.rules'} replaces all workers: {restart.cause or 'see status.rootCause'}"
+    cause = restart.cause or "see status.rootCause"
+    return f"{rule or 'failurePolicy.rules'} replaces all workers: {cause}"
 
 
 def explain_schedule_wait(job: Job, wait: ScheduleWait) -> str:
     return (
-        f"fewer than {job.minimum} workers had a node for {job.scheduling.timeout_seconds} s (scheduling.scheduleTimeoutSeconds): "
-        f"their pods are deleted to make room for other jobs, and the next attempt is at {wait.retry_time}"
+        f"fewer than {job.minimum} workers had a node for {job.scheduling.timeout_seconds} s "
+        "(scheduling.scheduleTimeoutSeconds): their pods are deleted to make room for other jobs, "
+        f"and the next attempt is at {wait.retry_time}"
     )

@@ -1,11 +1,11 @@
 """The workers in a job's status: a bounded list, and the indexes of the others by state.
 
-Each entry has about a hundred bytes, and the list is written as a whole whenever one of them
-changes. A list of 4,000 workers would be a third of the largest object that etcd takes.
+A list of 4,000 workers would be a third of the largest object that etcd takes, and is written as a
+whole whenever one of them changes.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from elastic_pytorch_operator.api import names
@@ -37,46 +37,31 @@ def describe_workers(
     successor, each by index. A new leader needs to know of all workers whose agents have reported.
     So `unlistedWorkers` has the index of each other worker once: of several pods of an index, the
     newest counts. The time tells those pods from replacements (`model.known_workers`).
-
-    Args:
-        job: its status has the times since when workers prepare.
-        wanted: the workers of a whole group.
     """
     whole = round_ is not None and round_.size >= wanted > 0
     left_out = "Spare" if job.spares and whole else "Ready"
     processes = processes_each(round_.ranks if round_ else (), candidates)
     there = sorted((c for c in candidates if c.index >= 0), key=lambda c: (c.index, c.worker))
-    states = {
-        c.worker: _state(c, observed, round_, "Ready" if c.worker in torn else left_out)
-        for c in there
-    }
+    idle = {c.worker: "Ready" if c.worker in torn else left_out for c in there}
+    states = {c.worker: _state(c, observed, round_, idle[c.worker]) for c in there}
+
+    def entries(workers: Iterable[Candidate]) -> list[dict[str, Any]]:
+        return [_worker(c, states[c.worker], job, observed, round_, processes) for c in workers]
+
     if len(there) <= MAX_LISTED:
-        return {
-            "workers": [
-                _worker(c, states[c.worker], job, observed, round_, processes) for c in there
-            ]
-        }, ""
+        return {"workers": entries(there)}, ""
     newest = _newest_by_index(there, observed)
     replaced = [c for c in there if newest[c.index] is not c]
     restless = [c for c in newest.values() if states[c.worker] not in CALM_STATES]
     calm = [c for c in newest.values() if states[c.worker] in CALM_STATES]
     listed = {c.worker for c in [*restless, *calm, *replaced][:MAX_LISTED]}
     others = [c for c in newest.values() if c.worker not in listed]
-    found: dict[str, Any] = {
-        "workers": [
-            _worker(c, states[c.worker], job, observed, round_, processes)
-            for c in there
-            if c.worker in listed
-        ]
-    }
+    found: dict[str, Any] = {"workers": entries(c for c in there if c.worker in listed)}
     if others:
         found["unlistedWorkers"] = _indexes_by_state(others, states)
-    heard = (
-        observed.pods_by_name[c.worker].creation_time
-        for c in others
-        if states[c.worker] in HEARD_STATES
-    )
-    return found, max(heard, default="")
+    heard = (c.worker for c in others if states[c.worker] in HEARD_STATES)
+    times = (observed.pods_by_name[worker].creation_time for worker in heard)
+    return found, max(times, default="")
 
 
 def _newest_by_index(there: Sequence[Candidate], observed: Observed) -> dict[int, Candidate]:
@@ -122,20 +107,16 @@ def _worker(
 
 
 def _since(worker: str, state: str, begun_at: float | None, job: Job, observed: Observed) -> str:
-    """When a state began, RFC 3339, as first written: a later leader has not seen it begin."""
-    listed = (
-        old
-        for old in job.status.get("workers") or ()
-        if (old.get("name"), old.get("state")) == (worker, state)
-    )
-    known = (old.get("stateSince") for old in listed)
-    return next(known, None) or earlier(
-        observed.time, observed.now - begun_at if begun_at is not None else 0.0
-    )
+    """RFC 3339, as first written: a later leader has not seen the state begin."""
+    workers = job.status.get("workers") or ()
+    listed = (old for old in workers if (old.get("name"), old.get("state")) == (worker, state))
+    if known := next((old.get("stateSince") for old in listed), None):
+        return str(known)
+    return earlier(observed.time, 0.0 if begun_at is None else observed.now - begun_at)
 
 
 def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_out: str) -> str:
-    if candidate.liveness is Liveness.READY:
+    if candidate.ready:
         # Failed and stopping agents run again within milliseconds, which is not worth a write.
         agent = observed.agents.get(candidate.worker)
         if agent is not None and agent.state is AgentState.SUCCEEDED:
@@ -148,12 +129,7 @@ def _state(candidate: Candidate, observed: Observed, round_: Round | None, left_
     if candidate.unheard:
         return "Silent"
     agent = observed.agents.get(candidate.worker)
-    if (
-        candidate.liveness is Liveness.STARTING
-        and agent is not None
-        and agent.state is AgentState.PREPARING
-    ):
+    if candidate.alive and agent is not None and agent.state is AgentState.PREPARING:
         return PREPARING
-    return {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}.get(
-        candidate.liveness, "Lost"
-    )
+    words = {Liveness.STARTING: "Starting", Liveness.LEAVING: "Leaving"}
+    return words.get(candidate.liveness, "Lost")
