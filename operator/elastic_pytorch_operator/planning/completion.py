@@ -38,8 +38,6 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """Workers that go, or have gone, for a known reason."""
-
     victims: frozenset[str] = frozenset()  # the operator wants them gone
     # Lost, but a rule of `failurePolicy.rules` has decided on them, so that `onPodLoss` does not.
     excused: frozenset[str] = frozenset()
@@ -61,83 +59,69 @@ def decide_ending(
     deadline_at: float | None = None,
     starts: FailedStarts = NONE_FAILED,
 ) -> tuple[Ending | None, float | None]:
-    """Returns the ending, None if the job goes on, and when to decide again.
+    """The ending, None if the job goes on, and when to decide again.
 
     Args:
         invalid: why the API server will never accept a pod or claim of the job's templates.
     """
+
+    def fail(reason: str, message: str, cause: FailureRecord | None = None) -> tuple[Ending, None]:
+        return Ending(False, reason, message, cause), None
+
     if invalid is not None:
-        claim = invalid.startswith("PersistentVolumeClaim")
-        what = (
-            "spec.sharedVolumeClaims cannot make a claim"
-            if claim
-            else "spec.template cannot make a pod"
-        )
-        return Ending(False, names.INVALID_TEMPLATE, f"{what}: {invalid}"), None
+        what = "spec.template cannot make a pod"
+        if invalid.startswith("PersistentVolumeClaim"):
+            what = "spec.sharedVolumeClaims cannot make a claim"
+        return fail(names.INVALID_TEMPLATE, f"{what}: {invalid}")
     round_ = observed.round
-    if round_ is not None and round_.size > 0:
-        done = [name for name in round_.ranks if has_succeeded(name, observed)]
-        if len(done) == round_.size:
-            text = f"all {round_.size} workers of round {round_.number} have succeeded"
-            return Ending(True, names.WORKERS_SUCCEEDED, text), None
+    succeeded = sum(has_succeeded(name, observed) for name in observed.ranks)
+    if round_ is not None and succeeded == round_.size > 0:
+        text = f"all {succeeded} workers of round {round_.number} have succeeded"
+        return Ending(True, names.WORKERS_SUCCEEDED, text), None
     first = round_ is None and not job.status.get("round")
     if first and not job.stock and (text := _never_joined(observed)):
-        return Ending(False, names.NEVER_JOINED, text), None
+        return fail(names.NEVER_JOINED, text)
     if budget.fatal is not None:
         text = f"{budget.fatal.rule} fails the job: {budget.fatal}"
-        return Ending(False, names.FAILURE_POLICY_RULE, text, budget.fatal), None
+        return fail(names.FAILURE_POLICY_RULE, text, budget.fatal)
     if budget.failures > job.max_failures and budget.last is not None:
-        if (
-            first
-            and not job.stock
-            and budget.last.pod_uid
-            and not (observed.agents or observed.heard_before)
-        ):
-            return Ending(
-                False, names.NEVER_JOINED, f"{budget.last}. {NO_AGENT}", budget.last
-            ), None
+        heard = observed.agents or observed.heard_before
+        if first and not job.stock and budget.last.pod_uid and not heard:
+            return fail(names.NEVER_JOINED, f"{budget.last}. {NO_AGENT}", budget.last)
         allowed = f"failurePolicy.maxFailures allows {job.max_failures}"
         text = f"{_failures(budget.failures)} without progress, {allowed}; the last: {budget.last}"
-        return Ending(False, names.TOO_MANY_FAILURES, text, budget.last), None
+        return fail(names.TOO_MANY_FAILURES, text, budget.last)
     if job.backoff_limit is not None and budget.total > job.backoff_limit:
         last = f"; the last: {budget.last}" if budget.last else ""
         count = f"{_failures(budget.total)} since the job began"
         text = f"{count}, failurePolicy.backoffLimit allows {job.backoff_limit}{last}"
-        return Ending(False, names.BACKOFF_LIMIT_EXCEEDED, text, budget.last), None
-    if job.on_pod_loss == FAIL_JOB and (
-        lost := _lost_members(job, observed, candidates, departures)
-    ):
-        return Ending(
-            False, names.POD_LOST, f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"
-        ), None
-    save_by = (
-        None if observed.saving_since is None else observed.saving_since + job.save_deadline_seconds
-    )
+        return fail(names.BACKOFF_LIMIT_EXCEEDED, text, budget.last)
+    fails = job.on_pod_loss == FAIL_JOB
+    if fails and (lost := _lost_members(job, observed, candidates, departures)):
+        text = f"{'; '.join(lost)} (failurePolicy.onPodLoss is {FAIL_JOB})"
+        return fail(names.POD_LOST, text)
+    since = observed.saving_since
+    save_by = None if since is None else since + job.save_deadline_seconds
     if save_by is not None and observed.now >= save_by:
-        return Ending(
-            False, names.LAST_CHECKPOINT_NOT_WRITTEN, _why_not_written(job, observed)
-        ), None
+        return fail(names.LAST_CHECKPOINT_NOT_WRITTEN, _why_not_written(job, observed))
     if deadline_at is not None and observed.now >= deadline_at:
         text = f"the job has not ended within activeDeadlineSeconds ({job.active_deadline_seconds})"
-        return Ending(False, names.DEADLINE_EXCEEDED, text, budget.last), None
+        return fail(names.DEADLINE_EXCEEDED, text, budget.last)
     if first:
         why, recheck = why_it_cannot_start((*observed.pods, *observed.stores), observed.now)
         why = why or why_given_up(starts, target.size, job.max_failures)
         if why:
-            return Ending(False, names.CANNOT_START, why), None
+            return fail(names.CANNOT_START, why)
         return None, earliest(recheck, deadline_at)
     return None, earliest(save_by, deadline_at)
 
 
 def _why_not_written(job: Job, observed: Observed) -> str:
     agents = (observed.agents[name] for name in observed.ranks if name in observed.agents)
-    error = next(
-        (f": {agent.progress.save_error}" for agent in agents if agent.progress.save_error), ""
-    )
-    return (
-        "the last checkpoint was not written within saveDeadlineSeconds "
-        f"({job.save_deadline_seconds}){error}"
-    )
+    errors = (agent.progress.save_error for agent in agents)
+    error = next((f": {error}" for error in errors if error), "")
+    deadline = f"saveDeadlineSeconds ({job.save_deadline_seconds})"
+    return f"the last checkpoint was not written within {deadline}{error}"
 
 
 def _failures(count: int) -> str:
@@ -147,9 +131,8 @@ def _failures(count: int) -> str:
 def _never_joined(observed: Observed) -> str:
     """Names a worker that exited with 0 and was never part of the job; empty: none did."""
     for pod in observed.pods:
-        if pod.exit_code == 0 and not (
-            pod.deleting or pod.ended_before_takeover or has_spoken(pod, observed)
-        ):
+        known = pod.deleting or pod.ended_before_takeover or has_spoken(pod, observed)
+        if pod.exit_code == 0 and not known:
             return f"{pod.name} has ended with exit code 0. {NO_AGENT}"
     return ""
 
@@ -167,26 +150,22 @@ def _lost_members(
     waits = any(rule.conditions for rule in job.rules)
     known = {pod.name for pod in observed.pods if not waits or pod.deleting or pod.ended}
     lost = [
-        f"{candidate.worker} {candidate.why}"
-        for candidate in candidates
-        if (candidate.worker in members or (waits and candidate.worker in departures.leaving))
-        and candidate.worker not in excepted
-        and (
-            candidate.liveness is Liveness.GONE
-            or (candidate.liveness is Liveness.LEAVING and candidate.worker in known)
-        )
-        and not has_succeeded(candidate.worker, observed)
+        f"{c.worker} {c.why}"
+        for c in candidates
+        if (c.worker in members or (waits and c.worker in departures.leaving))
+        and c.worker not in excepted
+        and (c.gone or (c.liveness is Liveness.LEAVING and c.worker in known))
+        and not has_succeeded(c.worker, observed)
     ]
     # A new leader's round has only the members that have reported to it; the status names the rest.
     size = observed.round.size if observed.round else int(bool(job.status.get("worldSize")))
     if len(members) < size:
-        alive = (c.worker for c in candidates if c.liveness in (Liveness.READY, Liveness.STARTING))
-        accounted_for = {*members, *alive, *excepted}
-        ranked = (
-            worker.name for worker in known_workers(job.status, observed.pods) if worker.ranked
-        )
-        unheard = (name for name in ranked if name not in accounted_for)
-        lost += [f"{name} was lost while the leader of the operator changed" for name in unheard]
+        accounted_for = {*members, *excepted, *(c.worker for c in candidates if c.alive)}
+        lost += [
+            f"{worker.name} was lost while the leader of the operator changed"
+            for worker in known_workers(job.status, observed.pods)
+            if worker.ranked and worker.name not in accounted_for
+        ]
     return lost
 
 
@@ -202,10 +181,7 @@ def deadline_at(job: Job, active_since: float | None) -> float | None:
 
 
 def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float | None]:
-    """Why no container of a job that never had a round can be created; and when to look again.
-
-    The reason is for people, and empty while a worker may still start.
-    """
+    """Why no container of a job that never had a round can be created; and when to look again."""
     waiting = [pod for pod in pods if not pod.ended and not pod.deleting]
     if not waiting or any(pod.started or not pod.stuck for pod in waiting):
         return "", None
@@ -213,7 +189,5 @@ def why_it_cannot_start(pods: Sequence[PodView], now: float) -> tuple[str, float
     hopeless_at = first.stuck_since + GIVE_UP_SECONDS
     if now < hopeless_at and not any(pod.hopeless for pod in waiting):
         return "", hopeless_at
-    return (
-        f"no worker can start: {first.waiting}; correct spec.template and create the job again",
-        None,
-    )
+    why = f"no worker can start: {first.waiting}; correct spec.template and create the job again"
+    return why, None

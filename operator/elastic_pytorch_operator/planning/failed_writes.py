@@ -17,15 +17,8 @@ REPORTED_AFTER_FAILURES = 3  # in a row: most trouble has passed before
 MAX_REPORTED = 3  # at once: the deletions of a thousand pods may be refused
 
 # Keys of a job's writes, besides the deletions of its pods.
-SERVICE, CLAIMS, POD_GROUP, DRY_RUN, PODS, STATUS, JOB = (
-    "service",
-    "claims",
-    "pod-group",
-    "dry-run",
-    "pods",
-    "status",
-    "job",
-)
+SERVICE, CLAIMS, POD_GROUP, DRY_RUN = "service", "claims", "pod-group", "dry-run"
+PODS, STATUS, JOB = "pods", "status", "job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +45,8 @@ class Answers:
         """Without refusals of another spec's pods, which say nothing about this one's."""
         if self.generation in (None, generation):
             return replace(self, generation=generation)
-        failed = {
-            key: write
-            for key, write in self.failed.items()
-            if key not in (DRY_RUN, POD_GROUP, PODS)
-        }
+        of_pods = (DRY_RUN, POD_GROUP, PODS)
+        failed = {key: write for key, write in self.failed.items() if key not in of_pods}
         return replace(self, generation=generation, failed=failed)
 
     def reported(self) -> "Answers":
@@ -74,12 +64,9 @@ def note_failure(
 ) -> FailedWrite:
     """Adds a failure to `before`, the last one if the write has not succeeded since."""
     times = before.times + 1 if before else 1
-    trouble = judgement is Judgement.TROUBLE
-    backoff = (
-        min(FIRST_BACKOFF_SECONDS * 2 ** min(times - 1, 16), MAX_BACKOFF_SECONDS)
-        if trouble
-        else refused_seconds
-    )
+    trouble, backoff = judgement is Judgement.TROUBLE, refused_seconds
+    if trouble:
+        backoff = min(FIRST_BACKOFF_SECONDS * 2 ** min(times - 1, 16), MAX_BACKOFF_SECONDS)
     return FailedWrite(
         words,
         now + max(backoff, retry_after_seconds),
@@ -90,7 +77,6 @@ def note_failure(
 
 
 def lasting(failed: FailedWrites) -> tuple[str, ...]:
-    """The outcomes of writes that have failed for some time, each once."""
     return tuple(dict.fromkeys(write.words for write in failed.values() if write.lasting))
 
 
@@ -104,27 +90,20 @@ def explain_refusals(words: Sequence[str]) -> str:
 
 
 def unreported(failed: FailedWrites) -> tuple[str, ...]:
-    return tuple(
-        dict.fromkeys(
-            write.words for write in failed.values() if write.lasting and not write.reported
-        )
-    )[:MAX_REPORTED]
+    new = (write.words for write in failed.values() if write.lasting and not write.reported)
+    return tuple(dict.fromkeys(new))[:MAX_REPORTED]
 
 
 def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
-    return {
-        key: replace(write, reported=write.reported or write.lasting)
-        for key, write in failed.items()
-    }
+    return {k: replace(w, reported=w.reported or w.lasting) for k, w in failed.items()}
 
 
 def wants_dry_run(job: Job, target: Target, observed: Observed, answers: Answers) -> bool:
     """Whether to ask the API server about worker pods by a dry run before the first is created.
 
     That goes on until there is an answer, once for each valid generation of a job that has never
-    begun, or has no pod while it is stopped: its template may have changed. The status holds the
-    answer for the next leader: it has observed this generation, and its `Suspended` condition says
-    whether the API server refused what the job needs.
+    begun, or has no pod while it is stopped: its template may have changed. For the next leader,
+    the answer is in the status: it has this generation, and the reason of `Suspended`.
     """
     begun = observed.round is not None or job.status.get("round")
     if (

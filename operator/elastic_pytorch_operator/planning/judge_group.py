@@ -55,10 +55,8 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
     failure = judge_round(observed, candidates, failed_again(workers.objections))
     leaving = leaving_members(observed, candidates, memory.departures.leaving, victims)
     pods = judge_pods(observed, candidates, job.rules, ended_pods(observed), victims, leaving)
-    excused, moments = (
-        excused_members(observed, memory.departures.excused, pods, leaving),
-        memory.moments,
-    )
+    excused = excused_members(observed, memory.departures.excused, pods, leaving)
+    since = active_since(target, observed.now, memory.moments.active_since)
     memory = replace(
         memory,
         answers=memory.answers.about(job.generation),
@@ -66,9 +64,7 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         schedule=workers.schedule,
         stall=stall,
         departures=Departures(victims, excused, leaving),
-        moments=replace(
-            moments, active_since=active_since(target, observed.now, moments.active_since)
-        ),
+        moments=replace(memory.moments, active_since=since),
         budget=_count_failures(job, observed, memory.budget, failure, pods, restart),
     )
     ending, ending_recheck = decide_ending(
@@ -83,7 +79,8 @@ def judge_group(job: Job, target: Target, observed: Observed, memory: Memory) ->
         starts=workers.starts,
     )
     restarting = find_group_restart(job, observed, memory.budget)
-    recheck = earliest(stall_recheck, ending_recheck, workers.recheck_at)
+    rechecks = (workers.evacuation.recheck_at, workers.schedule.recheck_at)
+    recheck = earliest(stall_recheck, ending_recheck, *rechecks)
     return Judgement(workers, memory, failure, restart, dump_stacks, restarting, ending, recheck)
 
 
@@ -99,22 +96,17 @@ def _count_failures(
     step = max((r.step for r in reports if r.step is not None), default=None)
     pods = [dated(record, observed) for record in pods]
     cause = stall.cause if stall is not None else failure.cause
-    lasted = (
-        observed.now - observed.round.declared_at if observed.round and observed.round.size else 0.0
-    )
+    round_ = observed.round
+    lasted = observed.now - round_.declared_at if round_ and round_.size else 0.0
     if step is not None:
         budget = budget.after_progress(step, lasted)
-    elif (
-        cause is None
-        and not failure.open
-        and all(pod.pod_uid in budget.counted_pods for pod in pods)
-    ):  # the pods that are counted are kept for their logs
+    elif cause is None and not failure.open and all(p.pod_uid in budget.counted_pods for p in pods):
+        # Counted pods are kept for their logs.
         budget = budget.after_steady_round(lasted)
     crashed = lasted < CRASH_LOOP_SECONDS
     there = [pod.uid for pod in observed.pods]
-    if observed.round is not None and cause is not None:
+    if round_ is not None and cause is not None:
         cause = rule_on_worker(dated(cause, observed), observed, job.rules)
-        budget = budget.after_round(
-            observed.round.number, cause, observed.now, back_off=crashed or failure.echoes_only
-        )
+        back_off = crashed or failure.echoes_only
+        budget = budget.after_round(round_.number, cause, observed.now, back_off=back_off)
     return budget.after_pods(pods, there, observed.now, back_off=crashed)

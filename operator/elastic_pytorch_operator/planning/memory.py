@@ -70,10 +70,10 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Plan:
     memory: Memory
-    round: Round | None = None  # to be declared; None: the current one stands
-    nudge: bool = False  # ask the agents to report at once
+    round: Round | None = None
+    nudge: bool = False
     dump_stacks: bool = False
-    resumed: Interruption | None = None  # it is over now
+    resumed: Interruption | None = None
     # Of the declared round, if it begins a training; None: it has waited for no set-up.
     set_up_seconds: float | None = None
     # For the agents of an ended job: `complete` or `failed`. It is sent after the actions have
@@ -83,8 +83,7 @@ class Plan:
     recheck_at: float | None = None
     # When the group may change, as a wait ends or a silent worker counts as lost.
     urgent_at: float | None = None
-    # When an agent will have been silent for too long. The job needs no plan then unless that
-    # agent is late.
+    # When an agent will have been silent for too long; no plan is due before one is late.
     silent_at: float | None = None
 
 
@@ -96,7 +95,6 @@ def find_news(
     resumed: Interruption | None = None,
     waited: WaitEnd | None = None,
 ) -> News:
-    """The news of a plan, with the failed writes in `after` that no event has reported yet."""
     failed = after.budget.last if after.budget.last is not before.budget.last else None
     return News(declared, resumed, ending, unreported(after.answers.failed), waited, failed)
 

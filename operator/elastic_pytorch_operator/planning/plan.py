@@ -27,48 +27,35 @@ EXIT_SECONDS = 10.0  # what agents get to exit by themselves once the job has en
 
 def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
     """Decides what to do for a job now; nothing more once that has been done."""
-    if job.deleting:
-        return Plan(memory)  # the garbage collector removes what the job owns
-    if not job.ours:
-        return Plan(memory)
+    if job.deleting or not job.ours:
+        return Plan(memory)  # the garbage collector removes what a deleted job owns
     if has_ended(job.status):
         ended = _plan_ended(job, observed, memory)
         return replace(ended, actions=(*ended.actions, *finish_workloads(job, observed)))
-    todo = _plan_stock(job, observed, memory) if job.stock else _plan_rounds(job, observed, memory)
+    todo = _plan_training(job, observed, memory)
     if observed.unreadable == memory.answers.unreadable:
         return todo
     events = record_unreadable(observed.unreadable, memory.answers.unreadable)
     answers = replace(todo.memory.answers, unreadable=observed.unreadable)
-    return replace(
-        todo, actions=(*todo.actions, *events), memory=replace(todo.memory, answers=answers)
-    )
+    memory = replace(todo.memory, answers=answers)
+    return replace(todo, actions=(*todo.actions, *events), memory=memory)
 
 
-def _plan_stock(job: Job, observed: Observed, memory: Memory) -> Plan:
-    target = Target(job.wanted, find_quota(job, job.wanted, observed))
-    return _with_quota(job, target, observed, plan_stock(job, target, observed, memory))
-
-
-def _plan_rounds(job: Job, observed: Observed, memory: Memory) -> Plan:
-    if (
-        observed.round is not None
-        and observed.round.size == 0
-        and observed.round.number < int(job.status.get("round", 0))
-    ):
-        # Stock torchrun has formed the groups since then: the job was suspended in between.
-        observed = replace(observed, round=None)
-    target = Target(job.wanted, find_quota(job, job.wanted, observed), job.spares)
-    return _with_quota(job, target, observed, plan_rounds(job, target, observed, memory))
-
-
-def _with_quota(job: Job, target: Target, observed: Observed, todo: Plan) -> Plan:
-    if observed.workloads is None and not target.quota.limited:
+def _plan_training(job: Job, observed: Observed, memory: Memory) -> Plan:
+    quota, round_ = find_quota(job, job.wanted, observed), observed.round
+    if job.stock:
+        todo = plan_stock(job, Target(job.wanted, quota), observed, memory)
+    else:
+        if round_ and round_.size == 0 and round_.number < int(job.status.get("round", 0)):
+            # Stock torchrun has formed the groups since then: the job was suspended in between.
+            observed = replace(observed, round=None)
+        todo = plan_rounds(job, Target(job.wanted, quota, job.spares), observed, memory)
+    if observed.workloads is None and not quota.limited:
         return todo
-    pods = grant_pods(observed, target.quota, todo.actions)
-    recheck = earliest(todo.recheck_at, target.quota.recheck_at)
-    return replace(
-        todo, actions=(*pods, *plan_workloads(job, observed, target.quota)), recheck_at=recheck
-    )
+    pods = grant_pods(observed, quota, todo.actions)
+    recheck = earliest(todo.recheck_at, quota.recheck_at)
+    actions = (*pods, *plan_workloads(job, observed, quota))
+    return replace(todo, actions=actions, recheck_at=recheck)
 
 
 def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
@@ -84,12 +71,10 @@ def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 
 def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action], float | None]:
-    """Which pods of an ended job go, or the job itself; and when to look again."""
-    recheck = None
+    recheck, exit_by = None, ended_at + EXIT_SECONDS
     if job.ttl_seconds is not None:
-        left = job.ttl_seconds - seconds_between(
-            str(job.status.get("completionTime", observed.time)), observed.time
-        )
+        completed = str(job.status.get("completionTime", observed.time))
+        left = job.ttl_seconds - seconds_between(completed, observed.time)
         if left <= 0:
             return [DeleteJob()], None
         recheck = observed.now + left
@@ -102,8 +87,8 @@ def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action
                 actions.append(DeletePod(pod.name, pod.uid, "the job has ended"))
         elif not pod.started and pod.name not in observed.agents:
             actions.append(DeletePod(pod.name, pod.uid, "the job has ended before it started"))
-        elif observed.now < ended_at + EXIT_SECONDS:
-            recheck = min(recheck or ended_at + EXIT_SECONDS, ended_at + EXIT_SECONDS)
+        elif observed.now < exit_by:
+            recheck = earliest(recheck, exit_by)
         elif job.clean_pod_policy != "None":
             actions.append(DeletePod(pod.name, pod.uid, "the job has ended"))
     return actions, recheck

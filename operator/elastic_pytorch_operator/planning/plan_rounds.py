@@ -43,7 +43,6 @@ from elastic_pytorch_operator.planning.reporting.waits import explain_restart
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import Deferral, defer_for_checkpoint
 from elastic_pytorch_operator.planning.rounds.membership import torn_workers
 from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision, grows, next_round
-from elastic_pytorch_operator.planning.workers.liveness import Liveness
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
@@ -57,12 +56,12 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         return Plan(memory, actions=missing_pods(job, target, observed, memory), recheck_at=until)
     judged = judge_group(job, target, observed, memory)
     decision, deferral, resumed, after = _decide(job, target, observed, judged)
-    workers = judged.workers
+    workers, ending, current = judged.workers, judged.ending, after.interruptions.current
     findings = Findings(
         budget=after.budget,
         target=target,
         interruptions=after.interruptions,
-        ending=judged.ending,
+        ending=ending,
         refusals=lasting(after.answers.failed),
         deferral=deferral,
         cooling=decision.cooling,
@@ -81,18 +80,20 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
     )
     status[GOODPUT] = account.as_status(observed.time)
     write, write_at = status_write(job, status, observed, memory.written)
-    news = find_news(memory, after, decision.round, judged.ending, resumed, deferral.over)
+    news = find_news(memory, after, decision.round, ending, resumed, deferral.over)
     events = [
         *record_announcements(observed, memory.nodes, after.nodes),
         *record_events(job, target, observed, news),
-        *(record_stragglers(memory.stragglers, after.stragglers) if judged.ending is None else ()),
+        *(record_stragglers(memory.stragglers, after.stragglers) if ending is None else ()),
         *record_timeout(job, workers.schedule),
     ]
     pods: list[Action] = []
     rechecks = [judged.recheck_at, decision.recheck_at, write_at]
-    if judged.ending is None:
+    if ending is None:
         pods = pod_actions(job, target, observed, workers, round_, after, judged.restarting)
-        rechecks += _pauses(observed, judged)
+        starts, budget_until = workers.starts.backoff_until, after.budget.backoff_until
+        pauses = (max(starts.get(i, 0.0), budget_until) for i in workers.replicas.create)
+        rechecks += [until for until in pauses if until > observed.now]
     if (silent_at := earliest(*(worker.silent_at for worker in workers.candidates))) is not None:
         rechecks.append(observed.now + REGULAR_SECONDS)
     if observed.reports_progress:
@@ -104,12 +105,8 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
         dump_stacks=judged.dump_stacks,
         resumed=resumed,
         # An interruption has a phase for the set-up.
-        set_up_seconds=None
-        if after.interruptions.current
-        else set_up_seconds(decision.round, observed),
-        verdict=None
-        if judged.ending is None
-        else ("complete" if judged.ending.complete else "failed"),
+        set_up_seconds=None if current else set_up_seconds(decision.round, observed),
+        verdict=None if ending is None else "complete" if ending.complete else "failed",
         actions=(*pods, *events, *write),
         recheck_at=earliest(*rechecks),
         urgent_at=decision.recheck_at,
@@ -120,10 +117,9 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
 def _decide(
     job: Job, target: Target, observed: Observed, judged: Judgement
 ) -> tuple[Decision, Deferral, Interruption | None, Memory]:
-    """Decides on the next round, which may have to wait for a checkpoint.
+    """There is no further round while the job ends or its whole group is to be replaced.
 
-    There is none while the job ends or its whole group is to be replaced. Returns the interruption
-    that is over, if any, and the memory after the decision, too.
+    Returns the interruption that is over, if any, and the memory after the decision, too.
     """
     memory, candidates = judged.memory, judged.workers.candidates
     frozen = judged.ending is not None or judged.restarting.asked
@@ -132,9 +128,9 @@ def _decide(
     deferral = defer_for_checkpoint(job, observed, decision.round, memory.checkpoint_wait, leave_by)
     if deferral.until is not None:
         decision = Decision(
-            recheck_at=earliest(deferral.until, *(candidate.recheck_at for candidate in candidates))
+            recheck_at=earliest(deferral.until, *(c.recheck_at for c in candidates))
         )
-    gone = {candidate.worker for candidate in candidates if candidate.liveness is Liveness.GONE}
+    gone = {c.worker for c in candidates if c.gone}
     known = memory.interruptions
     current = advance_interruption(
         known.current, observed.round, observed.agents.values(), observed.time, gone
@@ -142,13 +138,12 @@ def _decide(
     resumed = current if current is not None and current.seconds is not None else None
     current = None if resumed else current
     if decision.round is not None:
-        status_step = (job.status.get("progress") or {}).get("step")
         current = begin_interruption(
             observed.round,
             decision.round,
             observed,
             current,
-            status_step=status_step,
+            status_step=(job.status.get("progress") or {}).get("step"),
             unled_step=known.unled_step,
         )
     unled_step = known.unled_step if observed.round is None and decision.round is None else None
@@ -191,9 +186,3 @@ def _why_stopped(target: Target) -> Cause | None:
     if target.held:
         return Cause(names.EVICTED, f"the job {explain_lack(target.quota)}")
     return Cause(names.JOB_SUSPENDED, "the job is suspended") if target.stopped else None
-
-
-def _pauses(observed: Observed, judged: Judgement) -> list[float]:
-    budget_until, starts = judged.memory.budget.backoff_until, judged.workers.starts.backoff_until
-    pauses = [max(starts.get(index, 0.0), budget_until) for index in judged.workers.replicas.create]
-    return [until for until in pauses if until > observed.now]

@@ -1,8 +1,7 @@
 """The plan of a job whose group stock torchrun forms.
 
 Without agents, the operator sees only pods and nodes. It keeps as many workers as are wanted, and a
-store where they meet. Once their rendezvous is over, it begins a new one, completes the job or
-fails it.
+store where they meet. When their rendezvous is over, it begins another, or ends the job.
 """
 
 from collections.abc import Iterable, Sequence
@@ -105,17 +104,17 @@ class _View:
 def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> Plan:
     view, stock = _look(job, target, observed, memory)
     objections = find_objections(job, view.observed, view.candidates, view.starts, ())
-    going = Going(
-        displaced=displaced_pods(job, observed, target.quota),
-        doubted={each.node for each in objections},
-    )
-    serving = replace(view.observed, pods=tuple(_serving(view)))
+    doubted = {each.node for each in objections}
+    going = Going(displaced=displaced_pods(job, observed, target.quota), doubted=doubted)
+    number = view.rendezvous.number
+    # Ended pods are kept for their logs.
+    pods = (pod for pod in view.observed.pods if pod.ended or pod.rendezvous == number)
+    serving = replace(view.observed, pods=tuple(pods))
     replicas = plan_replicas(job, target, serving, view.candidates, going)
     stock = replace(stock, victims=stock.victims | replicas.victims)
-    pods = judge_pods(
-        view.observed, view.candidates, job.rules, _ended_pods(view.observed), stock.victims
-    )
-    budget, stock, events = _understand(view, memory.budget, stock, pods)
+    ended = _ended_pods(view.observed)
+    failed = judge_pods(view.observed, view.candidates, job.rules, ended, stock.victims)
+    budget, stock, events = _understand(view, memory.budget, stock, failed)
     group, settled_at = next_group(
         job,
         target,
@@ -127,17 +126,16 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
     )
     changed = group.round if group.round is not view.observed.round else None
     stock = replace(stock, group=group)
-    before, moments = memory, memory.moments
-    excused = excused_members(view.observed, memory.departures.excused, pods)
+    before = memory
+    since = active_since(target, observed.now, memory.moments.active_since)
+    excused = excused_members(view.observed, memory.departures.excused, failed)
     memory = replace(
         memory,
         answers=memory.answers.about(job.generation),
         budget=budget,
         stock=stock,
         departures=Departures(stock.victims, excused),
-        moments=replace(
-            moments, active_since=active_since(target, observed.now, moments.active_since)
-        ),
+        moments=replace(memory.moments, active_since=since),
     )
     ending, ending_recheck = _decide_ending(view, stock, memory)
     findings = Findings(
@@ -152,15 +150,11 @@ def plan_stock(job: Job, target: Target, observed: Observed, memory: Memory) -> 
         actions += [*_pod_actions(view, replicas, stock, memory), *events]
         pauses = [view.starts.backoff_until.get(index, 0.0) for index in replicas.create]
         over_at = stock.over_since + EXIT_REPORT_SECONDS if stock.over_since is not None else 0.0
-        rechecks += [
-            t
-            for t in (over_at, stock.backoff_until, budget.backoff_until, *pauses)
-            if t > observed.now
-        ]
+        times = (over_at, stock.backoff_until, budget.backoff_until, *pauses)
+        rechecks += [time for time in times if time > observed.now]
     declared = changed if changed and changed.reason else None
-    actions += record_events(
-        job, target, view.observed, find_news(before, memory, declared, ending)
-    )
+    news = find_news(before, memory, declared, ending)
+    actions += record_events(job, target, view.observed, news)
     write, write_at = status_write(job, status, observed, memory.written)
     memory = replace(memory, answers=memory.answers.reported(), account=account)
     return Plan(memory, actions=(*actions, *write), recheck_at=earliest(*rechecks, write_at))
@@ -172,15 +166,10 @@ def _look(
     now, number, known = observed.now, current_number(job, observed), memory.stock
     observed = replace(observed, round=known.group.round if known else None)
     outage = is_outage(observed.nodes)
-    lost = frozenset(
-        pod.name
-        for pod in (*observed.pods, *observed.stores)
-        if _node_lost(pod, observed, outage=outage)
-    )
-    runs = [
-        p for p in observed.pods if p.started and not (p.ended or p.deleting) and p.name not in lost
-    ]
-    running = [pod for pod in runs if pod.rendezvous == number]
+    pods = (*observed.pods, *observed.stores)
+    lost = frozenset(pod.name for pod in pods if _node_lost(pod, observed, outage=outage))
+    mine = [pod for pod in observed.pods if pod.rendezvous == number and pod.name not in lost]
+    running = [pod for pod in mine if pod.started and not (pod.ended or pod.deleting)]
     if known is None:
         stock = StockMemory(
             number, now, disturbed=bool(observed.pods), group=adopt_group(job, running, now)
@@ -193,9 +182,7 @@ def _look(
     else:
         there = {pod.name for pod in (*running, *(pod for pod in observed.pods if pod.ended))}
         stock = replace(known, disturbed=known.disturbed or not known.group.running <= there)
-    candidates = tuple(
-        _ready_if_running(candidate) for candidate in assess_workers(observed, stock=True)
-    )
+    candidates = tuple(map(_ready_if_running, assess_workers(observed, stock=True)))
     rendezvous = judge_rendezvous(job, observed, lost, number, disturbed=stock.disturbed)
     if rendezvous.phase in (Phase.FINISHING, Phase.DONE):
         running += [pod for pod in observed.pods if pod.rendezvous == number and pod.succeeded]
@@ -210,14 +197,13 @@ def _understand(
 ) -> tuple[Budget, StockMemory, list[Action]]:
     """Counts failures of the job's own code: a rendezvous once, and pods that did not end one."""
     now, rendezvous = view.observed.now, view.rendezvous
-    if rendezvous.phase is not Phase.OVER and all(
-        record.pod_uid in budget.counted_pods for record in pods
-    ):
+    over = rendezvous.phase is Phase.OVER
+    if not over and all(record.pod_uid in budget.counted_pods for record in pods):
         budget = budget.after_steady_round(now - stock.since)
     there = [pod.uid for pod in view.observed.pods]
     failed = [dated(record, view.observed) for record in pods]
     budget = budget.after_pods(failed, there, now, back_off=now - stock.since < CRASH_LOOP_SECONDS)
-    if rendezvous.phase is not Phase.OVER:
+    if not over:
         return budget, stock, []
     if stock.over_since is None:
         backoff = backoff_seconds(stock.in_a_row + 1) if now - stock.since < STEADY_SECONDS else 0.0
@@ -232,11 +218,8 @@ def _understand(
         if cause.gave_up and action_on(record) is FailureAction.COUNT:
             budget = replace(budget, failures=max(budget.failures, view.job.max_failures + 1))
     note = f"Rendezvous {rendezvous.number} is over, all workers begin a new one: {rendezvous.why}"
-    return (
-        budget,
-        replace(stock, understood=True),
-        [RecordEvent(names.RENDEZVOUS_OVER, note, warning=True)],
-    )
+    event = RecordEvent(names.RENDEZVOUS_OVER, note, warning=True)
+    return budget, replace(stock, understood=True), [event]
 
 
 def _exits_collected(view: _View, stock: StockMemory) -> bool:
@@ -244,11 +227,8 @@ def _exits_collected(view: _View, stock: StockMemory) -> bool:
     assert stock.over_since is not None
     if view.observed.now >= stock.over_since + EXIT_REPORT_SECONDS:
         return True
-    return not any(
-        pod.started
-        for pod in view.alive(view.observed.pods)
-        if pod.rendezvous == view.rendezvous.number
-    )
+    started = (pod for pod in view.alive(view.observed.pods) if pod.started)
+    return not any(pod.rendezvous == view.rendezvous.number for pod in started)
 
 
 def _decide_ending(
@@ -256,11 +236,8 @@ def _decide_ending(
 ) -> tuple[Ending | None, float | None]:
     if view.rendezvous.phase is Phase.DONE:
         done = len(view.running)
-        return Ending(
-            True,
-            names.WORKERS_SUCCEEDED,
-            f"{done} worker{'s have' if done > 1 else ' has'} succeeded",
-        ), None
+        text = f"{done} worker{'s have' if done > 1 else ' has'} succeeded"
+        return Ending(True, names.WORKERS_SUCCEEDED, text), None
     if view.rendezvous.phase is Phase.OVER and not stock.understood:
         return None, None
     return decide_ending(
@@ -300,36 +277,33 @@ def _pod_actions(
     may_create = not view.target.stopped and not backing_off and not gang.holds_pods
     actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]
     keep = 0 if view.target.stopped and not view.alive(observed.pods) else number
-    doomed = {
-        pod.name: "belongs to a rendezvous that is over"
-        for pod in observed.pods
-        if pod.rendezvous != number
-    }
+    others = (pod.name for pod in observed.pods if pod.rendezvous != number)
+    doomed = dict.fromkeys(others, "belongs to a rendezvous that is over")
     match view.rendezvous.phase:
         case Phase.OPEN:
-            store = next(
-                (
-                    s
-                    for s in view.alive(observed.stores)
-                    if s.rendezvous == number and not s.deleting
-                ),
-                None,
-            )
+            stores = [s for s in view.alive(observed.stores) if s.rendezvous == number]
+            store = next((s for s in stores if not s.deleting), None)
             if job.backend == names.BACKEND_C10D and store is None:
                 actions += [CreateStore(number)] if may_create else []
             elif may_create and (store is None or store.started):
-                actions += _creates(view, replicas.create)
+                starts = view.starts
+                actions += [
+                    CreatePod(i, rendezvous=number, failed_starts=starts.nodes.get(i, ()))
+                    for i in replicas.create
+                    if observed.now >= starts.backoff_until.get(i, 0.0)
+                ]
             doomed |= dict.fromkeys(replicas.victims, "is no longer wanted")
             doomed |= {pod.name: "no longer serves" for pod in replicas.discard}
         case Phase.OVER if stock.understood:
             if not view.alive(observed.pods) and may_create:
-                last = (
-                    stock.group.round.number
-                    if stock.group.round
-                    else int(job.status.get("round", 0))
-                )
-                actions += _begin(job, view.target, max(number, last) + 1)
-                keep = 0
+                round_ = stock.group.round
+                last = round_.number if round_ else int(job.status.get("round", 0))
+                new, keep = max(number, last) + 1, 0
+                if job.backend == names.BACKEND_C10D:  # workers come once the store runs
+                    actions.append(CreateStore(new))
+                else:
+                    indices = range(view.target.size)
+                    actions += [CreatePod(index, rendezvous=new) for index in indices]
             over = view.alive(observed.pods) if not view.target.stopped else observed.pods
             doomed |= {pod.name: f"cannot go on: {view.rendezvous.why}" for pod in over}
     made = any(isinstance(action, CreatePod) for action in actions)
@@ -342,36 +316,11 @@ def _pod_actions(
         if pod.name in view.lost and not pod.ended and (not pod.deleting or removed):
             why = f"was on node {pod.node}, which is lost"
             actions.append(DeletePod(pod.name, pod.uid, why, force=removed))
-        elif (
-            pod.name in doomed
-            and not pod.deleting
-            and (not pod.ended or pod.lingers or pod.name in discarded)
-        ):
+            continue
+        goes = not pod.ended or pod.lingers or pod.name in discarded
+        if pod.name in doomed and not pod.deleting and goes:
             actions.append(DeletePod(pod.name, pod.uid, doomed[pod.name]))
     return actions
-
-
-def _creates(view: _View, indices: Iterable[int]) -> list[Action]:
-    starts, number = view.starts, view.rendezvous.number
-    due = [index for index in indices if view.observed.now >= starts.backoff_until.get(index, 0.0)]
-    return [
-        CreatePod(index, rendezvous=number, failed_starts=starts.nodes.get(index, ()))
-        for index in due
-    ]
-
-
-def _begin(job: Job, target: Target, number: int) -> list[Action]:
-    """With c10d the store comes first, and workers once it runs."""
-    if job.backend == names.BACKEND_C10D:
-        return [CreateStore(number)]
-    return [CreatePod(index, rendezvous=number) for index in range(target.size)]
-
-
-def _serving(view: _View) -> list[PodView]:
-    """The pods of the current rendezvous, and the ended ones, which are kept for their logs."""
-    return [
-        pod for pod in view.observed.pods if pod.ended or pod.rendezvous == view.rendezvous.number
-    ]
 
 
 def _ready_if_running(candidate: Candidate) -> Candidate:
@@ -384,8 +333,7 @@ def _ready_if_running(candidate: Candidate) -> Candidate:
 def _node_lost(pod: PodView, observed: Observed, *, outage: bool) -> bool:
     """Whether a pod's node is removed, or is not ready and the cluster has evicted the pod.
 
-    A node that has just become NotReady may only have lost its connection: its taint evicts the pod
-    some seconds later.
+    A node that has just become NotReady may only have lost its connection, until its taint evicts.
     """
     node = observed.nodes.get(pod.node)
     if node is None or pod.ended:

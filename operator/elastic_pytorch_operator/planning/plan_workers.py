@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elastic_pytorch_operator.api.times import earliest
 from elastic_pytorch_operator.model.actions import (
     Action,
     CreatePod,
@@ -63,10 +62,6 @@ class WorkerPlan:
     schedule: ScheduleWait
     replicas: Replicas
 
-    @property
-    def recheck_at(self) -> float | None:
-        return earliest(self.evacuation.recheck_at, self.schedule.recheck_at)
-
 
 def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -> WorkerPlan:
     suspected = nodes_of(memory.nodes, SUSPECTED)
@@ -86,9 +81,8 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
         leaving=evacuation.leaving,
         doubted={each.node for each in objections},
     )
-    replicas = give_back(
-        plan_replicas(job, target, observed, candidates, going), schedule, observed
-    )
+    replicas = plan_replicas(job, target, observed, candidates, going)
+    replicas = give_back(replicas, schedule, observed)
     candidates = without_victims(candidates, replicas.victims, evacuation.leaving)
     return WorkerPlan(candidates, objections, starts, evacuation, schedule, replicas)
 
@@ -98,8 +92,7 @@ def missing_pods(
 ) -> tuple[Action, ...]:
     """Pods that a new leader can create for free indices before any agent has reported.
 
-    It creates none if a worker has succeeded, for the job may be about to complete, or if the loss
-    of a pod is to fail the job.
+    It creates none if the job may be about to complete, or if the loss of a pod is to fail it.
     """
     ending = any(agent.state is AgentState.SUCCEEDED for agent in observed.agents.values())
     taken = {pod.index for pod in observed.pods if not pod.deleting}
@@ -110,10 +103,8 @@ def missing_pods(
     missing = free_indices(taken, target.pods - len(taken), job.unit_replicas)
     apart = missing[max(0, target.size - len(taken)) :]
     restarts = group_restarts(job)
-    return (
-        *gang.actions,
-        *(CreatePod(index, group_restarts=restarts, apart=index in apart) for index in missing),
-    )
+    creates = (CreatePod(i, group_restarts=restarts, apart=i in apart) for i in missing)
+    return (*gang.actions, *creates)
 
 
 def pod_actions(
@@ -132,10 +123,10 @@ def pod_actions(
     backing_off = {index for index, until in starts.backoff_until.items() if observed.now < until}
     held = restarting.asked or gang.holds_pods or observed.now < memory.budget.backoff_until
     if replicas.create and not held:
-        one_of_each = {job.is_extra(index): index for index in replicas.create}
+        one_of_each = {job.is_extra(index): job.template_of(index) for index in replicas.create}
         avoided = {
-            extra: nodes_to_avoid(observed, job.template_of(index), workers.objections)
-            for extra, index in one_of_each.items()
+            extra: nodes_to_avoid(observed, template, workers.objections)
+            for extra, template in one_of_each.items()
         }
         actions += [
             CreatePod(
@@ -162,8 +153,6 @@ def pod_actions(
             actions.append(DeletePod(pod.name, pod.uid, "no longer serves"))
     for pod in replicas.abandon:
         if pod.name not in members:
-            force = observed.nodes[pod.node].removed
-            actions.append(
-                DeletePod(pod.name, pod.uid, f"was on node {pod.node}, which is lost", force=force)
-            )
+            why, force = f"was on node {pod.node}, which is lost", observed.nodes[pod.node].removed
+            actions.append(DeletePod(pod.name, pod.uid, why, force=force))
     return actions
