@@ -14,66 +14,48 @@ CLAIM_GOES_SECONDS = 2.0  # a deleted job's claim goes after the last pod that m
 
 
 def claim_taken(conflict: Conflict) -> ClusterError:
-    """The name is taken by another claim, which stays unless it is being deleted."""
     judgement = Judgement.TROUBLE if conflict.passes else Judgement.REFUSED
     words = f"the API server refuses: {conflict.message}"
-    return ClusterError(
-        409,
-        conflict.message,
-        retry_after_seconds=CLAIM_GOES_SECONDS,
-        judgement=judgement,
-        words=words,
-    )
+    seconds, message = CLAIM_GOES_SECONDS, conflict.message
+    return ClusterError(409, message, retry_after_seconds=seconds, judgement=judgement, words=words)
 
 
 class ClaimWriter:
-    """Creates each claim of a job once, before its first pod."""
-
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: set[tuple[str, str]] = set()  # job UID, template
 
     def forget(self) -> None:
-        """Looks for every claim again before its job's next pod."""
         self._known.clear()
 
     def forget_others(self, job_uids: Collection[str]) -> None:
         self._known = {(uid, name) for uid, name in self._known if uid in job_uids}
 
     def missing(self, job: Job) -> dict[str, Callable[[], Awaitable[None]]]:
-        """The writes that create a job's missing claims, by the names of their templates."""
-        known = self._known
-        return {
-            claim.name: partial(self._create, job, claim)
-            for claim in job.claims
-            if (job.uid, claim.name) not in known
-        }
+        missing = (claim for claim in job.claims if (job.uid, claim.name) not in self._known)
+        return {claim.name: partial(self._create, job, claim) for claim in missing}
 
     async def try_all(self, job: Job) -> None:
         """Asks whether the API server would take a job's claims; raises ClusterError otherwise."""
         for template in job.claims:
-            try:
-                await self._cluster.create(
-                    CLAIMS, volume_claim(job, template), strict=True, dry_run=True
-                )
-            except ClusterError as error:
-                await self._look(job, template, error)
+            await self._create(job, template, dry_run=True)
 
-    async def _create(self, job: Job, template: ClaimTemplate) -> None:
+    async def _create(self, job: Job, template: ClaimTemplate, *, dry_run: bool = False) -> None:
         try:
-            await self._cluster.create(CLAIMS, volume_claim(job, template), strict=True)
+            claim = volume_claim(job, template)
+            await self._cluster.create(CLAIMS, claim, strict=True, dry_run=dry_run)
         except ClusterError as error:
             await self._look(job, template, error)
-        self._known.add((job.uid, template.name))
+        if not dry_run:
+            self._known.add((job.uid, template.name))
 
     async def _look(self, job: Job, template: ClaimTemplate, refusal: ClusterError) -> None:
         """Passes over a refusal if the job has its claim: a full quota and webhooks come first."""
         if refusal.code != 409 and refusal.judgement is Judgement.TROUBLE:
             raise refusal
         try:
-            claim = await self._cluster.get(
-                CLAIMS, job.key.namespace, template.claim_name(job.key.name)
-            )
+            name = template.claim_name(job.key.name)
+            claim = await self._cluster.get(CLAIMS, job.key.namespace, name)
         except ClusterError as error:
             raise refusal if error.code == 404 else error from None
         conflict = find_conflict(claim, job.key.name, job.uid)

@@ -92,7 +92,6 @@ class Controller:
 
     @property
     def longest_work_seconds(self) -> float:
-        """Of the oldest plan or write that goes on; 0: there is none."""
         return max(self._queue.longest_work_seconds, self._slots.longest_write_seconds)
 
     def set_authorities(self, authorities: str) -> None:
@@ -149,9 +148,8 @@ class Controller:
         except Exception:
             # News of the job would only make it fail again, so it rests.
             rest_seconds = self._queue.add_after_failure(key)
-            logger.exception(
-                "cannot reconcile", extra={"job": str(key), "retry_seconds": rest_seconds}
-            )
+            facts = {"job": str(key), "retry_seconds": rest_seconds}
+            logger.exception("cannot reconcile", extra=facts)
         seconds = self._clock() - began
         self._queue.done(key, rest_seconds=max(rest_seconds, seconds * RESTS_PER_WORK))
         self._metrics.reconciled(result, seconds)
@@ -161,20 +159,17 @@ class Controller:
         found = await list_cluster(self._cluster, kueue=self._kueue)
         if found.trouble is not None and not leave_out_failing:
             raise found.trouble
-        self._tell_unavailable(found)
+        self._log_unavailable(found)
         touched = self._cache.replace_all(
             found.jobs, found.pods, found.nodes, began, found.workloads, found.failed
         )
         for key in sorted(touched.union(self._cache.keys)):
             self._queue.add(key, urgent=False)
 
-    def _tell_unavailable(self, found: Listing) -> None:
+    def _log_unavailable(self, found: Listing) -> None:
         for namespace in found.failed.keys() - self._cache.unavailable:
-            logger.warning(
-                "a namespace is left out: %s",
-                found.failed[namespace],
-                extra={"namespace": namespace},
-            )
+            error = found.failed[namespace]
+            logger.warning("a namespace is left out: %s", error, extra={"namespace": namespace})
         for namespace in self._cache.unavailable - found.failed.keys():
             logger.info("a namespace is there again", extra={"namespace": namespace})
 
@@ -215,8 +210,7 @@ class Controller:
                     ):
                         self._queue.add(key, urgent=False)
             if await self._try_relist():
-                self._executor.forget_claims()
-                self._executor.forget_flavors()
+                self._executor.forget_claims_and_flavors()
 
     def reconcile(self, key: JobKey) -> str:
         if not self._leading():
@@ -228,10 +222,8 @@ class Controller:
             return "success"
         if isinstance(job, TemplateUnread):
             manifest = self._cache.job_manifest(key)
-            writer, write = (
-                self._writer(key, manifest["metadata"]["uid"]),
-                self._executor.read_template(manifest, job),
-            )
+            writer = self._writer(key, manifest["metadata"]["uid"])
+            write = self._executor.templates.read(manifest, job)
             writer.ask([write] if write else [], writer.failed)
             self._plan_again(key, writer)
             return "success"
@@ -258,8 +250,8 @@ class Controller:
         todo = plan(job, observed, memory)
         self._metrics.decided(key.namespace, memory, todo)
         self._memories[job.uid] = todo.memory
-        self._tell_agents(job, todo)
-        self._have_written(job, todo)
+        self._inform_agents(job, todo)
+        self._have_written(job, todo, writer)
         return "success" if todo.recheck_at is None else "requeue_after"
 
     def _count_end(self, job: Job) -> None:
@@ -283,7 +275,7 @@ class Controller:
         for uid in self._silences.keys() - known:
             self._silences.pop(uid).cancel()
 
-    def _tell_agents(self, job: Job, todo: Plan) -> None:
+    def _inform_agents(self, job: Job, todo: Plan) -> None:
         """Agents wait for rounds, which need no API server."""
         if todo.round is not None:
             self._registry.declare(job.uid, todo.round)
@@ -302,21 +294,17 @@ class Controller:
             self._registry.nudge(job.uid, declared.number if declared else 0)
         if todo.dump_stacks and todo.memory.stall is not None:
             self._registry.ask_for_stacks(job.uid, todo.memory.stall.round)
-            logger.warning(
-                "asked for stacks: %s", todo.memory.stall.cause, extra={"job": str(job.key)}
-            )
+            cause = todo.memory.stall.cause
+            logger.warning("asked for stacks: %s", cause, extra={"job": str(job.key)})
 
-    def _have_written(self, job: Job, todo: Plan) -> None:
-        writer = self._writer(job.key, job.uid)
+    def _have_written(self, job: Job, todo: Plan, writer: JobWriter) -> None:
         note_tried = partial(self._remember, job.uid, tried_generation=job.generation)
-        writes = self._executor.writes(
-            job, todo.actions, partial(self._note_status, job, todo, writer), note_tried
-        )
+        note_status = partial(self._note_status, job, todo, writer)
+        writes = self._executor.writes(job, todo.actions, note_status, note_tried)
         writer.ask(writes, todo.memory.answers.failed)
         self._remember(job.uid, failed=dict(writer.failed))
-        if todo.verdict is not None and not any(
-            isinstance(action, PatchStatus) for action in todo.actions
-        ):
+        patches = any(isinstance(action, PatchStatus) for action in todo.actions)
+        if todo.verdict is not None and not patches:
             self._registry.conclude(job.uid, todo.verdict)
         if todo.round or describe(writer.failed) != describe(todo.memory.answers.failed):
             self._queue.add(job.key)
@@ -369,34 +357,27 @@ class Controller:
         error, before = ended.error, self._memories.get(writer.uid)
         # A former leader need not log what no longer concerns it.
         if error is not None and ended.news and self._leading():
-            logger.warning(
-                "the API server: %s", error, extra={"job": str(writer.key), "code": error.code}
-            )
+            facts = {"job": str(writer.key), "code": error.code}
+            logger.warning("the API server: %s", error, extra=facts)
         if ended.write.kind is WriteKind.EVENTS:
             return
         # The job is deleted, and perhaps forgotten already.
         if not self._cache.has_job(writer.key, writer.uid):
             self._queue.add(writer.key)
             return
-        if error is not None and (
-            ended.write.kind is WriteKind.STATUS or error.judgement is Judgement.TROUBLE
-        ):
+        is_status = ended.write.kind is WriteKind.STATUS
+        if error is not None and (is_status or error.judgement is Judgement.TROUBLE):
             self._metrics.write_failed()
-        told = False
+        news = False
         if before is not None and ended.changed:
             answers = replace(before.answers, failed=dict(writer.failed))
-            if (
-                error is not None
-                and error.judgement is Judgement.MALFORMED
-                and not self._has_begun(writer)
-            ):
+            malformed = error is not None and error.judgement is Judgement.MALFORMED
+            if malformed and not self._has_begun(writer):
                 answers = replace(answers, invalid=str(error))
-            told = (
-                describe(answers.failed) != describe(before.answers.failed)
-                or answers.invalid != before.answers.invalid
-            )
+            news = describe(answers.failed) != describe(before.answers.failed)
+            news = news or answers.invalid != before.answers.invalid
             self._memories[writer.uid] = replace(before, answers=answers)
-        if told or (error is None and ended.rest):
+        if news or (error is None and ended.rest):
             self._queue.add(writer.key, urgent=self._has_begun(writer))
         if ended.changed:
             self._plan_again(writer.key, writer)

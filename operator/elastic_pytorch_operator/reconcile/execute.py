@@ -57,11 +57,10 @@ from elastic_pytorch_operator.planning.failed_writes import (
 )
 from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
-from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter
+from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter, check_owner
 from elastic_pytorch_operator.reconcile.template_reader import TemplateReader
 from elastic_pytorch_operator.reconcile.workload_writer import WorkloadWriter
 from elastic_pytorch_operator.spec.job import Job, JobKey, parse_key
-from elastic_pytorch_operator.spec.platform.job_template import TemplateUnread
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +69,6 @@ SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 MAX_NOTE_BYTES = 1024  # the API's bound on an event's note, which counts bytes
 DRY_RUN_SECONDS = 60.0  # after a refused one: nothing waits, and many jobs may be suspended
-SERVICE_GOES_SECONDS = 5.0  # the garbage collector needs about as long for a deleted job's Service
 
 
 class Executor:
@@ -92,13 +90,12 @@ class Executor:
         self._claims = ClaimWriter(cluster)
         self._pod_groups = PodGroupWriter(cluster)
         self._workloads = WorkloadWriter(cluster, cache, clock)
-        self._templates = TemplateReader(cluster, cache, self._write_whole_status, time_of_day)
+        self.templates = TemplateReader(cluster, cache, self._write_whole_status, time_of_day)
 
     def has_service(self, job_uid: str) -> bool:
         return job_uid in self._services
 
     def pod_group_minimum(self, job: Job) -> int | None:
-        """Of the gang in the job's PodGroup; 0: there is no PodGroup; None: that is not known."""
         return self._pod_groups.minimum(job)
 
     def forget_others(self, job_uids: Collection[str]) -> None:
@@ -107,16 +104,12 @@ class Executor:
         self._pod_groups.forget_others(job_uids)
 
     def forget_unwatched(self, part: int, parts: int) -> None:
-        """Looks for the Services and PodGroups of one part of the jobs again."""
         self._services = {uid for uid in self._services if crc32(uid.encode()) % parts != part}
         self._pod_groups.forget(part, parts)
 
-    def forget_claims(self) -> None:
-        """Looks for every volume claim again before the next pod of its job."""
+    def forget_claims_and_flavors(self) -> None:
+        """Reads each volume claim and ResourceFlavor again before the next pod that needs it."""
         self._claims.forget()
-
-    def forget_flavors(self) -> None:
-        """Reads every ResourceFlavor of Kueue again before the next pod that has quota of it."""
         self._workloads.forget_flavors()
 
     def writes(
@@ -126,35 +119,25 @@ class Executor:
         on_status: Callable[[], None] = lambda: None,
         on_tried: Callable[[], None] = lambda: None,
     ) -> list[JobWrite]:
-        """The writes for a plan's actions, without events that wait for the status.
-
-        Args:
-            on_tried: the API server would take the job's pods, by a dry run.
-        """
+        """The writes for a plan's actions, without events that wait for the status."""
         follow = {PatchStatus: on_status, TryPod: on_tried}
         found = [
             self._write(job, action, follow.get(type(action), lambda: None))
             for action in actions
-            if not isinstance(action, RecordEvent)
+            if not (isinstance(action, RecordEvent) and action.with_status)
         ]
         if any(isinstance(action, CreatePod | CreateStore) for action in actions):
             found += [
                 JobWrite(WriteKind.CLAIMS, CLAIMS, f"claim {name}", write)
                 for name, write in self._claims.missing(job).items()
             ]
-        found += [
-            self.event(job, action)
-            for action in actions
-            if isinstance(action, RecordEvent) and not action.with_status
-        ]
         return found
 
     def _write(self, job: Job, action: Action, on_success: Callable[[], None]) -> JobWrite:
         match action:
             case CreateService():
-                return JobWrite(
-                    WriteKind.SERVICE, SERVICE, SERVICE, partial(self._create_service, job)
-                )
+                send = partial(self._create_service, job)
+                return JobWrite(WriteKind.SERVICE, SERVICE, SERVICE, send)
             case PutPodGroup(before_pods, without_pods):
                 # No pod waits for a WriteKind.SERVICE.
                 kind = WriteKind.POD_GROUP if before_pods else WriteKind.SERVICE
@@ -165,59 +148,42 @@ class Executor:
                 return JobWrite(WriteKind.SERVICE, POD_GROUP, f"delete {POD_GROUP}", send)
             case TryPod():
                 send = partial(self._try_pod, job, on_success)
-                return JobWrite(
-                    WriteKind.DRY_RUN, DRY_RUN, DRY_RUN, send, refused_seconds=DRY_RUN_SECONDS
-                )
+                seconds = DRY_RUN_SECONDS
+                return JobWrite(WriteKind.DRY_RUN, DRY_RUN, DRY_RUN, send, refused_seconds=seconds)
             case CreatePod():
-                creates = (
-                    (action.index, action.grant.workload) if action.grant is not None else None
-                )
+                creates = (action.index, action.grant.workload) if action.grant else None
                 send = partial(self._create_pod, job, action)
                 return JobWrite(WriteKind.PODS, PODS, f"pod {action.index}", send, creates=creates)
             case CreateStore():
-                return JobWrite(
-                    WriteKind.PODS, PODS, "store", partial(self._create_pod, job, action)
-                )
+                send = partial(self._create_pod, job, action)
+                return JobWrite(WriteKind.PODS, PODS, "store", send)
             case DeletePod():
-                key = f"delete {action.name}"
-                return JobWrite(
-                    WriteKind.DELETES, key, action.uid, partial(self._delete_pod, job, action)
-                )
+                send = partial(self._delete_pod, job, action)
+                return JobWrite(WriteKind.DELETES, f"delete {action.name}", action.uid, send)
             case PatchStatus():
                 send = partial(self._patch_status, job, action.status, on_success)
-                return JobWrite(
-                    WriteKind.STATUS,
-                    STATUS,
-                    STATUS,
-                    send,
-                    leads_on=says_more(job.status, action.status),
-                )
+                leads_on = says_more(job.status, action.status)
+                return JobWrite(WriteKind.STATUS, STATUS, STATUS, send, leads_on=leads_on)
             case DeleteJob():
                 return JobWrite(WriteKind.JOB, JOB, JOB, partial(self._delete_job, job))
             case RecordEvent():
                 return self.event(job, action)
-            case CreateWorkload() | DeleteWorkload() | PatchWorkload() | ResizeWorkload():
-                return self._write_workload(job, action)
+            case CreateWorkload(number):
+                return self._write_workload(job, action, workload_name(job, number))
+            case DeleteWorkload(name) | PatchWorkload(name) | ResizeWorkload(name):
+                return self._write_workload(job, action, name)
 
-    def _write_workload(self, job: Job, action: WorkloadAction) -> JobWrite:
-        which = (
-            workload_name(job, action.number) if isinstance(action, CreateWorkload) else action.name
-        )
-        key = f"workload {which}"
-        return JobWrite(WriteKind.WORKLOADS, key, key, partial(self._workloads.write, job, action))
+    def _write_workload(self, job: Job, action: WorkloadAction, name: str) -> JobWrite:
+        key, send = f"workload {name}", partial(self._workloads.write, job, action)
+        return JobWrite(WriteKind.WORKLOADS, key, key, send)
 
     def event(self, job: Job, action: RecordEvent) -> JobWrite:
         # Two events of one microsecond have different names.
-        nanoseconds = (
-            round(self._time_of_day().timestamp() * 1e6) * 1000 + next(self._event_numbers) % 1000
-        )
+        microseconds = round(self._time_of_day().timestamp() * 1e6)
+        nanoseconds = microseconds * 1000 + next(self._event_numbers) % 1000
         id_ = f"event {nanoseconds} {action.reason}"
         send = partial(self._send_event, job, action, nanoseconds)
         return JobWrite(WriteKind.EVENTS, f"event {action.reason}", id_, send)
-
-    def read_template(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
-        """None: there is no need to read it."""
-        return self._templates.read(manifest, unread)
 
     async def _create_service(self, job: Job) -> None:
         try:
@@ -234,29 +200,15 @@ class Executor:
             service = await self._cluster.get(resources.SERVICES, job.key.namespace, job.key.name)
         except ClusterError as error:
             raise refusal if error.code == 404 else error from None
-        owners = service["metadata"].get("ownerReferences") or ()
-        if not any(owner.get("uid") == job.uid for owner in owners):
-            # The Service of a deleted job of the same name goes soon; any other one stays.
-            goes = any(
-                owner.get("kind") == names.KIND and owner.get("name") == job.key.name
-                for owner in owners
-            )
-            problem = (
-                f"Service {job.key.name} exists and is not owned by this job, "
-                "so its workers cannot be resolved by name: "
-                "delete that Service, or create the job under another name"
-            )
-            judgement = Judgement.TROUBLE if goes else Judgement.REFUSED
-            raise ClusterError(
-                409, problem, retry_after_seconds=SERVICE_GOES_SECONDS, judgement=judgement
-            )
+        problem = f"Service {job.key.name} exists and is not owned by this job, so its workers"
+        remedy = "delete that Service, or create the job under another name"
+        check_owner(job, service, f"{problem} cannot be resolved by name: {remedy}")
 
     async def _try_pod(self, job: Job, on_success: Callable[[], None]) -> None:
         await self._claims.try_all(job)
         await self._pod_groups.put(job, dry_run=True)
-        await self._send_pod(
-            job, CreatePod(0, rendezvous=1 if job.stock else 0), strict=True, dry_run=True
-        )
+        pod = CreatePod(0, rendezvous=1 if job.stock else 0)
+        await self._send_pod(job, pod, strict=True, dry_run=True)
         on_success()
 
     async def _create_pod(self, job: Job, action: CreatePod | CreateStore) -> None:
@@ -281,9 +233,8 @@ class Executor:
         if isinstance(action, CreatePod) and action.grant is not None:
             await self._workloads.place(manifest, action.grant)
         try:
-            pod = await self._cluster.create(
-                resources.PODS, manifest, strict=strict, dry_run=dry_run
-            )
+            create = self._cluster.create
+            pod = await create(resources.PODS, manifest, strict=strict, dry_run=dry_run)
             if rewritten := find_rewritten(manifest, pod):
                 if not dry_run:
                     where, found = job.key.namespace, pod["metadata"]
@@ -297,20 +248,15 @@ class Executor:
             raise
 
     async def _delete_pod(self, job: Job, action: DeletePod) -> None:
+        namespace, name, uid = job.key.namespace, action.name, action.uid
         grace = 0 if action.force else None
-        pod = await self._cluster.delete(
-            resources.PODS, job.key.namespace, action.name, action.uid, grace_seconds=grace
-        )
+        pod = await self._cluster.delete(resources.PODS, namespace, name, uid, grace_seconds=grace)
         if pod is None:
-            gone = {
-                "metadata": {"namespace": job.key.namespace, "name": action.name, "uid": action.uid}
-            }
+            gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
             self._cache.remove("Pod", gone, self._clock())
         elif pod.get("kind") == "Pod":
             self._cache.apply("Pod", pod, self._clock())
-        logger.info(
-            "deleted pod", extra={"job": str(job.key), "pod": action.name, "why": action.why}
-        )
+        logger.info("deleted pod", extra={"job": str(job.key), "pod": name, "why": action.why})
 
     async def _delete_job(self, job: Job) -> None:
         await self._cluster.delete(resources.JOBS, job.key.namespace, job.key.name, job.uid)
@@ -325,11 +271,9 @@ class Executor:
         on_success()
 
     async def _write_whole_status(self, manifest: Manifest, status: dict[str, Any]) -> None:
-        metadata = manifest["metadata"]
-        patch = merge_patch(manifest.get("status") or {}, status)
-        await self._write_status(
-            parse_key(manifest), metadata["uid"], patch, metadata.get("resourceVersion", "")
-        )
+        metadata, patch = manifest["metadata"], merge_patch(manifest.get("status") or {}, status)
+        version = metadata.get("resourceVersion", "")
+        await self._write_status(parse_key(manifest), metadata["uid"], patch, version)
 
     async def _write_status(
         self, key: JobKey, uid: str, status: Mapping[str, Any], version: str
@@ -346,21 +290,16 @@ class Executor:
         self._cache.note_written(names.KIND, manifest, self._clock())
 
     def _forget_job(self, key: JobKey, uid: str) -> None:
-        self._cache.remove(
-            names.KIND,
-            {"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}},
-            self._clock(),
-        )
+        gone = {"metadata": {"namespace": key.namespace, "name": key.name, "uid": uid}}
+        self._cache.remove(names.KIND, gone, self._clock())
 
     async def _send_event(
         self, job: Job, action: RecordEvent, nanoseconds: int, count: int
     ) -> None:
         now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
         # Named by its time, as client-go does, as `kubectl describe` lists events by their names.
-        metadata: dict[str, Any] = {
-            "name": f"{job.key.name}.{nanoseconds:016x}",
-            "namespace": job.key.namespace,
-        }
+        name, namespace = f"{job.key.name}.{nanoseconds:016x}", job.key.namespace
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace}
         if action.annotations:
             metadata["annotations"] = {
                 name: value.encode(errors="replace").decode()
@@ -391,17 +330,13 @@ class Executor:
 
 
 def find_rewritten(sent: Manifest, stored: Manifest) -> str:
-    """Names a label or annotation of the operator's that admission has changed; empty: none.
-
-    A pod without them is no worker of the job for watches and lists, or it is another worker.
-    """
+    """Names a label or annotation of the operator's that admission has changed; empty: none."""
     for part, kind in (("labels", "label"), ("annotations", "annotation")):
         found = stored["metadata"].get(part) or {}
         for name, value in (sent["metadata"].get(part) or {}).items():
             if name.startswith(f"{names.GROUP}/") and found.get(name) != value:
-                change = (
-                    f"sets to {str(found[name])[:MAX_QUOTED]!r}" if name in found else "removes"
-                )
+                changed = str(found.get(name))[:MAX_QUOTED]
+                change = f"sets to {changed!r}" if name in found else "removes"
                 return (
                     f"a policy or webhook {change} the {kind} {name} of the job's pods, "
                     "by which the operator finds them, so each is deleted at once: "

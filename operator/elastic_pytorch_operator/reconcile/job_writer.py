@@ -89,9 +89,7 @@ class Ended:
 
 @dataclass(slots=True)
 class _Batch:
-    """The writes of one key, from the first that is sent to the end of the last."""
-
-    sent: int = 0  # on their way
+    sent: int = 0
     open: bool = False  # the first one has succeeded, so the others need not wait
     failed_ids: set[str] = field(default_factory=set)
 
@@ -142,7 +140,7 @@ class JobWriter:
 
     @property
     def pods_being_created(self) -> dict[int, str]:
-        """The Workloads whose quota the pods use that are being created, by the pods' indexes."""
+        """By the pods' indexes, the Workloads whose quota they use."""
         return dict(write.creates for write in self._sent.values() if write.creates is not None)
 
     def ask(self, writes: Sequence[JobWrite], failed: FailedWrites) -> None:
@@ -164,12 +162,10 @@ class JobWriter:
         self._slots.offer(self)
 
     def add_event(self, write: JobWrite) -> None:
-        """Sends an event after all else."""
         self._add(write, self._clock())
         self._slots.offer(self)
 
     def _add(self, write: JobWrite, now: float) -> None:
-        """Has a write wait for its turn, unless it is not due or one of too many of its kind."""
         if write.kind is WriteKind.EVENTS:
             self._unsent[write.key] += 1
             if self._reasons.admit(write.key, now):
@@ -217,10 +213,8 @@ class JobWriter:
         return lambda: self._send(write)
 
     def _next_kind(self) -> WriteKind | None:
-        return next(
-            (kind for kind, waiting in self._waiting.items() if waiting and self._may_send(kind)),
-            None,
-        )
+        waiting = (kind for kind, writes in self._waiting.items() if writes)
+        return next((kind for kind in waiting if self._may_send(kind)), None)
 
     def _may_send(self, kind: WriteKind) -> bool:
         if kind is WriteKind.EVENTS:
@@ -243,17 +237,13 @@ class JobWriter:
         except ClusterError as found:
             error = found
         except TimeoutError:
-            error = ClusterError(
-                504,
-                f"a write took longer than {MAX_WRITE_SECONDS:.0f} s, "
-                "perhaps because of slow webhooks",
-            )
+            words = f"a write took longer than {MAX_WRITE_SECONDS:.0f} s"
+            error = ClusterError(504, f"{words}, perhaps because of slow webhooks")
         except Exception as fault:
             logger.exception("cannot write", extra={"job": str(self.key), "write": write.id})
             if isinstance(fault, UnbuildableError):
-                error = ClusterError(
-                    422, str(fault), judgement=Judgement.MALFORMED, words=str(fault)
-                )
+                words = str(fault)
+                error = ClusterError(422, words, judgement=Judgement.MALFORMED, words=words)
             else:
                 error = ClusterError(500, f"the operator cannot make this request: {fault!r}")
         finally:
@@ -284,11 +274,8 @@ class JobWriter:
         again = before is None or not batch.failed_ids or write.id in batch.failed_ids
         batch.failed_ids.add(write.id)
         refused = error.judgement is not Judgement.TROUBLE
-        news = (
-            again
-            if not refused
-            else all(error.words != failure.words for failure in self.failed.values())
-        )
+        known = {failure.words for failure in self.failed.values()}
+        news = error.words not in known if refused else again
         # Writes that were sent together fail once, but a refusal says more than trouble beside it.
         if before is None or again or (refused and not before.lasting):
             self.failed[write.key] = note_failure(

@@ -25,9 +25,8 @@ class Listing:
     @property
     def trouble(self) -> ClusterError | None:
         """The first error that is no refusal, and may pass by itself."""
-        return next(
-            (error for error in self.failed.values() if error.code not in UNAVAILABLE_CODES), None
-        )
+        errors = self.failed.values()
+        return next((error for error in errors if error.code not in UNAVAILABLE_CODES), None)
 
 
 async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
@@ -38,17 +37,13 @@ async def list_cluster(cluster: Cluster, *, kueue: bool) -> Listing:
     """
     places = tuple(cluster.namespaces) or ("",)
     answers = await _try_namespaces(cluster, places, kueue=kueue)
-    failed = {
-        place: found
-        for place, found in zip(places, answers, strict=True)
-        if isinstance(found, ClusterError)
-    }
+    found = zip(places, answers, strict=True)
+    failed = {place: answer for place, answer in found if isinstance(answer, ClusterError)}
     if len(failed) == len(places):
         raise failed[places[0]]
     listed: list[Lists] = [found for found in answers if not isinstance(found, ClusterError)]
-    jobs, pods, workloads = (
-        list(chain.from_iterable(lists)) for lists in zip(*listed, strict=True)
-    )
+    joined = (list(chain.from_iterable(lists)) for lists in zip(*listed, strict=True))
+    jobs, pods, workloads = joined
     return Listing(jobs, pods, await cluster.list_all(NODES), workloads, failed)
 
 
@@ -64,24 +59,18 @@ async def _try_namespaces(
 
     async def ask(namespace: str) -> Lists | ClusterError:
         async with slots:
-            return await _try_namespace(cluster, namespace, kueue=kueue)
+            try:
+                jobs = await cluster.list_all(JOBS, namespace)
+                pods = await cluster.list_all(PODS, namespace)
+                return jobs, pods, await _list_workloads(cluster, namespace) if kueue else []
+            except ClusterError as error:
+                return error
 
     return await asyncio.gather(*map(ask, namespaces))
 
 
-async def _try_namespace(cluster: Cluster, namespace: str, *, kueue: bool) -> Lists | ClusterError:
-    try:
-        jobs, pods = (
-            await cluster.list_all(JOBS, namespace),
-            await cluster.list_all(PODS, namespace),
-        )
-        return jobs, pods, await _list_workloads(cluster, namespace) if kueue else []
-    except ClusterError as error:
-        return error
-
-
 async def _list_workloads(cluster: Cluster, namespace: str) -> list[Manifest]:
-    """Kueue's Workloads with the operator's number label; none if Kueue is not installed."""
+    """None if Kueue is not installed."""
     try:
         return await cluster.list_all(WORKLOADS, namespace)
     except ClusterError as error:

@@ -66,10 +66,8 @@ def _mark_deleting(pods: tuple[PodView, ...], uids: Collection[str]) -> tuple[Po
 
 
 def heard_before(job: Job, pods: Sequence[PodView]) -> frozenset[str]:
-    """The pods whose agents have reported, by the status; stock workers have none."""
-    return frozenset(
-        worker.pod for worker in known_workers(job.status, pods) if worker.heard and worker.pod
-    )
+    workers = known_workers(job.status, pods)
+    return frozenset(worker.pod for worker in workers if worker.heard and worker.pod)
 
 
 def recover_round(
@@ -79,7 +77,7 @@ def recover_round(
 
     The highest number counts. Each worker that reports it is a member; the round's size shows
     whether others have not reported yet. If agents know of a newer round that none of them has
-    taken up, the workers have to stop: that round is empty. The operator knows of it since `now`.
+    taken up, the workers have to stop: that round is empty.
     """
     newest = max((agent.round for agent in agents.values() if agent.world_size > 0), default=0)
     if newest == 0:

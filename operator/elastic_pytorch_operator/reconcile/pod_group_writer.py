@@ -12,11 +12,11 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.pod_group import pod_group
 from elastic_pytorch_operator.spec.job import Job
 
-PREDECESSOR_GOES_SECONDS = 5.0  # the garbage collector needs about as long after a job's deletion
+PREDECESSOR_GOES_SECONDS = 5.0  # about what the garbage collector needs after a job's deletion
 
 
-class PodGroupError(ClusterError):
-    """People have to act before a job's PodGroup can be made, unless an earlier one goes soon."""
+class BlockedError(ClusterError):
+    """People have to act before an object can be made, unless an earlier one goes soon."""
 
     def __init__(self, code: int, message: str, *, passes: bool = False) -> None:
         judgement = Judgement.TROUBLE if passes else Judgement.REFUSED
@@ -35,12 +35,10 @@ class PodGroupWriter:
         self._known: dict[str, tuple[GangScheduler, int]] = {}
 
     def minimum(self, job: Job) -> int | None:
-        """The gang's size in the job's PodGroup; 0: there is none; None: that is not known."""
         gang, size = self._known.get(job.uid, (None, None))
         return size if gang is job.scheduling.gang else None
 
     def forget(self, part: int, parts: int) -> None:
-        """Looks for the PodGroups of one part of the jobs again."""
         self._known = {
             uid: (gang, size)
             for uid, (gang, size) in self._known.items()
@@ -55,22 +53,18 @@ class PodGroupWriter:
 
         Args:
             without_pods: no pod keeps a PodGroup that is being deleted, so another follows soon.
-
-        Raises:
-            ClusterError: it cannot be made.
         """
         gang = job.scheduling.gang
         if gang is None:
             return
         wanted, known = pod_group(job, gang), await self._find(job, gang)
         if without_pods and known is not None and known["metadata"].get("deletionTimestamp"):
-            raise PodGroupError(409, f"PodGroup {job.key.name} is still being deleted", passes=True)
+            raise BlockedError(409, f"PodGroup {job.key.name} is still being deleted", passes=True)
         if known is None:
             await self._write(gang, wanted, dry_run=dry_run)
         elif any(known["spec"].get(name) != value for name, value in wanted["spec"].items()):
-            await self._write(
-                gang, {**known, "spec": {**known["spec"], **wanted["spec"]}}, dry_run=dry_run
-            )
+            changed = {**known, "spec": {**known["spec"], **wanted["spec"]}}
+            await self._write(gang, changed, dry_run=dry_run)
         if not dry_run:
             self._known[job.uid] = gang, job.minimum
 
@@ -79,62 +73,51 @@ class PodGroupWriter:
         assert gang is not None  # plans ask for it only then
         try:
             known = await self._find(job, gang)
-        except PodGroupError:
+        except BlockedError:
             # The name is another's, or the operator may not look: it has made none.
             known = None
         if known is not None:
-            await self._cluster.delete(
-                pod_groups(gang.api_version),
-                job.key.namespace,
-                job.key.name,
-                known["metadata"]["uid"],
-            )
+            kind, uid = pod_groups(gang.api_version), known["metadata"]["uid"]
+            await self._cluster.delete(kind, job.key.namespace, job.key.name, uid)
         self._known[job.uid] = gang, 0
 
     async def _find(self, job: Job, gang: GangScheduler) -> Manifest | None:
         try:
-            known = await self._cluster.get(
-                pod_groups(gang.api_version), job.key.namespace, job.key.name
-            )
+            kind = pod_groups(gang.api_version)
+            known = await self._cluster.get(kind, job.key.namespace, job.key.name)
         except ClusterError as error:
             if error.code == 404:
                 return None
             # No admission comes before a read: 403 is a lack of permission.
             if error.code != 403:
                 raise
-            problem = (
-                "the operator may not manage its PodGroup: "
-                f"add {gang.name} to gangSchedulers in the chart's values"
-            )
-            raise PodGroupError(
-                403, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}"
-            ) from error
-        owners = known["metadata"].get("ownerReferences") or ()
-        if any(owner.get("uid") == job.uid for owner in owners):
-            return known
-        predecessor = any(
-            o.get("kind") == names.KIND and o.get("name") == job.key.name for o in owners
-        )
-        message = (
-            f"PodGroup {job.key.name} exists and is not owned by this job: "
-            "delete it, or create the job under another name"
-        )
-        raise PodGroupError(409, message, passes=predecessor)
+            problem = "the operator may not manage its PodGroup: "
+            problem += f"add {gang.name} to gangSchedulers in the chart's values"
+            raise _unusable(403, gang, problem) from error
+        problem = f"PodGroup {job.key.name} exists and is not owned by this job"
+        check_owner(job, known, f"{problem}: delete it, or create the job under another name")
+        return known
 
     async def _write(self, gang: GangScheduler, manifest: Manifest, *, dry_run: bool) -> None:
-        write = (
-            self._cluster.replace
-            if manifest["metadata"].get("resourceVersion")
-            else self._cluster.create
-        )
+        exists = manifest["metadata"].get("resourceVersion")
+        write = self._cluster.replace if exists else self._cluster.create
         try:
             await write(pod_groups(gang.api_version), manifest, strict=True, dry_run=dry_run)
         except ClusterError as error:
             if error.code != 404:
                 raise
-            problem = (
-                f"the cluster has no PodGroup of {gang.api_version}: {gang.remedy}, or remove gang"
-            )
-            raise PodGroupError(
-                404, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}"
-            ) from error
+            problem = f"the cluster has no PodGroup of {gang.api_version}: {gang.remedy}"
+            raise _unusable(404, gang, f"{problem}, or remove gang") from error
+
+
+def check_owner(job: Job, found: Manifest, problem: str) -> None:
+    """Raises BlockedError with this problem if an object by a job's name is not the job's."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    if not any(owner.get("uid") == job.uid for owner in owners):
+        ours = (owner for owner in owners if owner.get("kind") == names.KIND)
+        predecessor = any(owner.get("name") == job.key.name for owner in ours)
+        raise BlockedError(409, problem, passes=predecessor)
+
+
+def _unusable(code: int, gang: GangScheduler, problem: str) -> BlockedError:
+    return BlockedError(code, f"spec.scheduling.gangScheduler is {gang.name}, but {problem}")

@@ -40,8 +40,6 @@ WriteStatus = Callable[[Manifest, dict[str, Any]], Awaitable[None]]
 
 
 class TemplateReader:
-    """Reads a template for a job that is new or resumes, and its revision once for each leader."""
-
     def __init__(
         self,
         cluster: Cluster,
@@ -56,19 +54,13 @@ class TemplateReader:
 
     def read(self, manifest: Manifest, unread: TemplateUnread) -> JobWrite | None:
         """None: another controller manages the job, or it is being deleted."""
-        if manifest["metadata"].get("deletionTimestamp") or manifest["spec"].get(
-            "managedBy"
-        ) not in (None, "", names.MANAGER):
+        manager = manifest["spec"].get("managedBy") or names.MANAGER
+        if manifest["metadata"].get("deletionTimestamp") or manager != names.MANAGER:
             return None
         # The failures of another template say nothing of this one.
         key = f"template {unread.name} {unread.template_uid}"
-        return JobWrite(
-            WriteKind.TEMPLATE,
-            key,
-            key,
-            partial(self._read, manifest, unread),
-            refused_seconds=MISSING_SECONDS,
-        )
+        send = partial(self._read, manifest, unread)
+        return JobWrite(WriteKind.TEMPLATE, key, key, send, refused_seconds=MISSING_SECONDS)
 
     async def _read(self, manifest: Manifest, unread: TemplateUnread) -> None:
         if not self._waits(manifest):
@@ -96,29 +88,20 @@ class TemplateReader:
         return isinstance(self._cache.job(parse_key(manifest)), TemplateUnread)
 
     async def _take(self, manifest: Manifest, template: Manifest) -> None:
-        name, uid, spec = (
-            template["metadata"]["name"],
-            template["metadata"]["uid"],
-            usable_spec(template),
-        )
+        name, uid = template["metadata"]["name"], template["metadata"]["uid"]
+        spec = usable_spec(template)
         # Without it, this generation counts as new, so that the API server is asked about the pods
         # of another template.
-        status = {
-            field: value
-            for field, value in manifest["status"].items()
-            if field != "observedGeneration"
-        }
-        status[FIELD] = {"name": name, "uid": uid}
+        status = {**manifest["status"], FIELD: {"name": name, "uid": uid}}
+        status.pop("observedGeneration", None)
         if resumes(manifest):
             resumed = f"the job resumes with {titled(name)} as it is now"
-            status["conditions"] = self._with(
-                manifest, Condition(names.SUSPENDED, True, names.JOB_RESUMED, resumed)
-            )
+            condition = Condition(names.SUSPENDED, True, names.JOB_RESUMED, resumed)
+            status["conditions"] = self._with(manifest, condition)
         job = parse_job({**manifest, "status": status}, self._cache.defaults, {uid: spec})
         try:
-            await self._cluster.create(
-                REVISIONS, template_revision(job, revision_name(manifest["metadata"], uid), spec)
-            )
+            revision = template_revision(job, revision_name(manifest["metadata"], uid), spec)
+            await self._cluster.create(REVISIONS, revision)
         except ClusterError as error:
             if error.code != 409:  # a write of the status has failed since
                 raise
@@ -133,43 +116,28 @@ class TemplateReader:
         """
         status, suspend = manifest["status"], manifest["spec"].get("suspend") is True
         generation, runs = manifest["metadata"].get("generation", 1), is_true(status, names.RUNNING)
-        missing = Condition(
-            names.DEGRADED if runs else names.RUNNING, runs, names.TEMPLATE_MISSING, message
-        )
-        known = find_condition(status, missing.type)
-        told = (status.get("observedGeneration"), known.get("reason"), known.get("message"))
-        if told != (generation, names.TEMPLATE_MISSING, message[:MAX_MESSAGE]):
+        type_ = names.DEGRADED if runs else names.RUNNING
+        missing = Condition(type_, runs, names.TEMPLATE_MISSING, message)
+        known = find_condition(status, type_)
+        written = (status.get("observedGeneration"), known.get("reason"), known.get("message"))
+        if written != (generation, names.TEMPLATE_MISSING, message[:MAX_MESSAGE]):
             conditions = [missing]
             if suspend and not status.get("round") and not is_true(status, names.SUSPENDED):
-                conditions.append(
-                    Condition(
-                        names.SUSPENDED,
-                        True,
-                        names.JOB_SUSPENDED,
-                        "spec.suspend is true: nothing runs",
-                    )
-                )
+                words = "spec.suspend is true: nothing runs"
+                conditions.append(Condition(names.SUSPENDED, True, names.JOB_SUSPENDED, words))
             state = status["state"] if runs else names.SUSPENDED if suspend else "Pending"
-            said = {
-                "conditions": self._with(manifest, *conditions),
-                "state": state,
-                "observedGeneration": generation,
-            }
-            await self._write_status(manifest, {**status, **said})
+            changes = {"state": state, "observedGeneration": generation}
+            changes["conditions"] = self._with(manifest, *conditions)
+            await self._write_status(manifest, {**status, **changes})
         raise ClusterError(404, message, judgement=Judgement.REFUSED)
 
     def _with(self, manifest: Manifest, *conditions: Condition) -> list[dict[str, Any]]:
         status, time = manifest["status"], write_time(self._time_of_day())
         types = {condition.type for condition in conditions}
-        others = [
-            condition
-            for condition in status.get("conditions") or ()
-            if condition.get("type") not in types
-        ]
+        others = [c for c in status.get("conditions") or () if c.get("type") not in types]
         generation = manifest["metadata"].get("generation", 1)
         return [*others, *merge_conditions(status, conditions, generation=generation, time=time)]
 
 
 def revision_name(job: Manifest, template_uid: str) -> str:
-    """The ControllerRevision with what a job, by its metadata, has of a template."""
     return f"{job['name']}-{job['uid']}-{template_uid}"

@@ -53,9 +53,8 @@ class WorkloadWriter:
                 written = await self._create(job, action)
             case PatchWorkload(name, version, spec, status):
                 change = {"status": status} if status else {"spec": spec}
-                written = await self._change(
-                    namespace, name, version, change, "status" if status else ""
-                )
+                part = "status" if status else ""
+                written = await self._change(namespace, name, version, change, part)
             case ResizeWorkload(name, version, count):
                 change = [{"op": "replace", "path": "/spec/podSets/0/count", "value": count}]
                 written = await self._change(namespace, name, version, change)
@@ -63,20 +62,17 @@ class WorkloadWriter:
                 await self._cluster.delete(WORKLOADS, namespace, name, uid)
                 gone = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
                 self._cache.remove(kueue.WORKLOAD, gone, self._clock())
-                logger.info(
-                    "deleted workload", extra={"job": str(job.key), "workload": name, "why": why}
-                )
+                facts = {"job": str(job.key), "workload": name, "why": why}
+                logger.info("deleted workload", extra=facts)
         if written is not None:
             self._cache.note_written(kueue.WORKLOAD, written, self._clock())
 
     async def _change(
         self, namespace: str, name: str, version: str, change: Change, subresource: str = ""
     ) -> Manifest | None:
-        """None: the Workload is gone."""
         try:
-            return await self._cluster.patch(
-                WORKLOADS, namespace, name, version, change, subresource
-            )
+            patch = self._cluster.patch
+            return await patch(WORKLOADS, namespace, name, version, change, subresource)
         except ClusterError as error:
             if error.code != 404:
                 raise
@@ -92,9 +88,8 @@ class WorkloadWriter:
         try:
             place_pod(pod, grant, flavors)
         except PlacementConflict as conflict:
-            raise ClusterError(
-                409, str(conflict), judgement=Judgement.REFUSED, words=str(conflict)
-            ) from None
+            words = str(conflict)
+            raise ClusterError(409, words, judgement=Judgement.REFUSED, words=words) from None
 
     async def _create(self, job: Job, action: CreateWorkload) -> Manifest:
         assert job.queue is not None
@@ -102,9 +97,8 @@ class WorkloadWriter:
         if action.number != BASE:
             priority = {"priority": EXTRA_PRIORITY}
         elif name := job.queue.priority_class:
-            priority = base_priority(
-                job, [await self._cluster.get(WORKLOAD_PRIORITY_CLASSES, "", name)]
-            )
+            found = await self._cluster.get(WORKLOAD_PRIORITY_CLASSES, "", name)
+            priority = base_priority(job, [found])
         else:
             priority = base_priority(job, await self._cluster.list_all(PRIORITY_CLASSES))
         flavors = await asyncio.gather(*map(self._flavor, action.flavors))
@@ -114,9 +108,8 @@ class WorkloadWriter:
             for key, value in ((flavor.get("spec") or {}).get("nodeLabels") or {}).items()
         }
         created = await self._cluster.create(WORKLOADS, workload(job, action, priority, labels))
-        logger.info(
-            "created workload", extra={"job": str(job.key), "workload": created["metadata"]["name"]}
-        )
+        facts = {"job": str(job.key), "workload": created["metadata"]["name"]}
+        logger.info("created workload", extra=facts)
         return created
 
     async def _flavor(self, name: str) -> Manifest:

@@ -45,11 +45,7 @@ NEVER = _Due()
 
 
 class WorkQueue(Generic[Key]):
-    """Keys that await work, now or later.
-
-    Args:
-        begun: whether to take keys in before `begin`; without workers, nothing takes them out.
-    """
+    """`begun`: whether to take keys in before `begin`; without workers, nothing takes them out."""
 
     def __init__(
         self,
@@ -63,10 +59,8 @@ class WorkQueue(Generic[Key]):
         self._clock = clock
         self._due: dict[Key, _Due] = {}  # of each key that awaits work
         # Keys that are due, not worked on and not at rest, by whether they are urgent.
-        self._ready: dict[bool, OrderedDict[Key, None]] = {
-            True: OrderedDict(),
-            False: OrderedDict(),
-        }
+        self._ready: dict[bool, OrderedDict[Key, None]]
+        self._ready = {True: OrderedDict(), False: OrderedDict()}
         self._ready_count = asyncio.Semaphore(0)
         self._urgent_in_a_row = 0
         self._active: dict[Key, float] = {}  # with the start of their work
@@ -82,16 +76,14 @@ class WorkQueue(Generic[Key]):
 
     @property
     def has_ready(self) -> bool:
-        """Whether `get` would return at once."""
         return not self._ready_count.locked()
 
     @property
     def longest_work_seconds(self) -> float:
-        """Of the oldest work that goes on; 0: there is none."""
         return self._clock() - min(self._active.values()) if self._active else 0.0
 
     def begin(self) -> None:
-        """Takes keys in from now on; those with work from before have to be added again."""
+        """Takes keys in from now on; keys that had work before have to be added again."""
         self._begun = True
 
     def add(self, key: Key, delay_seconds: float = 0.0, *, urgent: bool | None = None) -> None:
@@ -156,7 +148,7 @@ class WorkQueue(Generic[Key]):
         return key
 
     def done(self, key: Key, rest_seconds: float = 0.0) -> None:
-        """Ends the work on a key, which is not worked on again while it rests."""
+        """The key is not worked on again while it rests."""
         began = self._active.pop(key, None)
         if self._observer and began is not None:
             self._observer.worked(self._clock() - began)

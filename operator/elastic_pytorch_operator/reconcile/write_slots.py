@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 MAX_WRITES = 50  # about what API priority and fairness grants one client beside its others
 LEAST_MAX_WRITES = 10
 MOST_MAX_WRITES = 150  # reviews of tokens and lists need connections, too
-OVERLOADED = 429
+OVERLOADED = 429, Judgement.TROUBLE
 OVERLOADED_SECONDS = 1.0  # if the API server does not say how long to wait
 MAX_OVERLOADED_SECONDS = 60.0
 
@@ -64,16 +64,14 @@ class WriteSlots:
 
     @property
     def longest_write_seconds(self) -> float:
-        """Of the oldest write on its way; 0: there is none."""
         return self._clock() - min(self._began.values()) if self._began else 0.0
 
     def offer(self, sender: Sender) -> None:
-        """Gives a sender with something to send a turn; one that waits already keeps its place."""
+        """A sender that waits already keeps its place."""
         self._place(sender)
         self._fill()
 
     async def close(self) -> None:
-        """Stops all writes, and sends no others."""
         self._waiting.clear()
         tasks = [*self._began, *([self._waking] if self._waking else [])]
         for task in tasks:
@@ -108,15 +106,10 @@ class WriteSlots:
         """The namespace whose turn it is; None: no slot is free for any."""
         if 2 * len(self._began) < self._max_writes:
             return next(iter(self._waiting), None)
-        free = len(self._began) < self._max_writes
-        return (
-            next(
-                (namespace for namespace in self._waiting if not self._on_their_way[namespace]),
-                None,
-            )
-            if free
-            else None
-        )
+        if len(self._began) >= self._max_writes:
+            return None
+        idle = (name for name in self._waiting if not self._on_their_way[name])
+        return next(idle, None)
 
     def _end(self, namespace: str, task: asyncio.Task[ClusterError | None]) -> None:
         del self._began[task]
@@ -127,11 +120,7 @@ class WriteSlots:
             return
         if fault := task.exception():
             logger.error("a write has failed", exc_info=fault)
-        elif (
-            (error := task.result())
-            and error.code == OVERLOADED
-            and error.judgement is Judgement.TROUBLE
-        ):
+        elif (error := task.result()) and (error.code, error.judgement) == OVERLOADED:
             seconds = min(error.retry_after_seconds or OVERLOADED_SECONDS, MAX_OVERLOADED_SECONDS)
             self._paused_until = max(self._paused_until, self._clock() + seconds)
         self._fill()

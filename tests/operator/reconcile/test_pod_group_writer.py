@@ -8,7 +8,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import pod_groups
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.manifests.pod_group import pod_group
-from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupError, PodGroupWriter
+from elastic_pytorch_operator.reconcile.pod_group_writer import BlockedError, PodGroupWriter
 from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.operator.builders import a_manifest
@@ -163,7 +163,7 @@ async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_ke
     going = pod_group(job, KUBERNETES)
     going["metadata"]["deletionTimestamp"] = "2000-01-01T00:00:00Z"
     await cluster.create(pod_groups(KUBERNETES.api_version), going)
-    with pytest.raises(PodGroupError, match="PodGroup lm is still being deleted") as refused:
+    with pytest.raises(BlockedError, match="PodGroup lm is still being deleted") as refused:
         await writer.put(job, without_pods=True)
     assert refused.value.judgement is Judgement.TROUBLE
     assert writer.minimum(job) is None
