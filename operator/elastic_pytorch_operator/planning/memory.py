@@ -79,7 +79,7 @@ class Plan:
     # For the agents of an ended job: `complete` or `failed`. It is sent after the actions have
     # succeeded, as what an agent acts on must be in the cluster first.
     verdict: str | None = None
-    actions: tuple[Action, ...] = field(default_factory=tuple)  # in order; creates may go abreast
+    actions: tuple[Action, ...] = field(default_factory=tuple)  # in order; creates may be parallel
     recheck_at: float | None = None
     # When the group may change, as a wait ends or a silent worker counts as lost.
     urgent_at: float | None = None

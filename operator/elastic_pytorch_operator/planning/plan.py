@@ -26,7 +26,7 @@ EXIT_SECONDS = 10.0  # what agents get to exit by themselves once the job has en
 
 
 def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
-    """Decides what to do for a job now; nothing more once that has been done."""
+    """Decides what to do for a job now; once that is done, it asks for nothing more."""
     if job.deleting or not job.ours:
         return Plan(memory)  # the garbage collector removes what a deleted job owns
     if has_ended(job.status):

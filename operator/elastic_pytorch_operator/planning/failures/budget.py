@@ -42,14 +42,14 @@ class Budget:
     ends: frozenset[str] = frozenset()  # of pods ended from outside, since the last progress
 
     def after_progress(self, step: int, seconds: float) -> "Budget":
-        """Counts anew after a round of that many seconds with progress, not with repeated steps."""
+        """Counts from 0 after a round of that many seconds with progress, not repeated steps."""
         if step >= self.step + PROGRESS_STEPS:
             return replace(self, failures=0, in_a_row=0, ends=frozenset(), step=step)
         steady = self.after_steady_round(seconds)
         return self if steady is self or step <= self.step else replace(steady, step=step)
 
     def after_steady_round(self, seconds: float) -> "Budget":
-        """Counts anew after a round of that many seconds, if no agent reports steps."""
+        """Counts from 0 after a round of that many seconds, if no agent reports steps."""
         if seconds < STEADY_SECONDS or not (self.failures or self.in_a_row or self.ends):
             return self
         return replace(self, failures=0, in_a_row=0, ends=frozenset())

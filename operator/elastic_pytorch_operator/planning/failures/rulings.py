@@ -93,8 +93,8 @@ def judge_pods(
 ) -> list[FailureRecord]:
     """Pods that failed by the job's fault or from outside, and failed or lost ones with a rule.
 
-    Those that had ended before this operator began to decide are left out, unless their rule may
-    ask twice. The operator itself removes workers in `ours`.
+    Pods that had ended before this operator began to decide count only if their rule may ask for
+    its action again. The operator itself removes workers in `ours`.
     """
     records = []
     for record in ended:

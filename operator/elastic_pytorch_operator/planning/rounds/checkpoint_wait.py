@@ -63,7 +63,7 @@ def defer_for_checkpoint(
     known: CheckpointWait | None,
     leave_by: float = math.inf,
 ) -> Deferral:
-    """Whether the `wanted` round waits for a checkpoint; leaving workers must go by `leave_by`."""
+    """Whether the `wanted` round waits for a checkpoint; leaving workers have until `leave_by`."""
     current = observed.round
     if known is not None and (current is None or current.number != known.round):
         known = None

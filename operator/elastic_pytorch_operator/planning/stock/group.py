@@ -85,7 +85,7 @@ def _members(running: Sequence[PodView]) -> tuple[Member, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StockMemory:
-    rendezvous: int  # its number
+    rendezvous: int  # the number
     since: float
     disturbed: bool  # it has lost workers, perhaps before this operator began
     group: StockGroup

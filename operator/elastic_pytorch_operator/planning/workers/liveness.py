@@ -286,8 +286,8 @@ def is_outage(nodes: Nodes) -> bool:
     """Whether most nodes are NotReady, as when the control plane is cut off.
 
     Their conditions say nothing then about their pods. The rule is that of Kubernetes' node
-    lifecycle controller, which stops evicting pods from a zone in full disruption (no node is
-    ready), and slows down in partial disruption (more than two nodes, and at least 55 % of them).
+    lifecycle controller. It stops evicting pods from a zone in full disruption (no node is ready),
+    and slows down in partial disruption (more than two nodes, and at least 55 % of them).
     """
     if nodes.not_ready == nodes.there:
         return nodes.not_ready > 0

@@ -63,7 +63,7 @@ def judge_schedule(
 
 
 def pause_seconds(job_uid: str, timeouts: int) -> float:
-    """From half of the longest pause after so many timeouts in a row to all of it, by a hash."""
+    """From half of the longest pause after that many timeouts to all of it, by a hash."""
     longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(timeouts - 1, 16), MAX_PAUSE_SECONDS)
     digest = hashlib.sha256(f"{job_uid}/{timeouts}".encode()).digest()
     return longest * (1 + int.from_bytes(digest[:4], "big") / 2**32) / 2

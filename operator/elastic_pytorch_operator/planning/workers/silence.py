@@ -39,7 +39,7 @@ DIED_WITH_LEADER = "is on node {node}, which probably failed together with the p
 DOES_NOT_START = "does not start on node {node}, which has probably failed"
 SILENT = "has been silent for {seconds:.1f} s"
 CLOSED = "has closed its connection while its peers failed"
-# Without a report to a new leader. Agents connect anew every quarter of a second, and wait at most
+# Without a report to a new leader. Agents try again every quarter of a second, and wait at most
 # 2 s for the next try. A try to reach a dead leader times out after 5 s. Every node has the address
 # after a minute, and a margin for what hangs.
 LOST_WITH_LEADER = Wait(
