@@ -1,4 +1,4 @@
-"""A state of training as bytes, the same in a snapshot and in a checkpoint file: a prefix, each tensor at a multiple of 64, the skeleton.
+"""A state as bytes, in memory and in files: prefix, tensors at multiples of 64, skeleton.
 
 The tensors come before the skeleton, so that their offsets stay the same from step to step even if
 the skeleton grows by a digit.
@@ -21,7 +21,7 @@ TensorKind = tuple[torch.dtype, torch.Size]
 
 
 def tensor_offsets(kinds: Sequence[TensorKind]) -> tuple[list[int], int]:
-    """Returns where each tensor begins and where the last one ends, counted from the payload's first byte."""
+    """Returns where in the payload each tensor begins, and where the last one ends."""
     offsets = []
     end = PREFIX.size
     for dtype, shape in kinds:
@@ -31,12 +31,9 @@ def tensor_offsets(kinds: Sequence[TensorKind]) -> tuple[list[int], int]:
 
 
 def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> Any:
-    """Reads a state; its tensors are on the CPU, each with memory of its own.
+    """Reads a state into tensors of its own; `read_into` fills a buffer from an offset on.
 
-    `read_into` fills a buffer with the payload's bytes from an offset on.
-
-    Raises:
-        ValueError: this is not a payload.
+    All readers raise a ValueError for bytes that are no payload.
     """
 
     def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
@@ -48,12 +45,6 @@ def read_payload(read_into: Callable[[int, memoryview], None], length: int) -> A
 
 
 def decoded(payload: bytes) -> Any:
-    """Returns the state that `encoded` has returned as bytes.
-
-    Raises:
-        ValueError: this is not a payload.
-    """
-
     def read_into(offset: int, buffer: memoryview) -> None:
         buffer[:] = payload[offset : offset + len(buffer)]
 
@@ -61,18 +52,13 @@ def decoded(payload: bytes) -> Any:
 
 
 def view_payload(memory: mmap.mmap, length: int) -> Any:
-    """Returns the state that lies in mapped memory, from its first byte on; its tensors are views of the memory.
-
-    Raises:
-        ValueError: this is not a payload.
-    """
+    """Returns the state at the beginning of mapped memory, with tensors that are views of it."""
 
     def read_into(offset: int, buffer: memoryview) -> None:
         buffer[:] = memory[offset : offset + len(buffer)]
 
     def tensor_at(offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
-        # Each has its own storage: random number generators read the state that they are set to
-        # from a storage's beginning.
+        # Each has its own storage, from whose beginning random number generators read a state.
         data = torch.frombuffer(
             memory, dtype=torch.uint8, count=dtype.itemsize * shape.numel(), offset=offset
         )
@@ -109,25 +95,19 @@ def _take_apart(
 
 
 def memory_of(tensor: torch.Tensor) -> memoryview:
-    """Returns the bytes of a contiguous tensor on the CPU, which stay valid as long as the tensor is not resized."""
+    """Returns a contiguous CPU tensor's bytes, which are valid until the tensor is resized."""
     memory = (ctypes.c_char * (tensor.numel() * tensor.itemsize)).from_address(tensor.data_ptr())
-    memory.tensor = tensor  # type: ignore[attr-defined] # its memory lasts as long as it
+    memory.tensor = tensor  # type: ignore[attr-defined] # keeps its memory alive
     return memoryview(memory).cast("B")
 
 
 def encoded(tree: Any) -> bytes:
-    """Returns a small state as bytes.
-
-    Raises:
-        UnsupportedValue: something in it cannot be saved; the message says what, and where.
-    """
+    """Returns a small state as bytes; raises what `payload_chunks` does."""
     return b"".join(payload_chunks(tree))
 
 
 def payload_chunks(tree: Any) -> list[bytes | memoryview]:
-    """Returns a state as the bytes that `read_payload` reads.
-
-    They are valid while its tensors do not change.
+    """Returns a state as bytes for `read_payload`, valid while its tensors do not change.
 
     Raises:
         UnsupportedValue: something in it cannot be saved; the message says what, and where.

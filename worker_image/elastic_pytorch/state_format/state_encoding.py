@@ -1,7 +1,7 @@
-"""A state of training as a JSON skeleton and a list of tensors: what `state_dict()`s are made of, and nothing that would need pickle.
+"""A state as a JSON skeleton and a list of tensors, without pickle.
 
 In the skeleton, JSON's own values stand for themselves, and an object is a dict with text keys. An
-array is anything else: first a tag for its type, then its parts. Tensors are in the list, in the
+array is anything else: first a tag for its type, then its parts. The list has the tensors in the
 skeleton's order.
 """
 
@@ -38,15 +38,13 @@ _encode_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).enc
 
 
 class UnsupportedValue(TypeError):
-    """A value that cannot be saved; the message names it by its path in the state."""
+    """A value that cannot be saved; the message has its path in the state."""
 
 
 def flatten(tree: Any) -> tuple[bytes, list[torch.Tensor]]:
-    """Splits a state into its skeleton and its tensors.
+    """Splits a state into its skeleton and its tensors; named tuples become tuples.
 
     Tensors and numpy arrays are taken by reference, on any device.
-
-    Named tuples become tuples.
 
     Raises:
         UnsupportedValue: something in the state is not plain data.
@@ -77,11 +75,7 @@ def unflatten(skeleton: bytes, tensors: Sequence[torch.Tensor]) -> Any:
 
 
 def tensor_kinds(skeleton: bytes) -> list[tuple[torch.dtype, torch.Size]]:
-    """Returns the types and shapes of a skeleton's tensors.
-
-    Raises:
-        ValueError: this is not a skeleton, or it has another version.
-    """
+    """Returns the types and shapes of a skeleton's tensors; raises as `unflatten` does."""
     kinds: list[tuple[torch.dtype, torch.Size]] = []
     try:
         for node in _tensor_nodes(_parse(skeleton)):
@@ -103,7 +97,8 @@ def _parse(skeleton: bytes) -> Any:
         raise ValueError("not a skeleton")
     if document.get("version") != VERSION:
         raise ValueError(
-            f"a skeleton of version {document.get('version')!r}, and this release reads version {VERSION}"
+            f"a skeleton of version {document.get('version')!r}, and this release reads version "
+            f"{VERSION}"
         )
     return document["tree"]
 
@@ -201,7 +196,7 @@ def _refuse() -> NoReturn:
 
 
 def _find_unsupported(tree: Any) -> tuple[str, Any]:
-    """Returns the path and the value that cannot be saved; searched only when there is one, so that saving needs no paths."""
+    """Returns the path and the value that cannot be saved, so that saving itself needs no paths."""
     path, value = "", tree
     seen = {id(tree)}
     while True:
@@ -252,7 +247,10 @@ def _complaint(value: Any) -> str:
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     if name.startswith("numpy."):
         return f"a {name} of {value.dtype} cannot be saved: only numbers can"
-    return f"a value of type {name} cannot be saved: save its parts as numbers, texts, lists, dicts and tensors"
+    return (
+        f"a value of type {name} cannot be saved: "
+        "save its parts as numbers, texts, lists, dicts and tensors"
+    )
 
 
 class _Decoder:

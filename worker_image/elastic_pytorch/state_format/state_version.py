@@ -1,4 +1,4 @@
-"""The version of a committed state of training, by which the newest is found."""
+"""The version of a committed state of training."""
 
 from typing import NamedTuple
 
