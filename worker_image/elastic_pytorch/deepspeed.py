@@ -116,10 +116,7 @@ def place_of(engine: Any) -> tuple[int, int] | None:
 
 
 def check_place(name: str, samples: tuple[int, int], data_parallel: tuple[int, int] | None) -> None:
-    """Raises a ValueError unless the sampler deals the samples to DeepSpeed's data-parallel ranks.
-
-    Otherwise ranks that compute one sample together would each get another one.
-    """
+    """Raises a ValueError unless the samples are dealt to DeepSpeed's data-parallel ranks."""
     if samples != data_parallel:
         engines = "unknown" if data_parallel is None else "{} of {}".format(*data_parallel)
         raise ValueError(
@@ -175,11 +172,7 @@ class ZeroEngine:
 
 
 def convert_once(folder: Path) -> None:
-    """Converts a checkpoint of `ZeroEngine.save` to a universal one beside it, unless one is there.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Converts a checkpoint to a universal one beside it, unless one is there."""
     if (folder / UNIVERSAL).exists():
         return
     partial = folder / f".{UNIVERSAL}-{os.urandom(8).hex()}"

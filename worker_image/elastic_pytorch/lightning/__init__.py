@@ -1,6 +1,6 @@
 """Lightning's Trainer in an elastic job: `Trainer(**elastic_pytorch.lightning.options(folder))`.
 
-It needs Lightning, as `lightning` or as `pytorch_lightning`; the rest of this package does not.
+It needs Lightning, as `lightning` or as `pytorch_lightning`.
 """
 
 from elastic_pytorch.lightning.callback import ElasticCallback

@@ -1,4 +1,4 @@
-"""State that hooks named `on_save_checkpoint` keep, such as Lightning's averaged weights."""
+"""State that hooks named `on_save_checkpoint` keep, such as averaged weights."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -80,17 +80,10 @@ class CheckpointHooks:
 
 
 def _has_hook(owner: Any) -> bool:
+    """Whether a class has a hook, apart from the empty ones of Lightning's base classes."""
     return any(
         {SAVE, LOAD} & vars(kind).keys()
         for kind in type(owner).__mro__
-        if not _is_lightnings_base(kind)
-    )
-
-
-def _is_lightnings_base(kind: type) -> bool:
-    return kind.__name__ in ("Callback", "CheckpointHooks") and kind.__module__.partition(".")[
-        0
-    ] in (
-        "lightning",
-        "pytorch_lightning",
+        if kind.__name__ not in ("Callback", "CheckpointHooks")
+        or kind.__module__.partition(".")[0] not in ("lightning", "pytorch_lightning")
     )

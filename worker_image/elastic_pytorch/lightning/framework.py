@@ -1,4 +1,4 @@
-"""Lightning, by the name under which the script imports it; the two packages' classes differ."""
+"""Lightning, by the name that the script imports; the classes differ."""
 
 import sys
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""The counters of Lightning's loops, from which steps, epochs, logs and schedules continue."""
+"""The counters of Lightning's loops."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ class LoopProgress:
 
 
 class CallbackStates:
-    """The states of a Trainer's callbacks, such as EarlyStopping and ModelCheckpoint."""
+    """The states of a Trainer's callbacks, such as EarlyStopping."""
 
     rank_0_counts = True
 
@@ -84,7 +84,6 @@ class CallbackStates:
 
 
 def set_count(tracker: Any, count: int) -> None:
-    """Sets those of a tracker's counts that it has."""
     for name in ("ready", "started", "processed", "completed"):
         if hasattr(tracker, name):
             setattr(tracker, name, count)

@@ -1,4 +1,4 @@
-"""The Trainer's arguments in an elastic job, and the environment from which it reads the group."""
+"""The Trainer's arguments and environment in an elastic job."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -52,11 +52,7 @@ class ElasticEnvironment(TorchElasticEnvironment):
     """Ranks and a group of any size, from torchrun's variables, which the agent also sets."""
 
     def validate_settings(self, num_devices: int, num_nodes: int) -> None:
-        """Checks that the Trainer uses the size that the group has.
-
-        Raises:
-            ValueError: the Trainer was given another size.
-        """
+        """Raises a ValueError if the Trainer was given another size than the group's."""
         if num_devices * num_nodes != self.world_size():
             raise ValueError(
                 f"the Trainer was given devices={num_devices} and num_nodes={num_nodes}, "
