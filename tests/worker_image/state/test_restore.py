@@ -332,7 +332,7 @@ def test_waiting_for_a_folder_ends() -> None:
         raise OSError(5, "Input/output error", "away")
 
     with pytest.raises(OSError, match="away"):
-        when_readable(Alone(), read, 1, "away", seconds=0.0)
+        when_readable(Alone(), read, "away", seconds=0.0)
 
 
 def test_checkpoint_that_cannot_be_read_is_no_reason_to_go_on_from_an_older_one(

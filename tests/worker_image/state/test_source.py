@@ -1,6 +1,6 @@
 """Whose memory a group goes on from, by what each rank has told."""
 
-from elastic_pytorch.state.source import NO_POD, Source, Told, choose_memory
+from elastic_pytorch.state.source import NO_POD, MemoryReport, Source, choose_memory
 from elastic_pytorch.state_format.state_version import StateVersion
 
 from tests.situations import situations
@@ -16,8 +16,8 @@ def told(
     keeps: bool = True,
     layout: int = 1,
     writer: int = 0,
-) -> Told:
-    return Told(*version, layout, writer, pod, keeps)
+) -> MemoryReport:
+    return MemoryReport(*version, layout, writer, pod, keeps)
 
 
 @situations(
@@ -43,5 +43,5 @@ def told(
         ),
     },
 )
-def test_newest_memory(ranks: list[Told], source: Source | None) -> None:
+def test_newest_memory(ranks: list[MemoryReport], source: Source | None) -> None:
     assert choose_memory(ranks) == source

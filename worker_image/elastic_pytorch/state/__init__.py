@@ -1,1 +1,1 @@
-"""The state of a training: what is committed, when, and how it is found again."""
+"""The state of a training: its commits, and its restoration."""

@@ -1,4 +1,4 @@
-"""The commits of a State: copied into the pod's memory, measured, and complete before the process ends."""
+"""The commits of a State to the pod's memory."""
 
 import weakref
 from collections.abc import Callable, Iterable
@@ -14,19 +14,14 @@ from elastic_pytorch.state_format.state_version import StateVersion
 class Commits:
     """Copies states into a memory, one after the other.
 
-    Args:
-        interval: records what the commits cost.
-        lane: for copies in parallel to the training.
-        overlap: whether what optimizers own is copied beside the next step.
-
-    Attributes:
-        snapshot: the memory; None: this process has none.
+    `lane` copies in parallel to the training. With `overlap`, what optimizers own is copied during
+    the next step.
     """
 
     def __init__(
         self, interval: CommitInterval, lane: Lane, registered: Iterable[Any], *, overlap: bool
     ) -> None:
-        self.snapshot: Snapshot | None = None
+        self.snapshot: Snapshot | None = None  # the memory, if this process has one
         self._interval = interval
         self._copier = Copier(lane, registered, overlap=overlap)
         weakref.finalize(self, self._copier.close).atexit = False
@@ -54,11 +49,7 @@ class Commits:
         self.settle(wait=False)
 
     def settle(self, *, wait: bool) -> None:
-        """Makes the last state the newest one in memory, if its copy is complete.
-
-        Raises:
-            RuntimeError: the GPU has failed.
-        """
+        """Makes the last state the newest one in memory, if its copy is complete."""
         if self.snapshot is None or not self.snapshot.copying:
             return
         with self._interval.holding_up():
@@ -67,11 +58,10 @@ class Commits:
             self._interval.end_commit(self._copier.held_up_seconds)
 
     def end_step(self) -> None:
-        """To be called when a step of the training is over, and what it has committed is being copied."""
+        """To be called after a step, during the copy of its commit."""
         self._copier.end_step()
 
     def close(self) -> None:
-        """Drops the memory, and removes the hooks from the optimizers."""
         self.snapshot = None
         self._copier.close()
 

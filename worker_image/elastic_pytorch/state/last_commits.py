@@ -1,6 +1,6 @@
-"""The end of a process's trainings: what their States have done last is on the disk before the process ends, or it ends with an error.
+"""The end of a process's trainings: their last steps are on the disk, or the exit is an error.
 
-So a process that has ended well has saved all. States themselves end with their functions.
+States themselves end with their functions.
 """
 
 import atexit
@@ -25,63 +25,50 @@ from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.retention import Keep
 from elastic_pytorch.torch_fixes import destroy_deadlock
 
-# For the last checkpoint of a training that is done, where no operator knows of it.
+# For the last checkpoint of a training that is done, where there is no operator.
 LAST_FLUSH_SECONDS = 600.0
 RETRY_SECONDS = 1.0  # from a failed write to the next
-POLL_SECONDS = 0.5  # between two looks at whether the group changes
-NOT_WRITTEN, NOT_SAVED = "LastCheckpointNotWritten", "StepsNotSaved"  # as errors have them
+POLL_SECONDS = 0.5  # between two checks whether the group changes
+NOT_WRITTEN, NOT_SAVED = "LastCheckpointNotWritten", "StepsNotSaved"  # names of errors
 
 
 @dataclass(slots=True)
 class LastCommit:
-    """A State's last commit, and where to write it.
-
-    Attributes:
-        asked: whether its flush was requested.
-        pressed: whether its flush was requested without a rest.
-    """
-
     version: StateVersion
     folder: str
     keep: Keep
-    asked: bool = False
-    pressed: bool = False
+    requested: bool = False
+    requested_now: bool = False
 
     def flush(self, name: str, *, now: bool) -> None:
-        """Requests its flush, unless that was requested already; `now`: without a rest after the write before."""
-        if not (self.pressed if now else self.asked):
-            self.asked, self.pressed = True, now
+        """Requests its flush once; `now`: without a rest after the write before."""
+        if not (self.requested_now if now else self.requested):
+            self.requested, self.requested_now = True, now
             agent_link.pod_client().flush(name, self.version, self.folder, self.keep, now=now)
 
     def written(self, name: str) -> bool:
-        """Whether it is on the disk."""
         flushed = agent_link.pod_client().flushed(name)
         return flushed is not None and flushed >= self.version
 
 
 class Unfinished(Protocol):
-    """A State whose last steps nothing has that outlives this process, or whose last step is counted and not committed yet."""
+    """A State with steps that only this process has."""
 
     def _complete_at_exit(self) -> None:
-        """Commits that step, or has it saved. All ranks may have to call it.
-
-        Raises:
-            RuntimeError: it cannot be; or a peer is lost.
-            OSError: likewise.
-        """
+        """Commits or saves that step, or raises a RuntimeError or OSError; for all ranks."""
 
     def _unsaved(self) -> str:
-        """Returns which steps would be lost if this process ended now, for people; empty: none, or it has no folder."""
+        """Returns which steps the end of this process would lose, in words; empty: none."""
 
 
 # In the order in which they began, the same on all ranks. Strong: a State may be a local variable
-# of the function that was left.
+# of a function that has returned.
 unfinished: dict[Unfinished, None] = {}
-last_commits: dict[str, LastCommit] = {}  # by their names in the pod's memory; only of rank 0
+last_commits: dict[str, LastCommit] = {}  # by name in the pod's memory; on rank 0 only
 
 
 def _leave_to_parent() -> None:
-    """Called in a forked process, whose exit handlers run like the worker's."""
+    """For a forked process, whose exit handlers run like the worker's."""
     unfinished.clear()
     commits.under_way.clear()
     last_commits.clear()
@@ -92,7 +79,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 @contextlib.contextmanager
 def saving() -> Iterator[None]:
-    """Reports meanwhile that the training waits for its last checkpoint."""
+    """Reports that the training waits for its last checkpoint."""
     report_saving(True)
     try:
         yield
@@ -103,12 +90,7 @@ def saving() -> Iterator[None]:
 def give_back(group: RankGroup, done: list[str], count: int) -> None:
     """Releases memories whose States are gone and whose commits are on the disk.
 
-    Collective, if there are any.
-
-    Args:
-        group: all ranks.
-        done: their names, on rank 0: only it knows.
-        count: how many these are.
+    Collective, if there are any. `count` is their number, and only rank 0 has their names, `done`.
     """
     for name in group.broadcast(done, 0) if count else ():
         if name in names.left():
@@ -118,7 +100,7 @@ def give_back(group: RankGroup, done: list[str], count: int) -> None:
 
 
 def given_up() -> list[str]:
-    """Returns the memories whose States are gone and whose last commit is on the disk, and requests the flush of the others."""
+    """Returns memories without a State whose last commit is on the disk, and flushes the others."""
     done = []
     for name in names.left():
         if (commit := last_commits.get(name)) is not None:
@@ -129,21 +111,14 @@ def given_up() -> list[str]:
 
 
 def complete() -> None:
-    """Has each State save what nothing has.
-
-    Of a sharded one all ranks have a part, so this comes before their group is destroyed.
-
-    Raises:
-        RuntimeError: a peer is lost.
-        OSError: it cannot be saved.
-    """
+    """Has each State save the steps that only this process has, while its group is there."""
     for state in list(unfinished):
         state._complete_at_exit()
 
 
 def end_group() -> None:
-    """Completes the step that is counted, while all ranks are there, and saves what nothing has."""
-    # Else it has ended the loop's body during a step; or the script is being stopped.
+    """Completes and saves the last step, while all ranks are there."""
+    # An exception has ended the loop's body during a step, or stops the script.
     if sys.exc_info()[0] is None:
         turns.complete()
         complete()
@@ -154,10 +129,9 @@ destroy_deadlock.before_destroy(end_group)
 
 @atexit.register
 def end_training() -> None:
-    """Completes what is done, and waits until it is on the disk; ends the process with an error if that cannot be.
+    """Completes all steps, and waits until they are on the disk; an error ends the process if not.
 
-    A process that fails, or is stopped for another group, leaves the writes to its agent, if it has
-    one.
+    A process that fails, or stops for another group, leaves the writes to its agent, if it has one.
     """
     well = getattr(sys, "last_value", None) is None and not script_end.begun
     if well:
@@ -187,9 +161,9 @@ def end_training() -> None:
 
 
 def _wait_until_written() -> str:
-    """Waits until all last commits are on the disk, and requests again what could not be written; returns why one is not, or nothing.
+    """Waits for all last commits, retries writes, and returns why one is not written.
 
-    Where there is an operator, it says how long that may take, and ends the job.
+    An operator, if there is one, decides how long that may take, and ends the job.
     """
     if not last_commits:
         return ""
@@ -208,14 +182,13 @@ def _wait_until_written() -> str:
                 report_failed_saves(max(map(client.failed_flushes, left)), trouble)
                 time.sleep(RETRY_SECONDS)
                 for name, commit in left.items():
-                    commit.pressed = False
+                    commit.requested_now = False
                     commit.flush(name, now=True)
             client.drain(POLL_SECONDS)
     return ""
 
 
 def _fail(error: str, message: str) -> NoReturn:
-    """Ends this process, whose script has ended well: an exit handler cannot do it otherwise."""
     write_error_file(error, message, "")
     logger.error("%s: %s", error, message)
     for stream in (sys.stdout, sys.stderr):

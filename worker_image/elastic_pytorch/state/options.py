@@ -1,4 +1,4 @@
-"""The options of a State, apart from what is registered with it: an object may have any name."""
+"""The options of a State."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -7,7 +7,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a State commits, and where its checkpoints go: `elastic.State(folder, elastic.State.Options(every=1), …)`.
+    """How a State commits, and where its checkpoints go.
+
+    `elastic.State(folder, elastic.State.Options(every=1), …)`
 
     Attributes:
         name: the name of the training, if it is not the only one in the folder: its checkpoints are
@@ -21,16 +23,16 @@ class Options:
         flush_seconds: the least time between two checkpoints on disk, which take about a tenth of
             the time. None: 5, or 600 if sharded. Without `memory`, `every` goes before it.
         total_steps: the step at which training is done, for the progress reports of a loop of your
-            own; `steps` tells it by its `max_steps`.
-        overlap: copy what the registered optimizers own from a GPU while the next step's forward
-            and backward are computed. Nothing but its optimizer may then write to a weight between
-            a commit and the next step of the optimizer. Not for sharded models.
+            own; `steps` has `max_steps`.
+        overlap: copy what the registered optimizers own from a GPU during the next step's forward
+            and backward. Only its optimizer may then write to a weight between a commit and the
+            next step of the optimizer. Not for sharded models.
         memory: whether each rank commits its part of a sharded model to its pod's memory. It takes
             twice that part, and as much for another rank's copy. False: there are only checkpoints,
-            and training waits while one is written for `every`.
-        initial: loads the weights that the training begins with into the registered objects.
-            `restore` calls it, without arguments, on rank 0 alone, and only if it finds no state.
-            All ranks get what is registered from there. Not for sharded models.
+            and training waits for those of `every`.
+        initial: loads the first weights into the registered objects. `restore` calls it, without
+            arguments, on rank 0 alone, and only if it finds no state. All ranks get what is
+            registered from there. Not for sharded models.
 
     Raises:
         ValueError: a number is too small.
@@ -56,14 +58,10 @@ class Options:
 
 
 def refuse_options(values: dict[str, Any]) -> None:
-    """Refuses plain values that are meant as options.
-
-    Raises:
-        ValueError: one has the name of an option; an object with a `state_dict` may have it.
-    """
+    """Raises a ValueError for plain values with the names of options."""
     if meant := [each.name for each in fields(Options) if each.name in values]:
         given = ", ".join(f"{name}=…" for name in meant)
         raise ValueError(
-            f"{', '.join(meant)}: what is given by name is registered, and options are apart: State(folder, State.Options({given}), "
-            "model=model). A plain value needs another name"
+            f"{', '.join(meant)}: what is given by name is registered, and options are apart: "
+            f"State(folder, State.Options({given}), model=model). A plain value needs another name"
         )

@@ -1,4 +1,4 @@
-"""Reads checkpoints elsewhere: in a process of its own, without a group and without the pod's agent, for evaluation or export."""
+"""Reads checkpoints for evaluation or export, without a group or an agent."""
 
 import contextlib
 import inspect
@@ -35,7 +35,9 @@ Tree = dict[Any, Any]
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads a checkpoint of a `State` in any process, also of a sharded model: no group is needed, and no agent. It changes nothing.
+    """Reads a checkpoint of a `State` in any process: it needs no group and no agent.
+
+    It reads checkpoints of sharded models, too, and changes nothing.
 
     Args:
         path: a folder of checkpoints, of which the newest whole one is read; those that are damaged
@@ -65,13 +67,14 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     if found is not None:
         return found
     if problems:
-        told = "; ".join(
+        damage = "; ".join(
             f"{str(file).removeprefix(f'{place}/')}: {error}" for file, error in problems.items()
         )
-        raise ValueError(f"no checkpoint in {place} is whole: {told}")
+        raise ValueError(f"no checkpoint in {place} is whole: {damage}")
     if trainings := _trainings(place):
         raise ValueError(
-            f"{place} has no checkpoint itself, but the trainings {', '.join(trainings)}: give the path of one of them"
+            f"{place} has no checkpoint itself, but the trainings {', '.join(trainings)}: "
+            "give the path of one of them"
         )
     raise FileNotFoundError(
         f"there is no {place}"
@@ -81,7 +84,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
-    """Returns the files to be read for each checkpoint, the newest first; of a sharded one that beside the shards."""
+    """Returns the file of each checkpoint, newest first."""
     found: list[tuple[StateVersion, Location]] = [
         (version, path) for version, path in by_name(folder)
     ]
@@ -92,7 +95,6 @@ def _checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
 
 
 def _trainings(path: Location) -> list[str]:
-    """Returns the names of the sub-folders that have checkpoints, as far as this process may look into them."""
     found = []
     for name in place_at(path).folders():
         with contextlib.suppress(OSError):
@@ -119,26 +121,21 @@ def _registered(file: Location, tree: Tree) -> dict[str, Any]:
 
 
 def _put_together(folder: Location, content: Tree) -> Tree:
-    """Returns the tree of a sharded checkpoint, with whole tensors.
-
-    Raises:
-        ValueError: a file is damaged.
-        RuntimeError: it cannot be read on one process.
-        OSError: a file is missing, or cannot be read.
-    """
-    # Here, as torch 2.4 lacks what they import, and reads what is not sharded.
+    """Returns the tree of a sharded checkpoint, with whole tensors."""
+    # Imported here, as they need a newer torch than 2.4, which reads unsharded checkpoints.
     from elastic_pytorch.state.sharded.sharded_checkpoint import ENGINE  # noqa: PLC0415
     from elastic_pytorch.state.sharded.trees import insert, name_of  # noqa: PLC0415
 
     files = [ShardFile(*file) for file in content["files"]]
     if len(content.get("stages", ())) > 1:
         raise RuntimeError(
-            f"{folder} is of a pipeline of {len(content['stages'])} stages, which elastic.load does not put together: restore it with "
-            "ShardedState in a group"
+            f"{folder} is of a pipeline of {len(content['stages'])} stages, "
+            "which elastic.load does not put together: restore it with ShardedState in a group"
         )
     if any(Path(file.name).parts[0] == ENGINE for file in files):
         raise RuntimeError(
-            f"{folder} has what DeepSpeed writes by itself, in its folder {ENGINE}: read that with DeepSpeed's own tools"
+            f"{folder} has what DeepSpeed writes by itself, in its folder {ENGINE}: "
+            "read that with DeepSpeed's own tools"
         )
     check_sizes(folder, files)
     check_checksums(folder, files)
@@ -174,19 +171,16 @@ def _whole_tensors(folder: Location, names: list[str]) -> dict[str, torch.Tensor
 
 
 def reads_alone(read: Callable[..., None], *, grouped: bool) -> dict[str, Any]:
-    """Returns the arguments with which torch reads without the other processes of a group.
-
-    Args:
-        read: torch's function, which in older releases has no such argument.
-        grouped: whether there is a group.
+    """Returns the arguments with which torch's `read` needs no other process.
 
     Raises:
-        RuntimeError: there is one, and torch would wait for all of it.
+        RuntimeError: an older torch without them would wait for the group.
     """
     if "no_dist" in inspect.signature(read).parameters:
         return {"no_dist": True}
     if grouped:
         raise RuntimeError(
-            f"torch {torch.__version__} reads sharded checkpoints with the whole group: load it in a process without one"
+            f"torch {torch.__version__} reads sharded checkpoints with the whole group: "
+            "load it in a process without one"
         )
     return {}

@@ -1,4 +1,4 @@
-"""Finds the state from which a new group continues: the newest that any of its ranks holds in memory, else the newest on disk.
+"""Finds the state from which a new group continues: the newest in memory, or else on disk.
 
 All ranks receive the same information about each other, and so decide the same. One rank sends all
 values that are not tensors. Tensors come from the memory of a rank's own pod if it has the same
@@ -18,7 +18,7 @@ from elastic_pytorch.group.rank_group import RankGroup, digest_number
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.progress.report import report_failed_saves
-from elastic_pytorch.state.source import NO_POD, NONE, Source, Told, choose_memory, lacking
+from elastic_pytorch.state.source import NO_POD, NONE, MemoryReport, Source, choose_memory, lacking
 from elastic_pytorch.state_format.payload import decoded, encoded
 from elastic_pytorch.state_format.state_encoding import flatten, tensor_kinds, unflatten
 from elastic_pytorch.state_format.state_version import StateVersion
@@ -26,10 +26,10 @@ from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_file import Loaded, load_newest
 from elastic_pytorch.storage.checkpoint_format import CannotClaim
 
-READ_SECONDS = 600.0  # how long a group whose memory holds a state waits for storage that is away
+READ_SECONDS = 600.0  # for which a group with a state in memory waits for storage that is away
 READ_AGAIN_SECONDS = 2.0
 READ, AGAIN = -1, -2  # outcomes of an attempt, beside CANNOT_READ
-OWN = "random"  # the part of a state that differs from rank to rank: the random number generators
+OWN = "random"  # the random number generators, which differ from rank to rank
 
 
 @dataclass(slots=True)
@@ -37,9 +37,9 @@ class Found:
     """A state from which to continue.
 
     Attributes:
-        version: of the state; (0, 0): there was none, and this is rank 0's initial state.
+        version: (0, 0): there was none, and this is rank 0's initial state.
         generation: of the group that continues from it.
-        where: the place where it was found, for messages.
+        where: for messages.
         shared: whether any rank reads it in the memory of another one, which must not be written to
             meanwhile.
         mapped: the memory of its tensors; None: they have memory of their own.
@@ -54,7 +54,7 @@ class Found:
 
 
 class Memory(Protocol):
-    """The memory of the state in a pod, as a rank sees it; see `PodMemory`."""
+    """The memory of the state in a pod; see `PodMemory`."""
 
     pod: int | None
     keeps: bool
@@ -68,11 +68,7 @@ class Memory(Protocol):
 
 
 def load_initial(load: Callable[[], object]) -> None:
-    """Has the script load the weights that a training begins with.
-
-    Raises:
-        RuntimeError: that failed; or the weights are returned, and not loaded.
-    """
+    """Has the script load the first weights; raises a RuntimeError if it fails to do so."""
     try:
         returned = load()
     except torch.cuda.OutOfMemoryError:
@@ -83,13 +79,13 @@ def load_initial(load: Callable[[], object]) -> None:
         ) from error
     if isinstance(returned, Mapping):
         raise RuntimeError(
-            f"initial returned a {type(returned).__name__}, and what it returns is not used: it must load the weights itself, as in "
-            "lambda: model.load_state_dict(pretrained())"
+            f"initial returned a {type(returned).__name__}, and what it returns is not used: "
+            "it must load the weights itself, as in lambda: model.load_state_dict(pretrained())"
         )
 
 
 def claim(folder: str, generation: int) -> int:
-    """Claims the checkpoint folder, so that older groups neither write nor delete there; returns the generation that is claimed."""
+    """Claims the folder against older groups, and returns the generation."""
     try:
         return checkpoint_folder.claim(folder, generation)
     except OSError as error:
@@ -100,43 +96,36 @@ def claim(folder: str, generation: int) -> int:
 
 
 def cannot_read(folder: str) -> str:
-    """What ranks other than 0 say if the folder cannot be read: only rank 0 knows the error."""
+    """Returns the other ranks' message about a folder that rank 0 cannot read."""
     return f"rank 0 cannot read the checkpoints in {folder}"
 
 
 def when_readable(
-    group: RankGroup, read: Callable[[], Sequence[int]], count: int, folder: str, *, seconds: float
+    group: RankGroup, read: Callable[[], Sequence[int]], folder: str, *, seconds: float
 ) -> list[int]:
-    """Returns the numbers that rank 0 reads in a checkpoint folder.
+    """Returns the three numbers that rank 0 reads in a checkpoint folder. Collective.
 
-    While that fails, rank 0 tries again. Collective.
-
-    A group whose memory holds a state waits so for storage that is away: it must not go on from its
-    memory, as the folder may hold a newer state. Its ranks exchange the outcome of each attempt, so
-    that they notice a lost peer, and no collective reaches its time-out.
-
-    Args:
-        group: all ranks.
-        read: what rank 0 does; it returns the numbers.
-        count: how many numbers there are.
-        folder: for messages.
-        seconds: how long to try again.
+    While that fails, rank 0 tries again. A group whose memory holds a state waits so for storage
+    that is away: it must not go on from its memory, as the folder may hold a newer state. Its ranks
+    exchange the outcome of each attempt, so that they notice a lost peer, and no collective reaches
+    its time-out.
 
     Raises:
-        OSError: on all ranks alike: rank 0 still cannot read it.
+        OSError: on all ranks alike: rank 0 cannot read it after `seconds`.
     """
-    words, deadline, problem = struct.Struct(f"<{1 + count}q"), time.monotonic() + seconds, None
+    words, deadline, problem = struct.Struct("<4q"), time.monotonic() + seconds, None
     for attempt in itertools.count(1):
-        outcome = (AGAIN, *[0] * count)
+        outcome: tuple[int, ...] = (AGAIN, 0, 0, 0)
         if group.rank == 0:
             try:
                 outcome = (READ, *read())
             except OSError as error:
                 if time.monotonic() >= deadline:
-                    problem, outcome = error, (CANNOT_READ, *[0] * count)
+                    problem, outcome = error, (CANNOT_READ, 0, 0, 0)
                 elif attempt == 1:
                     logger.warning(
-                        "cannot read %s: %s; training waits for it, as it may hold a newer state than memory",
+                        "cannot read %s: %s; training waits for it, "
+                        "as it may hold a newer state than memory",
                         folder,
                         error,
                     )
@@ -151,8 +140,6 @@ def when_readable(
 
 
 class Parts(NamedTuple):
-    """A state, taken apart."""
-
     skeleton: bytes
     tensors: list[torch.Tensor]
     own: Any
@@ -181,22 +168,14 @@ NOTHING = Parts(b"", [], None)
 
 
 class Answer(NamedTuple):
-    """What rank 0 tells the others, as it alone reads the folder and begins.
-
-    Attributes:
-        loaded: the generation and the step of a checkpoint that goes before all memories; 0: there
-            is none.
-        step: see `loaded`.
-        problem: why the group cannot go on; 0: it can.
-        words: how many bytes it sends next: of the state that it has loaded or begun, or of the
-            problem.
-    """
+    """What rank 0 sends the others, as only it reads the folder and begins."""
 
     generation: int
-    loaded: int = 0
-    step: int = 0
-    problem: int = 0
-    words: int = 0
+    # Of a checkpoint that goes before all memories; 0: there is none.
+    loaded_generation: int = 0
+    loaded_step: int = 0
+    problem: int = 0  # why the group cannot go on; 0: it can
+    message_bytes: int = 0  # of the loaded or initial state, or of the problem, which follow
 
 
 NO_ANSWER = Answer(0)
@@ -207,21 +186,14 @@ CANNOT_CLAIM, CANNOT_READ, CANNOT_BEGIN = 1, 2, 3
 class Search:
     """A rank's part in finding the state from which the group continues.
 
-    The ranks gather its numbers, and then call `find`.
-
-    Args:
-        memory: of this rank's pod; None: it has none.
-        folder: of checkpoints; empty: there is none. Only rank 0 reads it, so it need not be
-            shared.
-
-    Attributes:
-        numbers: what this rank tells the others.
+    The ranks gather its `numbers`, and then call `find`. Only rank 0 reads the folder, so it need
+    not be shared.
     """
 
     def __init__(self, group: RankGroup, memory: Memory | None, folder: str) -> None:
         self._group, self._memory, self._folder = group, memory, folder
         self._held = memory.newest() if memory else None
-        self._tree = self._held.tree if self._held else None  # what this rank would send
+        self._tree = self._held.tree if self._held else None
         self._parts = Parts.of(self._tree) if self._held else NOTHING
         self._words = self._parts.words() if self._held else b""
         self._problem: Exception | None = None
@@ -232,31 +204,27 @@ class Search:
                 in_folder = self._read_folder()
             except OSError as error:
                 failed, self._problem = True, error
-        self.numbers = [*self._tell(), *in_folder, failed]
+        self.numbers = [*self._report(), *in_folder, failed]
 
     def _read_folder(self) -> list[int]:
         newest, claimed = checkpoint_folder.newest_and_claimed(self._folder)
         return [*(newest or NONE), claimed]
 
-    def _tell(self) -> Told:
+    def _report(self) -> MemoryReport:
         memory = self._memory
         pod = NO_POD if memory is None or memory.pod is None else memory.pod
         keeps = memory is not None and memory.keeps
         if self._held is None:
-            return Told(*NONE, 0, 0, pod, keeps)
+            return MemoryReport(*NONE, 0, 0, pod, keeps)
         layout = digest_number(repr(tensor_kinds(self._parts.skeleton)))
         writer = self._parts.own["rank"] if self._parts.own else 0
-        return Told(*self._held.version, layout, writer, pod, keeps, len(self._words))
+        return MemoryReport(*self._held.version, layout, writer, pod, keeps, len(self._words))
 
     def find(self, numbers: Sequence[Sequence[int]], begin: Callable[[], Any]) -> Found:
-        """Finds the state, and sends it to all ranks.
+        """Finds the state, and sends it to all ranks; rank 0 claims the folder for the group.
 
-        To be called once. Collective. Rank 0 claims the folder for the group.
-
-        Args:
-            numbers: of all ranks.
-            begin: returns this rank's initial state. Only rank 0 calls it, and only if there is no
-                other state.
+        Collective; to be called once, with the numbers of all ranks. Only rank 0 calls `begin`, for
+        its initial state, and only if there is no other one.
 
         Raises:
             OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from
@@ -265,33 +233,32 @@ class Search:
             RuntimeError: the storage of the folder cannot keep older groups out.
             Exception: what `begin` raises on rank 0; a RuntimeError with its words on the others.
         """
-        told = [Told._make(each[:-4]) for each in numbers]
-        source = choose_memory(told)
+        reports = [MemoryReport._make(each[:-4]) for each in numbers]
+        source = choose_memory(reports)
         *in_folder, failed = numbers[0][-4:]
         if failed and source is None:
             raise self._problem or OSError(cannot_read(self._folder))
         if failed:
             in_folder = when_readable(
-                self._group, self._read_folder, 3, self._folder, seconds=READ_SECONDS
+                self._group, self._read_folder, self._folder, seconds=READ_SECONDS
             )
         *on_disk, claimed = in_folder
-        generation = 1 + max(claimed, on_disk[0], *(each.generation for each in told))
+        generation = 1 + max(claimed, on_disk[0], *(each.generation for each in reports))
         answer, words = self._ask_first(
-            generation, source, StateVersion(*on_disk), told[0].words, begin
+            generation, source, StateVersion(*on_disk), reports[0].words, begin
         )
-        loaded, where = StateVersion(answer.loaded, answer.step), "memory"
+        loaded, where = StateVersion(answer.loaded_generation, answer.loaded_step), "memory"
         if source is None or loaded != NONE:
             where = "the beginning" if loaded == NONE else self._checkpoint
-            source, self._held = Source(loaded, 0, lacking(told, {0})), None
+            source, self._held = Source(loaded, 0, lacking(reports, {0})), None
         elif source.lacking:
             where = f"the memory of rank {source.root}"
         words = words or self._group.send(
-            self._words, answer.words or told[source.root].words, source.root
+            self._words, answer.message_bytes or reports[source.root].words, source.root
         )
-        found = Found(
-            source.version, None, answer.generation, where, shared=any(each.shares for each in told)
-        )
-        self._spread(found, told, source, words)
+        shared = any(each.shares for each in reports)
+        found = Found(source.version, None, answer.generation, where, shared)
+        self._spread(found, reports, source, words)
         return found
 
     def _ask_first(
@@ -302,10 +269,7 @@ class Search:
         words: int,
         begin: Callable[[], Any],
     ) -> tuple[Answer, bytes]:
-        """Has rank 0 do what it alone does.
-
-        Returns its answer, and the words of its memory if all go on from there.
-        """
+        """Returns rank 0's answer, and the words of its memory if all go on from there."""
         in_memory = source is not None and source.version >= on_disk
         sent = words if in_memory and source is not None and source.root == 0 else 0
         if in_memory and not sent and not self._folder:
@@ -324,7 +288,7 @@ class Search:
         if answer.problem == CANNOT_READ:
             raise self._problem or OSError(f"rank 0 cannot read a checkpoint in {self._folder}")
         if answer.problem == CANNOT_BEGIN:
-            text = self._group.send(self._words, answer.words, 0).decode()
+            text = self._group.send(self._words, answer.message_bytes, 0).decode()
             raise self._problem or RuntimeError(f"rank 0: {text}")
         return answer, message[ANSWER.size :]
 
@@ -333,7 +297,7 @@ class Search:
     ) -> Answer:
         """Claims the folder, reads it, and begins if there is no state. To be called by rank 0.
 
-        It claims before it reads: an older group that is still alive deletes nothing from then on.
+        Rank 0 claims before it reads: then an older group that is still alive deletes nothing.
         """
         loaded: Loaded | None = None
         try:
@@ -354,20 +318,22 @@ class Search:
             self._words = self._parts.words()
         except Exception as error:
             self._problem, self._words = error, (str(error) or type(error).__name__).encode()
-            return Answer(0, problem=CANNOT_BEGIN, words=len(self._words))
+            return Answer(0, problem=CANNOT_BEGIN, message_bytes=len(self._words))
         if loaded is None:
-            return Answer(generation, words=len(self._words))
+            return Answer(generation, message_bytes=len(self._words))
         self._checkpoint = f"checkpoint {loaded.path.name}"
-        return Answer(generation, *loaded.version, words=len(self._words))
+        return Answer(generation, *loaded.version, message_bytes=len(self._words))
 
-    def _spread(self, found: Found, told: Sequence[Told], source: Source, words: bytes) -> None:
+    def _spread(
+        self, found: Found, reports: Sequence[MemoryReport], source: Source, words: bytes
+    ) -> None:
         """Sends the root's tensors to the ranks that lack them.
 
-        Keeps nothing of the state itself, so that its memory can be released.
+        It keeps nothing of the state itself, so that its memory can be released.
         """
         held, tree, parts = self._held, self._tree, self._parts
         self._held, self._tree, self._parts = None, None, NOTHING
-        group, memory, mine = self._group, self._memory, told[self._group.rank]
+        group, memory, mine = self._group, self._memory, reports[self._group.rank]
         is_root, lacks = group.rank == source.root, group.rank in source.lacking
         found.mapped = None if lacks else held
         sent = decoded(words)
@@ -390,7 +356,7 @@ class Search:
                 memory
                 and mine.keeps
                 and not in_memory
-                and any(each.shares and each.pod == mine.pod for each in told)
+                and any(each.shares and each.pod == mine.pod for each in reports)
             ):
                 memory.write(found.version, found.tree)
             group.gather([0])  # each rank that keeps a memory has the state in it now

@@ -1,4 +1,4 @@
-"""The origin of the state from which a new group continues, as its ranks decide from what all have told each other."""
+"""Which rank's state a new group continues from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,16 @@ NONE = StateVersion(0, 0)  # of a rank that has nothing: generations begin with 
 NO_POD = -1
 
 
-class Told(NamedTuple):
-    """What each rank sends to all others.
+class MemoryReport(NamedTuple):
+    """What each rank sends about the state in its pod's memory.
 
     Attributes:
-        generation: of the state in the memory that this rank keeps; 0: there is none, or another
-            process of the pod keeps it.
-        step: of that state.
-        layout: a digest of the types and shapes of that state's tensors.
-        writer: the rank in the previous group that has written it.
-        pod: the number of the pod whose memory it uses; -1: none.
-        keeps: whether it is the one process that writes that memory.
-        words: the bytes of what the others get of that state, apart from its tensors.
+        generation: 0: none, or another process of the pod keeps the state.
+        layout: a digest of the types and shapes of the state's tensors.
+        writer: the rank in the previous group that has written the state.
+        pod: the number of the pod whose memory this rank uses; -1: none.
+        keeps: whether this rank is the one process that writes that memory.
+        words: the bytes of the state apart from its tensors.
     """
 
     generation: int
@@ -38,42 +36,34 @@ class Told(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """Whether it reads the memory that another process of its pod keeps."""
         return self.pod != NO_POD and not self.keeps
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The origin of a state.
-
-    Attributes:
-        root: the rank that has it.
-        lacking: the ranks that do not have it, and whose pod's memory does not have it, either.
-    """
+    """The rank `root` that has a state, and the ranks without it in their pod's memory."""
 
     version: StateVersion
     root: int
     lacking: tuple[int, ...]
 
 
-def choose_memory(told: Sequence[Told]) -> Source | None:
+def choose_memory(reports: Sequence[MemoryReport]) -> Source | None:
     """Returns the newest state in memory; None: no rank has any.
 
-    If several ranks hold it, the root is the one with the lowest rank in the previous group: the
-    buffers of rank 0 are those that DistributedDataParallel has trained with.
+    If several ranks hold it, the root had the lowest rank of them in the previous group:
+    DistributedDataParallel has trained with the buffers of rank 0.
     """
-    newest = max(each.version for each in told)
+    newest = max(each.version for each in reports)
     if newest == NONE:
         return None
-    _, root = min((each.writer, rank) for rank, each in enumerate(told) if each.version == newest)
-    has = {
-        rank
-        for rank, each in enumerate(told)
-        if each.version == newest and each.layout == told[root].layout
-    }
-    return Source(newest, root, lacking(told, has))
+    holders = {rank: each for rank, each in enumerate(reports) if each.version == newest}
+    root = min(holders, key=lambda rank: holders[rank].writer)
+    layout = holders[root].layout
+    has = {rank for rank, each in holders.items() if each.layout == layout}
+    return Source(newest, root, lacking(reports, has))
 
 
-def lacking(told: Sequence[Told], has: set[int]) -> tuple[int, ...]:
-    """Returns the ranks that a state must be sent to, given those that have it."""
-    return tuple(rank for rank, each in enumerate(told) if rank not in has and not each.shares)
+def lacking(reports: Sequence[MemoryReport], has: set[int]) -> tuple[int, ...]:
+    """Returns the ranks to which those in `has` must send a state."""
+    return tuple(rank for rank, each in enumerate(reports) if rank not in has and not each.shares)

@@ -1,4 +1,4 @@
-"""The state of a training: committed at step boundaries, and restored by the next group."""
+"""The state of a training: committed at step boundaries, restored by the next group."""
 
 import os
 import time
@@ -61,7 +61,7 @@ ASK_FOR_FLUSH = (
 
 
 class State(Registered):
-    """All that a training must not lose: registered once, committed each step, restored by each group.
+    """All that a training must not lose: committed each step, and restored by each group.
 
     Objects with a `state_dict()` and a `load_state_dict()` are committed as such: model, optimizer,
     scheduler, scaler, sampler. Any other value is an attribute of the state: `State(...,
@@ -72,8 +72,8 @@ class State(Registered):
     another process writes rank 0's to the checkpoint folder.
 
     Successive trainings in a script each have their own State, with its own folder or name. Without
-    both, a State is the n-th that the script creates, and must be the n-th after a restart, too.
-    With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`.
+    both, a State is the n-th of the script, also after a restart. With a sharded model (FSDP2's
+    fully_shard, before this), it is a `ShardedState`.
 
     Args:
         folder: of the checkpoints, on a volume that all pods share; or a URL, s3:// or
@@ -84,8 +84,7 @@ class State(Registered):
     Raises:
         ValueError: an argument is invalid.
         ImportError: object storage needs obstore, which is not installed.
-        RuntimeError: this process has made a State of this folder and name already, and has not
-            closed it.
+        RuntimeError: a State of this process, which is not closed, has this folder and name.
     """
 
     Options = StateOptions
@@ -108,11 +107,9 @@ class State(Registered):
         self._ends = set[int]() if options.total_steps is None else {options.total_steps}
         destroy_deadlock.install()  # the agent has done so, but not plain torchrun
         self._identity = names.give(usable(folder), options.name)
-        self._folder, self._name, self._interval = (
-            self._identity.folder,
-            self._identity.memory,
-            CommitInterval(options.every),
-        )
+        self._folder = self._identity.folder
+        self._name = self._identity.memory
+        self._interval = CommitInterval(options.every)
         self._flush_seconds = (
             self._FLUSH_SECONDS if options.flush_seconds is None else options.flush_seconds
         )
@@ -122,7 +119,7 @@ class State(Registered):
         self._step, self._rank, self._world = 0, 0, 1
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # the step of the last commit
-        self._group: Any = None  # that sends CPU tensors
+        self._group: Any = None  # for CPU tensors
         self._memory: PodMemory | None = None
         self._snapshot: Snapshot | None = None
         self._shared_values: PlainValues | None = None
@@ -130,7 +127,7 @@ class State(Registered):
         self._reports = StepReports(self._name, self._interval)
         self._boundary: StepBoundary | None = None
         self._closed = self._counted = False  # counted: a step that is not completed yet
-        # The newest step after which the ranks of this group have compared their states.
+        # The newest step after which this group's ranks have compared their states.
         self._compared: int | None = None
         self._agent_link: agent_link.AgentLink | None = None
         self._asked_at = float("-inf")
@@ -147,7 +144,7 @@ class State(Registered):
         return self._step
 
     def restore(self) -> int:
-        """Loads the newest state that any of the group's pods holds, or else the newest checkpoint, into the registered objects.
+        """Loads the newest state of the group's pods, or else the newest checkpoint.
 
         To be called by all ranks, once for each group, after `init_process_group` and before
         DistributedDataParallel. If there is nothing to restore, all ranks get rank 0's initial
@@ -171,18 +168,16 @@ class State(Registered):
         comparison = Comparison(self._identity, describe(self._objects), self._objects, self._plain)
         self._find_memory()
         self._commits.settle(wait=True)
-        search, ended = (
-            Search(group, self._memory, self._folder),
-            given_up() if self._rank == 0 else [],
-        )
-        compared, numbers, told = gather_parts(
+        search = Search(group, self._memory, self._folder)
+        ended = given_up() if self._rank == 0 else []
+        compared, numbers, searches = gather_parts(
             group, comparison.numbers, [len(ended)], search.numbers
         )
         comparison.refuse_different(group, compared)
         exchange_all(self._objects.values(), self._group)
         self._leave_unfinished()
         give_back(group, ended, numbers[0][0])
-        found = search.find(told, self._begin)
+        found = search.find(searches, self._begin)
         self._load(found)
         if found.shared:
             group.gather([0])  # all have read what they share
@@ -219,10 +214,7 @@ class State(Registered):
             turns.complete()
 
     def _end_step(self, *, loss: Any = None) -> None:
-        """Counts and reports a step, and advances a registered `ElasticSampler`.
-
-        `_complete_step` does the rest of `commit`.
-        """
+        """Does the first part of `commit`: counts and reports a step, and advances the sampler."""
         turns.complete()  # of a loop that was left
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
@@ -234,12 +226,12 @@ class State(Registered):
         turns.count(self)
         if self._folder:
             unfinished[self] = None
-        self._reports.tell(
+        self._reports.end_step(
             self._step, max(self._ends, default=None), loss, rank=self._rank, writes=self._writes()
         )
 
     def _complete_step(self) -> None:
-        """Commits the step that `_end_step` has counted, and stops here if the group changes; does so once."""
+        """Does the rest of `commit`, once: commits the step, and stops if the group changes."""
         boundary, agent = self._boundary, self._agent_link
         if boundary is None or not self._counted:
             return
@@ -264,16 +256,12 @@ class State(Registered):
             agent.stop_process(self._step)
 
     def _leave_group(self) -> None:
-        """Drops the process group.
-
-        To be called before it is destroyed and created again in the same process; `in_process` does
-        so.
-        """
+        """Drops the process group, before `in_process` destroys it and creates another one."""
         self._boundary = self._shared_values = self._group = None
         self._leave_unfinished()  # the step may not have been done as a whole
 
     def close(self) -> None:
-        """Ends this State in a process that continues with another training: waits until the last step is on the disk, as `flush` does.
+        """Ends this State, and waits as `flush` does; the process continues with another training.
 
         After that another State may have its folder and name, and continues from it. Its memory in
         the pod is released when the next State is restored; that of a State without a folder at
@@ -288,7 +276,7 @@ class State(Registered):
         if self._leave is not None:
             self._leave()
             self._snapshot = self._memory = None
-        # Without an agent, the next State of this name reads the folder, and has a new memory.
+        # Without an agent, the next State of this name reads the folder into a new memory.
         if self._leave is not None and (agent_link.current() is None or not self._folder):
             agent_link.pod_client().drop(self._name)
         if not self._folder:
@@ -298,10 +286,8 @@ class State(Registered):
     def flush(self) -> bool:
         """Saves the last step, and waits until it is on the disk.
 
-        To be called by all ranks, after `commit`.
-
-        At the end of a script this happens by itself. A script that uses its checkpoint calls it
-        before that.
+        To be called by all ranks, after `commit`. At the end of a script this happens by itself. A
+        script that uses its checkpoint calls it before that.
 
         Returns:
             Whether it is on the disk, on all ranks alike; False: it cannot be written, or not in
@@ -310,7 +296,7 @@ class State(Registered):
         Raises:
             RuntimeError: a peer is lost.
         """
-        # Nothing is done since it was made, or closed.
+        # No step was done since it was made, or closed.
         if not self._folder or self._boundary is None:
             return True
         if self._version.step != self._step:
@@ -321,15 +307,11 @@ class State(Registered):
         with saving():
             if self._writes():
                 written = agent_link.pod_client().drain(LAST_FLUSH_SECONDS, self._name)
-                self._reports.complain()
+                self._reports.report_failed_writes()
             return not any_rank(not written, self._group)
 
     def _complete_at_exit(self) -> None:
-        """Commits the last step.
-
-        Of what each rank has of its own, all ranks exchange their parts, as long as they have a
-        group.
-        """
+        """Commits the last step. In a group, all ranks first exchange what each has of its own."""
         if keeps_by_rank(self._objects.values()):
             if self._world > 1 and not dist.is_initialized():
                 return
@@ -337,7 +319,7 @@ class State(Registered):
         self._write()
 
     def _unsaved(self) -> str:
-        """Returns which steps no checkpoint has that is written or requested, for people; empty: none."""
+        """Returns the steps that no checkpoint has, written or requested, in words; empty: none."""
         if self._rank or not self._folder or self._version.step == self._step:
             return ""
         return f"steps {self._version.step + 1} to {self._step} are not committed: {ASK_FOR_FLUSH}"
@@ -346,16 +328,16 @@ class State(Registered):
         """Has the step after which the loop ends committed and written like `total_steps`.
 
         Raises:
-            ValueError: the end is told twice.
+            ValueError: the end is given twice.
         """
         if self._total_steps is not None:
             raise ValueError(
-                "the end is told twice: leave total_steps out of the State's options, as max_steps says it"
+                "the end is told twice: leave total_steps out of the State's options, "
+                "as max_steps says it"
             )
         self._ends.add(step)
 
     def _writes(self) -> bool:
-        """Whether this rank's commits are written to checkpoints."""
         return self._rank == 0 and bool(self._folder) and self._snapshot is not None
 
     def _leave_unfinished(self) -> None:
@@ -364,7 +346,7 @@ class State(Registered):
         unfinished.pop(self, None)
 
     def _begin(self) -> dict[str, Any]:
-        """Returns this rank's initial state; one that has been restored without memory and folder goes on from what it has."""
+        """Returns the initial state, or the current one without memory and folder."""
         if self._initial is not None and self._version.generation == 0:
             load_initial(self._initial)
         return self._tree()
@@ -417,21 +399,17 @@ class State(Registered):
             agent.cooperate(in_process=in_process.active())
 
     def _agreement(self) -> Agreement:
-        """What the ranks agree on besides."""
         return NO_AGREEMENT
 
     def _find_memory(self) -> None:
-        """Takes over the memory of the state in the pod, or creates it."""
         has_agent = agent_link.current() is not None
         if not (has_agent or (self._rank == 0 and self._folder)):
             return
         if self._memory is None:
             self._memory = PodMemory(self._name, agent_link.pod_client())
         # Both may change from one group to the next.
-        self._memory.pod, self._memory.keeps = (
-            pod_number() if has_agent else None,
-            writes_for_its_pod(),
-        )
+        self._memory.pod = pod_number() if has_agent else None
+        self._memory.keeps = writes_for_its_pod()
         self._memory.open()
         if self._snapshot is None and self._memory.snapshot is not None:
             self._snapshot = self._commits.snapshot = self._memory.snapshot
@@ -439,12 +417,15 @@ class State(Registered):
             self._leave.atexit = False
 
     def _settle_last(self, *, stop: bool) -> bool:
-        """Waits until the last commit of the group, or of the training, is complete; returns whether the group stops."""
+        """Waits until the last commit is complete; returns whether the group stops."""
         self._commits.settle(wait=True)
         return stop
 
     def _compare(self) -> None:
-        """Makes sure that the ranks have the same states, after the first step of a group and where it stops. Collective."""
+        """Makes sure that the ranks have the same states. Collective.
+
+        It runs after the first step of a group, and where the group stops.
+        """
         if self._world > 1 and self._compared != self._step:
             refuse_grown_apart(TorchGroup(self._group), self._objects, self._plain)
         self._compared = self._step
@@ -458,7 +439,7 @@ class State(Registered):
 
     def _exchange(self) -> None:
         exchange_all(self._objects.values(), self._group)
-        # Waits for all: a step in which a rank is lost is kept nowhere.
+        # Waits for all ranks, so that a step in which one is lost is kept nowhere.
         if self._shared_values is not None:
             self._shared_values.take_over(self._values)
 
@@ -474,7 +455,7 @@ class State(Registered):
 
     def _flush(self, *, now: bool) -> None:
         commit = last_commits.get(self._name)
-        if commit is None or (commit.asked and not now) or self._commits.copying:
+        if commit is None or (commit.requested and not now) or self._commits.copying:
             return
         if now or time.monotonic() - self._asked_at >= self._flush_seconds:
             self._asked_at = time.monotonic()

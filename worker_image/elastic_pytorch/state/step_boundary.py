@@ -1,10 +1,10 @@
-"""Lets all ranks of a group agree on the step after which they stop, and on how often they commit.
+"""Lets all ranks of a group agree on the step after which they stop, and on the commit interval.
 
-The news of a change reaches each rank at another moment, in another step. So each rank puts it into
-a number that is all-reduced while the next steps are computed, and all learn the outcome at the
-same step boundary. No rank waits for it, and it happens only about ten times a second, however
-short the steps. The ranks agree on the commit interval in the same way: each sends the one that it
-needs, and the largest holds for all.
+Each rank learns of a change at another moment, in another step. So each rank puts it into a number
+that is all-reduced while the next steps are computed, and all learn the outcome at the same step
+boundary. No rank waits for it, and it happens only about ten times a second, however short the
+steps. The ranks agree on the commit interval in the same way: each sends the interval that it
+needs, and the largest counts.
 """
 
 import time
@@ -18,17 +18,16 @@ import torch.distributed as dist
 
 from elastic_pytorch.state.commit_interval import CommitInterval
 
-# Between two agreements, about: what they cost stays far below a hundredth of the time.
+# Between two agreements, about: their cost stays far below a hundredth of the time.
 ASK_SECONDS = 0.1
 MAX_STEPS = 10_000  # between two agreements
 
-
-# Until an all-reduce beside the training is done; RuntimeError: a peer is lost.
+# Waits for an all-reduce beside the training; RuntimeError: a peer is lost.
 Wait = Callable[[], object]
 
 
 def start_maximum(numbers: torch.Tensor, group: Any) -> Wait:
-    """Starts to replace a tensor of int64 by its maximum over the group's ranks; a process that runs alone has it."""
+    """Starts to replace int64 numbers by their maximum over the ranks."""
     if not dist.is_initialized():
         return lambda: None
     work = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group, async_op=True)
@@ -37,17 +36,12 @@ def start_maximum(numbers: torch.Tensor, group: Any) -> Wait:
 
 def any_rank(wants: bool, group: Any) -> bool:
     """Whether any of the group's ranks wants something. Collective."""
-    start_maximum(told := torch.tensor([int(wants)]), group)()
-    return bool(told)
+    start_maximum(wanted := torch.tensor([int(wants)]), group)()
+    return bool(wanted)
 
 
 class Agreement(NamedTuple):
-    """Numbers of which the ranks learn the largest.
-
-    Attributes:
-        own: returns this rank's; called when an agreement begins.
-        learn: called with the largest of each, on all ranks at the same step.
-    """
+    """Numbers of which the ranks `learn` the largest, at the same step."""
 
     own: Callable[[], Sequence[int]]
     learn: Callable[[Sequence[int]], None]
@@ -57,33 +51,29 @@ NO_AGREEMENT = Agreement(lambda: (), lambda _: None)
 
 
 class Stepping(Protocol):
-    """A State, as far as its steps are concerned."""
-
     def _complete_step(self) -> None:
         """Completes the step that is counted, if there is one."""
 
 
 class Turns:
-    """Whose steps a process does: those of one State at a time, each complete before the next one begins.
+    """Makes a process complete the step of one State before the next State's begins.
 
     States that are committed in turns are refused: the process could only stop between two of them,
     with one a step behind the other.
     """
 
     def __init__(self) -> None:
-        self._latest: weakref.ref[Stepping] | None = None  # that was committed
-        # That have been committed in this group.
-        self._begun: weakref.WeakSet[Stepping] = weakref.WeakSet()
-        # Whose last step may not be complete. Strong: it may be a local variable of a function that
+        self._latest: weakref.ref[Stepping] | None = None  # committed last
+        self._begun: weakref.WeakSet[Stepping] = weakref.WeakSet()  # committed in this group
+        # With a step that may be incomplete. Strong: it may be a local variable of a function that
         # has returned.
         self._counted: Stepping | None = None
 
     def count(self, state: Stepping) -> None:
-        """Notes that a State's step is counted: what the loop's body, or the epoch's, still does belongs to it."""
         self._counted = state
 
     def complete(self) -> None:
-        """Completes that step: something else begins. All ranks have to call it.
+        """Completes the counted step before something else begins. All ranks have to call it.
 
         Raises:
             RuntimeError: a peer is lost.
@@ -94,18 +84,16 @@ class Turns:
             state._complete_step()
 
     def take(self, state: Stepping) -> None:
-        """Notes that a State is committed.
-
-        Raises:
-            RuntimeError: another one was since this one's last commit, and still may be.
-        """
+        """Notes that a State is committed; raises a RuntimeError for States that take turns."""
         latest = self._latest() if self._latest is not None else None
         if latest is not state:
             if latest is not None and state in self._begun:
                 raise RuntimeError(
-                    "two States are committed in turns. Each step of a training ends with one commit, so that a change of the group or a "
-                    "loss leaves nothing a step behind: register both models with one State, as in State(folder, generator=g, critic=c), "
-                    "and commit it once a step. Of two trainings, close() the State of the one that is over"
+                    "two States are committed in turns. Each step of a training ends with one "
+                    "commit, so that a change of the group or a loss leaves nothing a step behind: "
+                    "register both models with one State, as in State(folder, generator=g, "
+                    "critic=c), and commit it once a step. Of two trainings, "
+                    "close() the State of the one that is over"
                 )
             self._latest = weakref.ref(state)
             self._begun.add(state)
@@ -125,11 +113,7 @@ turns = Turns()  # of this process
 class StepBoundary:
     """Decides at each step boundary of a group whether all its ranks stop there.
 
-    Args:
-        start: starts an agreement, see `start_maximum`.
-        interval: of the commits: read when an agreement begins, and set to the outcome.
-        besides: what else the ranks agree on.
-        clock: seconds, from any zero.
+    An agreement (`start`) also sets the interval of the commits, and the numbers of `besides`.
     """
 
     def __init__(
@@ -143,8 +127,8 @@ class StepBoundary:
         self._commits = interval
         self._besides = besides
         self._clock = clock
-        # Whether to stop, the steps between two agreements, the steps between two commits, and what
-        # else there is: as numbers, and the same memory as a tensor.
+        # Whether to stop, the steps between two agreements and between two commits, and the rest:
+        # as numbers, and the same memory as a tensor.
         self._numbers = array("q", (0, 1, 1, *besides.own()))
         self._tensor = torch.frombuffer(self._numbers, dtype=torch.int64)
         self._pending: Wait | None = None
@@ -156,14 +140,13 @@ class StepBoundary:
 
     @property
     def steps_are_long(self) -> bool:
-        """Whether the ranks agree after each step; the same on all of them."""
+        """Whether the ranks, all alike, agree after each step."""
         return self._between == 1
 
     def reached(self, wanted: Callable[[], bool]) -> bool:
         """Whether all ranks stop at this boundary. Every rank must call it after every step.
 
-        Args:
-            wanted: whether this rank has been told to stop; called when an agreement begins.
+        `wanted` says, when an agreement begins, whether this rank is to stop.
 
         Raises:
             RuntimeError: a peer is lost.
@@ -184,11 +167,7 @@ class StepBoundary:
         return False
 
     def meet(self) -> None:
-        """Waits until all ranks have called it, after a boundary that all have reached.
-
-        Raises:
-            RuntimeError: a peer is lost.
-        """
+        """Waits until all ranks have called it, after a boundary that all have reached."""
         self._start(self._tensor)()
 
     def _begin(self, wanted: bool) -> None:
@@ -196,8 +175,7 @@ class StepBoundary:
         steps, seconds = self._step - self._begun, now - self._begun_at
         interval = min(MAX_STEPS, int(ASK_SECONDS * steps / max(seconds, 1e-6)))
         self._begun, self._begun_at = self._step, now
-        # All take the largest interval that any rank has found: they must also agree on when the
-        # next agreement begins.
+        # All take the largest interval of any rank, so that the next agreement begins on all.
         numbers = (int(wanted), max(1, interval), self._commits.wanted(), *self._besides.own())
         self._numbers[:] = array("q", numbers)
         self._pending = self._start(self._tensor)

@@ -1,4 +1,4 @@
-"""What a State reports of its steps to the operator, and logs about its checkpoints."""
+"""A State's reports of its steps to the operator."""
 
 import time
 from typing import Any
@@ -14,23 +14,13 @@ REPORT_SECONDS = 0.1  # between two reports of more than the step: reading a los
 
 
 class StepReports:
-    """The reports of one State."""
-
     def __init__(self, name: str, interval: CommitInterval) -> None:
         self._name, self._interval = name, interval
         self._reported_at, self._reported_interval = float("-inf"), interval.steps
         self._trouble = ""
 
-    def tell(self, step: int, total: int | None, loss: Any, *, rank: int, writes: bool) -> None:
-        """Reports a step that is done.
-
-        Args:
-            step: how many are done.
-            total: how many there will be, if that is known.
-            loss: of the step; anything that float() takes, or None.
-            rank: of this process.
-            writes: whether its commits are written to checkpoints.
-        """
+    def end_step(self, step: int, total: int | None, loss: Any, *, rank: int, writes: bool) -> None:
+        """Reports a step, of `total` if that is known; `writes`: this rank has checkpoints."""
         moment = time.monotonic()
         if moment - self._reported_at < REPORT_SECONDS and step != total:
             report(step=step)
@@ -38,15 +28,15 @@ class StepReports:
         self._reported_at, flushed = moment, None
         if writes:
             flushed = agent_link.pod_client().flushed(self._name)
-            self.complain()
+            self.report_failed_writes()
         loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
         report(step=step, total=total, loss=loss, checkpoint_step=flushed.step if flushed else None)
         if rank == 0 and self._interval.steps != self._reported_interval:
             self._reported_interval = self._interval.steps
             logger.info("%s", self._interval)
 
-    def complain(self) -> None:
-        """Reports writes that have failed, and logs each new cause."""
+    def report_failed_writes(self) -> None:
+        """Reports failed writes, and logs each new cause."""
         client = agent_link.pod_client()
         trouble = client.trouble(self._name)
         if failed := client.failed_flushes(self._name):

@@ -160,7 +160,7 @@ def train(folder: Path | None, steps: int, memory: bool = True) -> tuple[int, li
 def until_copied(state: ShardedState) -> None:
     """Lets time pass, as long steps do."""
     while dist.get_world_size() > 1 and state._peers is not None and not state._peers.may_copy:
-        state._peers.ask()
+        state._peers.agree_now()
 
 
 def weights(model: nn.Module) -> torch.Tensor:

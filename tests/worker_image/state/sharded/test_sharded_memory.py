@@ -43,7 +43,7 @@ def until_copied(state: ShardedState) -> None:
     """Lets time pass until all ranks have copied the last commit, and may copy again."""
     assert state._peers is not None
     while not state._peers.may_copy:
-        state._peers.ask()
+        state._peers.agree_now()
 
 
 def train(

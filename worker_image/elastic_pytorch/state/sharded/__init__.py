@@ -1,1 +1,1 @@
-"""The state of a model that is sharded over the ranks, in a folder that all of them share."""
+"""The state of a model that is sharded over the ranks."""

@@ -1,4 +1,4 @@
-"""A checkpoint that all ranks write together while training goes on, from a copy of the state."""
+"""A checkpoint that is written from a copy while training goes on."""
 
 import threading
 from collections.abc import Callable
@@ -19,15 +19,14 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 
 class BackgroundSave:
-    """Saves one version after the other, in a thread. All ranks save the same ones."""
+    """Saves one version after the other, in a thread; the same on all ranks."""
 
     def __init__(self) -> None:
-        self.version: StateVersion | None = None  # being saved, or whose outcome has not been taken
+        self.version: StateVersion | None = None  # from `begin` to `take`
         self._thread = threading.Thread()
         self._problem: Exception | None = None
 
     def begin(self, version: StateVersion, save: Callable[[], None]) -> None:
-        """Starts to save a version; the outcome of the one before has been taken."""
         assert self.version is None
         self.version, self._problem = version, None
         # A daemon, so that a process that has failed ends at once.
@@ -37,7 +36,7 @@ class BackgroundSave:
         self._thread.start()
 
     def take(self, *, wait: bool) -> tuple[StateVersion, Exception | None] | None:
-        """Returns each version once that has been saved, or could not be saved, and why not; None: nothing has ended."""
+        """Returns a saved version once, and the error if that failed."""
         if self.version is None or (self._thread.is_alive() and not wait):
             return None
         self._thread.join()
@@ -52,18 +51,14 @@ class BackgroundSave:
 
 
 def has_room_for_copy(tree: Tree, group: dist.ProcessGroup | None) -> bool:
-    """Whether the containers of all ranks have the memory for a copy of the state. Collective."""
+    """Whether all ranks' containers have memory for a copy of the state. Collective."""
     left = room()
     lacks = left is not None and shard_bytes(tree) * workers_of_pod() > left
     return not any(each[0] for each in TorchGroup(group).gather([int(lacks)]))
 
 
 def copy_on_cpu(tree: Tree) -> Tree:
-    """Returns a state whose tensors have memory of their own, on the CPU; sharded ones stay sharded.
-
-    Raises:
-        UnsupportedValue: something in the state is not plain data.
-    """
+    """Returns a state with tensors of its own on the CPU; sharded ones stay sharded."""
     shards, rest = taken_apart(tree)
     skeleton, tensors = flatten(rest)
     copied: Tree = unflatten(skeleton, [_on_cpu(tensor) for tensor in tensors])
@@ -73,11 +68,9 @@ def copy_on_cpu(tree: Tree) -> Tree:
 
 
 def _with_local(tensor: DTensor, local: torch.Tensor) -> DTensor:
-    """Returns a tensor that is sharded like another one.
+    """Returns a tensor that is sharded like another one, with a local part on another device.
 
-    Not by `from_local`, which would put it on the mesh's device.
-
-    By the protocol of tensor subclasses
+    `from_local` would put it on the mesh's device. This uses the protocol of tensor subclasses
     (torch.utils._python_dispatch.is_traceable_wrapper_subclass).
     """
     like: Any = tensor.detach()

@@ -1,4 +1,4 @@
-"""Frozen weights that are sharded: checksums that do not depend on how they are sharded, and whether the script has written to them."""
+"""Checksums of frozen weights, however these are sharded."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,30 +11,25 @@ from elastic_pytorch.group.rank_group import TorchGroup, gather_objects
 from elastic_pytorch.state.sharded.regions import Region, local_part, region_of
 from elastic_pytorch.state.values.trained import Trained
 
-# Of the integers as which elements are seen, at most: a larger element is several words.
-WORD_BYTES = 4
+WORD_BYTES = 4  # at most: a larger element is several words
 WORDS = {1: torch.uint8, 2: torch.int16, WORD_BYTES: torch.int32}
-CHUNK = 1 << 17  # words that are summed up at once: what they take stays in a processor's cache
+CHUNK = 1 << 17  # words that are summed up at once, which fit into a processor's cache
 BITS = 64
 
 
 class Seen(NamedTuple):
-    kind: str  # its type and the shape of the whole
+    kind: str  # type, and shape of the whole tensor
     region: Region
-    part_sum: int  # see `part_sum`
+    part_sum: int
     frozen: bool
 
 
 def compare_frozen(
     objects: Mapping[str, Any], group: dist.ProcessGroup | None, *, all_again: bool = False
 ) -> bool:
-    """Tells each `Trained` what its sharded parameters are, if they may have changed since, or all again. Collective.
+    """Compares the ranks' sharded parameters of each `Trained`, if these may have changed.
 
-    Returns:
-        Whether any rank has a `Trained`. If not, it need not be called any more.
-
-    Raises:
-        RuntimeError: on all ranks alike: a frozen weight has other values on another rank.
+    Collective. Returns whether any rank has a `Trained`; if not, it need not be called again.
     """
     models = {name: each for name, each in objects.items() if isinstance(each, Trained)}
     if all_again:
@@ -43,8 +38,8 @@ def compare_frozen(
     suspects = {
         (name, path): one for name, each in models.items() for path, one in each.suspects().items()
     }
-    told = TorchGroup(group).gather([len(suspects), len(models)])
-    if any(count for count, _ in told):
+    counts = TorchGroup(group).gather([len(suspects), len(models)])
+    if any(suspect for suspect, _ in counts):
         named = gather_objects(sorted(suspects), group)
         shards = {
             (name, path): one
@@ -59,24 +54,24 @@ def compare_frozen(
         found = checksums(gather_objects(own, group))
         for name, each in models.items():
             each.take_checksums({path: found[of, path] for of, path in own if of == name})
-    return any(count for _, count in told)
+    return any(trained for _, trained in counts)
 
 
-def checksums(told: Sequence[Mapping[tuple[str, str], Seen]]) -> dict[tuple[str, str], str]:
-    """Returns the description of each parameter, such as "float32 [4, 2] #1f0c…", from what the ranks have of it.
+def checksums(ranks: Sequence[Mapping[tuple[str, str], Seen]]) -> dict[tuple[str, str], str]:
+    """Returns descriptions of the parameters, such as "float32 [4, 2] #1f0c…".
 
     Raises:
-        RuntimeError: ranks have other values in the same place of a frozen parameter.
+        RuntimeError: a frozen parameter has other values on some ranks.
     """
     firsts: dict[tuple[tuple[str, str], Region], tuple[int, Seen]] = {}
     found: dict[tuple[str, str], tuple[str, int]] = {}
-    for rank, of_rank in enumerate(told):
+    for rank, of_rank in enumerate(ranks):
         for key, each in of_rank.items():
             first, known = firsts.setdefault((key, each.region), (rank, each))
             if known.part_sum != each.part_sum and each.frozen:
                 raise RuntimeError(
-                    f"the frozen {key[1]} of {key[0]} has other values on rank {rank} than on rank {first}, in the same place: load the "
-                    "same weights on all ranks"
+                    f"the frozen {key[1]} of {key[0]} has other values on rank {rank} than on rank "
+                    f"{first}, in the same place: load the same weights on all ranks"
                 )
             if first == rank:
                 kind, total = found.get(key, (each.kind, 0))
@@ -92,11 +87,11 @@ def seen(tensor: DTensor) -> Seen:
 
 @torch.no_grad()
 def part_sum(part: torch.Tensor, offset: Sequence[int]) -> int:
-    """Returns a part's share of a tensor's checksum: the sum over the parts, modulo 2^64, is the same however a tensor is cut.
+    """Returns a part's share of a tensor's checksum, which is the parts' sum modulo 2^64.
 
-    Each element is seen as an integer, times one odd pseudo-random number for its index in each
-    dimension. That is multilinear hashing (https://arxiv.org/abs/1202.4961), with a product of
-    numbers as each element's key. It is for mistakes, not against forgers.
+    Each element is an integer, times one odd pseudo-random number for its index in each dimension.
+    That is multilinear hashing (https://arxiv.org/abs/1202.4961), with a product of numbers as each
+    element's key. It finds mistakes, not forgers.
     """
     if not part.numel():
         return 0

@@ -1,4 +1,4 @@
-"""The checkpoint of a step that nothing else has, at a stop or at the end of a training: tried again until it is there."""
+"""Saves the last step before a stop or at the end of training."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from elastic_pytorch.progress.report import has_agent
 from elastic_pytorch.state.last_commits import LAST_FLUSH_SECONDS, RETRY_SECONDS, saving
 from elastic_pytorch.state.sharded.shared_folder import first_does
 
-# Less than half of a pod's usual grace period, which is what a group has to stop.
+# Less than half of a pod's usual grace period, in which a group has to stop.
 STOP_SECONDS = 10.0
 
 
@@ -25,15 +25,10 @@ class Outcome(IntEnum):
 def save_last(
     save: Callable[[], bool], group: Any, *, agent: AgentLink | None, stop: bool
 ) -> Outcome:
-    """Saves a step, and tries again what could not be saved. Collective; all ranks return the same.
+    """Saves a step, and retries that until `save` returns True. Collective, with one outcome.
 
-    Args:
-        save: saves it, and returns whether it is saved.
-        group: all ranks, for CPU tensors.
-        agent: tells whether the group has to stop meanwhile; None: there is none.
-        stop: whether the group stops already, and has `STOP_SECONDS`. At the end of a training the
-            operator says how long it may take, and ends the job; without one, `LAST_FLUSH_SECONDS`
-            are over at some time.
+    A group that has to `stop` has `STOP_SECONDS`. At the end of a training the operator decides how
+    long it may take, and ends the job; without an operator, `LAST_FLUSH_SECONDS` are the limit.
 
     Raises:
         RuntimeError: a peer is lost.

@@ -1,8 +1,9 @@
-"""The states of optimizers by the names of their models' parameters, as the ranks of any group know them.
+"""Optimizers' states by the parameters' names, which a group of any size knows.
 
-In the format of torch's functions for that, which would have an optimizer make a step that has made
-none yet, and which take no state in which a parameter has none: it may have had no gradient until
-then.
+The format is that of torch's functions for this. These would have a new optimizer make a step, and
+refuse a parameter without a state, such as one that had no gradient so far.
+
+All raise a ValueError if the optimizer's model is not registered.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,16 +16,11 @@ from torch.optim import Optimizer
 from elastic_pytorch.state.sharded.trees import Tree
 from elastic_pytorch.state.values.registered import model_of
 
-# In names, of torch.compile and of activation checkpoints.
+# Parts of names, from torch.compile and activation checkpoints.
 WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
 
 
 def state_by_name(optimizer: Optimizer, registered: Mapping[str, Any]) -> Tree:
-    """Returns an optimizer's state.
-
-    Raises:
-        ValueError: its model is not registered.
-    """
     names, state = _names(optimizer, registered), optimizer.state_dict()
     groups = [
         {**group, "params": [names[number] for number in group["params"]]}
@@ -39,13 +35,7 @@ def state_by_name(optimizer: Optimizer, registered: Mapping[str, Any]) -> Tree:
 def template_by_name(
     optimizer: Optimizer, registered: Mapping[str, Any], saved: Collection[str]
 ) -> Tree:
-    """Returns a state to be filled, of those parameters that have one in what was saved.
-
-    Makes a state if there is none.
-
-    Raises:
-        ValueError: its model is not registered.
-    """
+    """Returns a state to be filled, of the parameters in `saved`; makes it if there is none."""
     if saved:
         make_state(optimizer, registered)
     whole = state_by_name(optimizer, registered)
@@ -56,11 +46,7 @@ def template_by_name(
 
 
 def load_by_name(optimizer: Optimizer, registered: Mapping[str, Any], state: Tree) -> None:
-    """Loads what `state_by_name` has returned. Parameters that have no state there have none then.
-
-    Raises:
-        ValueError: its model is not registered; or the state does not fit.
-    """
+    """Loads what `state_by_name` has returned, and drops the states of other parameters."""
     names, groups = _names(optimizer, registered), []
     for own in optimizer.state_dict()["param_groups"]:
         params = {names[number] for number in own["params"]}
@@ -73,11 +59,7 @@ def load_by_name(optimizer: Optimizer, registered: Mapping[str, Any], state: Tre
 
 
 def make_state(optimizer: Optimizer, registered: Mapping[str, Any]) -> None:
-    """Has an optimizer without a state make one, which is to be replaced: torch has it make a step that changes no weight.
-
-    Raises:
-        ValueError: its model is not registered.
-    """
+    """Has a new optimizer make a state, by a step that changes no weight, to be replaced."""
     get_optimizer_state_dict(_model_of(optimizer, registered), optimizer)
 
 
@@ -102,5 +84,6 @@ def _model_of(optimizer: Optimizer, registered: Mapping[str, Any]) -> nn.Module:
         }:
             return each
     raise ValueError(
-        "a sharded optimizer is saved by the names of its parameters: register the model that they belong to, too"
+        "a sharded optimizer is saved by the names of its parameters: "
+        "register the model that they belong to, too"
     )

@@ -1,4 +1,4 @@
-"""Which part of a sharded tensor lies where: boxes of a global tensor, and the pieces that fill one box from others."""
+"""Boxes of a global tensor that ranks have."""
 
 from collections.abc import Mapping
 from math import prod
@@ -11,8 +11,8 @@ from elastic_pytorch.state.sharded.trees import Keys, name_of
 
 
 class Region(NamedTuple):
-    offset: tuple[int, ...]  # of its first element in the global tensor, by dimension
-    size: tuple[int, ...]  # by dimension
+    offset: tuple[int, ...]  # in the global tensor, by dimension
+    size: tuple[int, ...]
 
     def overlap(self, other: "Region") -> "Region | None":
         offset = tuple(map(max, self.offset, other.offset))
@@ -26,7 +26,7 @@ class Region(NamedTuple):
         return Region(offset, size) if all(each > 0 for each in size) else None
 
     def within(self, outer: "Region") -> "Region":
-        """Returns the same box, counted from the first element of a box that contains it."""
+        """Returns the same box, counted from the first element of a box around it."""
         return Region(
             tuple(a - b for a, b in zip(self.offset, outer.offset, strict=True)), self.size
         )
@@ -38,9 +38,9 @@ class Region(NamedTuple):
 
 class Piece(NamedTuple):
     keys: Keys
-    part: int  # which shard it is in, see `pieces`
-    source: Region  # the box in that shard
-    target: Region  # the same box in the shard that is filled
+    part: int
+    source: Region  # in that part's shard
+    target: Region  # in the shard that is filled
 
 
 class Uncovered(RuntimeError):
@@ -60,12 +60,10 @@ def local_part(tensor: DTensor) -> torch.Tensor:
 def pieces(
     wanted: Mapping[Keys, Region], parts: Mapping[int, Mapping[Keys, Region]]
 ) -> list[Piece]:
-    """Returns what fills the wanted boxes, by the tensors' keys, from those in each part: each element once.
+    """Returns the pieces that fill the wanted boxes from the parts' boxes, each element once.
 
-    Two boxes of one tensor in the parts are the same, or have nothing in common.
-
-    Raises:
-        Uncovered: the parts do not have all elements of a box; the message names the tensor.
+    Two boxes of one tensor in the parts are the same, or have nothing in common. If they lack
+    elements, an `Uncovered` names the tensor.
     """
     there: dict[Keys, dict[Region, int]] = {}
     for part, regions in parts.items():

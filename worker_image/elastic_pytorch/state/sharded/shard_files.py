@@ -1,7 +1,6 @@
-"""The files in which torch.distributed.checkpoint keeps a rank's shards, in a folder or in object storage.
+"""A rank's shards in files of torch.distributed.checkpoint, in a folder or object storage.
 
-Torch's own writer and reader for files take what opens these from their attribute `fs`, as torch's
-`FsspecWriter` does.
+Torch's own writer and reader open files by their attribute `fs`, as torch's `FsspecWriter` does.
 """
 
 import io
@@ -30,34 +29,28 @@ from elastic_pytorch.storage.sharded_folder import (
     read_checked,
 )
 
-UNNAMED = ".tmp"  # the end of the name that torch gives its metadata file until it is whole
-Held = Mapping[str, bytearray]  # the content of files that have been read, by their names
+UNNAMED = ".tmp"  # the suffix of torch's metadata file until it is whole
+Held = Mapping[str, bytearray]  # the content of objects that have been read, by name
 
 _OF_RANK = re.compile(r"__(\d+)_\d+\.distcp")
 
 
 def shard_writer(location: Location, shard_bytes: int) -> "FolderWriter | ObjectsWriter":
-    return (
-        ObjectsWriter(location, shard_bytes)
-        if isinstance(location, ObjectUrl)
-        else FolderWriter(location)
-    )
+    if isinstance(location, ObjectUrl):
+        return ObjectsWriter(location, shard_bytes)
+    return FolderWriter(location)
 
 
 def shard_reader(location: Location, held: Held | None = None) -> FileSystemReader:
-    """Returns what reads the shards of a checkpoint; those of object storage that are held are not read again."""
-    return (
-        ObjectsReader(location, held or {})
-        if isinstance(location, ObjectUrl)
-        else FileSystemReader(location)
-    )
+    if isinstance(location, ObjectUrl):
+        return ObjectsReader(location, held or {})
+    return FileSystemReader(location)
 
 
 def checked_by(files: Iterable[ShardFile], rank: int, world_size: int) -> list[ShardFile]:
-    """Returns the files that a rank checks, so that each is checked by one rank.
+    """Returns the files that a rank checks, so that one rank checks each.
 
-    Where the group has the size of the one that wrote them, these are the rank's own, which it is
-    going to load.
+    In a group of the size of the writers', a rank checks the files that it is going to load.
     """
     found = []
     for number, file in enumerate(files):
@@ -68,13 +61,9 @@ def checked_by(files: Iterable[ShardFile], rank: int, world_size: int) -> list[S
 
 
 def check_files(location: Location, files: Iterable[ShardFile]) -> Held:
-    """Makes sure that files hold what was written; returns the content of objects, as far as the container has room for them.
+    """Checks files, and returns the content of objects, as far as the container has room.
 
-    The kernel keeps the files of a folder by itself.
-
-    Raises:
-        ValueError: one does not; the message says which.
-        OSError: one cannot be read.
+    The kernel caches the files of a folder by itself. Raises a ValueError or an OSError.
     """
     held: dict[str, bytearray] = {}
     for file in files:
@@ -94,11 +83,6 @@ class FolderWriter(FileSystemWriter):
         self._folder = folder
 
     def written(self, rank: int) -> list[ShardFile]:
-        """Returns the files that a rank has written.
-
-        Raises:
-            OSError: one cannot be read.
-        """
         own = (f"__{rank}_*", *([".metadata"] if rank == 0 else []))
         return describe_files(
             self._folder, [path.name for pattern in own for path in self._folder.glob(pattern)]
@@ -106,8 +90,6 @@ class FolderWriter(FileSystemWriter):
 
 
 class ObjectsWriter(FileSystemWriter):
-    """Writes objects. What they hold is known as it is written, so that nothing is read again."""
-
     def __init__(self, url: ObjectUrl, shard_bytes: int) -> None:
         super().__init__(str(url), sync_files=False)
         self.fs: Any = ObjectFiles(ObjectStore(url), shard_bytes)
@@ -127,10 +109,7 @@ class ObjectsReader(FileSystemReader):
 
 
 class ObjectFiles(FileSystemBase):
-    """The objects below a prefix, as files: their paths are their names.
-
-    Those of `held` have been read already.
-    """
+    """The objects below a prefix, as files."""
 
     def __init__(self, store: ObjectStore, shard_bytes: int, held: Held | None = None) -> None:
         self.written: list[ShardFile] = []
@@ -140,7 +119,7 @@ class ObjectFiles(FileSystemBase):
 
     @contextmanager
     def create_stream(self, path: str | PathLike[str], mode: str) -> Generator[Any, None, None]:
-        # An object appears when it is whole, and so under its name.
+        # An object appears when it is whole, so it needs no other name before.
         name = str(path).removesuffix(UNNAMED)
         if mode == "rb":
             with (
@@ -168,7 +147,7 @@ class ObjectFiles(FileSystemBase):
         """Does nothing: a prefix need not be made."""
 
     def exists(self, path: str | PathLike[str]) -> bool:
-        """Says no: torch asks for a checkpoint that it would overwrite, and there is none of this version."""
+        """Returns False: there is no checkpoint to be overwritten."""
         return False
 
     def rm_file(self, path: str | PathLike[str]) -> None:
@@ -176,7 +155,7 @@ class ObjectFiles(FileSystemBase):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | PathLike[str]) -> bool:
-        """Says yes: the URL has been checked."""
+        """Returns True: the URL has been checked."""
         return True
 
 

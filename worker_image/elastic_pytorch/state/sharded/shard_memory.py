@@ -1,4 +1,4 @@
-"""A rank's shards in its pod's memory, beside the copy of another rank's, and the restoration of a state from all ranks' memories."""
+"""A rank's shards in its pod's memory, and their restoration."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,12 +25,12 @@ from elastic_pytorch.state.sharded.regions import (
 from elastic_pytorch.state.sharded.trees import Keys, Tree, insert, look_up, name_of, taken_apart
 
 LAYOUT = 2
-SLOTS = 2  # the version that has a copy, and the newest one
+SLOTS = 2  # for the version with a copy, and the newest one
 TAG = 4712
 
 
 class ShardMemory:
-    """Both memories of a rank, which outlive its process in the pod's agent."""
+    """A rank's own shards and the copy of another rank's, in the pod's agent."""
 
     def __init__(self, name: str, client: Client) -> None:
         local = number_in_pod()
@@ -46,10 +46,7 @@ class ShardMemory:
         return memory.snapshot
 
     def held(self, rank: int) -> list[Held]:
-        """Returns what this rank holds.
-
-        What another release has left is of no use, and is left out.
-        """
+        """Returns this rank's parts, without those of another layout."""
         found = []
         for own, snapshot in ((True, self.own), (False, self.copies)):
             for slot in snapshot.slots():
@@ -62,18 +59,18 @@ class ShardMemory:
         return found
 
     def mapped(self, held: Held) -> MappedState:
-        """Returns a part that this rank holds. It is valid until its slot is written to."""
+        """Returns a part, valid until its slot is written to."""
         snapshot = self.own if held.own else self.copies
         return MappedState(
             snapshot.fd, next(slot for slot in snapshot.slots() if slot.number == held.slot)
         )
 
     def keep(self, version: Any) -> None:
-        """Spares a version wherever it is held: until another one is kept, it is overwritten neither here nor in the copies."""
+        """Protects a version, instead of any before, from being overwritten."""
         self.own.kept = self.copies.kept = version
 
     def close(self) -> None:
-        """Leaves both to the agent, which has them for the next process, or for this one in its next group."""
+        """Leaves both memories to the agent."""
         self.own.close()
         self.copies.close()
 
@@ -83,7 +80,7 @@ class ShardMemory:
 
 
 def payload(tree: Tree, group: int, part: int, shards_of: Sequence[int], stage: int) -> Tree:
-    """Returns what a rank keeps of a state: its shards, where they belong, and everything else as it is."""
+    """Returns a rank's part of a state: its shards with their places, and the rest."""
     shards, rest = taken_apart(tree)
     return {
         "layout": LAYOUT,
@@ -91,14 +88,12 @@ def payload(tree: Tree, group: int, part: int, shards_of: Sequence[int], stage: 
         "part": part,
         "stage": stage,
         "shards_of": list(shards_of),
-        "shards": [_encoded(keys, tensor) for keys, tensor in shards.items()],
+        "shards": [
+            [keys, list(each.shape), list(region_of(each).offset), local_part(each).contiguous()]
+            for keys, each in shards.items()
+        ],
         "rest": rest,
     }
-
-
-def _encoded(keys: Keys, tensor: DTensor) -> list[Any]:
-    region = region_of(tensor)
-    return [keys, list(tensor.shape), list(region.offset), local_part(tensor).contiguous()]
 
 
 def read_state(
@@ -108,10 +103,7 @@ def read_state(
     stages: Sequence[int],
     group: dist.ProcessGroup | None,
 ) -> Tree:
-    """Puts a state together from what the group's ranks hold of it: for each stage from what its ranks have committed. Collective.
-
-    Returns:
-        The state, with the template's sharded tensors in it, filled.
+    """Returns a state from the parts that the ranks hold, in the template's tensors. Collective.
 
     Raises:
         RuntimeError: it does not fit the template; or a peer is lost.
@@ -136,7 +128,8 @@ def read_state(
         randoms.update(generators)
     if firsts.keys() != set(stages):
         raise RuntimeError(
-            f"the state in memory does not fit this script: it is cut into {len(firsts)} stages of other parameters"
+            f"the state in memory does not fit this script: it is cut into {len(firsts)} stages of "
+            "other parameters"
         )
     targets = _targets(described, template)
     wanted = {keys: region_of(tensor) for keys, tensor in targets.items()}
@@ -197,7 +190,8 @@ def _targets(
                     else f"{tensor.dtype} {list(tensor.shape)}"
                 )
                 raise RuntimeError(
-                    f"the state in memory does not fit this script: {name_of(keys)} was {dtype} {list(shape)}, and is {what}"
+                    "the state in memory does not fit this script: "
+                    f"{name_of(keys)} was {dtype} {list(shape)}, and is {what}"
                 )
             targets[keys] = tensor
     return targets
@@ -214,7 +208,7 @@ def _fill(
     wanted: dict[int, list[Piece]] = {}
     for piece in plan:
         wanted.setdefault(holders[piece.part], []).append(piece)
-    asked = gather_objects(
+    requested = gather_objects(
         {holder: each for holder, each in wanted.items() if holder != rank}, group
     )
     sends = {
@@ -222,7 +216,7 @@ def _fill(
             _box(sources[piece.part][piece.keys], piece.source).contiguous()
             for piece in requests[rank]
         ]
-        for other, requests in enumerate(asked)
+        for other, requests in enumerate(requested)
         if rank in requests
     }
     locals_ = {keys: local_part(tensor) for keys, tensor in targets.items()}

@@ -1,4 +1,4 @@
-"""The state of a model that is sharded over the ranks (FSDP2's fully_shard): saved by all of them, read by a group of any size.
+"""The checkpoint of a sharded model: all ranks write it, and a group of any size reads it.
 
 Each rank writes its shards with torch.distributed.checkpoint; rank 0 writes everything else to a
 checkpoint file beside them. All ranks must share the folder, or use the same prefix in object
@@ -52,35 +52,29 @@ from elastic_pytorch.storage.sharded_folder import (
     sync_files,
 )
 
-ENGINE = "engine"  # the sub-folder of what an engine writes by itself
+ENGINE = "engine"  # the sub-folder of an engine's own files
 
 # A rank's findings about a checkpoint, the worst last.
 WHOLE, DAMAGED, UNREADABLE = range(3)
 
 
 class Engine(Protocol):
-    """A part of the training that all ranks together write in a format of its own, such as DeepSpeed's engine."""
+    """A part of the training with its own format, such as DeepSpeed's engine."""
 
     def save(self, folder: Path) -> None:
-        """Writes it to a new folder.
+        """Writes to a new folder. Collective.
 
-        Collective. Raises no OSError: the other ranks would not know of it.
+        Raises no OSError: the other ranks would not know of it.
         """
 
     def load(self, folder: Path) -> None:
-        """Reads it from a folder that a group of any size has written. Collective."""
+        """Reads a folder that a group of any size has written. Collective."""
 
 
-# --- the objects that are registered with a State
-# ---------------------------------------------------------------------
+# --- the objects that are registered with a State ---
 
 
 def states_of(registered: dict[str, Any]) -> Tree:
-    """Returns the states of the registered objects; see `optimizer_states` for those of optimizers.
-
-    Raises:
-        ValueError: an optimizer's model is not registered.
-    """
     return {
         name: state_by_name(each, registered) if isinstance(each, Optimizer) else each.state_dict()
         for name, each in registered.items()
@@ -88,12 +82,9 @@ def states_of(registered: dict[str, Any]) -> Tree:
 
 
 def template_of(registered: dict[str, Any], saved: Collection[Keys]) -> Tree:
-    """Returns a tree of what is registered, to be filled.
+    """Returns a tree of the registered objects, to be filled with the saved tensors.
 
-    Args:
-        registered: the objects, by name.
-        saved: the keys of the sharded tensors that are there: what a `Trained` has kept may be
-            frozen now, and what an optimizer has not stepped yet has no state.
+    A `Trained` may have frozen some since, and an optimizer that has made no step has none.
     """
     states = states_of(registered)
     for name, each in registered.items():
@@ -108,15 +99,14 @@ def template_of(registered: dict[str, Any], saved: Collection[Keys]) -> Tree:
 
 
 def load_state(registered: dict[str, Any], each: Any, state: Any) -> None:
-    """Loads a state that `states_of` returned and `load_sharded` has filled into one of the registered objects."""
+    """Loads a state from `states_of` into its object."""
     if isinstance(each, Optimizer):
         load_by_name(each, registered, state)
     else:
         each.load_state_dict(state)
 
 
-# --- saving
-# -----------------------------------------------------------------------------------------------------------
+# --- saving ---
 
 
 def save_sharded(
@@ -129,9 +119,7 @@ def save_sharded(
     group: Any = None,
     engine: Engine | None = None,
 ) -> None:
-    """Writes a checkpoint.
-
-    Collective; all ranks wait until it is on the disk, and all raise if one cannot write.
+    """Writes a checkpoint. Collective; all ranks wait for the disk, and raise if one cannot write.
 
     The tree has dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
     An engine writes files of its own beside it, only in a folder.
@@ -167,8 +155,11 @@ def save_sharded(
             try:
                 check_sizes(draft, files)
             except FileNotFoundError as error:
-                told = f"{folder} is not one folder for all ranks: rank 0 does not see all that they have written"
-                raise OSError(errno.ENOENT, f"{told} ({error})") from error
+                raise OSError(
+                    errno.ENOENT,
+                    f"{folder} is not one folder for all ranks: "
+                    f"rank 0 does not see all that they have written ({error})",
+                ) from error
             except ValueError as error:
                 raise OSError(
                     errno.EIO, f"{folder} has not kept what was written: {error}"
@@ -192,7 +183,7 @@ def save_sharded(
 
 
 def _stage_folder(checkpoint: Location, stage: int) -> Location:
-    """Returns the folder of what is not sharded of a stage; that of rank 0's stage is in the checkpoint's own file."""
+    """Returns the folder of a stage's unsharded values, but for rank 0's stage."""
     return checkpoint / f"stage-{stage}"
 
 
@@ -212,7 +203,7 @@ def _written_by(
 
 
 def _written_by_engine(engine: Engine, draft: Location, group: Any) -> list[str]:
-    """Returns this rank's part of the files that an engine writes, by their paths in the checkpoint. Each is of one rank, which sees it."""
+    """Returns this rank's part of an engine's files; one rank has each."""
     assert isinstance(draft, Path)
     engine.save(draft / ENGINE)
     own = {str(path.relative_to(draft)) for path in (draft / ENGINE).rglob("*") if path.is_file()}
@@ -231,7 +222,6 @@ def _written_by_engine(engine: Engine, draft: Location, group: Any) -> list[str]
 def _write_shards(
     draft: Location, shards: dict[Keys, DTensor], group: Any
 ) -> Callable[[], list[ShardFile]]:
-    """Writes this rank's shards; returns what tells which files these are."""
     writer = shard_writer(draft, sum(local_part(tensor).nbytes for tensor in shards.values()))
     try:
         write_shards(_by_name(shards), storage_writer=writer, process_group=group)
@@ -240,8 +230,7 @@ def _write_shards(
     return lambda: writer.written(dist.get_rank(group))
 
 
-# --- loading
-# ----------------------------------------------------------------------------------------------------------
+# --- loading ---
 
 
 def load_sharded(
@@ -252,14 +241,10 @@ def load_sharded(
     group: Any = None,
     engine: Engine | None = None,
 ) -> tuple[StateVersion, Tree] | None:
-    """Reads the newest whole checkpoint, whatever the size of the group that wrote it. Collective.
+    """Reads the newest whole checkpoint, of a group of any size, if there is one. Collective.
 
-    If there is one, `template` gets the keys of the sharded tensors in it, and returns a tree with
-    those to be filled.
-
-    Returns:
-        The version, and the tree that was saved with the template's tensors in it, filled; None:
-        there is no checkpoint.
+    `template` gets the keys of its sharded tensors, and returns a tree with those to be filled. The
+    result is the version, and the saved tree with these tensors in it.
 
     Raises:
         OSError: the folder cannot be read.
@@ -277,7 +262,8 @@ def load_sharded(
         missing = saved ^ shards.keys()
         if missing:
             raise RuntimeError(
-                f"checkpoint {path.name} does not fit: {name_of(min(missing, key=str))} is in one of them only"
+                f"checkpoint {path.name} does not fit: {name_of(min(missing, key=str))} is in one "
+                "of them only"
             )
         try:
             if shards or engine is None:
@@ -297,7 +283,7 @@ def load_sharded(
 
 
 def _candidates(folder: Location, group: Any) -> list[tuple[StateVersion, Location]]:
-    """Returns the checkpoints that rank 0 sees, on all ranks: one may be written or deleted at this moment."""
+    """Returns rank 0's list, as checkpoints may come or go at this moment."""
     found: list[tuple[StateVersion, Location]] = []
 
     def look() -> int:
@@ -314,7 +300,7 @@ def _candidates(folder: Location, group: Any) -> list[tuple[StateVersion, Locati
 def _content_if_whole(
     path: Location, version: StateVersion, held: dict[str, bytearray], group: Any
 ) -> Tree | None:
-    """Returns what rank 0 has saved beside the shards, if all files are whole; each rank checks a part of them, and may hold it."""
+    """Returns rank 0's content if all files are whole; each rank checks some, and may hold them."""
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     content: Tree | None = None
 
@@ -331,7 +317,7 @@ def _content_if_whole(
             )
         )
 
-    # Rank 0 reads first: what it sees exists, whether other ranks see it yet or not.
+    # Rank 0 reads first, so that the checkpoint exists, even if other ranks do not see it yet.
     if not _whole_for_all(look if rank == 0 else None, path, group):
         return None
     if not _whole_for_all(None if rank == 0 else lambda: until_seen(look), path, group):
@@ -342,11 +328,11 @@ def _content_if_whole(
 def _content_of_stage(
     path: Location, version: StateVersion, content: Tree, stages: Sequence[int], group: Any
 ) -> Tree | None:
-    """Returns what was saved beside the shards of this rank's stage; None: the checkpoint is not whole."""
     saved: list[int] = content.get("stages", [])
     if set(saved) != set(stages):
         raise RuntimeError(
-            f"checkpoint {path.name} does not fit: it is cut into {len(saved)} stages of other parameters"
+            f"checkpoint {path.name} does not fit: it is cut into {len(saved)} stages of other "
+            "parameters"
         )
     stage = stages[dist.get_rank(group)]
     own: Tree | None = content if stage == saved[0] else None
@@ -359,7 +345,7 @@ def _content_of_stage(
 
 
 def _whole_for_all(action: Callable[[], None] | None, path: Location, group: Any) -> bool:
-    """Whether an action, of the ranks that have one, finds a checkpoint whole; raises if a rank cannot read it."""
+    """Whether the ranks' actions find a checkpoint whole; raises if a rank cannot read it."""
     problem: Exception | None = None
     found = WHOLE
     try:
@@ -383,7 +369,7 @@ def _by_name(shards: dict[Keys, DTensor]) -> dict[str, Any]:
 
 
 def plain_error(error: CheckpointException) -> OSError | RuntimeError:
-    """Returns the cause without torch's wrapping: an error of the disk is not a failure of the training."""
+    """Returns the cause, as an error of the disk is no failure of the training."""
     rank, (cause, _) = min(error.failures.items())
     if isinstance(cause, OSError):
         return OSError(cause.errno or errno.EIO, f"{cause.strerror or cause}, on rank {rank}")

@@ -1,4 +1,4 @@
-"""The state of a training whose model is sharded over the ranks, so that no rank has it completely (FSDP2's fully_shard)."""
+"""The state of a training whose model is sharded over the ranks."""
 
 import os
 import time
@@ -51,15 +51,14 @@ MEMORY = "memory"  # as a place
 
 
 class ShardedState(State):
-    """What `State` is for sharded models: each rank commits its own shards to its pod's memory, and another pod has a copy of them.
+    """What `State` is for sharded models: each rank commits its shards to its pod's memory.
 
-    So the loss of a pod costs the steps since the last copies, and a planned change costs none.
-    Every few minutes all ranks together write a checkpoint as well, from a copy while training goes
-    on, if all containers have the memory for that. Without the agent of elastic-pytorch, there are
-    only the checkpoints. The arguments are those of `State`.
+    Another pod has a copy of them. So the loss of a pod costs the steps since the last copies, and
+    a planned change costs none. Every few minutes all ranks together write a checkpoint as well,
+    from a copy while training goes on, if all containers have the memory for that. Without the
+    agent of elastic-pytorch, there are only the checkpoints. The arguments are those of `State`.
 
-    It is of one process group, as its model is: a function that `in_process` decorates makes both
-    each time that it is called.
+    It is of one process group, as its model is: a function under `in_process` makes both each time.
 
     Raises:
         ValueError: an argument is invalid.
@@ -83,19 +82,20 @@ class ShardedState(State):
         self._peers: PeerMemory | None = None
         self._engine: Engine | None = None
         self._stages: list[int] = []  # of the ranks
-        self._has_trained = True  # whether a rank has a `Trained`, as far as this one knows
+        self._has_trained = True  # whether any rank may have a `Trained`
         self._saved, self._saved_at, self._save_began_at = NONE, time.monotonic(), 0.0
-        self._save_due = False  # as all ranks know it
+        self._save_due = False  # on all ranks alike
         self._failed_saves = 0  # in a row
         self._background = BackgroundSave()
-        self._saves_group: Any = None  # for what is saved beside the training
+        self._saves_group: Any = None  # for saves beside the training
         self._left = False
 
     def restore(self) -> int:
-        """Loads the newest state that the group's pods hold completely, or else the newest whole checkpoint, into the registered objects.
+        """Loads the newest state in the pods' memory, or else the newest checkpoint.
 
-        To be called by all ranks, once a group, after `init_process_group` and `fully_shard`. What
-        has no state yet stays as it is.
+        A state counts if the pods hold all of it, and a checkpoint if it is whole. To be called by
+        all ranks, once a group, after `init_process_group` and `fully_shard`. What has no state yet
+        stays as it is.
 
         Returns:
             How many steps are done.
@@ -111,25 +111,24 @@ class ShardedState(State):
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
         if self._left:
             raise RuntimeError(
-                "this State is of a group that is gone: make it and its model in the in_process function"
+                "this State is of a group that is gone: make it and its model in the in_process "
+                "function"
             )
         turns.complete()  # of a training before this one
-        # first: what follows begins things in the group, and may fail
+        # First, as the rest begins things in the group, and may fail.
         in_process.register_holder(self, keep=True)
         refuse_foreign_sharding(self._objects)
         if in_process.active():
             refuse_stale(meshes_of(self._objects))
         self._group = cpu_group()
-        self._rank, self._world, group = (
-            dist.get_rank(),
-            dist.get_world_size(),
-            TorchGroup(self._group),
-        )
+        self._rank = dist.get_rank()
+        self._world = dist.get_world_size()
+        group = TorchGroup(self._group)
         comparison = Comparison(self._identity, {}, self._objects, self._plain)
         parameters = describe(self._objects)
-        told, numbers = gather_parts(group, comparison.numbers, numbers_of(parameters))
-        # first, as a State does: one rank may have the other kind
-        comparison.refuse_different(group, told)
+        compared, numbers = gather_parts(group, comparison.numbers, numbers_of(parameters))
+        # First, as in a State, which another rank may have instead.
+        comparison.refuse_different(group, compared)
         self._stages = agree_on_stages(group, parameters, numbers)
         self._exchange()
         if self._uses_memory and agent_link.current() is not None and self._peers is None:
@@ -171,17 +170,17 @@ class ShardedState(State):
     def _refuse_options(self, options: StateOptions) -> None:
         if options.initial is not None:
             raise ValueError(
-                f"{type(self).__name__} takes no initial, as each rank has a part of the model: load the weights on all ranks "
-                f"{self._LOAD_INSTEAD}"
+                f"{type(self).__name__} takes no initial, as each rank has a part of the model: "
+                f"load the weights on all ranks {self._LOAD_INSTEAD}"
             )
         if options.overlap:
             raise ValueError(
-                "overlap is for models that each rank has as a whole: leave it out for a sharded one"
+                "overlap is for models that each rank has as a whole: "
+                "leave it out for a sharded one"
             )
 
     @property
     def has_stages(self) -> bool:
-        """Whether the ranks have the stages of a pipeline, as `restore` has found."""
         return len(set(self._stages)) > 1
 
     def flush(self) -> bool:
@@ -192,7 +191,7 @@ class ShardedState(State):
         return self._saved.step == self._step or self._save()
 
     def _leave_group(self) -> None:
-        """Ends what goes on in the group, and closes the memory, in which the next group's ShardedState finds all."""
+        """Ends the group's work, and closes the memory for the next group's ShardedState."""
         super()._leave_group()
         self._left, self._saves_group = True, None
         self._background.take(wait=True)  # its outcome is of no use any more
@@ -203,7 +202,7 @@ class ShardedState(State):
             self._peers = None
 
     def close(self) -> None:
-        """Ends this State in a process that continues with another training: all ranks together write the last step to the disk."""
+        """Ends this State, after all ranks have written the last step."""
         self._commits.settle(wait=True)
         super().close()
         if self._peers is not None:
@@ -212,13 +211,12 @@ class ShardedState(State):
         in_process.release_holder(self)
 
     def _complete_at_exit(self) -> None:
-        """Has all ranks together save the last step, as long as they have a group."""
+        """Has all ranks save the last step, while they have a group."""
         self._counted = False
         if dist.is_initialized() and self._settle_last(stop=False) and self._agent_link is not None:
             self._agent_link.stop_process(self._step)
 
     def _unsaved(self) -> str:
-        """Returns which steps no checkpoint has, for people; empty: none."""
         if self._path is None or self._saved.step == self._step:
             return ""
         return f"steps {self._saved.step + 1} to {self._step} are not saved: {ASK_FOR_FLUSH}"
@@ -226,10 +224,7 @@ class ShardedState(State):
     def _read(
         self, in_memory: StateVersion, on_disk: StateVersion, generation: int
     ) -> tuple[StateVersion, str]:
-        """Loads the newest state, and returns its version and the place where it was, for messages.
-
-        Collective.
-        """
+        """Loads the newest state; returns version and place. Collective."""
         if self._path is not None and in_memory < on_disk:
             template = partial(template_of, self._objects)
             found = load_sharded(
@@ -262,32 +257,30 @@ class ShardedState(State):
         put_back(self._objects, states, found.where, **options)
 
     def _agreement(self) -> Agreement:
-        return Agreement(self._told, self._learn)
+        return Agreement(self._own_numbers, self._learn)
 
-    def _told(self) -> Sequence[int]:
-        # The one that is due begins after this agreement.
+    def _own_numbers(self) -> Sequence[int]:
+        # A save that is due begins after this agreement.
         is_saved = self._save_due or self._background.version is not None
         by_time = (
             self._rank == 0 and self._path is not None and not self._saves_by_steps and not is_saved
         )
         save = int(by_time and time.monotonic() - self._saved_at >= self._flush_seconds)
-        return (
-            (0, 0, save)
-            if self._peers is None
-            else (-self._peers.copied, int(not self._peers.rested), save)
-        )
+        if self._peers is None:
+            return (0, 0, save)
+        return (-self._peers.copied, int(not self._peers.rested), save)
 
     def _learn(self, numbers: Sequence[int]) -> None:
-        least_copied, tired, save = numbers
+        least_copied, resting, save = numbers
         if self._peers is not None:
-            self._peers.agree(-least_copied, rested=not tired)
+            self._peers.agree(-least_copied, rested=not resting)
         self._save_due = self._save_due or bool(save)
 
     def _plain(self, tree: dict[str, Any]) -> Any:
         return taken_apart(tree)[1]
 
     def _commit_together(self) -> None:
-        """Commits the step, unless a version is being copied, and there is no memory for another one."""
+        """Commits the step, unless a version is being copied and no memory is free."""
         if self._compared is None:
             self._exchange(all_again=True)
             refuse_other_values(self._objects, self._stages[self._rank], self._group)
@@ -299,9 +292,9 @@ class ShardedState(State):
                 self._save()
             return
         if not peers.may_copy and self._boundary is not None and self._boundary.steps_are_long:
-            peers.ask()  # an answer that comes some steps later would cost these
+            peers.agree_now()  # an agreement some steps later would cost these
         if not peers.copying:
-            if self._committed == 0:  # until its first step, an optimizer has nothing to be kept
+            if self._committed == 0:  # an optimizer's state appears with its first step
                 peers.check_room(self._local_tree())
             self._committed = self._step
             self._exchange()
@@ -315,18 +308,15 @@ class ShardedState(State):
             self._commits.write(self._version, lambda: peers.payload(self._local_tree()))
 
     def _local_tree(self) -> dict[str, Any]:
-        """The state with this rank's part of sharded tensors.
-
-        Unlike `_tree`, it leaves optimizers as they are.
-        """
+        """The state with this rank's shards, and optimizers as they are."""
         return self._tree_of(super()._states())
 
     def _flush(self, *, now: bool) -> None:
-        """Starts the copies of what was committed, and begins a checkpoint if it is time."""
+        """Starts copies, and a checkpoint if it is time."""
         del now
         if self._peers is not None and not self._commits.copying:
             self._peers.start_copies()
-        self._take_saved(wait=self._save_due)  # rank 0's was over when it asked for another one
+        self._take_saved(wait=self._save_due)  # rank 0's was over when it requested another one
         if self._save_due:
             self._save_due = False
             self._exchange()
@@ -340,7 +330,6 @@ class ShardedState(State):
                 self._save()
 
     def _begin_save(self, tree: dict[str, Any]) -> None:
-        """Has the step saved while training goes on, over connections of its own."""
         if self._saves_group is None:
             self._saves_group = dist.new_group(backend="gloo")
         assert self._path is not None
@@ -352,22 +341,15 @@ class ShardedState(State):
         )
 
     def _take_saved(self, *, wait: bool) -> None:
-        """Learns what has become of the save beside the training.
-
-        Raises:
-            RuntimeError: a peer is lost.
-        """
         if (taken := self._background.take(wait=wait)) is not None:
             self._end_save(*taken)
 
     def _save(self) -> bool:
         assert self._path is not None
         self._exchange()
-        version, problem, self._save_began_at = (
-            StateVersion(self._version.generation, self._step),
-            None,
-            time.monotonic(),
-        )
+        version = StateVersion(self._version.generation, self._step)
+        problem = None
+        self._save_began_at = time.monotonic()
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
             save_sharded(self._path, version, self._tree(), self._keep, **options)
@@ -392,11 +374,9 @@ class ShardedState(State):
             report_failed_saves(self._failed_saves, f"{problem}")
 
     def _settle_last(self, *, stop: bool) -> bool:
-        """Makes the last step safe: in the memory of pods that stay in the group, or on the disk.
+        """Saves the last step in the memory of pods that stay in the group, or on the disk.
 
-        Returns:
-            Whether the group stops: it may have to while the last checkpoint of the training cannot
-            be written.
+        A group may have to stop while the last checkpoint of its training cannot be written.
 
         Raises:
             OSError: on all ranks alike: it cannot be saved to the disk, and nothing else has it.
@@ -417,7 +397,7 @@ class ShardedState(State):
         return self._save_last(stop=stop) and (stop or self._settle_last(stop=True))
 
     def _save_last(self, *, stop: bool) -> bool:
-        """Saves the last step, as it would be lost; returns whether the group stops."""
+        """Saves the last step, which would be lost; returns whether the group stops."""
         if self._path is None and stop and self._rank == 0:
             logger.warning(
                 "all pods stop, and no folder is given: what is done until step %d is lost",
@@ -427,8 +407,9 @@ class ShardedState(State):
             return stop
         outcome = save_last(self._save, self._group, agent=self._agent_link, stop=stop)
         if outcome is Outcome.GIVEN_UP:
-            where = f"step {self._step} cannot be saved to {self._folder}, as the log says, and nothing else has it"
             raise OSError(
-                f"{where}: free or repair the volume. The last checkpoint is of step {self._saved.step}"
+                f"step {self._step} cannot be saved to {self._folder}, as the log says, "
+                "and nothing else has it: free or repair the volume. "
+                f"The last checkpoint is of step {self._saved.step}"
             )
         return stop or outcome is Outcome.STOPPED

@@ -1,7 +1,4 @@
-"""A folder that all ranks must share: rank 0 acts in it and tells the others, and each sees what another one has written.
-
-Or a prefix in object storage, which all ranks must reach with their credentials.
-"""
+"""A folder or prefix that all ranks share, and in which rank 0 acts."""
 
 import errno
 import os
@@ -23,7 +20,7 @@ from elastic_pytorch.storage.checkpoint_folder import Superseded, claimed
 from elastic_pytorch.storage.places import place_at
 from elastic_pytorch.storage.sharded_folder import new_token, sharded_checkpoints
 
-SEEN_SECONDS = 60.0  # from when a rank sees a checkpoint to when all should
+SEEN_SECONDS = 60.0  # in which all ranks should see a change that one sees
 POLL_SECONDS = 0.5
 
 _SUPERSEDED = -1  # beside the numbers of errno
@@ -33,11 +30,8 @@ _TOKEN = ".seen-by-all-ranks-"
 def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> None:
     """Makes sure that all ranks see a file that rank 0 writes to a folder. Collective.
 
-    Args:
-        folder: of the checkpoints; None: there is none.
-        group: of a backend that sends CPU tensors; None: the default group.
-        needed: whether nothing else has the state. Otherwise a folder that takes no writes just now
-            does not end the training.
+    `needed` says whether nothing else has the state. Otherwise a folder that takes no writes at the
+    moment does not end the training.
 
     Raises:
         OSError: on all ranks alike: a rank does not see it in time; or the folder is needed, and
@@ -61,7 +55,8 @@ def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> Non
                 return 0
             raise OSError(
                 error.errno or errno.EIO,
-                f"rank 0 cannot write to {folder}, so no checkpoint could be saved: {error.strerror}"
+                f"rank 0 cannot write to {folder}, so no checkpoint could be saved: "
+                f"{error.strerror}"
                 + ("" if in_objects else ". Mount a volume there that is writable and has room"),
             ) from error
         return token
@@ -88,18 +83,15 @@ def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> Non
         )
         raise OSError(
             errno.ENOENT,
-            f"{folder} is not one folder for all ranks: rank {seen_by.index(False)} does not see what rank 0 has written there, so "
-            f"no checkpoint could be whole. {remedy}",
+            f"{folder} is not one folder for all ranks: rank {seen_by.index(False)} does not see "
+            f"what rank 0 has written there, so no checkpoint could be whole. {remedy}",
         )
 
 
 def claim_folder(folder: Location | None, known: int, group: RankGroup) -> tuple[StateVersion, int]:
-    """Returns the newest version in a folder, whole or not, and the group's generation, for which it then is claimed. Collective.
+    """Claims a folder; returns the newest version in it, whole or not, and the group's generation.
 
-    A generation in the pods' memory may be known that is newer than the folder's.
-
-    Raises:
-        OSError: the folder cannot be read.
+    Collective. `known` is the newest generation in the pods' memory.
     """
     if folder is None:
         return NONE, known + 1
@@ -109,16 +101,16 @@ def claim_folder(folder: Location | None, known: int, group: RankGroup) -> tuple
         return [*newest, claim(str(folder), max(known, newest.generation, claimed(folder)) + 1)]
 
     newest, step, generation = when_readable(
-        group, read_and_claim, 3, str(folder), seconds=READ_SECONDS if known else 0.0
+        group, read_and_claim, str(folder), seconds=READ_SECONDS if known else 0.0
     )
     return StateVersion(newest, step), generation
 
 
 def until_seen(look: Callable[[], object]) -> None:
-    """Repeats an action until this rank sees what another one sees: storage may show a change later on another node.
+    """Repeats `look` until this rank sees another one's change, as storage may show it later.
 
     Raises:
-        OSError: this rank still does not see it.
+        OSError: this rank does not see it in `SEEN_SECONDS`.
     """
     deadline = time.monotonic() + SEEN_SECONDS
     while True:
@@ -134,7 +126,7 @@ def until_seen(look: Callable[[], object]) -> None:
 
 
 def first_does(action: Callable[[], int], group: Any) -> int:
-    """Runs an action on rank 0; all ranks return the number that it returns, or raise what it raises."""
+    """Runs an action on rank 0; all ranks return its number, or raise its error."""
     problem: OSError | Superseded | None = None
     outcome = torch.zeros(2, dtype=torch.int64)
     if dist.get_rank(group) == 0:

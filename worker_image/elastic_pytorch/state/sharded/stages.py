@@ -1,4 +1,4 @@
-"""The stages of a pipeline: ranks of one stage have the same parameters, and ranks of different stages have none in common."""
+"""The stages of a pipeline: ranks of one have the same parameters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,16 +13,16 @@ from elastic_pytorch.state.values.registered import first_difference, model_of, 
 
 
 def parameters_of(objects: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Returns the parameters of the registered models, by name; of sharded ones each rank's shards."""
+    """Returns the models' parameters, by name; sharded ones with this rank's shards."""
     models = {
         name: model_of(each)
         for name, each in objects.items()
         if isinstance(model_of(each), torch.nn.Module)
     }
     for module in (module for model in models.values() for module in model.modules()):
-        # Whose import takes a newer torch.
+        # By name, as its import takes a newer torch.
         if any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__):
-            # Its parameters may be put together since a forward pass without a backward pass.
+            # Its parameters may be gathered since a forward pass without a backward pass.
             module.reshard()
     return {
         f"{name}.{path}": parameter
@@ -38,7 +38,7 @@ def meshes_of(objects: Mapping[str, Any]) -> set[DeviceMesh]:
 
 
 def shards_number(objects: Mapping[str, Any], stage: int) -> int:
-    """Returns a number of what this rank has of the models: ranks with the same number have the same shards."""
+    """Returns a number that ranks with the same shards have in common."""
     sharded = (
         (name, each) for name, each in parameters_of(objects).items() if isinstance(each, DTensor)
     )
@@ -46,22 +46,19 @@ def shards_number(objects: Mapping[str, Any], stage: int) -> int:
 
 
 def numbers_of(parameters: dict[str, str]) -> list[int]:
-    """Returns what the ranks tell each other of their parameters: a number of the names, and one of the types and shapes, too."""
+    """Returns a number of the names, and one of names, types and shapes."""
     return [digest_number(repr(sorted(parameters))), digest_number(repr(parameters))]
 
 
 def agree_on_stages(
     group: RankGroup, parameters: dict[str, str], numbers: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Returns a number of each rank's stage, which depends on the names of its parameters only.
+    """Returns a number of each rank's stage; without a pipeline 0.
 
-    Without a pipeline it is 0.
-
-    Collective, if not all ranks have the same parameters.
+    It depends only on the names of the parameters. Collective, if ranks have other ones.
 
     Raises:
-        RuntimeError: on all ranks alike: the ranks have some parameters in common and others not,
-            or they differ.
+        RuntimeError: on all ranks alike: ranks share some parameters only, or parameters differ.
     """
     stages = [names for names, _ in numbers]
     firsts = [stages.index(stage) for stage in dict.fromkeys(stages)]
@@ -74,9 +71,10 @@ def agree_on_stages(
         if common := [path for path in its if path in owners]:
             other = owners[common[0]]
             raise RuntimeError(
-                f"rank {rank} has something else registered than rank {other}: {first_difference(descriptions[other], its, other)}, and "
-                f"both have {common[0]}. Ranks have the same parameters, or as stages of a pipeline none in common: each under its name in "
-                "the whole model"
+                f"rank {rank} has something else registered than rank {other}: "
+                f"{first_difference(descriptions[other], its, other)}, and both have {common[0]}. "
+                "Ranks have the same parameters, or as stages of a pipeline none in common: "
+                "each under its name in the whole model"
             )
         owners.update(dict.fromkeys(its, rank))
     first = stages.index(stages[group.rank])
@@ -91,7 +89,7 @@ def agree_on_stages(
         first = stages.index(stages[rank])
         its = group.broadcast(parameters, rank)
         raise RuntimeError(
-            f"rank {rank} has something else registered than rank {first}, which is of the same stage: "
-            f"{first_difference(descriptions[first], its, first)}"
+            f"rank {rank} has something else registered than rank {first}, "
+            f"which is of the same stage: {first_difference(descriptions[first], its, first)}"
         )
     return stages

@@ -1,4 +1,4 @@
-"""States as trees of dicts and lists, with sharded tensors in them."""
+"""States as trees with sharded tensors."""
 
 from copy import copy
 from typing import Any
@@ -10,14 +10,12 @@ Tree = dict[Any, Any]
 
 
 def taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
-    """Returns the sharded tensors of a tree by the keys that lead to them, and the tree without them.
+    """Returns a tree's sharded tensors by their keys, and the tree without them.
 
-    What has none is left as it is. The rest keeps its type, such as that of a model's state, which
-    has the versions of its modules.
+    The rest keeps its types, such as that of a model's state, which has its modules' versions.
 
     Raises:
-        RuntimeError: each rank has a summand of a tensor, instead of a shard; or two tensors have
-            the same name in a checkpoint.
+        RuntimeError: a tensor has a Partial placement, or two have one name.
     """
     shards: dict[Keys, DTensor] = {}
 
@@ -48,8 +46,9 @@ def _refuse_summands(shards: dict[Keys, DTensor]) -> None:
     for keys, tensor in shards.items():
         if any(placement.is_partial() for placement in tensor.placements):
             raise RuntimeError(
-                f"{name_of(keys)} is a DTensor with a Partial placement, of which each rank has a summand: call its redistribute with "
-                "Shard or Replicate before it is kept"
+                f"{name_of(keys)} is a DTensor with a Partial placement, "
+                "of which each rank has a summand: call its redistribute with Shard or Replicate "
+                "before it is kept"
             )
 
 
@@ -58,7 +57,8 @@ def _refuse_equal_names(shards: dict[Keys, DTensor]) -> None:
     for keys in shards:
         if (other := named.setdefault(name_of(keys), keys)) != keys:
             raise RuntimeError(
-                f"the tensors at {other} and at {keys} are both called {name_of(keys)} in a checkpoint: rename one"
+                f"the tensors at {other} and at {keys} are both called {name_of(keys)} in a "
+                "checkpoint: rename one"
             )
 
 
@@ -69,7 +69,6 @@ def insert(tree: Any, keys: Keys, value: Any) -> None:
 
 
 def look_up(tree: Any, keys: Keys) -> Any:
-    """Returns the value where keys lead to; None: there is none."""
     for key in keys:
         try:
             tree = tree[key]

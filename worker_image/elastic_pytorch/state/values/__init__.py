@@ -1,1 +1,1 @@
-"""What a State keeps: registered objects, plain values, random number generators, and what differs from rank to rank."""
+"""The values that a State keeps: objects, plain values and random number generators."""

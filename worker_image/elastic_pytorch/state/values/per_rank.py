@@ -1,4 +1,4 @@
-"""Objects whose state differs from rank to rank: the states of all ranks are kept, and each rank gets its own."""
+"""Objects whose state differs from rank to rank."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -14,18 +14,17 @@ Reshard = Callable[[list[Any], int, int], Any]
 
 
 class PerRank(Generic[Kept]):
-    """Has a State keep an object by rank, such as the place in a stream of which each rank reads its own shards.
+    """Has a State keep an object by rank, such as each rank's own place in a stream.
 
     Where rank and world size are the same as at the commit, the object gets its state back. With
-    each commit all ranks exchange their states, and each pod keeps all of them: it is for states of
+    each commit all ranks exchange their states, and each pod keeps all: it is for states of
     kilobytes.
 
     Args:
         each: an object that has a `state_dict` and a `load_state_dict`; not a model or an
             optimizer.
-        reshard: a function that is called in a group of another size, with the states of all ranks
-            of the group that has committed them, this rank, and the world size. Returns this rank's
-            state. None: a group of another size cannot go on.
+        reshard: returns this rank's state in a group of another size, from the states of all ranks
+            of the group before, this rank, and the world size. None: such a group cannot go on.
 
     Attributes:
         each: the object.
@@ -37,7 +36,8 @@ class PerRank(Generic[Kept]):
     def __init__(self, each: Kept, *, reshard: Reshard | None = None) -> None:
         if isinstance(each, (torch.nn.Module, torch.optim.Optimizer)) or hasattr(each, "advance"):
             raise TypeError(
-                f"PerRank({type(each).__name__}): a model, an optimizer or an ElasticSampler is the same on all ranks"
+                f"PerRank({type(each).__name__}): a model, an optimizer or an ElasticSampler is "
+                "the same on all ranks"
             )
         if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
             raise TypeError(
@@ -53,11 +53,7 @@ class PerRank(Generic[Kept]):
         return {"states": self._states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Loads this rank's state.
-
-        Raises:
-            RuntimeError: a group of another size has committed it, and there is no `reshard`.
-        """
+        """Loads this rank's state; raises a RuntimeError if that takes a `reshard`."""
         states = state["states"]
         if len(states) == self._world:
             own = states[self._rank]
@@ -65,20 +61,14 @@ class PerRank(Generic[Kept]):
             own = self._reshard(states, self._rank, self._world)
         else:
             raise RuntimeError(
-                f"{len(states)} ranks have each committed a state of their own, and this group has {self._world}. Give PerRank a "
-                "reshard(states, rank, world_size) that returns a rank's state, or keep the group's size"
+                f"{len(states)} ranks have each committed a state of their own, "
+                f"and this group has {self._world}. Give PerRank a reshard(states, rank, "
+                "world_size) that returns a rank's state, or keep the group's size"
             )
         self.each.load_state_dict(own)  # type: ignore[attr-defined]
 
     def exchange(self, group: Any) -> None:
-        """Takes the states of all ranks, for the next commit. Collective.
-
-        Args:
-            group: of a backend that sends CPU tensors; None: the default group.
-
-        Raises:
-            UnsupportedValue: a state is not plain data.
-        """
+        """Gathers the states of all ranks, for the next commit. Collective."""
         self._rank, self._world = (
             (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
         )
@@ -88,12 +78,11 @@ class PerRank(Generic[Kept]):
 
 
 def exchange_all(objects: Iterable[Any], group: Any) -> None:
-    """Has all ranks exchange the states of what is kept by rank. Collective, if there is any."""
+    """Has all ranks exchange the states that they keep by rank. Collective, if there is any."""
     for each in objects:
         if isinstance(each, PerRank):
             each.exchange(group)
 
 
 def keeps_by_rank(objects: Iterable[Any]) -> bool:
-    """Whether any object is kept by rank, so that no rank can commit alone."""
     return any(isinstance(each, PerRank) for each in objects)

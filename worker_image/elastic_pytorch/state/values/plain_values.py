@@ -1,4 +1,4 @@
-"""The plain values of a State, taken from rank 0: most scripts compute them only there, and each pod must have them."""
+"""The plain values of a State: rank 0's, as most scripts compute them only there."""
 
 from collections.abc import MutableMapping, MutableSequence, MutableSet
 from itertools import islice, zip_longest
@@ -13,23 +13,17 @@ Fingerprint = tuple[int, ...]
 
 
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
-    """Returns what changes when a tensor is replaced, or when torch has written to it, but not when another library has."""
+    """Returns what torch changes with each write to a tensor."""
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
 class PlainValues:
-    """Detects changes of rank 0's values, and sends them to all ranks."""
-
     def __init__(self, group: RankGroup, values: dict[str, Any]) -> None:
         self._group = group
         self._known = _Seen(values)
 
     def take_over(self, values: dict[str, Any]) -> None:
-        """Replaces values by rank 0's if those have changed, once all ranks have come here.
-
-        A tensor counts as changed when another one has replaced it, or when torch has written to
-        it.
-        """
+        """Replaces values by rank 0's changed ones. Collective."""
         changed = False
         if self._group.rank == 0:
             seen = _Seen(values)
@@ -42,10 +36,9 @@ class PlainValues:
 
 
 def placed(new: Any, old: Any) -> Any:
-    """Returns a value instead of another one: the old collection with the new content, as a script may have a name of its own for it.
+    """Returns `new` for `old`, in the old collection, to which the script may refer.
 
-    A tensor comes to the device of the one that it replaces, which is left as it is: it may be a
-    part of the model.
+    A tensor comes to the device of the old one, which stays as it is: it may belong to the model.
     """
     if isinstance(new, torch.Tensor) and isinstance(old, torch.Tensor):
         return new.to(old.device)
@@ -70,10 +63,7 @@ def placed(new: Any, old: Any) -> Any:
 
 
 class _Seen:
-    """A fingerprint of values.
-
-    It keeps their tensors, so that no new tensor gets the address of an old one.
-    """
+    """A fingerprint, with the tensors, so that no new one gets an old one's address."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._skeleton, self._tensors = flatten(values)

@@ -1,4 +1,4 @@
-"""The objects that are registered with a State: whether they can be kept, whether all ranks have the same, and their restoration."""
+"""The objects that are registered with a State."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,15 +15,14 @@ from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 
 
 def is_stateful(each: object) -> bool:
-    """Whether an object is kept by its `state_dict`; otherwise it is a plain value."""
+    """Whether an object is kept by its `state_dict`, not as a plain value."""
     return hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
 
 
 def innermost(each: Any) -> Any:
-    """Returns a model without its wrappers, DistributedDataParallel and torch.compile, or any other object itself."""
+    """Returns a model without DistributedDataParallel and torch.compile."""
     name = "module" if isinstance(each, DistributedDataParallel) else "_orig_mod"
-    # Not by getattr: a model around a compiled one, such as that of an adapter, may hand on the
-    # names of the inner one.
+    # Not by getattr: a model around a compiled one, such as an adapter's, may hand on its names.
     inner = dict(each.named_children()).get(name) if isinstance(each, torch.nn.Module) else None
     return each if inner is None else innermost(inner)
 
@@ -34,14 +33,10 @@ def model_of(each: Any) -> Any:
 
 
 class Registered:
-    """What a State keeps: objects with a `state_dict`, and plain values, which are its attributes.
-
-    Raises:
-        ValueError: a name is not free, or that of an option.
-    """
+    """What a State keeps: objects with a `state_dict`, and plain values as its attributes."""
 
     def __new__(cls, /, *_: object, **registered: Any) -> Any:
-        """Makes the kind that keeps sharded objects, if one is."""
+        """Makes a ShardedState if an object is sharded."""
         sharded = any(_is_sharded(each) for each in registered.values() if is_stateful(each))
         return super().__new__(cls._kind_for_shards() if sharded else cls)
 
@@ -60,7 +55,7 @@ class Registered:
         refuse_options(self._values)
 
     def _holds(self, each: object) -> bool:
-        """Whether an object is registered; a model may have been wrapped or compiled since."""
+        """Whether an object, or the model in its wrappers, is registered."""
         return any(model_of(known) is innermost(each) for known in self._objects.values())
 
     def _advance(self) -> None:
@@ -69,37 +64,31 @@ class Registered:
                 advance()
 
     def _objects_of(self, kind: type) -> list[Any]:
-        """The objects of a class."""
         return [each for each in self._objects.values() if isinstance(each, kind)]
 
     def _plain(self, tree: dict[str, Any]) -> Any:
-        """Returns a state without what a rank has a part of."""
+        """Returns a state without the ranks' own parts."""
         return tree
 
     def _refuse_options(self, options: Options) -> None:
-        """Refuses options that do not fit what is registered.
-
-        Raises:
-            ValueError: see `State`.
-        """
         if not options.memory:
             raise ValueError(
-                "memory=False is for sharded models: others are written to the disk from the pod's memory"
+                "memory=False is for sharded models: others are written to the disk from the pod's "
+                "memory"
             )
         if (initial := options.initial) is None:
             return
         if not callable(initial):
             raise ValueError(
-                "initial must be a function without arguments that loads the weights, as in lambda: model.load_state_dict(pretrained())"
+                "initial must be a function without arguments that loads the weights, "
+                "as in lambda: model.load_state_dict(pretrained())"
             )
-        part = next(
-            (name for name, each in self._objects.items() if model_of(each) is not each), None
-        )
-        if part is not None:
-            raise ValueError(
-                f"{part}: rank 0 alone calls initial, and Trained sends no frozen weights to the others: load them on all ranks before "
-                "restore()"
-            )
+        for name, each in self._objects.items():
+            if model_of(each) is not each:
+                raise ValueError(
+                    f"{name}: rank 0 alone calls initial, and Trained sends no frozen weights to "
+                    "the others: load them on all ranks before restore()"
+                )
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("_values", {})
@@ -118,55 +107,47 @@ class Registered:
 
 
 def refuse_sharded(objects: dict[str, Any], instead: str) -> None:
-    """Refuses a model or an optimizer that no rank has completely.
-
-    Raises:
-        RuntimeError: one is.
-    """
+    """Raises a RuntimeError for a model or an optimizer of which no rank has all."""
     refuse_foreign_sharding(objects)
-    if (
-        name := next((name for name, each in objects.items() if _is_sharded(each)), None)
-    ) is not None:
-        raise RuntimeError(f"{name} is sharded, so no rank has all of it: {instead}")
+    for name, each in objects.items():
+        if _is_sharded(each):
+            raise RuntimeError(f"{name} is sharded, so no rank has all of it: {instead}")
 
 
 def _is_sharded(each: Any) -> bool:
-    # By class name here, and below: the import of their modules takes long, and most scripts have
-    # no sharded model.
+    # By class name, here and below, as the import of their modules takes long.
     if any("DTensor" in _names(parameter) for parameter in _parameters(each)):
         return True
     modules = model_of(each).modules() if isinstance(model_of(each), torch.nn.Module) else ()
-    # Its parameters may be put together just now.
+    # Its parameters may be gathered at this moment.
     return any("FSDPModule" in _names(module) for module in modules)
 
 
 def refuse_foreign_sharding(objects: dict[str, Any]) -> None:
-    """Refuses objects that are sharded in a way that neither State nor ShardedState can keep.
-
-    Raises:
-        RuntimeError: one is; the message says what to use instead.
-    """
+    """Raises a RuntimeError for objects whose shards neither State nor ShardedState can keep."""
     for name, each in objects.items():
         parameters = list(_parameters(each))
         modules = model_of(each).modules() if isinstance(model_of(each), torch.nn.Module) else ()
         flat = any(getattr(parameter, "_is_flat_param", False) for parameter in parameters)
         if flat or any("FullyShardedDataParallel" in _names(module) for module in modules):
             raise RuntimeError(
-                f"{name} is a FullyShardedDataParallel, whose state_dict is collective: shard it with "
-                "torch.distributed.fsdp.fully_shard before State is made"
+                f"{name} is a FullyShardedDataParallel, whose state_dict is collective: "
+                "shard it with torch.distributed.fsdp.fully_shard before State is made"
             )
         deepspeed = any(
             kind.__module__.partition(".")[0] == "deepspeed" for kind in type(each).__mro__
         )
         if deepspeed or any(hasattr(parameter, "ds_id") for parameter in parameters):
             raise RuntimeError(
-                f"{name} is kept in parts by DeepSpeed, so no rank has all of it: give the engine to "
-                "elastic_pytorch.deepspeed.DeepSpeedState, and register neither its model nor its optimizer"
+                f"{name} is kept in parts by DeepSpeed, so no rank has all of it: "
+                "give the engine to elastic_pytorch.deepspeed.DeepSpeedState, "
+                "and register neither its model nor its optimizer"
             )
         if "ZeroRedundancyOptimizer" in _names(each):
             raise RuntimeError(
-                f"{name} is a ZeroRedundancyOptimizer, of whose state each rank has a part: use the optimizer that it wraps, or shard "
-                "the model with torch.distributed.fsdp.fully_shard before State is made"
+                f"{name} is a ZeroRedundancyOptimizer, of whose state each rank has a part: "
+                "use the optimizer that it wraps, or shard the model with "
+                "torch.distributed.fsdp.fully_shard before State is made"
             )
 
 
@@ -177,18 +158,9 @@ def put_back(
     mapped: MappedState | None = None,
     load: Callable[[Any, Any], object] = lambda each, state: each.load_state_dict(state),
 ) -> None:
-    """Loads the states that were found into the registered objects.
+    """Loads states, by name, into the registered objects; `where` is for messages.
 
-    Args:
-        objects: by name.
-        states: likewise.
-        where: they were found, for messages.
-        mapped: the memory of their tensors, which is valid for this call only; None: the tensors
-            may be kept.
-        load: loads a state into an object.
-
-    Raises:
-        RuntimeError: a state does not fit.
+    The tensors in `mapped` memory are valid for this call only; without it they may be kept.
     """
     for name, each in objects.items():
         if name not in states:
@@ -196,7 +168,7 @@ def put_back(
             continue
         optimizer = isinstance(each, torch.optim.Optimizer)
         state = states[name]
-        # These copy what they load.
+        # Modules copy what they load; for optimizers see below.
         if mapped is not None and not optimizer and not isinstance(each, torch.nn.Module):
             state = own_copy(state)
         if optimizer:
@@ -221,7 +193,7 @@ def own_copy(tree: Any) -> Any:
 
 
 def _copy_kept(optimizer: torch.optim.Optimizer, mapped: MappedState) -> None:
-    """Clones what an optimizer keeps of mapped memory: it keeps loaded tensors that are on the right device already."""
+    """Clones mapped tensors that an optimizer keeps, as it does on the right device."""
     for state in optimizer.state.values():
         for key, value in state.items() if isinstance(state, dict) else ():
             if isinstance(value, torch.Tensor) and mapped.holds(value):
@@ -229,7 +201,7 @@ def _copy_kept(optimizer: torch.optim.Optimizer, mapped: MappedState) -> None:
 
 
 def describe(objects: dict[str, Any]) -> dict[str, str]:
-    """Returns the types and shapes of the models' parameters by name; empty for a parameter that has no shape yet."""
+    """Returns types and shapes of the models' parameters, by name; empty if lazy."""
     return {
         f"{name}.{path}": "" if is_lazy(parameter) else f"{parameter.dtype} {list(parameter.shape)}"
         for name, each in ((name, model_of(each)) for name, each in objects.items())
@@ -239,13 +211,9 @@ def describe(objects: dict[str, Any]) -> dict[str, str]:
 
 
 def refuse_unlike(group: RankGroup, description: dict[str, str], numbers: Sequence[int]) -> None:
-    """Makes sure that all ranks have the same description. Collective, if they do not.
+    """Raises a RuntimeError, on all ranks, with the first difference from rank 0's description.
 
-    The numbers are the `digest_number` of the `repr` of each rank's description.
-
-    Raises:
-        RuntimeError: on all ranks alike; the message names the first difference from what rank 0
-            has.
+    Collective, if ranks differ. `numbers` has the `digest_number` of each rank's.
     """
     for rank, its in enumerate(numbers):
         if its == numbers[0]:
@@ -253,16 +221,17 @@ def refuse_unlike(group: RankGroup, description: dict[str, str], numbers: Sequen
         first, other = group.broadcast(description, 0), group.broadcast(description, rank)
         if (difference := first_difference(first, other)) is not None:
             raise RuntimeError(
-                f"rank {rank} has something else registered than rank 0: {difference}. Each pod keeps the state for the whole group: a "
-                "State must be the same on all ranks. A model that differs from rank to rank is kept as DTensors; or, as the stages "
-                "of a pipeline, by ShardedState"
+                f"rank {rank} has something else registered than rank 0: {difference}. "
+                "Each pod keeps the state for the whole group: a State must be the same on all "
+                "ranks. A model that differs from rank to rank is kept as DTensors; or, "
+                "as the stages of a pipeline, by ShardedState"
             )
 
 
 def first_difference(
     first: dict[str, str], other: dict[str, str], first_rank: int = 0
 ) -> str | None:
-    """Returns the first difference between two ranks' descriptions, in words; None: there is none."""
+    """Returns the first difference between two ranks' descriptions, in words."""
     for path in [*first, *(path for path in other if path not in first)]:
         mine, its = first.get(path), other.get(path)
         if mine is None or its is None:

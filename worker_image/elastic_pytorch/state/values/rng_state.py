@@ -1,11 +1,11 @@
-"""The random number generators: seeded for a micro-batch, and their state as part of what is committed.
+"""The random number generators: seeded for a micro-batch, and their state in a commit.
 
 A generator's state belongs to one rank of one group: where rank and size are the same, it is
-restored as it was. Any other rank gets its own state, derived from the committed one, its step and
-the rank: then no two ranks draw the same numbers, and none repeats old ones.
+restored as it was. Any other rank derives its own from the committed state, its step and the rank:
+so no two ranks draw the same numbers, and none repeats old ones.
 
-The devices are all that CUDA shows to this process: the model may be on any of them, not only on
-the current one. XPU and MPS are not handled.
+All devices that CUDA shows to this process count, as the model may be on any of them. XPU and MPS
+are not handled.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import torch
 
 
 def device_generators() -> Sequence[torch.Generator]:
-    """Returns the default generators of the devices that this process sees; none before it uses one."""
+    """Returns the default generators of the GPUs; none before this process uses one."""
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):  # type: ignore[no-untyped-call]
         return ()
     generators: tuple[torch.Generator, ...] = torch.cuda.default_generators
@@ -26,13 +26,12 @@ def device_generators() -> Sequence[torch.Generator]:
 
 
 def mixed(*parts: object) -> int:
-    """Returns a seed that differs for each combination of numbers."""
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def seed_all(seed: int, devices: Sequence[torch.Generator] | None = None) -> None:
-    """Seeds the generators of torch, on the CPU and on `devices`, of Python, and of numpy if it is in use."""
+    """Seeds torch, on the CPU and on `devices`, Python, and numpy if it is imported."""
     for generator in (
         torch.default_generator,
         *(device_generators() if devices is None else devices),
@@ -71,7 +70,7 @@ def put_back(
     step: int,
     devices: Sequence[torch.Generator] | None = None,
 ) -> None:
-    """Restores a captured state, or for another rank or size sets a state that is derived from it and from the step."""
+    """Restores a captured state; another rank or size derives its own from it and the step."""
     devices = device_generators() if devices is None else devices
     if (state["rank"], state["world"]) != (rank, world_size):
         drawn = hashlib.sha256(state["torch"].numpy().tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""The trained part of a model: what an adapter (LoRA) or a fine-tuning changes, without the pretrained weights that stay as they are."""
+"""The trained part of a model, such as an adapter (LoRA)."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -10,17 +10,18 @@ from torch.nn.parameter import Parameter, is_lazy
 from elastic_pytorch.state.values.plain_values import Fingerprint, fingerprint
 from elastic_pytorch.state.values.registered import innermost
 
-ROW_BYTES = 4096  # of the table as which a checksum sees a tensor
-ROWS = 1 << 14  # that are summed up at once: 64 MB
+ROW_BYTES = 4096  # of the table by which a checksum is computed
+ROWS = 1 << 14  # summed up at once: 64 MB
 
 
 class Trained:
-    """Has a State keep only what is trained of a model: parameters that require gradients, and persistent buffers.
+    """Has a State keep the trained part of a model: parameters with gradients, and buffers.
 
     Each start of the script must load the same frozen weights on all ranks before `restore()`,
     which refuses other weights by name, by their checksums. A parameter that has once been trained
-    is kept from then on, frozen or not. So is a frozen one that the script writes to; writes by
-    `.data`, numpy or other libraries are seen only by the first commit of a group.
+    is kept, frozen or not. So is a frozen one that the script writes to; writes by `.data`, numpy
+    or other libraries are seen only by the first commit of a group. Only persistent buffers are
+    kept.
 
     A model may be sharded (FSDP2's fully_shard), before `restore()`, and a group of any size goes
     on.
@@ -36,12 +37,13 @@ class Trained:
         ValueError: none of its parameters requires gradients, or one has no values yet.
     """
 
-    rank_0_counts = True  # a fresh model may differ from rank to rank in what is trained
+    rank_0_counts = True  # the trained part of a fresh model may differ from rank to rank
 
     def __init__(self, model: torch.nn.Module) -> None:
         if not isinstance(model, torch.nn.Module):
             raise TypeError(
-                f"Trained({type(model).__name__}): it takes a model; register anything else as it is"
+                f"Trained({type(model).__name__}): it takes a model; "
+                "register anything else as it is"
             )
         self.trained_model: torch.nn.Module = innermost(model)
         parameters = list(self.trained_model.parameters())
@@ -49,14 +51,15 @@ class Trained:
             raise ValueError("Trained takes a model whose weights are there: load them first")
         if not any(each.requires_grad for each in parameters):
             raise ValueError(
-                "no parameter of this model requires gradients: freeze it before Trained, and leave some to be trained"
+                "no parameter of this model requires gradients: freeze it before Trained, "
+                "and leave some to be trained"
             )
-        self._kept: set[str] = set()  # frozen now, and not what the script has loaded
+        self._kept: set[str] = set()  # frozen now, but changed since the script loaded them
         self._checksums: dict[str, tuple[Fingerprint, str]] = {}
         self._to_be_checked = 0  # states until all frozen weights are read again
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what is trained, by name, and a description of what is not."""
+        """Returns the trained values, by name, and a description of the others."""
         self._to_be_checked -= 1
         if self._to_be_checked == 0:
             self.distrust()
@@ -72,7 +75,7 @@ class Trained:
         return {"trained": trained, "frozen": frozen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Loads what was trained.
+        """Loads the trained values.
 
         Raises:
             RuntimeError: the model has other frozen weights, or other parameters.
@@ -83,28 +86,20 @@ class Trained:
             )
         own = self._values()
         self._refuse_other_weights(state["frozen"], own)
-        if (
-            new := next(
-                (
-                    name
-                    for name in own
-                    if name not in state["trained"] and name not in state["frozen"]
-                ),
-                None,
-            )
-        ) is not None:
-            raise RuntimeError(f"{new} is not in it")
-        if (old := next((name for name in state["trained"] if name not in own), None)) is not None:
-            raise RuntimeError(f"it has {old}, and the model does not")
+        for name in own:
+            if name not in state["trained"] and name not in state["frozen"]:
+                raise RuntimeError(f"{name} is not in it")
+        for name in state["trained"]:
+            if name not in own:
+                raise RuntimeError(f"it has {name}, and the model does not")
         self.trained_model.load_state_dict(state["trained"], strict=False)
         self._kept = {name for name in state["trained"] if isinstance(own[name], Parameter)}
         self._to_be_checked = 2  # the restored state is committed, and then a step
 
     def template(self, saved: Collection[tuple[str, str]] | None = None) -> dict[str, Any]:
-        """Returns a state to be filled. What was kept of the model may be frozen now.
+        """Returns a state to be filled, of the tensors in `saved`, or of all that may be.
 
-        Args:
-            saved: where the tensors are that were kept; None: any may have been.
+        Kept parameters may be frozen now.
         """
         return {
             "trained": {
@@ -115,11 +110,10 @@ class Trained:
         }
 
     def distrust(self) -> None:
-        """Has all frozen weights read again, also those that seem unchanged."""
+        """Has all frozen weights read again."""
         self._checksums = {name: ((-1, -1), known) for name, (_, known) in self._checksums.items()}
 
     def shards(self) -> dict[str, Any]:
-        """Returns the sharded parameters, by name."""
         return {
             name: each
             for name, each in self._values().items()
@@ -127,13 +121,13 @@ class Trained:
         }
 
     def suspects(self) -> dict[str, Any]:
-        """Returns the sharded parameters that are to be compared: no rank has seen them yet, or what this one has of them seems changed."""
+        """Returns sharded parameters that are new or seem changed."""
         return {
             name: each for name, each in self.shards().items() if not self._is_known(name, each)
         }
 
     def take_checksums(self, found: Mapping[str, str]) -> None:
-        """Takes what the ranks have found sharded parameters to be, by name: one that is not what it was is kept from now on."""
+        """Takes the ranks' checksums of shards, and keeps those that have changed."""
         shards = self.shards()
         for name, checksum in found.items():
             _, known = self._checksums.get(name, (None, checksum))
@@ -162,14 +156,14 @@ class Trained:
                 raise RuntimeError(f"{name} is no tensor here")
             if (loaded := self._remember(name, own[name])) != known:
                 raise RuntimeError(
-                    f"the frozen {name} is {loaded} here, and was {known}. Trained keeps no frozen weights: load the same ones in each "
-                    "start of the script, on all ranks, before restore(); or register the model itself"
+                    f"the frozen {name} is {loaded} here, and was {known}. "
+                    "Trained keeps no frozen weights: load the same ones in each start of the "
+                    "script, on all ranks, before restore(); or register the model itself"
                 )
 
     def _is_unchanged(self, name: str, value: torch.Tensor) -> bool:
-        """Whether a frozen weight is what it was when it was first seen."""
         if _is_sharded(value):
-            return name in self._checksums  # or all ranks have found that it is not
+            return name in self._checksums  # otherwise `take_checksums` has kept it
         if name not in self._checksums:
             self._remember(name, value)
             return True
@@ -192,19 +186,16 @@ def _is_sharded(value: Any) -> bool:
 
 
 def _fingerprint(shard: Any) -> Fingerprint:
-    """Returns the fingerprint of a sharded tensor: torch counts writes to the whole, and those to a rank's part, apart."""
+    """Returns a shard's fingerprint, with torch's counts of writes to the part and the whole."""
     with torch.no_grad():  # or it would be another tensor each time
         return *fingerprint(shard.to_local()), 0 if shard.is_inference() else shard._version
 
 
 @torch.no_grad()
 def describe(value: torch.Tensor) -> str:
-    """Returns a tensor's type, shape and checksum, such as "float32 [4, 2] #1f0c…".
+    """Returns type, shape and checksum on any device, such as "float32 [4, 2] #1f0c…".
 
-    It is the same on any device.
-
-    The checksum is for mistakes, not against forgers: of sums of integers, as memory is read faster
-    than a hash is computed.
+    The checksum finds mistakes, not forgers: it has sums of integers, which are faster than a hash.
     """
     content = value.detach().contiguous().flatten().view(torch.uint8)
     if content.storage_offset() % 8:  # which torch does not view as larger integers

@@ -1,4 +1,4 @@
-"""Which rank keeps a copy of another one's shards: one of another unit of pods, on another node where there is one."""
+"""Which rank keeps a copy of another one's shards."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,23 +8,23 @@ from typing import NamedTuple
 class RankLocation(NamedTuple):
     unit: int  # whose pods leave the group together
     pod: int
-    node: int  # its number
-    shards: int  # ranks with the same number have the same shards of the model
+    node: int
+    shards: int  # the same number for the same shards
 
 
 def buddies(places: Sequence[RankLocation]) -> list[int | None]:
-    """Returns to which rank each rank sends a copy of its shards; None: a rank of another unit has them, or there is no other pod.
+    """Returns the rank to which each sends a copy of its shards; None: another unit has them.
 
-    Each rank receives one copy at most. The units are sorted by node, and each sends to the one
-    that follows at a distance of the most units that a node has: that one is on another node,
-    unless a single node has more than half of the units. In a group of one unit the pods do so
-    among themselves: it goes on when the pod that is lost has been replaced.
+    It is also None if there is no other pod. Each rank receives one copy at most. The units are
+    sorted by node, and each sends to another one at a distance of the most units that a node has:
+    it is on another node, unless a single node has more than half of the units. In a group of one
+    unit the pods do so among themselves: the group goes on when the lost pod has been replaced.
     """
     several_units = len({place.unit for place in places}) > 1
     lost_together = [place.unit if several_units else place.pod for place in places]
     nodes: dict[int, set[int]] = {}
     ranks: dict[int, list[int]] = {}
-    alike: dict[int, set[int]] = {}  # who has the same shards
+    alike: dict[int, set[int]] = {}  # by shards
     for rank, (one, place) in enumerate(zip(lost_together, places, strict=True)):
         nodes.setdefault(one, set()).add(place.node)
         ranks.setdefault(one, []).append(rank)
@@ -51,7 +51,10 @@ def buddies(places: Sequence[RankLocation]) -> list[int | None]:
 def receivers_of_leaving(
     leaves: Sequence[bool], places: Sequence[RankLocation], copies: Sequence[int | None] = ()
 ) -> dict[int, int] | None:
-    """Returns to which rank each rank of a leaving pod sends its shards, before it goes; None: those that stay cannot take them all."""
+    """Returns the rank to which each rank of a leaving pod sends its shards.
+
+    None: the ranks that stay cannot take them all.
+    """
     staying = [rank for rank, leaving in enumerate(leaves) if not leaving]
     kept = {places[rank].shards for rank in staying}
     kept |= {

@@ -1,8 +1,8 @@
-"""The copies that ranks send each other of their shards, beside the training."""
+"""The copies that ranks send each other of their shards."""
 
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 
 import torch
 import torch.distributed as dist
@@ -14,11 +14,11 @@ from elastic_pytorch.memory.snapshot import Arriving, Snapshot
 from elastic_pytorch.rest import Rest
 from elastic_pytorch.state_format.state_version import StateVersion
 
-TAGS = 1 << 30  # and as many numbers: far from the tags of a script and of torch
+TAGS = 1 << 30  # the first and the number of tags: far from a script's and torch's
 
 
 def tag_of(number: int) -> int:
-    """Returns the tag of what is sent of a state: another one in the group may be sent at the same time.
+    """Returns the tag of a state's messages; other states may send at the same time.
 
     The number is the same on all ranks, and hardly that of another state.
     """
@@ -28,8 +28,8 @@ def tag_of(number: int) -> int:
 class PeerCopies:
     """Copies one version after the other, in a thread. All ranks copy the same versions.
 
-    The rank `to` gets this rank's shards, and the copies of those of `source` lie here; None: no
-    rank. The version that `own` keeps is copied, and is not overwritten.
+    The rank `to` gets this rank's shards, and the copies of those of `source` lie here. The version
+    that `own` keeps is copied, and is not overwritten.
     """
 
     def __init__(
@@ -40,26 +40,22 @@ class PeerCopies:
         source: int | None,
         group: dist.ProcessGroup | None,
         tag: int,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._own, self._copies = own, copies
         self._to, self._source, self._group, self._tag = to, source, group, tag
-        self._clock = clock
         self._thread: threading.Thread | None = None
         self._problem: Exception | None = None
-        self._whole = True
+        self._whole = True  # all of the last version is sent and received
         self._rest = Rest()
-        self._rested_at = clock()
+        self._rested_at = time.monotonic()
 
     @property
     def whole(self) -> bool:
-        """Whether this rank has sent and received all of the version that was begun last."""
         return self._whole
 
     @property
     def rested(self) -> bool:
-        """Whether the next version may be copied, by this rank's measure."""
-        return self._whole and self._clock() >= self._rested_at
+        return self._whole and time.monotonic() >= self._rested_at
 
     def begin(self, version: StateVersion, parts: Container[int] | None = None) -> None:
         self.wait()
@@ -74,38 +70,30 @@ class PeerCopies:
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits until the copies in progress are complete.
-
-        Raises:
-            RuntimeError: a peer is lost, or there is no room.
-        """
+        """Waits until the copies are complete; raises as `check` does."""
         self.end()
         self.check()
 
     def end(self) -> None:
-        """Waits for the end of copies whose group is gone, however they end."""
+        """Waits for the end of copies whose group is gone."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def check(self) -> None:
-        """Makes sure that the copies have not failed: without them, nothing else would ever be committed.
-
-        Raises:
-            RuntimeError: a peer is lost, or there is no room.
-        """
+        """Raises a RuntimeError for failed copies: no commit could follow."""
         if self._problem is not None:
             raise RuntimeError(f"copies for peers: {self._problem}") from self._problem
 
     def _run(self, version: StateVersion, to: int | None, source: int | None) -> None:
-        since = self._clock()
+        since = time.monotonic()
         try:
             send_part(version, self._own, self._copies, to, source, self._group, self._tag)
-        except Exception as error:  # told at the next agreement; of a peer that is lost, the training itself may hear before that
+        except Exception as error:  # for the next agreement, before which training may fail
             self._problem = error
             logger.debug("copies for peers: %s", error)
             return
-        now = self._clock()
+        now = time.monotonic()
         self._rested_at = now + self._rest.after(now - since)
         self._whole = True
 

@@ -1,4 +1,4 @@
-"""Which version of a sharded state a new group can continue from: the newest of which every shard lies in some pod's memory."""
+"""The newest version of a sharded state that pods' memory has whole."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,31 +10,29 @@ class Held(NamedTuple):
     """One rank's part of a state, in the memory of a pod."""
 
     version: StateVersion
-    # A number that no other group has: groups that know nothing of each other may give their
-    # states the same versions.
+    # Unique: two groups that do not know of each other may use the same versions.
     group: int
-    part: int  # the rank, in its group, that has committed it
-    # By rank of that group: ranks with the same number have the same shards.
-    shards: tuple[int, ...]
+    part: int  # the rank that has committed it, in its group
+    shards: tuple[int, ...]  # by rank of that group; the same number for the same shards
     holder: int  # the rank in this group whose pod has it
-    own: bool  # whether it lies where that rank commits to; otherwise it is a copy for a peer
+    own: bool  # committed there, and no copy for a peer
     slot: int
 
 
 class Chosen(NamedTuple):
     version: StateVersion
     world_size: int  # of the group that has committed it
-    parts: dict[int, Held]  # the needed parts, by rank in that group
-    others: dict[int, Held]  # parts that are there, too, and not needed
+    parts: dict[int, Held]  # the needed ones, by rank in that group
+    others: dict[int, Held]  # held, and not needed
 
     @property
     def all_own(self) -> bool:
-        """Whether each part that is needed lies where it was committed: so no pod is gone that had one."""
+        """Whether no pod that had a needed part is gone."""
         return all(each.own for each in self.parts.values())
 
 
 def choose(held: Sequence[Held]) -> Chosen | None:
-    """Returns the newest version of which all shards are held; None: there is none.
+    """Returns the newest version of which all shards are held.
 
     A part is read where it was committed rather than from a copy, as most often its rank needs it
     again.

@@ -1,4 +1,4 @@
-"""What the ranks of a group keep of a sharded state for each other: in their own pods' memory, and as copies in another pod's."""
+"""The parts of a sharded state in the pods' memory."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ NODE = "ELASTIC_PYTORCH_NODE"
 
 
 class PeerMemory:
-    """The memory of one rank, and its part in what the group agrees on.
+    """The memory of one rank, and its part in the group's agreement.
 
     A version is copied to the peers if all ranks were ready for it when they committed it, which
     they learn at the same step. Until all have its copies, no other step is committed: there is
@@ -44,17 +44,17 @@ class PeerMemory:
         self._group: dist.ProcessGroup | None = None
         self._stages: Sequence[int] = ()
         self._places: list[RankLocation] = []
-        self._to: list[int | None] = []  # where each rank sends the copy of its shards
+        self._to: list[int | None] = []  # each rank's receiver of a copy
         self._source: int | None = None  # the rank whose copy comes here
-        self._tag = 0  # of what is sent of this state
+        self._tag = 0  # of this state's messages
         self._chosen: Chosen | None = None
-        self._number = 0  # of the group, see `Held`
+        self._number = 0  # `Held.group`
         self._planned: StateVersion | None = None  # to be copied once the commit is complete
         self._on_its_way: StateVersion | None = None
         self._begun = 0
         # Whether the next commit is copied; the same on all ranks.
         self.may_copy = self.copying = False
-        self.newest = NONE  # of which the group's ranks hold anything; (0, 0): none
+        self.newest = NONE  # of which any rank holds a part
 
     @property
     def snapshot(self) -> Snapshot:
@@ -63,7 +63,7 @@ class PeerMemory:
     def form(
         self, objects: Mapping[str, Any], stages: Sequence[int], group: dist.ProcessGroup | None
     ) -> StateVersion:
-        """Forms the group, and returns the newest version that its ranks hold completely; (0, 0): there is none. Collective."""
+        """Forms the group; returns the newest whole version, or NONE. Collective."""
         self._group, self._stages = group, stages
         ranks = TorchGroup(group)
         shards = shards_number(objects, stages[ranks.rank])
@@ -72,13 +72,13 @@ class PeerMemory:
             new_token(),
             self._memory.held(ranks.rank),
         )
-        told = gather_objects(own, group)
-        self._places = [place for place, _, _ in told]
-        self._number = told[0][1]
+        ranks_own = gather_objects(own, group)
+        self._places = [place for place, _, _ in ranks_own]
+        self._number = ranks_own[0][1]
         self._tag = tag_of(self._number)
         self._to = buddies(self._places)
         self._source = self._to.index(ranks.rank) if ranks.rank in self._to else None
-        everything: list[Held] = [each for _, _, held in told for each in held]
+        everything: list[Held] = [each for _, _, held in ranks_own for each in held]
         self.newest = max((each.version for each in everything), default=NONE)
         self._chosen = choose(everything)
         version = self._chosen.version if self._chosen is not None else None
@@ -88,16 +88,10 @@ class PeerMemory:
         return version or NONE
 
     def read(self, objects: Mapping[str, Any], group: dist.ProcessGroup | None) -> Tree:
-        """Returns the version that `form` has found, with the tensors of the objects in it, filled.
-
-        Collective.
-
-        Raises:
-            RuntimeError: it does not fit; or a peer is lost.
-        """
+        """Returns the version that `form` has found, in the objects' tensors. Collective."""
         assert self._chosen is not None
         for each in objects.values():
-            if isinstance(each, Optimizer):  # one that has made no step has no state to be filled
+            if isinstance(each, Optimizer):  # before its first step, it has no state to be filled
                 make_state(each, objects)
         states = {
             name: each.template() if isinstance(each, Trained) else each.state_dict()
@@ -112,26 +106,21 @@ class PeerMemory:
         )
 
     def check_room(self, tree: Tree) -> None:
-        """Makes sure that the container has the memory for all that is kept. Collective.
-
-        Raises:
-            RuntimeError: on all ranks alike: a container has too little; the message says how much
-                is needed.
-        """
+        """Raises a RuntimeError, on all ranks, if a container lacks the memory. Collective."""
         own, left = shard_bytes(tree), room()
         ranks = TorchGroup(self._group)
-        # In the parts of another group.
+        # Parts of another group.
         kept = max((slot.length for slot in self._memory.own.slots()), default=0)
         held = _taken(self._memory.own) + _taken(self._memory.copies)
-        told = ranks.gather([own, max(own, kept), held, -1 if left is None else max(0, left)])
-        needed = bytes_needed([Room(*each) for each in told], self._to, workers_of_pod())
+        rooms = ranks.gather([own, max(own, kept), held, -1 if left is None else max(0, left)])
+        needed = bytes_needed([Room(*each) for each in rooms], self._to, workers_of_pod())
         if ranks.rank == 0:
             logger.info(
                 "each rank keeps up to %.3f GB of the state in its pod's memory", needed[0] / 1e9
             )
 
     def begin_copies(self, version: StateVersion) -> None:
-        """Starts to copy the state that the group goes on from, which all ranks have just committed."""
+        """Starts to copy the restored state, which is committed."""
         if self._has_buddies():
             self.plan_copies(version)
             self.start_copies()
@@ -139,13 +128,11 @@ class PeerMemory:
             self._memory.keep(None)
 
     def copy_restored(self) -> bool:
-        """Starts to copy the restored version itself, where it lies.
+        """Starts to copy the restored version itself; False: it must be committed again first.
 
-        False: it is to be committed again, and that is copied.
-
-        It may have no copies yet. If it were committed again, in the parts of this group, the
-        version before would be overwritten, which has copies: until the new ones are whole, the
-        loss of one pod would be the loss of both versions.
+        It may have no copies yet. A commit of it, in the parts of this group, would overwrite the
+        version before, which has copies: until the new ones are whole, the loss of one pod would be
+        the loss of both versions.
         """
         chosen = self._chosen
         if chosen is None or not chosen.all_own or not self._has_buddies():
@@ -169,10 +156,7 @@ class PeerMemory:
         return self._copies is not None
 
     def plan_copies(self, version: StateVersion) -> None:
-        """Has a version copied, which is being committed.
-
-        To be called by all ranks at the same step.
-        """
+        """Plans the copies of a version that all ranks commit at this step."""
         self._planned, self.copying, self.may_copy = version, True, False
         self._begun += 1
 
@@ -183,11 +167,7 @@ class PeerMemory:
 
     @property
     def copied(self) -> int:
-        """How many versions this rank has copied in this group.
-
-        Raises:
-            RuntimeError: the copies have failed.
-        """
+        """The number of versions that this rank has copied in this group; raises if that failed."""
         if self._copies is not None:
             self._copies.check()
         whole = self._planned is None and (self._copies is None or self._copies.whole)
@@ -198,28 +178,19 @@ class PeerMemory:
         return self._copies is None or self._copies.rested
 
     def agree(self, copied: int, *, rested: bool) -> None:
-        """Takes over what the ranks have agreed on: all have copied that many versions at least, and may copy again or not."""
+        """Learns the least copied versions of any rank, and whether all may copy."""
         if copied < self._begun or self._copies is None:
             return
         if self.copying:
             self._seal()
         self.may_copy = rested
 
-    def ask(self) -> None:
-        """Agrees at once. Collective.
-
-        Raises:
-            RuntimeError: a peer is lost.
-        """
-        told = TorchGroup(self._group).gather([self.copied, int(self.rested)])
-        self.agree(min(copied for copied, _ in told), rested=all(rested for _, rested in told))
+    def agree_now(self) -> None:
+        ranks = TorchGroup(self._group).gather([self.copied, int(self.rested)])
+        self.agree(min(copied for copied, _ in ranks), rested=all(rested for _, rested in ranks))
 
     def finish_copies(self) -> None:
-        """Waits until all ranks have the copies that are on their way. Collective.
-
-        Raises:
-            RuntimeError: a peer is lost.
-        """
+        """Waits until all ranks have the planned copies. Collective."""
         if self.copying and self._copies is not None:
             self.start_copies()
             self._copies.wait()
@@ -227,17 +198,10 @@ class PeerMemory:
             self._seal()
 
     def leave(self, version: StateVersion, *, leaves: bool) -> bool:
-        """Has the ranks that stay keep the shards of those whose pods leave.
+        """Has the ranks that stay keep the shards of leaving pods; returns whether they have all.
 
-        If any leaves, all shards are copied first. Collective.
-
-        All ranks have committed the version last.
-
-        Returns:
-            Whether the ranks that stay have all of the state.
-
-        Raises:
-            RuntimeError: a peer is lost.
+        All ranks have committed the version last. If any leaves, all shards are copied first.
+        Collective.
         """
         ranks = TorchGroup(self._group)
         leaving = [bool(each[0]) for each in ranks.gather([leaves])]
@@ -263,17 +227,13 @@ class PeerMemory:
         return True
 
     def close(self) -> None:
-        """Ends copies that are on their way, as the group is gone, and leaves the memory to the pod's agent."""
+        """Ends copies, as the group is gone, and leaves the memory to the agent."""
         if self._copies is not None:
             self._copies.end()
         self._memory.close()
 
     def drop(self) -> None:
-        """Releases the memory, once the copies that are on their way are there. Collective.
-
-        Raises:
-            RuntimeError: a peer is lost.
-        """
+        """Releases the memory, once copies on their way are complete. Collective."""
         self.finish_copies()
         self._memory.drop()
         self.close()
@@ -284,14 +244,16 @@ class PeerMemory:
 
 
 class Room(NamedTuple):
-    own: int  # its shards
-    kept: int  # the largest state that its memory holds or will hold
-    held: int  # what its pod's memory takes already
-    left: int  # what the container may still take; -1: no limit is known
+    """A rank's memory, in bytes."""
+
+    own: int  # of its shards
+    kept: int  # of the largest state that its memory holds or will hold
+    held: int  # that its pod's memory takes already
+    left: int  # that the container may still take; -1: no limit is known
 
 
 def bytes_needed(rooms: Sequence[Room], to: Sequence[int | None], workers: int) -> list[int]:
-    """Returns how much each rank keeps at most: two versions of its own shards, and of another rank's.
+    """Returns the bytes of two versions of each rank's shards, and of another rank's.
 
     Raises:
         RuntimeError: a container has too little; the message says how much is needed.
@@ -301,14 +263,14 @@ def bytes_needed(rooms: Sequence[Room], to: Sequence[int | None], workers: int) 
     for rank, (needs, its) in enumerate(zip(needed, rooms, strict=True)):
         if 0 <= its.left < (needs - its.held) * workers:
             raise RuntimeError(
-                f"rank {rank} would keep {needs / 1e9:.1f} GB of the state in its pod's memory, of which the container has "
-                f"{its.left / 1e9:.1f} GB left: raise resources.limits.memory, or use State.Options(memory=False, every=…)"
+                f"rank {rank} would keep {needs / 1e9:.1f} GB of the state in its pod's memory, "
+                f"of which the container has {its.left / 1e9:.1f} GB left: "
+                "raise resources.limits.memory, or use State.Options(memory=False, every=…)"
             )
     return needed
 
 
 def _node() -> str:
-    """Returns what is the same for all pods of a node, and for no other one."""
     return os.environ.get(NODE) or Path("/proc/sys/kernel/random/boot_id").read_text()
 
 
