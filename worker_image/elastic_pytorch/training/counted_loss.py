@@ -1,4 +1,4 @@
-"""Weights of losses that are means over something other than samples, such as tokens or pixels.
+"""Weights of losses that are means over tokens, pixels or other things than samples.
 
 Their number in a batch of the whole group is known only after its last micro-batch. So backward
 uses weights that are right up to a factor, which is the same on all ranks; after the last
@@ -15,7 +15,7 @@ from elastic_pytorch.training.data_parallel import DataParallel
 
 
 class CountedStep:
-    """The weights of one step's micro-batches; all ranks request as many, in the same order."""
+    """The weights of one step; all ranks request as many, in the same order."""
 
     def __init__(self, parts: int, ranks: DataParallel) -> None:
         self._parts = parts
@@ -28,7 +28,7 @@ class CountedStep:
         self._pending: Any = None
 
     def weight(self, count: Tensor) -> Tensor:
-        """Returns the factor for a micro-batch's mean loss over `count` of those things.
+        """Returns the factor for a micro-batch's mean loss.
 
         `count` is a floating-point scalar on the loss's device; at 0 the micro-batch does not
         count.
@@ -48,7 +48,7 @@ class CountedStep:
 
     @torch.no_grad()
     def correct(self, gradients: Iterable[Tensor]) -> None:
-        """Multiplies the step's gradients by the missing factor; one micro-batch needs none."""
+        """Multiplies the step's gradients by the missing factor."""
         if self._parts == 1 or self._reference is None or self._total is None:
             return
         if self._pending is not None:

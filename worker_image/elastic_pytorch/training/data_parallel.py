@@ -1,4 +1,4 @@
-"""Which ranks of a group take different samples: all of them, or those of a device mesh."""
+"""Which ranks take different samples."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,9 @@ ONE_SAMPLE = ("cp", "pp", "sp", "tp")
 
 
 class DataParallel:
-    """The data-parallel ranks, to which the samples are dealt out.
+    """The data-parallel ranks: those of a mesh, of any number of dimensions, or all ranks.
 
     Ranks that share one place among them compute the same samples.
-
-    Args:
-        mesh: the ranks that take different samples, in any number of dimensions; None: all ranks.
 
     Raises:
         ValueError: this rank is not in the mesh, or ranks along a dimension of that name usually
@@ -45,7 +42,6 @@ class DataParallel:
         self.mesh = mesh
 
     def place(self) -> tuple[int, int]:
-        """Returns this rank's place among the data-parallel ranks, and their number."""
         if self.mesh is None:
             return (dist.get_rank(), dist.get_world_size()) if _grouped() else (0, 1)
         rank = 0
@@ -54,9 +50,9 @@ class DataParallel:
         return rank, self.mesh.size()
 
     def add_up(self, number: Tensor) -> Any:
-        """Starts to replace a tensor by its sum over the data-parallel ranks, if there are several.
+        """Starts to sum a tensor in place over these ranks. Collective.
 
-        Collective. Returns the work to wait for.
+        Returns the work to wait for, if there are several.
         """
         if self.place()[1] == 1:
             return None
@@ -68,11 +64,7 @@ class DataParallel:
         return dist.all_reduce(number, group=last, async_op=True)
 
     def check(self, model: torch.nn.Module) -> None:
-        """Checks that a model is parallel over these ranks, and over others only if a mesh says so.
-
-        Raises:
-            RuntimeError: it is not; the message says what to give.
-        """
+        """Raises a RuntimeError if a model is parallel over other ranks than these."""
         if not _grouped() or dist.get_world_size() == 1:
             return
         reduced = [set(ranks) for ranks in _reduced_over(model)]
@@ -119,7 +111,7 @@ def _reduced_over(model: torch.nn.Module) -> Iterator[list[int]]:
 
 
 def _beyond_data(model: torch.nn.Module, world_size: int) -> tuple[str, Any] | None:
-    """Returns a parameter, and its mesh, that is parallel over more than all ranks' data."""
+    """Returns a parameter, with its mesh, that is parallel over more than the data."""
     sharded = any(hasattr(module, "set_requires_gradient_sync") for module in model.modules())
     parameter: Any
     for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Where the batches of an epoch end, as positions of samples in the epoch's order. No torch."""
+"""Where the batches of an epoch end in its order. No torch."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -12,7 +12,7 @@ class EpochBatches(NamedTuple):
 
     Attributes:
         samples: where the last batch ends.
-        size: samples of each batch but a shorter last one; of no use if there are `ends`.
+        size: samples of each batch but a shorter last one; unused if there are `ends`.
         ends: where each batch ends, if they have sizes of their own.
     """
 
@@ -21,23 +21,17 @@ class EpochBatches(NamedTuple):
     ends: Sequence[int] | None = None
 
     def end(self, begin: int) -> int:
-        """Returns where the batch ends that begins at `begin`."""
-        return (
-            min(begin + self.size, self.samples)
-            if self.ends is None
-            else self.ends[bisect_right(self.ends, begin)]
-        )
+        if self.ends is None:
+            return min(begin + self.size, self.samples)
+        return self.ends[bisect_right(self.ends, begin)]
 
     def left(self, begin: int) -> int:
-        """Returns the number of batches from `begin` on."""
-        return (
-            -(-(self.samples - begin) // self.size)
-            if self.ends is None
-            else len(self.ends) - bisect_right(self.ends, begin)
-        )
+        if self.ends is None:
+            return -(-(self.samples - begin) // self.size)
+        return len(self.ends) - bisect_right(self.ends, begin)
 
     def sizes(self, begin: int) -> Counter[int]:
-        """Returns how many batches of each size there are from `begin` on."""
+        """Counts the batches of each size from `begin` on."""
         if self.ends is not None:
             return Counter(
                 end - start
@@ -49,9 +43,9 @@ class EpochBatches(NamedTuple):
         )
 
     def full(self, samples: int) -> int:
-        """Returns the samples that a batch has if the epoch's end does not cut it short.
+        """Returns the samples of a batch, if the epoch's end did not cut it short.
 
-        No batch is short among those with sizes of their own: one of few samples, which may be long
-        ones, is for as many ranks as any other.
+        Batches with sizes of their own are never short: few samples, which may be long, are for all
+        ranks.
         """
         return min(self.size, self.samples) if self.ends is None else samples

@@ -1,4 +1,4 @@
-"""The order of an epoch's samples, from the seed or a torch Sampler, for a group of any size."""
+"""The order of an epoch's samples, for a group of any size."""
 
 import hashlib
 from collections.abc import Iterable, Sequence, Sized
@@ -24,13 +24,7 @@ EPOCH_ALONE = (
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What is kept of an epoch's order.
-
-    Attributes:
-        samples: each counts as often as it comes.
-        batches: None if the order does not say their size.
-        checksum: of the indices and the ends of the batches.
-    """
+    """What is kept of an epoch's order; `checksum` is of indices and ends."""
 
     epoch: int
     samples: int
@@ -44,12 +38,7 @@ class Described:
 
 @dataclass(frozen=True)
 class Made:
-    """The order of an epoch.
-
-    Attributes:
-        indices: of the samples, as int64 on the CPU.
-        ends: where each batch ends in them; None: all batches have one size.
-    """
+    """The order of an epoch: int64 indices on the CPU, and batches' ends if they have sizes."""
 
     epoch: int
     indices: torch.Tensor
@@ -57,7 +46,7 @@ class Made:
 
     @cached_property
     def described(self) -> Described:
-        """Its description, which takes as long as a hash of the indices."""
+        """Its description, by a hash of the indices."""
         digest = hashlib.blake2b(memory_of(self.indices), digest_size=8)
         if self.ends is not None:
             digest.update(memory_of(torch.tensor(self.ends)))
@@ -70,10 +59,7 @@ class Made:
 
 
 class EpochOrder:
-    """The orders of all epochs by the seed, or that of the dataset without `shuffle`.
-
-    The order that was requested last is kept.
-    """
+    """The orders of all epochs, by the seed or as in the dataset. It keeps the last one."""
 
     name: str | None = None  # of the argument that gives the order; None: the seed does
 
@@ -86,8 +72,7 @@ class EpochOrder:
 
         Raises:
             TypeError: a Sampler of the script gives something else.
-            ValueError: it gives no samples, an empty batch, or an index that the dataset does not
-                have.
+            ValueError: it gives no samples, an empty batch, or an invalid index.
         """
         return self._made(epoch).indices
 
@@ -96,33 +81,24 @@ class EpochOrder:
         return self._length
 
     def ends(self, epoch: int) -> tuple[int, ...] | None:
-        """Returns where each batch of an epoch ends; None: they have one size."""
         del epoch
         return None
 
     def usual_batch(self, epoch: int, size: int) -> int:
-        """Returns the samples of most steps, or the mean of batches with sizes of their own.
+        """Returns the samples of most steps, of batches of `size` or with sizes of their own.
 
-        Args:
-            epoch: whose batches count until a step is done. Then those of the newest step's epoch
-                do, as there may be no epoch after it.
-            size: of a batch, if the order gives none.
+        The epoch of the newest step counts, or `epoch` before any: there may be no epoch after it.
         """
         return min(size, self.samples(epoch))
 
     def end_step(self, epoch: int) -> None:
-        """Notes that a step of an epoch is done, whose order the state describes from now on."""
+        """Notes a step, whose epoch's order the state then describes."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns a description of the newest step's epoch; the sampler itself keeps the seed."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Checks that the order is that of a saved state.
-
-        Raises:
-            ValueError: it is another one; the message says in what they differ.
-        """
+        """Raises a ValueError if the order is not that of a saved state."""
         if (given := state.get("order", {}).get("given")) != self.name:
             was, now = (f"{name}=" if name else "the seed" for name in (given, self.name))
             raise ValueError(
@@ -131,12 +107,9 @@ class EpochOrder:
             )
 
     def compare(self, epoch: int) -> None:
-        """Makes sure that all ranks have one order for an epoch. Collective, if a Sampler gives it.
+        """Raises a RuntimeError, on all ranks, if a Sampler gives them unlike orders. Collective.
 
         `State.restore` makes sure that all ranks have the same seed and length.
-
-        Raises:
-            RuntimeError: they do not; on all ranks alike.
         """
 
     def _made(self, epoch: int) -> Made:
@@ -152,17 +125,10 @@ class EpochOrder:
 
 
 class SamplerOrder(EpochOrder):
-    """The orders of all epochs, from a torch Sampler with `set_epoch`.
+    """The orders of all epochs, from a torch Sampler with `set_epoch`, or a BatchSampler of one.
 
-    Args:
-        length: samples of the dataset.
-        name: `sampler`, whose items are indices, or `batch_sampler`, whose items are batches of the
-            whole group.
-        sampler: it, or a BatchSampler of one. Before it is read, its `set_epoch` is called.
-        least: samples that an epoch must have.
-
-    Raises:
-        TypeError: the sampler has no `set_epoch`.
+    `name` is `sampler`, whose items are indices, or `batch_sampler`, whose items are batches of the
+    whole group. Each epoch must have `least` samples of the dataset's `length`.
     """
 
     def __init__(self, length: int, name: str, sampler: Iterable[Any], least: int = 1) -> None:
@@ -191,11 +157,9 @@ class SamplerOrder(EpochOrder):
 
     def usual_batch(self, epoch: int, size: int) -> int:
         newest = self._begun or self._made(epoch).described
-        return (
-            min(size, newest.samples)
-            if newest.batches is None
-            else max(1, round(newest.samples / newest.batches))
-        )
+        if newest.batches is None:
+            return min(size, newest.samples)
+        return max(1, round(newest.samples / newest.batches))
 
     def end_step(self, epoch: int) -> None:
         if self._begun is None or self._begun.epoch != epoch:
@@ -225,7 +189,6 @@ class SamplerOrder(EpochOrder):
             self.refuse_unlike(gather_objects(self._made(epoch).described, None))
 
     def refuse_unlike(self, orders: Sequence[Described]) -> None:
-        """Raises a RuntimeError unless all ranks have the same order."""
         if (other := first_other(orders)) is not None:
             first, second = orders[0], orders[other]
             epochs = (
@@ -276,12 +239,7 @@ class SamplerOrder(EpochOrder):
 
 
 def length_of(data: Sized | int) -> int:
-    """Returns the number of samples of a dataset, or the number itself.
-
-    Raises:
-        TypeError: the dataset has no length.
-        ValueError: it is empty.
-    """
+    """Returns the number of samples; raises a TypeError or ValueError if there are none."""
     if isinstance(data, Sampler):
         raise TypeError(
             f"ElasticSampler needs the dataset, not a {type(data).__name__} of it. "

@@ -1,4 +1,4 @@
-"""How a loop goes through epochs, and takes each batch that it is given once and in order."""
+"""How a loop goes through epochs, with each batch once and in order."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -17,6 +17,9 @@ ORDER_LOST = (
     "Lightning without use_distributed_sampler=False, the Trainer of transformers): "
     "give the loop its loader as it was made. Or a batch was passed over without its part"
 )
+LOADED_MEANWHILE = (
+    "another place in the data was loaded while this iterator was in use: make a new one"
+)
 WEIGHT_UNUSED = (
     "the weight of a part was not used: go backward from part.weight * loss. "
     "Otherwise the gradient of a batch that is not shared out evenly is wrong; "
@@ -28,9 +31,7 @@ class Iteration:
     """Compares the batches that a sampler has given to a loader with those that the loop has used.
 
     A loader may read ahead any distance, but takes one batch for each that it hands on. So its lead
-    when the first one is used can shrink but not grow.
-
-    `begin` is called when the first batch is about to be used, and may raise a RuntimeError.
+    when the first one is used can shrink but not grow. Before that, `begin` is called.
     """
 
     def __init__(self, begin: Callable[[], None] | None = None) -> None:
@@ -45,30 +46,24 @@ class Iteration:
         self._given += 1
         self._thread = threading.get_ident()
 
-    def check(self, count: int = 1) -> None:
-        """Raises a RuntimeError if a loader cannot have handed on the next batches."""
+    def check(self) -> None:
+        """Raises a RuntimeError if a loader cannot have handed on the next batch."""
         if self._most_ahead is None and self._begin is not None:
             self._begin()
-        ahead = self._given - self._used - count
+        number = self._used + 1
+        ahead = self._given - number
+        what = f"it uses number {number}, of"
         if ahead < 0:
-            raise RuntimeError(
-                ORDER_LOST.format(
-                    what=f"it uses number {self._used + count}, of {self._given} given"
-                )
-            )
+            raise RuntimeError(ORDER_LOST.format(what=f"{what} {self._given} given"))
         if self._most_ahead is None:
             self._most_ahead = ahead
         # Another thread may read ahead unevenly.
         elif ahead > self._most_ahead and self._thread == threading.get_ident():
             handed_on = self._given - self._most_ahead
-            raise RuntimeError(
-                ORDER_LOST.format(
-                    what=f"it uses number {self._used + count}, of {handed_on} handed on"
-                )
-            )
+            raise RuntimeError(ORDER_LOST.format(what=f"{what} {handed_on} handed on"))
 
-    def use(self, count: int = 1) -> None:
-        self._used += count
+    def use(self) -> None:
+        self._used += 1
 
 
 class Epochs(ABC):
@@ -96,28 +91,22 @@ class Epochs(ABC):
     @property
     @abstractmethod
     def _reached(self) -> int:
-        """The progress in the current epoch: another number after each step."""
+        """A number that differs after each step of an epoch."""
 
     @abstractmethod
     def _share_of_step(self) -> StepShare:
-        """Returns this rank's share of the current step.
-
-        Raises:
-            RuntimeError: no batch was taken.
-        """
+        """Returns this rank's share of the step; raises a RuntimeError if no batch was taken."""
 
     @abstractmethod
     def _numbers_of_part(self) -> tuple[int, ...]:
-        """Returns what the random numbers of the current micro-batch depend on."""
+        """Returns what a micro-batch's random numbers depend on."""
 
     @abstractmethod
     def _pass_step(self) -> bool:
-        """Moves the place on by the current step; returns whether that ends its epoch."""
+        """Moves on by the current step; returns whether that ends its epoch."""
 
     def advance(self) -> None:
-        """Advances by a batch of the whole group: the step is done.
-
-        After an epoch's last one, moves to the next epoch.
+        """Advances by a batch of the whole group, and after the last one to the next epoch.
 
         Raises:
             RuntimeError: the step is not done: no batch was taken, or micro-batches of it are still
@@ -143,11 +132,10 @@ class Epochs(ABC):
                 are reduced only in the step's last micro-batch.
 
         Raises:
-            RuntimeError: no batch was taken; or the step's last micro-batch is done, but
-                `State.commit` or `advance` was not called. Or the loop does not take each batch
-                that the loader gives; or the ranks have different orders. Or the weight of the part
-                was not used; or, when it is used: the model's gradients are not those that the
-                step's micro-batches before have left.
+            RuntimeError: no batch was taken; or the step's last micro-batch is done, but not
+                committed. Or the loop does not take each batch that the loader gives; or the ranks
+                have different orders. Or the weight of the part was not used; or, when it is used:
+                the gradients are not those that the step's micro-batches before have left.
         """
         turns.complete()
         share = self._share_of_step()
@@ -202,7 +190,7 @@ class Epochs(ABC):
 
 
 def refuse_another(state: Mapping[str, Any], meaning: Mapping[str, Any], what: str) -> None:
-    """Raises a ValueError, with `what`, if a setting differs from the one in a saved state."""
+    """Raises a ValueError, with `what`, if a setting differs from the saved one."""
     different = [
         f"{name} was {state.get(name)} and is {value} now"
         for name, value in meaning.items()

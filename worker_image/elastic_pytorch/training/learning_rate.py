@@ -1,8 +1,7 @@
 """Rules that adapt the learning rate to a batch that grows with the group.
 
-The current factor is kept in the optimizer, so it is saved and restored with the rates that it has
-changed. A group of another size replaces it. A batch of constant size, the default of
-`ElasticSampler`, needs none of this.
+The optimizer keeps the current factor, so that it is saved and restored with the changed rates. A
+group of another size replaces it.
 """
 
 import math
@@ -19,11 +18,7 @@ RATES = ("lr", "initial_lr", "max_lr", "min_lr")  # the last two are OneCycleLR'
 
 
 def factor_of(rule: Literal["linear", "sqrt"], world_size: int, base_world_size: int) -> float:
-    """Returns the factor for a learning rate that was chosen for `base_world_size`.
-
-    Raises:
-        ValueError: there is no such rule, or no such world size.
-    """
+    """Returns a rate's factor; raises a ValueError for an unknown rule or size."""
     if base_world_size < 1 or world_size < 1:
         raise ValueError(f"a group has at least one rank, not {min(world_size, base_world_size)}")
     ratio = world_size / base_world_size
@@ -91,7 +86,6 @@ def _scale(group: dict[str, Any], ratio: float) -> None:
 
 
 def _with_parts(scheduler: Any) -> list[Any]:
-    """Returns a scheduler and its parts (SequentialLR, ChainedScheduler)."""
     if scheduler is None:
         return []
     return [

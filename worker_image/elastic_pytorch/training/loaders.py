@@ -1,4 +1,4 @@
-"""Finds the ElasticSampler or ElasticStream behind a loader, and checks that it keeps the order."""
+"""Finds the ElasticSampler or ElasticStream behind a loader."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
 
 
 def stream_of(loader: Any) -> ElasticStream | None:
-    """Returns the stream of a StreamLoader, or of a wrapper of one."""
+    """Returns the stream of a StreamLoader or its wrapper."""
     inner = loader
     while inner is not None and not isinstance(inner, StreamLoader):
         inner = None if hasattr(inner, "batch_sampler") else _first(inner, INNER_LOADERS)
@@ -25,8 +25,7 @@ def sampler_of(loader: Any) -> ElasticSampler:
 
     Raises:
         TypeError: there is none.
-        RuntimeError: something between the two deals the batches out again, or the loader does not
-            keep their order.
+        RuntimeError: the batches are dealt out again, or lose their order.
     """
     if stream_of(loader) is not None:
         raise TypeError(

@@ -10,10 +10,7 @@ from typing import NamedTuple
 
 
 class MicroBatch(NamedTuple):
-    """The samples from `begin` up to `end` of an epoch's order.
-
-    It does not count, that is, add to the gradient, if nothing was left for the rank.
-    """
+    """The samples from `begin` up to `end`, uncounted if nothing was left for the rank."""
 
     begin: int
     end: int
@@ -21,7 +18,6 @@ class MicroBatch(NamedTuple):
 
     @property
     def samples(self) -> int:
-        """The number of samples that count."""
         return self.end - self.begin if self.counts else 0
 
 
@@ -29,8 +25,8 @@ class Cut(NamedTuple):
     """How batches are cut into micro-batches.
 
     Attributes:
-        micro_batch_size: samples of each but the batch's last one, so that they are the same for
-            any world size. None: the batch is cut evenly.
+        micro_batch_size: samples of each but the batch's last one, for any world size. None: the
+            batch is cut evenly.
         shares: into how many shares it is then cut.
         full_batch: samples of a batch that is not the epoch's last one. If each share has at least
             two of them, none is a single sample of a shorter batch that has two: a batch norm
@@ -42,7 +38,6 @@ class Cut(NamedTuple):
     full_batch: int
 
     def pieces(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Returns where each micro-batch of a batch begins and ends."""
         if self.micro_batch_size is not None:
             size = self.micro_batch_size
             return [(first, min(first + size, end)) for first in range(begin, end, size)]
@@ -59,11 +54,6 @@ def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
     compute two halves of a share that is an eighth larger, where two whole shares of the largest
     group would take twice as long. With fewer than two samples for each of them, the batch is cut
     as for the largest group.
-
-    Args:
-        full_batch: samples of a batch that is not the epoch's last one.
-        world_size: ranks that share it.
-        largest: ranks of the largest group.
     """
     share, limit = ceil(full_batch / world_size), ceil(full_batch / largest)
     shares = world_size * ceil(share / limit)
@@ -90,7 +80,6 @@ def share_of_batch(
 
 
 def parts_each(batch_samples: int, cut: Cut, *, world_size: int) -> int:
-    """Returns the number of micro-batches of a batch on each rank."""
     return -(-len(cut.pieces(0, batch_samples)) // world_size)
 
 
@@ -99,23 +88,15 @@ def _even_share(count: int, rank: int, world_size: int) -> range:
 
 
 class StepShare(NamedTuple):
-    """A rank's share of a step.
+    """A rank's share of a step."""
 
-    Attributes:
-        samples: that count, in each of its micro-batches.
-        batch_samples: of the whole group's batch.
-    """
-
-    samples: list[int]
-    batch_samples: int
+    samples: list[int]  # that count, in each micro-batch
+    batch_samples: int  # of all ranks
     ranks: int
 
 
 def weight_of(samples: int, share: StepShare) -> float:
-    """Returns the factor of a micro-batch's mean loss in the mean over the whole batch.
-
-    The factor allows for the average over the ranks, each of which sums up its micro-batches.
-    """
+    """Returns the factor of a micro-batch's mean loss, for averaged sums."""
     return samples * share.ranks / share.batch_samples
 
 

@@ -1,4 +1,4 @@
-"""The samples of each step: each sample exactly once in an epoch, in a group of any size."""
+"""The samples of each step, for a group of any size."""
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from operator import index
@@ -10,7 +10,12 @@ from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.data_parallel import DataParallel
 from elastic_pytorch.training.epoch_batches import EpochBatches
 from elastic_pytorch.training.epoch_order import EpochOrder, SamplerOrder, length_of
-from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
+from elastic_pytorch.training.iteration import (
+    LOADED_MEANWHILE,
+    Epochs,
+    Iteration,
+    refuse_another,
+)
 from elastic_pytorch.training.micro_batches import (
     Cut,
     MicroBatch,
@@ -28,26 +33,24 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     """The batches of a training whose group may change: the `batch_sampler` of a DataLoader.
 
     An epoch's order depends only on seed and epoch, and the position in it is a number of samples
-    of the whole group. So a group of any size continues where one of another size has stopped, and
-    each sample comes exactly once in an epoch.
+    of the whole group. So a group of any size continues where another one has stopped, and each
+    sample comes exactly once in an epoch.
 
-    Iterating never changes the position: a DataLoader runs ahead. `advance` does, once a step;
-    `State.commit` calls it.
+    Iterating never changes the position, as a DataLoader runs ahead. `State.commit` does, by
+    `advance`.
 
     Args:
         data: the Dataset, or its number of samples.
         batch_size: samples of a step, of all ranks together. The last batch of an epoch may be
             shorter.
-        micro_batch_size: splits each batch into micro-batches of this size, whatever the world
-            size, and distributes them to the ranks: what the model sees at once never depends on
-            the group. None: a rank computes its share of a batch at once; but see
-            `keep_micro_batch`.
+        micro_batch_size: splits each batch into micro-batches of this size, and deals them to the
+            ranks: what the model sees at once never depends on the group. None: a rank computes its
+            share of a batch at once; but see `keep_micro_batch`.
         per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch
-            grows with the group then; see `scale_learning_rate`.
-        sampler: a torch Sampler that says which samples of an epoch come, in their order: fewer
-            than there are, or with repeats. None: each sample comes once. `set_epoch(epoch)` is
-            called before it is read, on all ranks, and it must give the same there and after each
-            restart.
+            then grows with the group; see `scale_learning_rate`.
+        sampler: a torch Sampler of an epoch's samples, in their order: fewer than there are, or
+            with repeats. None: each sample comes once. All ranks call `set_epoch(epoch)` before
+            they read it, and it must give the same on each, and after each restart.
         batch_sampler: instead of a batch size: such a Sampler of the whole group's batches, each as
             indices; or a BatchSampler of one.
         shuffle: whether each epoch has its own order.
@@ -55,14 +58,13 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         drop_last: whether to leave out a shorter last batch.
         seed_random: whether `part` seeds the random number generators, so that dropout does not
             depend on the group either.
-        mesh: the data-parallel DeviceMesh of a model that is also parallel in another way: by
-            tensors, for example. Only its ranks count then, in sizes, shares and weights; ranks
-            that share one place in it get the same samples. None: all ranks count.
+        mesh: the data-parallel DeviceMesh of a model that is also parallel in another way, such as
+            by tensors. Only its ranks count then, in sizes, shares and weights; ranks that share a
+            place in it get the same samples. None: all ranks count.
         keep_micro_batch: whether no micro-batch is larger than a rank's share in the largest group
-            that the training has had: a smaller group then needs no more memory for what the model
-            sees at once. Its ranks cut their share evenly, and compute one piece after another.
-            None: if `steps` trains a model on an accelerator. With True, a loop of your own
-            computes each micro-batch in a `part`.
+            of the training: a smaller group then needs no more memory. Its ranks cut their share
+            evenly, and compute the pieces one after another. None: if `steps` trains a model on an
+            accelerator. With True, a loop of your own computes each micro-batch in a `part`.
 
     Raises:
         TypeError: the data has no length, a size is not a whole number, or `sampler` or
@@ -146,17 +148,11 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     # --- the position in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position, and the settings and the Sampler's order that it depends on."""
         place = {"epoch": self.epoch, "cursor": self.cursor, "largest_group": self._largest}
         return {**place, **self._meaning(), **self._order.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a position.
-
-        Raises:
-            ValueError: the position is in another order: of another dataset, seed, batch size or
-                sampler.
-        """
+        """Continues from a position; raises a ValueError if that is in another order."""
         refuse_another(state, self._meaning(), "the saved place in the data is of another sampler")
         self._order.load_state_dict(state)
         self._largest = int(state.get("largest_group", 1))
@@ -195,7 +191,7 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     @property
     def micro_batches_per_step(self) -> int:
-        """Micro-batches on each rank in a step of `samples_per_step`, in the current group."""
+        """Micro-batches on each rank in a step of `samples_per_step`."""
         self._look_at_group()
         return self._parts_in(self._batches_of(self.epoch), self.samples_per_step)
 
@@ -207,46 +203,43 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     @property
     def batches_left(self) -> int:
-        """Steps of this epoch that are still to come."""
         self._look_at_group()
         return self._batches_of(self.epoch).left(self.cursor)
 
     @property
     def ends_epoch(self) -> bool:
-        """Whether the current step is the last one of its epoch."""
         return self.batches_left == 1
 
     @property
     def has_micro_batches(self) -> bool:
-        """Whether the batches are cut into micro-batches that do not depend on the group."""
+        """Whether the size of the group does not matter for the micro-batches."""
         return self.micro_batch_size is not None or bool(self._keeps)
 
     @property
     def has_own_order(self) -> bool:
-        """Whether a Sampler of the script gives the samples: epochs may then differ in length."""
+        """Whether a Sampler gives the samples, so that epochs may differ in length."""
         return isinstance(self._order, SamplerOrder)
 
     @property
     def micro_batches_per_epoch(self) -> int:
-        """Micro-batches of this rank in a whole epoch."""
         self._look_at_group()
         return self._micro_batches_from(0)
 
     @property
     def counted_samples(self) -> list[int]:
-        """The samples that count in each of this rank's micro-batches of the current step."""
         return [part.samples for part in self._parts()]
 
     # --- the samples ---
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yields this rank's micro-batches, from the current position to the end of the epoch."""
+        """Yields this rank's micro-batches, from the position to the end of the epoch."""
         self._look_at_group()
         if self._seed_random and self.data_parallel.mesh is not None:
             # Next, a DataLoader draws its workers' seed, which ranks with the same samples share.
             seed_all(mixed(self._seed, self.epoch, self.cursor, self._rank))
         self._micro = 0
-        self._iteration = Iteration(self._compare_orders)
+        # A loader may iterate in a thread, so the ranks compare their orders at the first batch.
+        self._iteration = Iteration(lambda: self._order.compare(self.epoch))
         return self._share(self.epoch, self.cursor, self._loads, self._iteration)
 
     def _share(
@@ -256,16 +249,13 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
         while begin < batches.samples:
             for part in self._parts_of(batches, begin):
                 if loads != self._loads:
-                    raise RuntimeError(
-                        "another place in the data was loaded while this iterator was in use: "
-                        "make a new one"
-                    )
+                    raise RuntimeError(LOADED_MEANWHILE)
                 iteration.give()
                 yield order[part.begin : part.end].tolist()
             begin = batches.end(begin)
 
     def __len__(self) -> int:
-        """Returns how many micro-batches iterating gives this rank: no number of steps."""
+        """Returns the number of micro-batches, not steps, that iterating gives this rank."""
         self._look_at_group()
         return self._micro_batches_from(self.cursor)
 
@@ -317,10 +307,6 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     def _look_at_group(self) -> None:
         self._rank, self._world_size = self.data_parallel.place()
         self._largest = max(self._largest, self._world_size)
-
-    def _compare_orders(self) -> None:
-        """Makes sure that all ranks have one order, in a loader's thread at a place they share."""
-        self._order.compare(self.epoch)
 
     def _group_batch(self) -> int:
         return self._batch_size or (self._per_worker_batch_size or 1) * self._world_size

@@ -1,4 +1,4 @@
-"""The gradients of a step: micro-batches add to them, and nothing else changes them."""
+"""The gradients of a step, which only its micro-batches change."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,7 +18,7 @@ CHANGED = (
 
 
 class StepGradients:
-    """Detects a change of the gradients by one parameter, as clearing and clipping change all."""
+    """Detects changed gradients by one parameter, as clearing and clipping change all."""
 
     def __init__(self) -> None:
         self._parameter: Tensor | None = None
@@ -26,27 +26,22 @@ class StepGradients:
         self._left: tuple[Tensor | None, int] = None, 0
 
     def note(self, parameters: Iterable[Tensor] = ()) -> None:
-        """Notes the gradients, by the known parameter or the first of these that has one."""
+        """Notes the gradients, by the known parameter or the first with one."""
         self._find(parameters)
         self._left = self._now()
 
     def check(self, parameters: Iterable[Tensor] = ()) -> None:
-        """Checks that the gradients are as noted: none, if no parameter is known.
-
-        Raises:
-            RuntimeError: they are not.
-        """
+        """Raises a RuntimeError if the gradients are not as noted."""
         self._find(parameters)
         if not self._unchanged():
             raise RuntimeError(CHANGED)
 
     def still_there(self) -> bool:
-        """Whether there are gradients, unchanged since they were noted."""
         return self._left[0] is not None and self._unchanged()
 
     @contextmanager
     def adding(self, model: Any, part: Part, *, first: bool, reduce: bool) -> Iterator[None]:
-        """Returns a micro-batch's context, in which the use of its weight checks the gradients."""
+        """Returns a micro-batch's context, in which using its weight checks the gradients."""
         if not first:
             part.check = self.check
         with _reduction(model, reduce):

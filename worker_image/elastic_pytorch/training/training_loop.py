@@ -1,4 +1,4 @@
-"""The training loop: a turn is a step of the optimizer, what follows belongs to the epoch."""
+"""The training loop: a turn is a step of the optimizer."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -55,8 +55,7 @@ def epochs(state: State, count: int) -> Iterator[int]:
         count: the epochs after which to end.
 
     Raises:
-        RuntimeError: none is registered, or more than one. Or a whole epoch has passed without a
-            step.
+        RuntimeError: not one of these is registered, or a whole epoch has passed without a step.
     """
     samplers = state._objects_of(Epochs)
     if len(samplers) != 1:
@@ -95,8 +94,8 @@ def steps(
     Each registered optimizer of the model takes one step in each turn. All that the body does
     belongs to the step: the commit comes when the loop goes on, and a group that changes stops
     there. The loop may be left after the optimizer's step, and continued by another call. What
-    follows the loop belongs to its last step, which is committed by the next call, by `State.flush`
-    or `State.close`, or at the end of the process; not if an exception ends that.
+    follows the loop belongs to its last step. The next call commits that, or `State.flush` or
+    `State.close`, or the end of the process, unless an exception ends it.
 
     Args:
         state: the State with which the model, its optimizers, their schedulers, the scaler, and the
@@ -475,8 +474,6 @@ def _mean(losses: list[tuple[Any, Tensor]]) -> Any:
     """Returns the mean loss; None: this rank had no samples; nan: it had no tokens."""
     if len(losses) == 1 and isinstance(losses[0][0], int):
         return losses[0][1]  # saves three kernels on a GPU
-    return (
-        sum(count * loss for count, loss in losses) / sum(count for count, _ in losses)
-        if losses
-        else None
-    )
+    if losses:
+        return sum(count * loss for count, loss in losses) / sum(count for count, _ in losses)
+    return None

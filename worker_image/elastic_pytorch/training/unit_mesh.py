@@ -1,4 +1,4 @@
-"""The device mesh of a group of units, each of which holds one replica of the model."""
+"""The device mesh of a group of units, each with a replica of the model."""
 
 import os
 from collections.abc import Sequence
@@ -17,20 +17,19 @@ IN_A_JOB = "ELASTIC_PYTORCH_JOB_UID"
 def unit_mesh(
     names: Sequence[str], sizes: Sequence[int] | None = None, *, device_type: str | None = None
 ) -> DeviceMesh:
-    """Returns the mesh of the current group.
+    """Returns the mesh of the current group; to be called by all ranks, in each group.
 
     Its first dimension is "replicate", over the units; the others are within a unit.
 
         mesh = elastic.unit_mesh(("pp", "tp"), (2, 2))
         sampler = elastic.ElasticSampler(data, batch_size=512, mesh=mesh["replicate"])
 
-    In a job, `spec.unitReplicas` pods make a unit. Elsewhere, the sizes say how many processes do;
-    without sizes, those of one node. To be called by all ranks, in each group.
+    In a job, `spec.unitReplicas` pods make a unit. Elsewhere, a unit has as many processes as the
+    sizes say; without sizes, those of one node.
 
     Args:
         names: the names of the dimensions within a unit, the outermost first.
-        sizes: the sizes of these dimensions. None: there is one, which has all processes of the
-            unit.
+        sizes: the sizes of these dimensions. None: there is one, of all processes of the unit.
         device_type: the device type of the tensors. None: "cuda" if there is a GPU and the group's
             backend is not gloo, otherwise "cpu".
 
@@ -53,7 +52,7 @@ def unit_mesh(
 def mesh_shape(
     world_size: int, unit: int, names: Sequence[str], sizes: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """Returns the number of units, and the sizes within one; it raises what `unit_mesh` does."""
+    """Returns the number of units, and the sizes within one."""
     if isinstance(names, str) or not names:
         raise ValueError(f'names are a sequence of one name at least, as in ("tp",), not {names!r}')
     if len({REPLICATE, *names}) <= len(names):

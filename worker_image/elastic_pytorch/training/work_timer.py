@@ -4,8 +4,7 @@ In data-parallel training all ranks take equally long for a step: the faster one
 all-reduce of the gradients for the slowest. So only the time without this wait shows which rank is
 slow. The wait is between two callbacks of autograd's engine at the end of backward. The first is
 queued as backward begins, so it runs when all gradients are computed, before the callback in which
-DistributedDataParallel waits for the all-reduce. The first callback queues the second one, which
-runs after it.
+DistributedDataParallel waits. It queues the second one, which runs after that.
 
 The callbacks take a tenth of a millisecond. So only ten steps a second are measured, each from the
 wait of the step before to its own.
@@ -33,8 +32,8 @@ class WorkTimer:
     """Measures how long this rank works in each step, so that the operator finds slow ranks.
 
     It is for models in DistributedDataParallel; `elastic_pytorch.steps` has one. Waits for other
-    ranks anywhere but in `backward` count as work. On a GPU the times are those of the stream, and
-    no call waits for it. Without an agent it does nothing.
+    ranks count as work, except in `backward`. On a GPU the times are those of the stream, and no
+    call waits for it. Without an agent it does nothing.
 
     Args:
         clock: a function that returns seconds, from any zero.
@@ -57,10 +56,7 @@ class WorkTimer:
         self._reported_at: float | None = None
 
     def watch(self, loss: torch.Tensor) -> None:
-        """Has the next `loss.backward()` measured.
-
-        To be called before each, with the tensor on which backward is called.
-        """
+        """Has the next `loss.backward()` measured; to be called with that tensor before each."""
         if not self._active or not self._watched or not loss.requires_grad:
             return
         self._device = loss.device if loss.device.type == "cuda" else None
@@ -68,10 +64,7 @@ class WorkTimer:
             loss.register_hook(lambda _: self._queue(self._end_work))  # type: ignore[no-untyped-call]
 
     def end_step(self) -> None:
-        """Ends a step: reports what is measured, ten times a second at most.
-
-        To be called after each step.
-        """
+        """Ends a step; to be called after each. Reports ten times a second at most."""
         if not self._active:
             return
         with self._safely():
@@ -81,7 +74,7 @@ class WorkTimer:
             self._report(now)
 
     def _choose_next(self, now: float) -> None:
-        """Keeps what was measured in a step, and decides whether to measure the next one."""
+        """Keeps a step's measurement, and decides whether to measure the next one."""
         measured = self._watched == 1
         if self._watched == 2:
             self._watched, self._measured_at = 1, now
@@ -97,7 +90,6 @@ class WorkTimer:
                 self._watched, self._begun = 2, None
 
     def _read(self) -> None:
-        """Reads the times of steps whose ends a GPU has reached, in their order."""
         while self._unread and _is_over(self._unread[0][-1][1]):
             self._seconds.append(sum(_seconds(begin, end) for begin, end in self._unread.popleft()))
 
@@ -115,7 +107,7 @@ class WorkTimer:
             self._seconds.clear()
 
     def _end_work(self) -> None:
-        """Called by autograd's engine when all gradients are computed."""
+        """For autograd's engine, when all gradients are computed."""
         with self._safely():
             if self._begun is not None:
                 self._stretches.append((self._begun, self._mark()))
@@ -123,7 +115,7 @@ class WorkTimer:
             self._queue(self._begin_work)
 
     def _begin_work(self) -> None:
-        """Called by autograd's engine when the gradients are reduced."""
+        """For autograd's engine, when the gradients are reduced."""
         with self._safely():
             self._begun = self._mark()
 

@@ -1,4 +1,4 @@
-"""Deals the shards that are left to the ranks and their DataLoader workers. No torch.
+"""Deals the shards that are left to the ranks and their workers. No torch.
 
 All ranks know the place, so each knows what every other one reads, and sends nothing.
 """
@@ -10,7 +10,7 @@ from elastic_pytorch.training.streams.place import Change
 
 
 class Position(NamedTuple):
-    """How far a worker has read: `done` shards, and the first samples `taken` of the next one."""
+    """Whole shards that a worker has read (`done`), and samples of the next one (`taken`)."""
 
     done: int
     taken: int
@@ -58,18 +58,12 @@ class Deal(NamedTuple):
 
 def share(batch_size: int, rank: int, readers: int) -> int:
     """Returns a rank's samples of a step; 0: it does not read."""
-    return (
-        batch_size * (rank + 1) // readers - batch_size * rank // readers if rank < readers else 0
-    )
+    if rank < readers:
+        return batch_size * (rank + 1) // readers - batch_size * rank // readers
+    return 0
 
 
 def deals_again(counts: Sequence[int], left: int, readers: int) -> bool:
-    """Whether dealing again would give shards to a rank that has none.
-
-    Args:
-        counts: each rank's samples for the next step.
-        left: the number of shards that are not done.
-        readers: the number of ranks that read.
-    """
+    """Whether dealing again would give shards to a rank without samples (`counts`)."""
     busy = sum(count > 0 for count in counts)
     return 0 < busy < min(readers, left)

@@ -1,4 +1,4 @@
-"""The ranks' reports to each other: how far each has read a stream, with each step."""
+"""The ranks' exchange of how far each has read a stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,15 +20,15 @@ Gather = Callable[[Sequence[int]], list[list[int]]]
 
 
 class Report(NamedTuple):
-    """What a rank has for the next step: samples, newly skipped shards, and its workers' places."""
+    """What a rank has for the next step."""
 
     samples: int
-    skips: int
+    skips: int  # newly unreadable shards
     positions: tuple[Position, ...]
 
 
 class Exchange:
-    """The exchange of a group; `place` is this rank among so many data-parallel ranks."""
+    """The exchange of a group; `place` is this rank's, and their number."""
 
     def __init__(
         self, gather: Gather, gather_objects: Callable[[Any], list[Any]], place: tuple[int, int]
@@ -37,11 +37,7 @@ class Exchange:
         self.rank, self.ranks = place
 
     def compare(self, what: Mapping[str, object]) -> None:
-        """Makes sure that all ranks have the same settings and the same place. Collective.
-
-        Raises:
-            RuntimeError: they do not; on all ranks alike.
-        """
+        """Raises a RuntimeError, on all ranks, if their settings or places differ. Collective."""
         rows = self._gather([self.ranks, *(digest_number(repr(each)) for each in what.values())])
         for name, column in zip(
             ("number of data-parallel ranks", *what), zip(*rows, strict=True), strict=True
@@ -57,8 +53,7 @@ class Exchange:
         """Returns what each data-parallel rank has for the next step. Collective.
 
         Raises:
-            RuntimeError: ranks that share a place among the data-parallel ranks have read
-                differently; on all ranks alike.
+            RuntimeError: on all ranks alike: ranks that share a place have read differently.
         """
         numbers = [
             self.rank,
@@ -85,8 +80,6 @@ class Exchange:
 
 
 class Groups:
-    """Makes the exchange of each group that a process joins."""
-
     def __init__(self) -> None:
         self._has_group = False
         self._group: Any = None  # that sends CPU tensors; None: the default one

@@ -1,4 +1,4 @@
-"""Reads an ElasticStream in the workers of a DataLoader, and hands each step's batches on."""
+"""Reads an ElasticStream in the workers of a DataLoader."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -29,9 +29,9 @@ GIVEN_BY_THE_STREAM = (
 class StreamLoader:
     """The batches of an ElasticStream: a DataLoader whose workers each read shards of their own.
 
-    To be iterated on all ranks, in the thread that trains: before each step the ranks exchange how
-    many samples they have. When a rank has no samples left, it gets a batch of weight 0, so that
-    all ranks do the same number of steps.
+    To be iterated on all ranks, in the thread that trains, as they exchange their numbers of
+    samples before each step. A rank without samples gets a batch of weight 0, so that all do as
+    many steps.
 
     Iterating yields micro-batches, from the place of the stream to the end of its epoch. It reads
     one step ahead, and what the workers prefetch besides. What a changed group did not train on is
@@ -68,11 +68,9 @@ class StreamLoader:
         if options.get("in_order") is False:
             raise ValueError("in_order=False: a batch would then meet the weight of another one")
         self.stream = stream
-        self._collate, self._workers, self._options = (
-            collate_fn or default_collate,
-            num_workers,
-            options,
-        )
+        self._collate = collate_fn or default_collate
+        self._workers = num_workers
+        self._options = options
         self._groups = Groups()
 
     def __iter__(self) -> Iterator[Any]:
@@ -128,7 +126,7 @@ class _Epoch:
             yield parts[number - idle] if number >= idle else self.idle_batch()
 
     def steps(self) -> Iterator[tuple[TakenStep, list[Any]]]:
-        """Yields each step with this rank's micro-batches, and at last a step without samples."""
+        """Yields each step with this rank's micro-batches, and at last one without samples."""
         place, order, exchange = self.left.place, self.left.order, self.exchange
         changes: list[Change] = []  # since the last step
         skipped: list[int] = []
@@ -175,7 +173,6 @@ class _Epoch:
         return min(self.exchange.ranks, self.stream.samples_per_step)
 
     def loader(self, deal: Deal, number: int) -> Any:
-        """Returns what this rank's workers read of the iteration's deal of that number."""
         stream, rank = self.stream, self.exchange.rank
         items = [deal.of_worker(rank, worker) for worker in range(deal.workers)]
         if not any(items):
@@ -201,7 +198,7 @@ class _Epoch:
         )
 
     def idle_batch(self) -> Any:
-        """Returns some shard's first samples, for a rank that has none left; they do not count."""
+        """Returns uncounted samples of some shard, for a rank that has none left."""
         most = -(-self.stream.samples_per_step // self.readers)
         size = min(most, self.stream.micro_batch_size or most)
         for shard in () if self.stand_in else self.left.order:
@@ -236,7 +233,7 @@ def _next_samples(
 
 
 def _parts_of(counts: Sequence[int], rank: int, micro_batch_size: int | None) -> list[int]:
-    """Returns the samples of each of a rank's micro-batches in a step; as many on all ranks."""
+    """Returns the samples of a rank's micro-batches; as many on all ranks."""
     size = micro_batch_size or max(1, *counts)
     own = [min(size, counts[rank] - begin) for begin in range(0, counts[rank], size)]
     return [0] * (-(-max(counts) // size) - len(own)) + own

@@ -1,4 +1,4 @@
-"""How far an epoch of a stream has come: its done shards, and the samples taken of open ones."""
+"""The done shards of an epoch, and the samples taken of open ones."""
 
 import random
 from collections.abc import Iterable
@@ -8,19 +8,14 @@ TO_BE_READ, DONE = 0, 1
 
 
 class Change(NamedTuple):
-    """How many samples of a shard are taken after a step; None: it is done."""
+    """The samples taken of a shard after a step; None: it is done."""
 
     shard: int
     taken: int | None
 
 
 class Place:
-    """The place of the whole group in one epoch.
-
-    Args:
-        status: of each shard, by its number: TO_BE_READ, or DONE.
-        taken: the samples that are taken of each open shard.
-    """
+    """The place of the group: each shard's status, and samples taken of open ones."""
 
     def __init__(self, status: bytearray, taken: dict[int, int] | None = None) -> None:
         self.status = status
@@ -39,14 +34,10 @@ class Place:
 
     @property
     def left(self) -> int:
-        """The number of shards that are not done."""
         return self.status.count(TO_BE_READ)
 
     def rest(self, order: Iterable[int]) -> list[tuple[int, int]]:
-        """Returns the shards that are not done, and the samples taken of each: first the open ones.
-
-        Open ones and others are each in the epoch's order.
-        """
+        """Returns shards that are not done, and the samples taken of each: open ones first."""
         left = [shard for shard in order if self.status[shard] == TO_BE_READ]
         return sorted(
             ((shard, self.taken.get(shard, 0)) for shard in left), key=lambda item: item[1] == 0
@@ -54,7 +45,6 @@ class Place:
 
 
 def order_of(shards: int, *, shuffle: bool, seed: int, epoch: int) -> list[int]:
-    """Returns the order in which an epoch begins its shards, from seed and epoch alone."""
     numbers = list(range(shards))
     if shuffle:
         random.Random(f"{seed} {epoch}").shuffle(numbers)

@@ -1,4 +1,4 @@
-"""Reads shards one after the other, in batches, from where another group may have stopped."""
+"""Reads shards in batches, from where another group may have stopped."""
 
 import inspect
 import random
@@ -15,13 +15,7 @@ Read = Callable[..., Iterable[Any]]
 
 
 class Reading(NamedTuple):
-    """Samples that a worker has read.
-
-    Attributes:
-        samples: of one step; none at the end of the shards.
-        position: after the samples.
-        skipped: the numbers of unreadable shards, since the reading before.
-    """
+    """Samples of one step, none at the end of the shards, and newly unreadable shards."""
 
     samples: list[Any]
     position: Position
@@ -38,8 +32,7 @@ class Shards:
 
     Attributes:
         names: what `read` gets, by number.
-        read: returns the samples of a shard. If it has a parameter `start`, it begins with the
-            sample of that number.
+        read: as for `ElasticStream`.
         block: how many successive samples of a shard are shuffled together; 0: none.
     """
 
@@ -83,7 +76,6 @@ class Shards:
 
 
 def takes_start(read: Read) -> bool:
-    """Whether a reader can begin within a shard."""
     try:
         return "start" in inspect.signature(read).parameters
     except (TypeError, ValueError):  # of a function in C
@@ -101,15 +93,7 @@ def read_shards(
     """Yields the items' samples, `size` at a time, and at last a reading without any.
 
     A reading is given when the sample after it is known. So its position shows which shards have
-    ended.
-
-    Args:
-        items: the numbers of the shards, and the samples taken of each.
-        shards: their samples.
-        size: of a reading; the last one may have fewer.
-        drop_last: whether to leave out a last reading that has fewer.
-        skip_unreadable: whether to go on with the next shard if one cannot be read. The samples
-            read of it count.
+    ended. The last one with samples may have fewer, unless `drop_last` leaves it out.
 
     Raises:
         Unreadable: a shard cannot be read; the message names it.

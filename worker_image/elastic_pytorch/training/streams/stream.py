@@ -1,4 +1,4 @@
-"""A stream of samples: each sample of its shards once in an epoch, in a group of any size."""
+"""A stream of samples, for a group of any size."""
 
 import hashlib
 import os
@@ -13,7 +13,12 @@ from torch.utils.data import Dataset
 
 from elastic_pytorch.state.values.rng_state import mixed
 from elastic_pytorch.training.data_parallel import DataParallel
-from elastic_pytorch.training.iteration import Epochs, Iteration, refuse_another
+from elastic_pytorch.training.iteration import (
+    LOADED_MEANWHILE,
+    Epochs,
+    Iteration,
+    refuse_another,
+)
 from elastic_pytorch.training.micro_batches import StepShare
 from elastic_pytorch.training.streams.place import Change, Place, order_of
 from elastic_pytorch.training.streams.shard_reader import Read, Shards
@@ -34,7 +39,6 @@ class TakenStep:
     """A step that a loader has handed on.
 
     Attributes:
-        changes: of the place.
         samples: of all ranks together.
         parts: the samples of each micro-batch of this rank; 0: it does not count.
         skipped: the numbers of shards that could not be read.
@@ -49,13 +53,7 @@ class TakenStep:
 
 @dataclass(slots=True)
 class EpochLeft:
-    """What is left of an epoch.
-
-    Attributes:
-        place: a copy of the stream's.
-        alike: what all ranks must have alike, by name.
-        ticket: the number of places that the stream had loaded.
-    """
+    """What is left of an epoch; `alike` must be the same on all ranks."""
 
     place: Place
     order: list[int]
@@ -67,23 +65,23 @@ class EpochLeft:
 class ElasticStream(Epochs):
     """Samples that can only be read one after the other, in shards, for a group that changes.
 
-    Shards are files, archives or parts of a table, for example. Whole shards are dealt to the
-    ranks, and to the workers of their loaders. Each sample comes exactly once in an epoch: the
-    place is the number of samples that are taken of each shard, and a group of any size deals out
-    what is left.
+    Shards are files, archives or parts of a table, for example. They are dealt to the ranks, and to
+    the workers of their loaders, as a whole. Each sample comes exactly once in an epoch: the place
+    is the number of samples that are taken of each shard, and a group of any size deals out the
+    rest.
 
     Args:
         shards: the names, paths, URLs or numbers of the shards, which must be the same after each
             restart.
-        read: returns the samples of a shard, always the same ones in the same order. If it has a
-            parameter `start`, it is called with it to go on within a shard, and begins with the
-            sample of that number, from 0. Otherwise the samples before are read again.
+        read: returns the samples of a shard, always the same ones in the same order. To go on
+            within a shard, it is called with its parameter `start`, if it has one, and begins with
+            the sample of that number, from 0. Otherwise the samples before are read again.
         batch_size: samples of a step, of all ranks together. A step has fewer when a worker comes
             to the end of its shards, and when there are fewer shards left than ranks.
-        micro_batch_size: the most samples that the model sees at once; a rank's share of a step is
-            split accordingly. None: it is not.
-        shuffle_block: how many successive samples of a shard are put into a random order together,
-            in memory. To go on within a shard takes reading that many again. 0: none.
+        micro_batch_size: the most samples that the model sees at once, of a rank's share of a step.
+            None: all.
+        shuffle_block: how many successive samples of a shard are shuffled together, in memory. To
+            go on within a shard takes reading that many again. 0: none.
         drop_last: whether to leave out the rest of a worker's shards that is less than a rank's
             share of a step.
         skip_unreadable: whether to go on without the rest of a shard that cannot be read: see
@@ -135,12 +133,10 @@ class ElasticStream(Epochs):
         self.samples_per_step = index(batch_size)  # of all ranks together
         self.micro_batch_size = micro_batch_size
         self.drop_last, self.skip_unreadable = drop_last, skip_unreadable
-        self._shuffle, self._block, self._seed, self._seed_random = (
-            shuffle,
-            index(shuffle_block),
-            index(seed),
-            seed_random,
-        )
+        self._shuffle = shuffle
+        self._block = index(shuffle_block)
+        self._seed = index(seed)
+        self._seed_random = seed_random
         self._checksum = hashlib.blake2b(repr(self._names).encode(), digest_size=8).hexdigest()
         self.data_parallel = DataParallel(mesh)
         self.samples = 0
@@ -154,10 +150,7 @@ class ElasticStream(Epochs):
     # --- the place in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the place, with a byte for each shard, and the settings that it depends on.
-
-        It is the same on all ranks.
-        """
+        """Returns the place, with a byte for each shard, and the settings that it depends on."""
         place = {
             "epoch": self.epoch,
             "steps": self._steps,
@@ -173,18 +166,11 @@ class ElasticStream(Epochs):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a place.
-
-        Raises:
-            ValueError: the place is in another stream: of other shards, another seed or another
-                order.
-        """
+        """Continues from a place; raises a ValueError if that is in another stream."""
         refuse_another(state, self._meaning(), "the saved place is of another stream")
-        self.epoch, self._steps, self.samples = (
-            int(state["epoch"]),
-            int(state["steps"]),
-            int(state["samples"]),
-        )
+        self.epoch = int(state["epoch"])
+        self._steps = int(state["steps"])
+        self.samples = int(state["samples"])
         self._skipped = [int(shard) for shard in state["skipped"]]
         self._place = Place(
             bytearray(state["status"].tolist()),
@@ -230,11 +216,7 @@ class ElasticStream(Epochs):
         return step.ends_epoch
 
     def end_epoch(self) -> None:
-        """Moves to the next epoch.
-
-        Raises:
-            ValueError: this one had no samples at all.
-        """
+        """Moves to the next epoch; raises a ValueError if this one had no samples."""
         if not self.samples:
             raise ValueError(f"none of the {len(self._names)} shards has a sample")
         self.epoch, self._steps, self.samples = self.epoch + 1, 0, 0
@@ -242,13 +224,12 @@ class ElasticStream(Epochs):
 
     @property
     def ends_epoch(self) -> bool:
-        """Whether the current step is the last one of its epoch."""
         return bool(self._taken) and self._taken[0].ends_epoch
 
     # --- for its loader ---
 
     def begin(self) -> EpochLeft:
-        """Begins an iteration instead of any before, and returns what is left of the epoch."""
+        """Begins an iteration instead of any before."""
         self._taken.clear()
         self._micro = 0
         self._iteration = Iteration()
@@ -273,23 +254,17 @@ class ElasticStream(Epochs):
         self._taken.append(step)
 
     def give(self, ticket: int) -> None:
-        """Notes that a loader hands a micro-batch on.
+        """Notes a micro-batch that a loader hands on, if the loader's place still counts.
 
         Raises:
             RuntimeError: another place has been loaded since the loader began.
         """
         if ticket != self._loads:
-            raise RuntimeError(
-                "another place in the data was loaded while this iterator was in use: "
-                "make a new one"
-            )
+            raise RuntimeError(LOADED_MEANWHILE)
         self._iteration.give()
 
     def worker_seed(self, number: int, rank: int) -> int:
-        """Returns the seed of the workers of a loader's deal of that number.
-
-        It is the same for ranks that get the same samples.
-        """
+        """Returns the seed of a deal's workers, one for ranks with the same samples."""
         return mixed(self._seed, self.epoch, self.samples, number, rank)
 
     # --- the current micro-batch ---

@@ -1,4 +1,4 @@
-"""What runs in a DataLoader's workers: each reads its own shards, and makes micro-batches."""
+"""What runs in a DataLoader's workers: each reads its own shards."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Collate = Callable[[list[Any]], Any]
 
 
 class Shipped(NamedTuple):
-    """What a worker sends: a `Reading`, collated; without samples at the end of its shards."""
+    """A `Reading` that a worker sends, collated."""
 
     worker: int
     position: Position
@@ -25,7 +25,7 @@ class Shipped(NamedTuple):
 
 @dataclass(eq=False)
 class WorkerShards(IterableDataset[Shipped]):
-    """The items of each worker of a rank, as a `Deal` has them."""
+    """The items of each worker of a rank."""
 
     items: Sequence[Sequence[tuple[int, int]]]
     shards: Shards
