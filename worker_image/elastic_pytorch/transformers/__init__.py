@@ -1,4 +1,4 @@
-"""The Trainer of Hugging Face transformers, which is imported on first use, in an elastic job."""
+"""The elastic Trainer of Hugging Face transformers, imported on first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,7 @@
 """Which training arguments an elastic Trainer refuses, and what to do instead."""
 
 from collections.abc import Callable
+from operator import not_
 from typing import Any, NamedTuple
 
 
@@ -22,13 +23,13 @@ REFUSED = (
     ),
     Refused(
         "enable_jit_checkpoint",
-        lambda value: not value,
+        not_,
         "remove it: before a change all ranks stop after the same step, and that step is kept. "
         "A handler of SIGTERM would only delay the change",
     ),
     Refused(
         "auto_find_batch_size",
-        lambda value: not value,
+        not_,
         "remove it, and set per_device_train_batch_size to what fits: "
         "each group would find another size",
     ),
@@ -39,7 +40,7 @@ REFUSED = (
     ),
     Refused(
         "group_by_length",
-        lambda value: not value,
+        not_,
         "remove it: that order depends on the size of the group",
     ),
     Refused(
@@ -55,13 +56,13 @@ REFUSED = (
     ),
     Refused(
         "fsdp",
-        lambda value: not value,
+        not_,
         "remove it: the committed state is one that each rank has all of. "
         "For FSDP2 write the loop with elastic_pytorch.State",
     ),
     Refused(
         "deepspeed",
-        lambda value: not value,
+        not_,
         "remove it: no rank has all of what ZeRO shards",
     ),
     Refused(
@@ -86,11 +87,7 @@ RESUME = (
 
 
 def check_arguments(arguments: Any) -> None:
-    """Refuses TrainingArguments; those that the release of transformers lacks are accepted.
-
-    Raises:
-        ValueError: the message names each refused argument and what to do instead.
-    """
+    """Raises a ValueError for refused TrainingArguments of this release of transformers."""
     wrong = [
         f"{each.name}={getattr(arguments, each.name)!r}: {each.advice}"
         for each in REFUSED

@@ -1,4 +1,4 @@
-"""A dataset whose random numbers depend on the requested samples, not on the process."""
+"""A dataset whose random numbers depend on the requested samples."""
 
 from typing import Any
 

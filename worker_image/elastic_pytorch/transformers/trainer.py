@@ -1,7 +1,6 @@
-"""A Trainer whose steps do not depend on the size of the group, and that continues anywhere."""
+"""A Trainer that continues with the same steps in a group of any size."""
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +44,8 @@ class ElasticTrainerMixin(AnyTrainer):
     `ElasticTrainer` is the plain Trainer with it.
 
     The batch is that of all workers together. It is cut into micro-batches of
-    `per_device_train_batch_size`, which the workers take in turns. So a step is the same step in a
-    group of any size. Each step is committed to a State, from which the next group continues.
+    `per_device_train_batch_size`, which the workers take in turns. So a step is the same in a group
+    of any size. Each step is committed to a State, from which the next group continues.
 
     Args:
         positional: the Trainer's positional arguments.
@@ -338,7 +337,7 @@ class ElasticTrainer(ElasticTrainerMixin, Trainer):
 
 
 class _StepCallback(TrainerCallback):
-    """Corrects the losses and the epoch, as the Trainer counts from the start of this process."""
+    """Corrects losses and epoch, as the Trainer counts from the start of this process."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
@@ -369,13 +368,13 @@ def _check_release() -> None:
 
 
 def _is_adapter(model: Any) -> bool:
-    """Whether a model is one of PEFT's, whose frozen weights each start of the script loads."""
+    """Whether a model is one of PEFT's, whose frozen weights the script loads."""
     frozen = any(not parameter.requires_grad for parameter in model.parameters())
     return frozen and bool(getattr(innermost(model), "peft_config", None))
 
 
 def _check_loss(trainer: Any) -> None:
-    """Refuses a `compute_loss` of unknown scale, with which gradients could depend on the group."""
+    """Refuses a `compute_loss` whose gradients could depend on the size of the group."""
     own = type(trainer).compute_loss is not Trainer.compute_loss
     counts = trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
     if own and counts and getattr(trainer, "loss_is_scaled_for_ga", None) is None:
@@ -387,16 +386,13 @@ def _check_loss(trainer: Any) -> None:
 
 
 def _folder(output_dir: str) -> Path:
-    """Returns the folder of the checkpoints; a job that is created again has another one."""
+    """Returns the checkpoints' folder: a job that is created again has another one."""
     return Path(output_dir) / "elastic" / os.environ.get("TORCHELASTIC_RUN_ID", "none")
 
 
 def _without_labels(batch: dict[str, Any]) -> dict[str, Any]:
-    return batch | {name: _ignored(batch[name]) for name in _LABELS if name in batch}
-
-
-_LABELS: Iterable[str] = ("labels", "shift_labels")
-
-
-def _ignored(labels: Any) -> Any:
-    return torch.full_like(labels, IGNORED_LABEL) if isinstance(labels, torch.Tensor) else labels
+    return batch | {
+        name: torch.full_like(batch[name], IGNORED_LABEL)
+        for name in ("labels", "shift_labels")
+        if name in batch and isinstance(batch[name], torch.Tensor)
+    }

@@ -84,10 +84,8 @@ class LossWindow:
         """Adds the loaded values, after the Trainer has set its own."""
         trainer, loaded = self._trainer, self._loaded
         trainer._tr_loss += loaded["sum"]
-        trainer._total_loss_scalar, trainer._globalstep_last_logged = (
-            loaded["total"],
-            loaded["logged"],
-        )
+        trainer._total_loss_scalar = loaded["total"]
+        trainer._globalstep_last_logged = loaded["logged"]
         trainer._initial_global_step = 0  # what the totals are divided by
         self._begun_at = time.time()
 
