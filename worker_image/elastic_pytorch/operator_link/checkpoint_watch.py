@@ -1,8 +1,8 @@
 """Detects the checkpoints of a script by scans of the folder that it writes to.
 
-A checkpoint of one file or many is finished when one scan finds changes and the next finds none. A
-scan costs a `stat` for each file, which on network storage is a request to a server. So it runs
-only while workers run, for a bounded number of files, and about a tenth of the time at most.
+A checkpoint of any number of files is finished when one scan finds changes and the next none. On
+network storage, a scan costs a request for each file. So it runs only while workers run, for a
+bounded number of files, and about a tenth of the time at most.
 """
 
 import os
@@ -33,12 +33,12 @@ class CheckpointCount:
         self._changing = False
 
     def begin(self, files: dict[str, Signature]) -> None:
-        """Takes all files as known: workers that stopped did not finish what they were writing."""
+        """Takes all files as known: workers that stopped did not finish what they wrote."""
         self._known = files
         self._changing = False
 
     def add_scan(self, files: dict[str, Signature]) -> bool:
-        """Records the files of a scan; returns whether they show a finished checkpoint."""
+        """Returns whether a scan shows a finished checkpoint."""
         changed = any(self._known.get(path) != signature for path, signature in files.items())
         # Beyond the bound, one scan may find files that the next does not: they stay known.
         self._known = {**self._known, **files} if len(self._known) <= MAX_ENTRIES else files
@@ -49,10 +49,9 @@ class CheckpointCount:
 
 
 def find_files(folder: str, most: int = MAX_ENTRIES) -> dict[str, Signature]:
-    """Returns the files in a folder and below it that may belong to a finished checkpoint.
+    """Returns the files below a folder that may belong to a finished checkpoint.
 
-    It may not exist yet. Of more entries than `most`, those in the folders that have changed last
-    count.
+    Of more entries than `most`, the folders that have changed last count.
 
     Raises:
         OSError: the folder cannot be read.
@@ -75,7 +74,7 @@ def find_files(folder: str, most: int = MAX_ENTRIES) -> dict[str, Signature]:
 
 
 def _list(folder: str, left: int, found: dict[str, Signature], below: list[tuple[int, str]]) -> int:
-    """Adds a folder's files to `found` and its folders to `below`; returns how many may follow."""
+    """Adds to `found` and `below`; returns how many more entries may follow."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if left <= 0:
@@ -111,8 +110,8 @@ def watch_for_checkpoints(folder: Path, client: OperatorClient, progress: Progre
 class CheckpointWatch:
     """A thread that watches a folder, which need not exist yet, while workers run.
 
-    `running` returns the number of the round whose workers run here; 0: none do. The thread calls
-    `report` with each new number of checkpoints; None: it cannot read the folder.
+    `running` returns the round whose workers run here; 0: none do. The thread calls `report` with
+    each new count; None: it cannot read the folder.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""An agent's reports to the operator, and the operator's answers (docs/internals/protocol.md).
+"""An agent's reports to the operator, and its answers (docs/internals/protocol.md).
 
 The main thread never waits for the operator: the thread of `start_link` communicates.
 """
@@ -43,7 +43,6 @@ class NotedPlaces:
     places: Sequence[Mapping[str, str]]  # by local rank
 
     def to_json(self, round_number: int) -> dict[str, Any] | None:
-        """In the form of a round's heartbeats."""
         if round_number != self.round:
             return None
         return {"ageSeconds": time.monotonic() - self.read_at, "byLocalRank": list(self.places)}
@@ -52,8 +51,8 @@ class NotedPlaces:
 class OperatorClient:
     """The operator's last answers, and the reports to it.
 
-    The link's thread calls `on_news` for a newer round or a verdict, and `on_dump` when the
-    operator wants the workers' stacks. `progress` returns JSON, and `port` the next store's port.
+    The link's thread calls `on_news` for a newer round or a verdict, and `on_dump` to request
+    stacks. `progress` returns JSON, and `port` the next store's port.
     """
 
     def __init__(
@@ -105,17 +104,17 @@ class OperatorClient:
         return self._reported.round if self._reported.state == "running" else 0
 
     def peer_stopped(self, round_number: int) -> bool:
-        """Whether the operator has reported that another member of a round stopped its workers."""
+        """Whether another member of a round has stopped its workers."""
         return round_number > 0 and self._peer_stopped_in == round_number
 
     def report(self, **changes: Any) -> None:
-        """Changes the heartbeats, and sends one at once. Only for the main thread."""
+        """Only for the main thread."""
         self._reported = replace(self._reported, **changes)
         self.changes += 1
         self.send_heartbeat()
 
     def report_places(self, places: Sequence[Mapping[str, str]]) -> None:
-        """Reports where the round's processes are, by local rank. Only for the main thread."""
+        """Only for the main thread. The places are in the order of local ranks."""
         self._places = NotedPlaces(self._reported.round, time.monotonic(), places)
         self.send_heartbeat()
 
@@ -123,7 +122,7 @@ class OperatorClient:
         self.stopped = True
 
     def send_heartbeat(self) -> None:
-        """Sends a heartbeat at once. Safe in any thread and in a signal handler."""
+        """At once, from any thread or signal handler."""
         self.asked = True
         self.wakeup.ring()
 
@@ -134,7 +133,7 @@ class OperatorClient:
         self.send_heartbeat()
 
     def flush(self, seconds: float) -> None:
-        """Waits for a heartbeat with the last change to be sent or to fail, or for the time."""
+        """Waits until a heartbeat with the last change was sent, or has failed."""
         deadline = time.monotonic() + seconds
         while self.attempted < self.changes and time.monotonic() < deadline:
             time.sleep(0.005)

@@ -1,7 +1,7 @@
 """Connects to the server that answers first, as Happy Eyeballs (RFC 8305) does for addresses.
 
-A Service routes each connection to one of its servers. For a while this may be one that has died
-with its node: its packets are lost, while another connection would reach the next server.
+For a while, a Service may route a connection to a server that has died with its node. Its packets
+are lost, while another connection would reach the next server.
 """
 
 import errno

@@ -34,13 +34,13 @@ def addresses_of(name: str) -> list[str]:
 class OperatorConnection:
     """Opens one connection after the other, from one thread.
 
-    The name is resolved once, because the cluster's DNS may have lost a server with the operator.
-    After failures of some seconds, another thread resolves it again: a look-up may take minutes,
-    and the operator return at its old address meanwhile.
+    The name is resolved once, because the cluster's DNS may be lost with the operator. After
+    failures of some seconds, another thread resolves it again: a look-up may take minutes, and the
+    operator return at its old address meanwhile.
 
-    Thousands of agents may look for a new leader together. If each gave up as early as one alone,
-    and came again at once, the operator would work on connections that agents have just given up.
-    So the times double while an operator that can be reached is too slow.
+    Thousands of agents may look for a new leader together. If each gave up early, and came again at
+    once, the operator would work on connections that are given up. So the times double while an
+    operator that can be reached is too slow.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A port that is reserved for the store of the next round that this pod leads."""
+"""Reserves a port for the store of the next round that this pod leads."""
 
 import contextlib
 import socket
@@ -9,9 +9,9 @@ TRIES = 100
 class StorePort:
     """Reserves the first free port of a hundred, else any, with a socket that never listens.
 
-    With the host's network, other jobs bind ports on the same host. A bound socket without
-    SO_REUSEADDR keeps them away. `lend` lets a server that sets SO_REUSEADDR, as torch's store
-    does, bind the port beside the reservation: at no moment can another process get it.
+    With the host's network, other jobs bind ports, too. A bound socket without SO_REUSEADDR keeps
+    them away. `lend` lets a server that sets SO_REUSEADDR, as torch's store does, bind the port
+    beside the reservation: at no moment can another process get it.
     """
 
     def __init__(self, first: int) -> None:

@@ -1,8 +1,8 @@
-"""A request to the operator whose body is a stream of JSON lines, as its answer is: one connection for both directions.
+"""One connection to the operator for both directions: its request and answer are JSON lines.
 
 Both are HTTP/1.1 with chunks (RFC 9112, section 7.1). The standard library's client reads no answer
-while it sends a request, and its TLS sockets may not be used by two threads at a time. So one
-thread waits for the socket, reads what there is, and sends in between.
+while it sends a request, and only one thread at a time may use its TLS sockets. So one thread waits
+for the socket, reads, and sends in between.
 """
 
 import http.client
@@ -12,7 +12,7 @@ import socket
 import ssl
 from typing import Any
 
-from elastic_pytorch.operator_link.retry import RefusedError, pause_seconds, reason_of, retry_after
+from elastic_pytorch.operator_link.retry import RefusedError, pause_seconds, reason_of
 
 RECEIVE_BYTES = 64 * 1024
 MAX_BYTES = 32 << 20  # of a line, or of a head
@@ -27,15 +27,16 @@ class OperatorStream:
         self._reader = AnswerReader()
         self._ended = False
         shown = f"Authorization: Bearer {token}\r\n" if token else ""
-        kind = "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked"
-        self._unsent = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/x-ndjson\r\n{shown}{kind}\r\n\r\n".encode()
+        self._unsent = (
+            f"POST {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/x-ndjson\r\n{shown}"
+            "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+        ).encode()
 
     def fileno(self) -> int:
-        """The socket's descriptor: readable when there may be something to receive."""
         return self._socket.fileno()
 
     def send(self, value: object, token: str) -> None:
-        """Sends a line, and before it the token, if that has been renewed.
+        """Sends a line, after the token if that is new.
 
         Raises:
             OSError: the connection is closed, or takes nothing for 5 s.
@@ -48,7 +49,7 @@ class OperatorStream:
         self._unsent = b""
 
     def receive(self) -> list[Any]:
-        """The lines that have come by now, decoded. It does not wait.
+        """Decodes the lines that have arrived, without a wait.
 
         Raises:
             RefusedError: the operator has refused the request.
@@ -75,17 +76,17 @@ class OperatorStream:
 
 class AnswerReader:
     def __init__(self) -> None:
-        self.ended = False  # the last chunk has come
+        self.ended = False
         self._received = bytearray()
         self._line = bytearray()
         self._in_body = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Takes in what has been received; returns the lines that are complete with it.
+        """Returns the lines that are complete.
 
         Raises:
             RefusedError: the answer is not 200.
-            ValueError: it is not HTTP, or its body does not come in chunks.
+            ValueError: it is not HTTP, or its body is not in chunks.
         """
         self._received += data
         if not self._in_body and END_OF_HEAD in self._received:
@@ -108,8 +109,9 @@ class AnswerReader:
         if int(code) != http.client.OK:
             length = headers.get("Content-Length", "")
             if length.isdecimal() and len(rest) < min(int(length), MAX_BYTES):
-                return  # the reason has not come whole
-            raise RefusedError(int(code), reason_of(bytes(rest), reason), retry_after(headers))
+                return  # the rest of the reason follows
+            pause = pause_seconds(headers.get("Retry-After"))
+            raise RefusedError(int(code), reason_of(bytes(rest), reason), pause)
         if headers.get("Transfer-Encoding", "").lower() != "chunked":
             raise ValueError("the answer is not a stream")
         self._received, self._in_body = rest, True

@@ -31,7 +31,6 @@ class StreamLink:
         self._retry = Retry(lambda: client.stopped)
 
     def run(self) -> None:
-        """Keeps a stream to the operator for as long as the process lives."""
         client = self._client
         while True:
             changes, began = client.changes, time.monotonic()
