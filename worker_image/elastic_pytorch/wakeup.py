@@ -25,13 +25,19 @@ class Wakeup:
     def wait(self, seconds: float, descriptors: Iterable[int] = ()) -> list[int]:
         """Waits for `ring`, a readable descriptor or the time; returns the readable descriptors."""
         poll = select.poll()
-        poll.register(self._read, select.POLLIN)
+        poll.register(self, select.POLLIN)
         for descriptor in descriptors:
             poll.register(descriptor, select.POLLIN)
         ready = [descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)]
         if self._read in ready:
             ready.remove(self._read)
-            with contextlib.suppress(BlockingIOError):
-                while os.read(self._read, 4096):
-                    pass
+            self.clear()
         return ready
+
+    def fileno(self) -> int:
+        return self._read
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._read, 4096):
+                pass

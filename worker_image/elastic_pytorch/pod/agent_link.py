@@ -31,7 +31,7 @@ class Client(Protocol):
         """Returns the next message; None: the time is over."""
 
     def connected(self) -> bool:
-        """Whether the agent is there, as far as this process knows."""
+        pass
 
     def send(self, message: Message) -> None: ...
 
@@ -49,11 +49,11 @@ class AgentLink:
         return self._wanted
 
     def leaves_group(self) -> bool:
-        """Whether this pod is not in the next group, as of the announcement; called after the stop.
+        """Whether this pod is not in the next group; called after the stop.
 
         The ranks learn of a change at different times, and stop together when the first one has, so
-        this waits for the agent. Without its announcement in time, this pod counts as leaving, and
-        a peer has the same state.
+        this waits for the announcement. Without it in time, this pod counts as leaving: a peer has
+        the same state.
         """
         deadline = time.monotonic() + ANNOUNCED_SECONDS
         self.wanted()
@@ -64,19 +64,17 @@ class AgentLink:
         return self._leaves is not False
 
     def cooperate(self, *, in_process: bool) -> None:
-        """Reports that this worker stops at step boundaries."""
         self._client.send({"kind": COOPERATES, "inProcess": in_process})
 
     def stop_at_boundary(self, step: int) -> None:
-        """Reports that this worker has committed a step with all others, and leaves its group."""
+        """Reports a stop after a step that all ranks have committed."""
         self._client.send({"kind": PARKED, "step": step})
 
     def stop_process(self, step: int) -> NoReturn:
-        """Ends this process after a step that all workers have saved: its successor continues.
+        """Ends this process after a step that all workers have saved.
 
         Raises:
-            PlannedStop: the script must end; its runner then waits until the agent ends this
-                process.
+            PlannedStop: the script must end; its runner then waits for the agent's SIGTERM.
             ConnectionError: the agent is gone.
         """
         with contextlib.suppress(ValueError):  # not the main thread
@@ -89,15 +87,14 @@ class AgentLink:
             self.wait_for_go()
 
     def leave(self) -> None:
-        """Reports that this worker has left its group, and can join another."""
         self._client.send({"kind": LEFT})
 
     def lose_peer(self, message: str) -> None:
-        """Reports that a healthy worker has lost a peer, and can only leave its group."""
+        """Reports that this worker is healthy, but can only leave its group."""
         self._client.send({"kind": LOST_PEER, "message": message[:MAX_MESSAGE_CHARACTERS]})
 
     def wait_for_go(self) -> dict[str, str]:
-        """Waits without limit for the next group, and returns its environment variables.
+        """Waits without limit for the next group's environment variables.
 
         Raises:
             ConnectionError: the agent is gone.

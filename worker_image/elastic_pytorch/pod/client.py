@@ -92,7 +92,7 @@ class PodClient:
         self._send({"storage": "hold", "name": name}, os.dup(fd))
 
     def drop(self, name: str) -> None:
-        """Makes the server release a memory file, after a requested flush of it."""
+        """Takes effect after a requested flush."""
         with self._lock:
             close(self._held.pop(name, None))
         self._send({"storage": "drop", "name": name})
@@ -128,11 +128,10 @@ class PodClient:
     def flush(
         self, name: str, version: StateVersion, folder: str, keep: Keep, *, now: bool = True
     ) -> None:
-        """Requests a checkpoint of the newest state in a folder, without a wait for it.
+        """Requests a checkpoint of the newest state.
 
-        A request replaces earlier ones that wait while another is carried out: the newest state is
-        written then. Without `now`, the server first rests after its last write, see
-        `checkpoint_writer`.
+        It replaces earlier requests that wait. Without `now`, the server first rests after its last
+        write, see `checkpoint_writer`.
         """
         with self._lock:
             self._revive()
@@ -181,7 +180,6 @@ class PodClient:
             return messages
 
     def wait_message(self, timeout_seconds: float) -> Message | None:
-        """The agent's next message; None: the time is over."""
         deadline = time.monotonic() + timeout_seconds
         if not self._wait(deadline, lambda: bool(self._messages)):
             # The server is gone, and a caller's loop must not spin.
@@ -191,7 +189,6 @@ class PodClient:
             return self._messages.popleft() if self._messages else None
 
     def connected(self) -> bool:
-        """Whether the server is there, as far as this process knows."""
         return self._socket is not None
 
     def send(self, message: Message) -> None:
@@ -305,7 +302,7 @@ class PodClient:
         drop_waiting(self._waiting)
 
     def _leave_to_parent(self) -> None:
-        """Called in a fork: the connection is the worker's."""
+        """Called in a fork."""
         self._lock = threading.RLock()
         self.close()
 

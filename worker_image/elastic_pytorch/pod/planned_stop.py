@@ -1,8 +1,8 @@
 """Ends a script before a planned change of its group, or without a next group, as Python would.
 
 `finally` blocks and exit handlers run, and open files are flushed, within `CLEANUP_SECONDS`. Only
-then does the agent learn that the worker has stopped. Exceptions and results of the script's end do
-not count, because its state is saved.
+then does the agent learn that the worker has stopped. The script's state is saved, so its
+exceptions and results do not count.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class _ScriptEnd:
     def begin(self, report: Callable[[], None], wait: Callable[[], NoReturn]) -> NoReturn:
         """Ends the script, if this is its main thread; otherwise reports and waits for SIGTERM.
 
-        `report` reports to the agent, once and from any thread, that this worker has stopped.
+        `report` is called once, in any thread.
         """
         once = _Once(report)
         if self.over:
@@ -60,8 +60,8 @@ class _ScriptEnd:
     def at_sigterm(self) -> Iterator[None]:
         """Has SIGTERM end the script without its own handler, which would only save again.
 
-        This is for a process that waits for its next group, and may never get one. The kernel kills
-        it if its end takes longer than `CLEANUP_SECONDS`. Only the main thread sets handlers.
+        The process may never get a next group. The kernel kills it if its end takes longer than
+        `CLEANUP_SECONDS`. Only the main thread sets handlers.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

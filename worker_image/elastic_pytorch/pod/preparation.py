@@ -1,8 +1,8 @@
 """Lets a script start before its group exists, and wait where it first depends on the group.
 
-The script's set-up (imports, an index of its data, weights, compilation) then costs the group no
-time. Until the group exists, `os.environ` has a class that waits where the script reads, writes or
-lists one of the group's variables. C code and programs that inherit the environment read past it.
+Its set-up (imports, an index of its data, weights, compilation) then costs the group no time. Until
+the group exists, `os.environ` waits where the script reads, writes or lists one of the group's
+variables. C code and programs that inherit the environment read past it.
 """
 
 import os
@@ -56,7 +56,7 @@ class _PreparingEnviron(os._Environ):  # type: ignore[type-arg] # not generic in
 
 
 def begin() -> None:
-    """Has this process wait for its group, if the agent has started it before the group exists."""
+    """Does nothing if the agent has started this process for a group."""
     global _preparing  # noqa: PLW0603 - of this process
     if os.environ.pop(PREPARING, ""):
         _preparing = True
@@ -65,12 +65,12 @@ def begin() -> None:
 
 
 def is_preparing() -> bool:
-    """Whether this process was started before its group, and has not joined it yet."""
+    """Whether this process has not joined its first group yet."""
     return _preparing
 
 
 def join(*, in_process: bool = False) -> None:
-    """Reports that this process is ready, and waits for its group, unless it has one.
+    """Reports that this process is ready, and waits for its first group.
 
     Raises:
         ConnectionError: the agent is gone.

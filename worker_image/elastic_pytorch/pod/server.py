@@ -1,9 +1,9 @@
-"""The pod's server: keeps the memory files of workers beyond the workers' lives, has them flushed to disk, and passes messages on.
+"""The pod's server: keeps workers' memory files, has them flushed, and passes messages on.
 
-It exchanges JSON over a unix socket of packets; descriptors travel beside it. Messages with a key
-`storage` are its own, all others are between the agent and the workers. In a pod with the agent it
-is the agent's thread; under plain torchrun it is a process beside the worker: `python -m
-elastic_pytorch.pod.server --fd N`. Standard library only, so that this takes no time to start.
+It exchanges JSON over a unix socket of packets, with descriptors beside them. Messages with a key
+`storage` are its own, others are between the agent and the workers. It is a thread of the agent;
+under plain torchrun it is a process beside the worker: `python -m elastic_pytorch.pod.server --fd
+N`. Standard library only, for a quick start.
 """
 
 import contextlib
@@ -18,7 +18,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from elastic_pytorch.log import logger, start_logging
@@ -37,10 +36,11 @@ from elastic_pytorch.socket_folder import LOOK_SECONDS, SocketFolder
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_writer import CheckpointWriter, Flush
 from elastic_pytorch.storage.retention import parse_keep
+from elastic_pytorch.wakeup import Wakeup
 
 MAX_HELD = 256
 MAX_CONNECTIONS = 256
-MAX_WAITING = 1000  # messages to a worker that does not read them
+MAX_WAITING = 1000  # messages to a worker that does not read
 
 
 class _Connection:
@@ -53,9 +53,9 @@ class _Connection:
 
 
 def _worker_of(pid: int) -> int:
-    """Returns the worker that a process belongs to: the leader of its session, as which workers are started, or itself.
+    """The worker of a process: its session's leader, or itself.
 
-    A worker may be a shell that runs the script in a process of its own.
+    A worker may be a shell that runs the script in another process.
     """
     try:
         session = os.getsid(pid)
@@ -65,11 +65,9 @@ def _worker_of(pid: int) -> int:
 
 
 class PodServer:
-    """The server, for the agent: a socket in a directory of its own, and a thread."""
-
     def __init__(self, checkpoint_writer: CheckpointWriter | None = None) -> None:
         self.path = ""  # for the workers' environment; empty: there is none
-        # Called in the server's thread with a worker's process id and its message.
+        # The server's thread calls it with a worker's process id and its message.
         self.on_message: Callable[[int, Message], None] = lambda _pid, _message: None
         self._folder: SocketFolder | None = None
         self._held: dict[str, int] = {}
@@ -78,18 +76,15 @@ class PodServer:
         self._checkpoint_writer = checkpoint_writer or CheckpointWriter()
         self._lock = threading.RLock()
         self._selector: selectors.BaseSelector | None = None
-        self._bell: tuple[socket.socket, socket.socket] | None = None
+        self._wakeup: Wakeup | None = None
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
-        self._settled = threading.Event()  # set when there is nothing left to read from any worker
+        self._settled = threading.Event()  # no worker has sent anything that is not read
         self._settled.set()
         self._ended = False
 
     def prepare(self) -> str:
-        """Chooses the socket's path and returns it; empty: none is possible.
-
-        Nothing listens there before `start`.
-        """
+        """Returns the path at which `start` will listen; empty: none is possible."""
         try:
             self._folder = SocketFolder("local")
             self.path = self._folder.path
@@ -100,10 +95,7 @@ class PodServer:
         return self.path
 
     def start(self) -> None:
-        """Starts listening.
-
-        To be called after the fork of processes that must not inherit what is opened here.
-        """
+        """Starts listening, after the forks of processes that must not inherit the descriptors."""
         if self._folder is None:
             return
         try:
@@ -116,7 +108,7 @@ class PodServer:
         self._thread.start()
 
     def serve_one(self, link: socket.socket) -> None:
-        """Serves one worker to its end in the calling thread, then finishes the worker's requests."""
+        """Serves one worker until it ends, then finishes its requests."""
         self._open()
         self._add(link)
         while self._connections:
@@ -125,7 +117,7 @@ class PodServer:
             pass
 
     def broadcast(self, message: Message | None) -> None:
-        """Broadcasts a message to all workers, including later ones, until replaced; None clears it."""
+        """Sends a message to all workers, and to later ones until the next call."""
         with self._lock:
             self._broadcast = message
             if message is not None:
@@ -134,7 +126,7 @@ class PodServer:
         self._ring()
 
     def send(self, pid: int, message: Message) -> None:
-        """Sends a message to one worker; does nothing if it is gone."""
+        """Does nothing if the worker is gone."""
         with self._lock:
             for connection in self._connections.values():
                 if connection.pid == pid:
@@ -142,9 +134,9 @@ class PodServer:
         self._ring()
 
     def drain(self, seconds: float) -> bool:
-        """Waits until all that workers have requested is on the disk; False: the time was not enough."""
+        """Waits until all requests are on the disk; False: the time is over."""
         deadline = time.monotonic() + seconds
-        if self._thread is not None:  # the workers' last messages may not have been read yet
+        if self._thread is not None:  # it may not have read the workers' last messages
             self._settled.clear()
             self._ring()
             self._settled.wait(seconds)
@@ -165,16 +157,11 @@ class PodServer:
         return listener
 
     def _listen_again_if_emptied(self) -> None:
-        """Replaces a listener that new workers no longer find. Those that are connected stay so."""
-        if (
-            self._folder is None
-            or self._listener is None
-            or self._ended
-            or not self._folder.is_emptied()
-        ):
+        """Replaces a listener that new workers cannot find. Connections stay."""
+        if not (self._folder and self._listener and self._folder.is_emptied()) or self._ended:
             return
         assert self._selector is not None
-        with contextlib.suppress(OSError):  # the temporary folder may be full; it is tried again
+        with contextlib.suppress(OSError):  # a full temporary folder: the next look tries again
             listener = self._listen(self._folder)
             self._selector.register(listener, selectors.EVENT_READ)
             self._selector.unregister(self._listener)
@@ -183,42 +170,35 @@ class PodServer:
 
     def _open(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._bell = socket.socketpair()
-        for end in self._bell:
-            end.setblocking(False)
-        self._selector.register(self._bell[0], selectors.EVENT_READ)
+        self._wakeup = Wakeup()
+        self._selector.register(self._wakeup, selectors.EVENT_READ)
         if self._listener is not None:
             self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _ring(self) -> None:
-        if self._bell is not None:
-            with contextlib.suppress(OSError):
-                self._bell[1].send(b"\0")
+        if self._wakeup is not None:
+            self._wakeup.ring()
 
     def _serve(self) -> None:
         while not self._ended:
             try:
                 self._serve_once()
-            except Exception:  # whatever a worker does, the agent and the others continue
+            except Exception:  # the agent and other workers survive whatever a worker does
                 logger.exception("the local server goes on after an error")
                 time.sleep(0.1)
-        for link in (
-            self._listener,
-            *(connection.socket for connection in self._connections.values()),
-        ):
-            if link is not None:
-                link.close()
+        if self._listener is not None:
+            self._listener.close()
+        for connection in self._connections.values():
+            connection.socket.close()
 
     def _serve_once(self) -> None:
         assert self._selector is not None
-        assert self._bell is not None
+        assert self._wakeup is not None
         self._listen_again_if_emptied()
         ready = self._selector.select(LOOK_SECONDS)
         for key, events in ready:
-            if key.fileobj is self._bell[0]:
-                with contextlib.suppress(BlockingIOError):
-                    while self._bell[0].recv(4096):
-                        pass
+            if key.fileobj is self._wakeup:
+                self._wakeup.clear()
             elif key.fileobj is self._listener:
                 self._accept()
             elif events & selectors.EVENT_READ:
@@ -227,7 +207,7 @@ class PodServer:
             connections = list(self._connections.values())
         for connection in connections:
             self._write(connection)
-        if [key.fileobj for key, _ in ready] == [self._bell[0]]:
+        if [key.fileobj for key, _ in ready] == [self._wakeup]:
             self._settled.set()
         elif not self._settled.is_set():
             self._ring()
@@ -304,12 +284,8 @@ class PodServer:
             self._hold(name, descriptors)
         elif what == "fetch":
             held = self._held.get(name)
-            copy = None if held is None else os.dup(held)
-            self._post(
-                connection,
-                {"storage": "fetched", "name": name, "number": message.get("number")},
-                copy,
-            )
+            answer = {"storage": "fetched", "name": name, "number": message.get("number")}
+            self._post(connection, answer, None if held is None else os.dup(held))
         elif what == "drop":
             close(self._held.pop(name, None))
         elif what == "flush":
@@ -332,41 +308,21 @@ class PodServer:
         self._held[name] = descriptors.pop()
 
     def _flush(self, connection: _Connection, name: str, message: Message) -> None:
-        number, folder, keep, now = (
-            message["number"],
-            message["folder"],
-            parse_keep(message["keep"]),
-            message["now"],
-        )
+        number, folder = message["number"], message["folder"]
+        keep, now = parse_keep(message["keep"]), message["now"]
         if type(number) is not int or not isinstance(folder, str) or type(now) is not bool:
             raise ValueError("not a request to flush")
         if name not in self._held:
             raise ValueError(f"nothing is held as {name!r}")
-        answer = partial(self._answer_flush, connection, name, number)
-        self._checkpoint_writer.ask(
-            Flush(name, os.dup(self._held[name]), folder, keep, answer, now)
-        )
 
-    def _answer_flush(
-        self,
-        connection: _Connection,
-        name: str,
-        number: int,
-        version: StateVersion | None,
-        trouble: str,
-    ) -> None:
-        with self._lock:
-            self._post(
-                connection,
-                {
-                    "storage": "flushed",
-                    "name": name,
-                    "number": number,
-                    "stamp": version,
-                    "trouble": trouble,
-                },
-            )
-        self._ring()
+        def answer(version: StateVersion | None, trouble: str) -> None:
+            flushed = {"name": name, "number": number, "stamp": version, "trouble": trouble}
+            with self._lock:
+                self._post(connection, {"storage": "flushed", **flushed})
+            self._ring()
+
+        memory = os.dup(self._held[name])
+        self._checkpoint_writer.ask(Flush(name, memory, folder, keep, answer, now))
 
     def _refuse(self, connection: _Connection, message: Any, reason: str) -> None:
         if not connection.warned:
@@ -385,14 +341,12 @@ class PodServer:
     def _post(
         self, connection: _Connection, message: Message, descriptor: int | None = None
     ) -> None:
-        """Queues a message for the server's thread to send; the descriptor is closed after that."""
-        if (
-            connection.socket.fileno() not in self._connections
-            or len(connection.waiting) >= MAX_WAITING
-        ):
+        """Queues a message for the server's thread, which then closes the descriptor."""
+        connected = connection.socket.fileno() in self._connections
+        if connected and len(connection.waiting) < MAX_WAITING:
+            connection.waiting.append((json.dumps(message).encode(), descriptor))
+        else:
             close(descriptor)
-            return
-        connection.waiting.append((json.dumps(message).encode(), descriptor))
 
     def _write(self, connection: _Connection) -> None:
         assert self._selector is not None
@@ -416,19 +370,18 @@ def _may_replace(held: int, other: int) -> bool:
 def _newest(fd: int) -> StateVersion | None:
     try:
         slots = valid_slots(read_header(fd))
-    except (ValueError, OSError):  # not a snapshot of this release
+    except (ValueError, OSError):  # another release's
         return None
     return slots[0].version if slots else None
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serves the worker at the other end of a socket, whose descriptor is given as `--fd N`; behind it, where the worker finds modules."""
+    """Takes `--fd N`, the descriptor of the worker's socket, and the folders of its modules."""
     start_logging()
     option, number, *module_folders = arguments
     if option != "--fd":
         raise SystemExit("usage: python -m elastic_pytorch.pod.server --fd N [FOLDER…]")
-    # Behind the standard library, for what object storage needs: this process begins without
-    # site-packages.
+    # Last, for the library of object storage: this process begins without site-packages.
     sys.path += module_folders
     PodServer().serve_one(socket.socket(fileno=int(number)))
 
