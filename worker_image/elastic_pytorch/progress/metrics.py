@@ -14,10 +14,7 @@ Metrics = tuple[tuple[str, float], ...]
 
 
 def read_metrics(metrics: object) -> dict[str, float]:
-    """The finite metrics of a report.
-
-    A value that has become NaN or infinite late in a training must not end it. It is left out, like
-    a loss.
+    """The finite metrics of a report: one that has become NaN must not end a training.
 
     Raises:
         ValueError: they cannot be reported; it names the metric and what to change.

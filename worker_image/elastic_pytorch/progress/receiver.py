@@ -1,4 +1,4 @@
-"""The progress of training, as the agent receives it from its workers (see `report`)."""
+"""The progress of training, as the agent receives it from its workers."""
 
 import contextlib
 import json
@@ -17,33 +17,33 @@ from elastic_pytorch.socket_folder import LOOK_SECONDS, SocketFolder
 
 # socket(7): a struct timeval
 LOOK_TIMEVAL = struct.pack("ll", *divmod(int(LOOK_SECONDS * 1_000_000), 1_000_000))
-MAX_LOCAL_RANKS = 256  # whose work a heartbeat carries: the operator takes 64 KiB
+MAX_LOCAL_RANKS = 256  # in a heartbeat: the operator takes 64 KiB
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of training, as far as its ranks have reported; None: none has."""
+    """All moments are monotonic seconds; None: no rank has reported it."""
 
     step: int | None = None
-    first_step: int | None = None  # the first one of the round
+    first_step: int | None = None  # of the round
     total: int | None = None
     loss: float | None = None
     checkpoint_step: int | None = None
-    checkpoints: int | None = None  # seen in the watched folder; None: no folder is watched
-    # When all processes of the pod had been started for the round, monotonic seconds.
+    checkpoints: int | None = None  # in the watched folder; None: no folder is watched
+    # All processes of the pod had been started for the round.
     started_at: float | None = None
-    # When a process reported that its process group had formed, monotonic seconds.
+    # A process reported that its process group had formed.
     formed_at: float | None = None
     metrics: Metrics = ()  # of the round
-    work: Work | None = None  # how long the processes have worked in their last steps
-    # When a process began to wait for the last checkpoint of its training, monotonic seconds.
+    work: Work | None = None
+    # A process began to wait for the last checkpoint of its training.
     saving_since: float | None = None
-    failed_saves: int = 0  # of checkpoints, in a row
+    failed_saves: int = 0  # in a row
     save_error: str = ""  # of the last of them
-    checkpoint_seconds: float | None = None  # for which the newest checkpoint was written
+    checkpoint_seconds: float | None = None  # that writing the newest checkpoint took
 
     def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
-        """Returns the progress after a report: the largest step, and the newest of everything else.
+        """The largest step counts, and the newest of everything else.
 
         Raises:
             ValueError: a field is not what `report` sends.
@@ -56,19 +56,17 @@ class Progress:
         if failed_saves is None:
             saved = checkpoint is not None and checkpoint != self.checkpoint_step
             failed_saves, save_error = (0, "") if saved else (self.failed_saves, self.save_error)
-        return Progress(
+        return replace(
+            self,
             step=self.step if step is None else max(step, self.step or 0),
             first_step=step if self.first_step is None else self.first_step,
             total=self.total if total is None else total,
             loss=self.loss if loss is None else loss,
             checkpoint_step=self.checkpoint_step if checkpoint is None else checkpoint,
-            checkpoints=self.checkpoints,
-            started_at=self.started_at,
             formed_at=now
             if self.formed_at is None and fields.get("formed") is True
             else self.formed_at,
             metrics=merge_metrics(self.metrics, read_metrics(fields.get("metrics", {}))),
-            work=self.work,
             saving_since=self._saving_since(fields.get("saving"), now),
             failed_saves=failed_saves,
             save_error=save_error if isinstance(save_error, str) else "",
@@ -81,39 +79,29 @@ class Progress:
         return (now if self.saving_since is None else self.saving_since) if saving else None
 
     def to_json(self, now: float = 0.0) -> dict[str, object] | None:
-        """Returns the progress as a heartbeat carries it at a moment, monotonic seconds."""
         if self == Progress():
             return None
-        steps = {"step": self.step, "firstStep": self.first_step}
-        checkpoints: dict[str, object] = {
+        fields: dict[str, object] = {
+            "step": self.step,
+            "firstStep": self.first_step,
+            "total": self.total,
+            "loss": self.loss,
             "checkpointStep": self.checkpoint_step,
             "checkpoints": self.checkpoints,
-        }
-        if self.checkpoint_seconds is not None:
-            checkpoints["checkpointSeconds"] = round(self.checkpoint_seconds, 3)
-        ages = {
             "startedAgeSeconds": _age(self.started_at, now),
             "formedAgeSeconds": _age(self.formed_at, now),
         }
+        if self.checkpoint_seconds is not None:
+            fields["checkpointSeconds"] = round(self.checkpoint_seconds, 3)
         if self.saving_since is not None:
-            ages["savingSeconds"] = _age(self.saving_since, now)
-        work = self.work.to_json() if self.work is not None else {}
-        metrics = {"metrics": dict(self.metrics)} if self.metrics else {}
-        saves = (
-            {"failedSaves": self.failed_saves, "saveError": self.save_error}
-            if self.failed_saves
-            else {}
-        )
-        return {
-            **steps,
-            "total": self.total,
-            "loss": self.loss,
-            **checkpoints,
-            **ages,
-            **metrics,
-            **work,
-            **saves,
-        }
+            fields["savingSeconds"] = _age(self.saving_since, now)
+        if self.metrics:
+            fields["metrics"] = dict(self.metrics)
+        if self.work is not None:
+            fields |= self.work.to_json()
+        if self.failed_saves:
+            fields |= {"failedSaves": self.failed_saves, "saveError": self.save_error}
+        return fields
 
 
 def parse_report(datagram: bytes) -> dict[str, object]:
@@ -126,7 +114,7 @@ def parse_report(datagram: bytes) -> dict[str, object]:
 
 
 def add_work(windows: WorkWindows, fields: Mapping[str, object], now: float) -> Work | None:
-    """Adds what a report says about the work of its process; returns the window that it ends, if it ends one.
+    """Returns the window that a report ends, if any.
 
     Raises:
         ValueError: a field is not what `report` sends.
@@ -152,7 +140,7 @@ def _number(value: object) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError("not a number")
-    # JSON has no nan; a loss that is not finite is reported as None
+    # JSON has no nan
     return float(value) if math.isfinite(value) else None
 
 
@@ -164,16 +152,16 @@ def _count(value: object) -> int | None:
 
 
 class ProgressReceiver:
-    """The agent's end: a socket in a directory of its own, and for each round a thread that reads it."""
+    """The agent's socket for reports, and for each round a thread that reads it."""
 
     def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
         self._window_seconds = window_seconds
         self._folder: SocketFolder | None = None
         with contextlib.suppress(OSError):
             self._folder = SocketFolder("report")
-        # For the workers' environment; empty: no socket could be made.
+        # For the workers' environment; empty: none could be made.
         self.path = self._folder.path if self._folder is not None else ""
-        # From a thread, at the first step of a round or when its group has formed.
+        # Called in a thread, at the first step of a round or when its group has formed.
         self.on_news: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._progress = Progress()
@@ -181,7 +169,7 @@ class ProgressReceiver:
         self._lock = threading.Lock()
 
     def start_round(self) -> None:
-        """Forgets the steps of the last round, including those still on their way, but not the checkpoints."""
+        """Forgets the last round's steps, and reports on their way, but not its checkpoints."""
         with self._lock:
             before = self._progress
             self._progress = Progress(
@@ -192,7 +180,7 @@ class ProgressReceiver:
             self._windows = WorkWindows(self._window_seconds)
             if self._socket is not None:
                 with contextlib.suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)  # ends the recv of the thread before
+                    self._socket.shutdown(socket.SHUT_RDWR)  # ends the previous thread's recv
                 self._socket = None
             self._listen()
 
@@ -201,21 +189,15 @@ class ProgressReceiver:
             return self._progress
 
     def note_checkpoints(self, count: int | None) -> None:
-        """Records how many checkpoints have been seen in the watched folder. From any thread."""
         with self._lock:
             self._progress = replace(self._progress, checkpoints=count)
 
     def note_written(self, step: int, seconds: float) -> None:
-        """Records that a checkpoint of a step has been written, and how long that has taken.
-
-        From any thread.
-        """
         with self._lock:
             known = replace(self._progress, failed_saves=0, save_error="")
             self._progress = replace(known, checkpoint_step=step, checkpoint_seconds=seconds)
 
     def note_started(self) -> None:
-        """Records that all processes of the pod have been started for the round, or taken along into it."""
         with self._lock:
             self._progress = replace(self._progress, started_at=time.monotonic())
 
@@ -226,13 +208,13 @@ class ProgressReceiver:
             folder.remove()
 
     def _listen(self) -> None:
-        """Starts to read a new socket. To be called with the lock held."""
+        """The caller holds the lock."""
         if self._folder is None:
             return
         with contextlib.suppress(OSError):
             self._socket = self._folder.bind(socket.SOCK_DGRAM)
-            # Not by settimeout: with it, a recv of a socket that is shut down asks the kernel again
-            # and again until the time is over.
+            # With settimeout, a recv of a socket that is shut down would ask the kernel again and
+            # again until the time is over.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, LOOK_TIMEVAL)
             threading.Thread(
                 target=self._receive, args=(self._socket,), name="progress", daemon=True

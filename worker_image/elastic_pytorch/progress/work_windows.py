@@ -1,4 +1,4 @@
-"""How long each process of a pod works in a step, in windows of some seconds. No dependencies."""
+"""How long each process works in a step, in windows of some seconds."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class WorkWindows:
     def add(
         self, local_rank: int, work_seconds: float, step_seconds: float, now: float
     ) -> Work | None:
-        """Adds a report at a time in monotonic seconds; returns the window that it ends."""
+        """Takes `now` in monotonic seconds; returns the window that the report ends."""
         if self._begun_at is None:
             self._begun_at = now
         work = self._work[local_rank]
