@@ -42,11 +42,7 @@ Location = Path | ObjectUrl  # of a folder, or of a file in it
 
 
 def location_of(place: "str | os.PathLike[str] | ObjectUrl") -> Location:
-    """Reads a path or a URL of a script.
-
-    Raises:
-        ValueError: a checkpoint cannot be kept at this URL.
-    """
+    """Raises ValueError for a URL at which checkpoints cannot be kept."""
     if isinstance(place, ObjectUrl):
         return place
     text = os.fspath(place)

@@ -1,8 +1,7 @@
 """How long background work rests after each piece, to take about a tenth of the time.
 
-Training may read its data through the same disk and network. The shortest of the last three pieces
-counts, so that a pause of the node or the server does not delay the next piece tenfold. Standard
-library only.
+Training may use the same disk and network. The shortest of the last three pieces counts, so that a
+pause of the node or the server does not count tenfold. Standard library only.
 """
 
 from collections import deque
@@ -14,7 +13,7 @@ MAX_FAILED_SECONDS = 60.0
 
 
 class Rest:
-    """Measures pieces of one kind of work, which are of similar size."""
+    """For pieces of one kind, which are of similar size."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=MEASURED)
@@ -24,5 +23,5 @@ class Rest:
         return IDLE_SHARE * min(self._seconds)
 
     def after_failure(self, seconds: float) -> float:
-        """Returns the seconds to rest after a failed piece, which is not measured."""
+        """The failed piece does not count for the next ones."""
         return min(IDLE_SHARE * min([seconds, *self._seconds]), MAX_FAILED_SECONDS)

@@ -15,7 +15,7 @@ MAX_END = 16_384  # characters of each end of a text; JSON may escape one as six
 
 
 def write_error_file(exception: str, message: str, callstack: str) -> None:
-    """Writes the error file, unless the script's own `@record` has, or there must be none."""
+    """Does nothing if the script's own `@record` has written it, or there must be none."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     with contextlib.suppress(OSError):
         if path and not (os.path.exists(path) and os.path.getsize(path)):  # noqa: PTH110, PTH202
@@ -27,7 +27,6 @@ def write_error_file(exception: str, message: str, callstack: str) -> None:
 
 
 def words_of(error: object) -> str:
-    """The text of an exception, or of an exit's argument."""
     try:
         return str(error)
     except Exception:
@@ -35,7 +34,7 @@ def words_of(error: object) -> str:
 
 
 def record_exceptions() -> None:
-    """Has a worker, which torchrun starts as a session's leader, record the exception that ends it.
+    """Has a worker, as torchrun starts it, record the exception that ends it.
 
     A hook of the script replaces this one.
     """
@@ -57,5 +56,5 @@ def record_exceptions() -> None:
 
 
 def _bounded(text: str) -> str:
-    """The two ends of a text that would make the error file longer than the agent reads."""
+    """A longer text loses its middle, because the agent reads only so much."""
     return text if len(text) <= 2 * MAX_END else f"{text[:MAX_END]}…{text[-MAX_END:]}"

@@ -79,7 +79,6 @@ def describe(
     stderr: str = "",
     oom_killed: bool = False,
 ) -> Failure:
-    """Describes a worker that has just exited with another code than 0."""
     if exit_code == -signal.SIGKILL and oom_killed:
         text = (
             "the kernel killed it: the container is out of memory; "
@@ -111,7 +110,7 @@ def describe(
 
 
 def bounded(failure: Failure) -> Failure:
-    """Cuts a failure's texts to the lengths of `describe`."""
+    """Cuts texts to the lengths of `describe`."""
     message, traceback = (
         _head(failure.message, MAX_MESSAGE_BYTES),
         _tail(failure.traceback, MAX_TRACEBACK_BYTES),
@@ -120,7 +119,7 @@ def bounded(failure: Failure) -> Failure:
 
 
 def write_termination_message(path: str, message: str, traceback: str = "") -> None:
-    """Writes the message and the traceback's end to the container's termination log, if any."""
+    """Does nothing if there is no such file."""
     head = _head(message.strip(), MAX_TERMINATION_BYTES // 2)
     room = MAX_TERMINATION_BYTES - len(head.encode()) - 1
     text = f"{head}\n{_tail(traceback.strip(), room)}".strip()
@@ -146,8 +145,7 @@ def _describe_exit(exit_code: int, words: str) -> str:
 def _read_error_file(path: str) -> tuple[str, str]:
     """Returns the message and the traceback; empty if the file is missing or unreadable.
 
-    A script may write its own error file, so it can hold anything. Of one that is too long, both
-    are the message's beginning.
+    A script may write the file, so it can hold anything. One that is too long has only a message.
     """
     try:
         with Path(path).open("rb") as file:

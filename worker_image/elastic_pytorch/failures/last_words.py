@@ -43,7 +43,7 @@ _FAULTS = {
 
 
 def read_end(path: str) -> str:
-    """The end of a file; empty if it cannot be read."""
+    """Returns an empty text if the file cannot be read."""
     try:
         with Path(path).open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -54,7 +54,7 @@ def read_end(path: str) -> str:
 
 
 def without_noise(stderr: str) -> str:
-    """Removes the prefixes and the kilobytes of module names that torch and faulthandler add."""
+    """Removes prefixes of lines, and faulthandler's kilobytes of module names."""
     text = _RANK_PREFIX.sub("", stderr)
     return "".join(
         line
@@ -64,19 +64,19 @@ def without_noise(stderr: str) -> str:
 
 
 def crash(words: str) -> str:
-    """The report of faulthandler about a crash, whose own frames come first; empty: none."""
+    """The report of faulthandler, with the crash's own frames first; empty: none."""
     begin = words.rfind(_CRASH)
     return words[begin:] if begin >= 0 else ""
 
 
 def place_of_crash(words: str) -> str:
-    """The innermost frame of a crash, as the end of a sentence; empty: unknown."""
+    """The innermost frame as the end of a sentence; empty: unknown."""
     found = _CRASHED.search(crash(words))
     return f" in {found['function']} ({found['file']}, line {found['line']})" if found else ""
 
 
 def exception(words: str) -> str:
-    """The message of the exception that was printed last, with NCCL's explanation; empty: none."""
+    """The message of the last exception, with NCCL's explanation; empty: none."""
     lines = [line.rstrip() for line in words.splitlines() if line.strip()]
     for i, (before, line) in reversed(list(enumerate(pairwise(lines), start=1))):
         if before.startswith("  ") and EXCEPTION.match(line):  # a traceback's lines are indented
@@ -86,9 +86,9 @@ def exception(words: str) -> str:
 
 
 def reason(words: str) -> str:
-    """Why torch has aborted the process: the last lines that give a reason, each once; empty: none.
+    """The last lines with torch's reason for an abort, each once; empty: none.
 
-    They precede faulthandler's report of the crash.
+    They precede faulthandler's report.
     """
     found: dict[str, None] = {}
     before = ""

@@ -1,4 +1,4 @@
-"""Finds the failure in a pod that has caused the others: the operator gets this one."""
+"""Finds the failure in a pod that has caused the others."""
 
 import time
 from collections.abc import Callable
@@ -11,8 +11,6 @@ ECHO_WAIT_SECONDS = 0.05  # the agent may see an echo before the exit that cause
 
 
 class LocalFailures:
-    """The failures of a round's workers in this pod."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._found: dict[int, Failure] = {}
@@ -22,7 +20,7 @@ class LocalFailures:
         return local_rank in self._found
 
     def add(self, failure: Failure) -> None:
-        """Records a worker's first failure."""
+        """Only the first failure of a worker counts."""
         if self._until is None:
             self._until = self._clock() + ECHO_WAIT_SECONDS
         self._found.setdefault(failure.local_rank, failure)

@@ -36,8 +36,8 @@ def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
 def pass_on(tensors: Sequence[torch.Tensor], ranks: Sequence[int], group: Any) -> None:
     """Sends tensors along a chain of ranks, which forward a piece while they receive the next.
 
-    For many ranks this takes about as long as for one, and no rank sends more than the tensors'
-    bytes. Only these ranks call it, with CPU tensors of the same types and shapes.
+    Many ranks take about as long as one, and no rank sends more than the tensors' bytes. Only these
+    ranks call it, with CPU tensors of the same types and shapes.
     """
     place = ranks.index(dist.get_rank(group))
     before = global_rank(ranks[place - 1], group) if place else None

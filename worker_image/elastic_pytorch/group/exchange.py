@@ -1,4 +1,4 @@
-"""Exchanges tensors' bytes between two ranks, both ways at once, beside the group's own work."""
+"""Exchanges tensors' bytes between ranks, beside the group's own work."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,8 +40,8 @@ def swap(
 ) -> None:
     """Sends bytes to one rank, and receives as many as another sends, as all ranks of a ring do.
 
-    One piece of memory is sent and received without a copy; small pieces are joined. Streams
-    without bytes are not sent. The tag distinguishes several threads.
+    One piece of memory is sent and received without a copy; small pieces are joined. The tag
+    distinguishes several threads.
 
     Raises:
         RuntimeError: a peer is lost.
@@ -78,11 +78,10 @@ def exchange(
     group: dist.ProcessGroup | None,
     tag: int,
 ) -> None:
-    """Sends tensors by the ranks that get them, and fills others by the ranks that send them.
+    """Sends tensors by the ranks that get them, and fills others by their senders. Collective.
 
-    Collective. In each turn a rank sends to one other rank and receives from one, so that no rank
-    gets the data of all others at once. The tensors are contiguous, on the CPU. The tag
-    distinguishes several threads.
+    In each turn a rank sends to one other rank and receives from one, so that no rank gets all data
+    at once. The tensors are contiguous, on the CPU.
 
     Raises:
         RuntimeError: a peer is lost.

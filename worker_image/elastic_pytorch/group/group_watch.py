@@ -1,7 +1,7 @@
 """Notices that the group is broken while the main thread waits in a collective.
 
-NCCL's collectives do not raise when a peer is lost: their thread waits in C++, where no Python
-signal handler runs. So another thread listens to the agent, and aborts the collectives.
+NCCL's collectives do not raise when a peer is lost: they wait in C++, where no Python signal
+handler runs. So another thread listens to the agent, and aborts them.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ AGAIN_SECONDS = 0.1  # between two calls of `cut`
 
 
 class GroupWatch:
-    """Listens for the lifetime of one group, on a connection without messages about earlier ones.
+    """Listens for the lifetime of one group, without messages about earlier ones.
 
     Args:
-        abort: called in the thread of the watch, at most once: when the group is broken.
-        cut: called there repeatedly after that, until `stop`: the main thread may have been between
-            two waits, and go on to one for what it connects only now.
+        abort: called in the watch's thread, once, when the group is broken.
+        cut: called there repeatedly after that, until `stop`: the main thread may begin another
+            wait, for a connection that it makes only now.
 
     Attributes:
-        broken: the agent has reported that the group is broken. It is set before `abort` is called,
-            so a collective's result is sound if this is not set after it.
+        broken: the group is broken. Set before `abort` is called: a collective's result is
+            sound if this is not set after it.
     """
 
     def __init__(self, abort: Callable[[], None], cut: Callable[[], None]) -> None:

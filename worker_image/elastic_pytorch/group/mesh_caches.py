@@ -1,9 +1,8 @@
 """Empties torch's caches of meshes when their group is left.
 
-torch caches results of operations on sharded tensors, with their mesh, and takes meshes of the same
-ranks, shape and names for one. This process may have another rank in such a mesh of the next group,
-but would get the part of a tensor that belongs to its old rank. `refuse_stale` checks that it does
-not.
+torch caches results for sharded tensors by their mesh, and takes meshes of the same ranks, shape
+and names for one. In such a mesh of the next group, this process may have another rank, and would
+get its old rank's part of a tensor.
 """
 
 import sys
@@ -28,8 +27,6 @@ _CLEAR_OF_THREAD = "_clear_DTensor_sharding_propagator_cache"
 
 
 class _InBackward(torch.autograd.Function):
-    """Calls something in the thread that computes gradients on a device."""
-
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, action: Callable[[], None]) -> torch.Tensor:
         ctx.action = action
@@ -42,7 +39,7 @@ class _InBackward(torch.autograd.Function):
 
 
 def forget_meshes() -> None:
-    """Empties torch's caches of meshes after a group, when nothing is computed in it any more."""
+    """Called after a group, when nothing is computed in it any more."""
     # Some releases keep flattened meshes here.
     resources = getattr(device_mesh, "_mesh_resources", None)
     for each in vars(resources).values() if resources is not None else ():
@@ -90,7 +87,7 @@ class StaleMesh(RuntimeError):
 
 
 def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
-    """Checks that torch does not take meshes of this group for equal ones of an earlier group.
+    """Checks that torch does not take meshes of this group for earlier ones.
 
     Raises:
         StaleMesh: it does.

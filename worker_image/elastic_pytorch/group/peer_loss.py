@@ -6,12 +6,9 @@ from elastic_pytorch.failures.peer_errors import is_peer_error
 def is_peer_loss(error: BaseException) -> bool:
     """Whether an exception, or one of its causes, says that a collective has lost a peer.
 
-    NCCL's errors of a wrong set-up, which torch also raises as DistBackendError, would come again
-    in the next group: ncclInvalidUsage (two ranks on one GPU), ncclInvalidArgument,
-    ncclUnhandledCudaError, and ncclInternalError and ncclSystemError (a full /dev/shm, no network
-    interface) unless NCCL names a connection as the cause. An unclear case, such as a rank that
-    never comes, counts as a loss: the operator knows whether a member was lost, and if not, counts
-    the failure.
+    NCCL's errors of a wrong set-up (see `peer_errors`) are none, because the next group would raise
+    them again. An unclear case, such as a rank that never comes, is one: the operator knows whether
+    a member was lost, and if not, counts the failure.
     """
     seen: BaseException | None = error
     while seen is not None:

@@ -107,9 +107,8 @@ class Alone:
 def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]]]:
     """Returns for each part the numbers of all ranks. Collective.
 
-    One exchange serves all parts, because on a busy node each takes tens of milliseconds. The first
-    part must have the same length on all ranks. Others may differ, so that ranks of different kinds
-    can notice that they differ.
+    One exchange serves all parts: on a busy node each takes tens of milliseconds. The first part
+    has the same length on all ranks. Others may differ, so that ranks of different kinds notice it.
     """
     numbers = [number for part in parts for number in part]
     assert len(numbers) <= MOST_NUMBERS
@@ -122,5 +121,5 @@ def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]
 
 
 def digest_number(text: str) -> int:
-    """Returns a positive number of 63 bits that ranks compare instead of a text."""
+    """A positive number of 63 bits that ranks compare instead of a text."""
     return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1) | 1

@@ -18,8 +18,6 @@ Tensors = Sequence[torch.Tensor]
 
 
 class Copy(Protocol):
-    """A copy of a state's tensors in progress."""
-
     def done(self) -> bool: ...
     def finish(self) -> bool:
         """Waits until it is complete; returns whether it is valid."""
@@ -64,7 +62,7 @@ def copy_at_once(targets: Tensors, sources: Tensors) -> Copy:
 
 
 class Copier:
-    """Copies the states of a training, one after the other; other tensors than the lane's at once.
+    """Copies the states of a training in turn. CPU tensors are copied at once.
 
     With `overlap`, weights and states of registered optimizers are copied beside the next step.
     """
@@ -91,7 +89,7 @@ class Copier:
             hook.remove()
 
     def catch_up(self) -> bool:
-        """Waits for a device's own work of this step, which a measured commit must not include.
+        """Waits for a device's own work of this step, before the commit is timed.
 
         Returns:
             Whether there is such a device.
@@ -132,7 +130,7 @@ class Copier:
         return self._running
 
     def _owned_memory(self) -> set[int]:
-        """The addresses of tensors that only optimizers write to which have been seen to step.
+        """Addresses of tensors that only optimizers write to, if those have been seen to step.
 
         One that steps unseen, in a recorded graph, would not wait.
         """
@@ -176,8 +174,6 @@ class Copier:
 
 
 class _UnderWay:
-    """A copy of which a part may go on beside the training."""
-
     def __init__(self, copier: Copier, sources: Tensors, beside: Tensors) -> None:
         self._copier = copier
         # Nothing else may use their memory before the copy is complete.

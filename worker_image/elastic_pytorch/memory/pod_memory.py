@@ -79,7 +79,7 @@ class PodMemory:
         self.snapshot.write(version, tree)
 
     def of_keeper(self) -> MappedState:
-        """Returns the newest state in the memory that another process of the pod keeps.
+        """Returns the newest state of the process that keeps the memory.
 
         Raises:
             OSError: there is none.

@@ -1,8 +1,8 @@
 """The layout of a snapshot: a header with an entry for each of three slots, and the slots.
 
-Each slot has room to grow, and holds one state in the bytes of a checkpoint file, or nothing if its
-entry is not valid. The writer takes a slot that is neither the newest nor pinned, so it never waits
-for a flush. Standard library only: the checkpoint writer needs no torch.
+A slot has room to grow, and holds a state in the bytes of a checkpoint file, or nothing without a
+valid entry. The writer takes a slot that is neither the newest nor pinned, so it never waits for a
+flush. Standard library only: the checkpoint writer needs no torch.
 """
 
 import os
@@ -82,9 +82,9 @@ def read_header(fd: int) -> bytes:
 def pin_newest(fd: int) -> Slot | None:
     """Keeps the newest state from being overwritten until `unpin`; None: there is no state.
 
-    Meanwhile the committing process chooses a slot to write to. Each side first announces its
-    intent, then checks the other's: this one pins a slot and checks that it still holds the same
-    state, the other one empties a slot and checks that it is not pinned.
+    Meanwhile the committing process chooses a slot. Each side announces its intent, then checks the
+    other's: this one pins a slot and checks that it holds the same state, the other one empties a
+    slot and checks that it is not pinned.
 
     Raises:
         ValueError: this is not a snapshot.

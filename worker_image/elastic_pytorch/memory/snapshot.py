@@ -1,4 +1,4 @@
-"""The newest states of a training in memory from which a successor in the same pod continues."""
+"""The newest states of a training, from which a successor in the same pod continues."""
 
 import contextlib
 import fcntl
@@ -24,10 +24,10 @@ TRIES = 1000  # a pin moves once in a flush
 
 
 class Snapshot:
-    """States in alternating slots of a memory file (a memfd), of which one is whole at any time.
+    """States in alternating slots of a memfd, of which one is whole at any time.
 
     It takes twice the state's size: for the newest state, and the one that is being written. Two
-    commits during a flush make it three times the size, until the commit after the flush.
+    commits during a flush make it three times the size, until the next commit.
 
     Raises:
         ValueError: the descriptor is not a snapshot's.
@@ -59,7 +59,7 @@ class Snapshot:
     def write(
         self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None
     ) -> None:
-        """Copies a state into a slot that is neither the newest nor being flushed, without a wait.
+        """Copies a state into a slot that is neither the newest nor being flushed.
 
         If `check` raises after the copy, the state does not become the newest.
 

@@ -1,7 +1,7 @@
-"""The names of a process's States, by which each finds its checkpoints and its memory in the pod.
+"""The names of a process's States, by which each finds its checkpoints and its memory.
 
 A name is the same after a restart and on all ranks. It is the checkpoint folder's. A State without
-a folder and a name gets a number: it is the n-th such State that the script creates.
+a folder and a name gets a number: it is the n-th such State of the script.
 """
 
 import hashlib
@@ -30,10 +30,9 @@ class NameCounts(NamedTuple):
 
 
 class StateNames:
-    """The names that a process has given to its States.
+    """Two States of one name would overwrite each other's memory and checkpoints.
 
-    Two States of one name would overwrite each other's memory and checkpoints. The second of two
-    successive trainings would silently continue from the end of the first.
+    The second of two trainings would silently continue from the end of the first.
     """
 
     def __init__(self) -> None:
@@ -45,8 +44,7 @@ class StateNames:
         """Returns the identity of a new State, which may have no folder, and an empty name.
 
         Raises:
-            ValueError: a folder cannot have the name, or the folder is a URL but no object
-                storage's.
+            ValueError: no folder can have the name, or the URL is no object storage's.
             RuntimeError: the process has such a State already.
         """
         if name and not _NAME.fullmatch(name):

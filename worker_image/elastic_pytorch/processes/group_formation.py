@@ -1,4 +1,4 @@
-"""Reports when a warm worker's process group has formed, which ends an interruption's phase `init`.
+"""Reports when a warm worker's process group has formed: the end of the phase `init`.
 
 Agent and operator see only processes. Torch's `init_process_group` knows when all members have met.
 """
@@ -10,7 +10,6 @@ from typing import Any
 
 from elastic_pytorch.progress.report import report_group_formed
 
-# Each has the function under its own name.
 MODULES = (
     "torch.distributed.distributed_c10d",
     "torch.distributed.device_mesh",

@@ -1,4 +1,4 @@
-"""Names what keeps a process alive after its script, and ends the process of a failed script."""
+"""Names what keeps a process alive after its script, and ends that of a failed script."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ VARIABLE = "ELASTIC_PYTORCH_EXIT_SECONDS"
 
 
 def watch_exit(code: int) -> threading.Timer:
-    """Watches a script's exit until the timer is cancelled; ends the process of a failed one."""
+    """Ends the process of a failed script, unless the timer is cancelled."""
     seconds = _limit_seconds()
     timer = threading.Timer(seconds, _report, (code, seconds))
     timer.daemon = True
@@ -47,7 +47,7 @@ def _report(code: int, seconds: float) -> None:
 
 
 def what_holds() -> str:
-    """What the process of an ended script waits for, with its place in the code."""
+    """What the process of an ended script waits for, and where."""
     main, frames = threading.main_thread(), sys._current_frames()
     threads = [
         each

@@ -1,4 +1,4 @@
-"""Limits of a worker's processes: threads by the container's cores, and open files. No torch."""
+"""Limits of a worker's processes. No torch."""
 
 import os
 import resource
@@ -12,9 +12,9 @@ MOST_OPEN_FILES = 1 << 20
 
 
 def cpu_limit(cgroup: Path = CGROUP) -> float | None:
-    """The cores of the container's quota; None: it has none that can be read.
+    """The cores of the container's quota; None: no quota can be read.
 
-    The cgroup has version 1 or 2 (kernel documentation, admin-guide/cgroup-v2, `cpu.max`).
+    See the kernel's admin-guide/cgroup-v2 (`cpu.max`), and version 1.
     """
     for quota_file, period_file in (
         ("cpu.max", "cpu.max"),
@@ -50,10 +50,10 @@ def limit_threads(argv: Sequence[str], cgroup: Path = CGROUP) -> None:
 
 
 def raise_open_files() -> None:
-    """Raises the limit of open files: a rank of a large group has a connection to each other.
+    """Raises the limit of open files to the highest, or to `MOST_OPEN_FILES`.
 
-    Container runtimes start processes with 1024, which so many ranks exceed, or the workers of a
-    DataLoader with many tensors.
+    Container runtimes start processes with 1024. A rank of a large group has a connection to each
+    other, and a DataLoader's workers may have many tensors.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)

@@ -13,8 +13,7 @@ PR_SET_PDEATHSIG = 1
 def die_with_parent(parent: int) -> None:
     """Makes the kernel send SIGKILL to this process when its parent dies, or has died.
 
-    A worker without its agent would belong to no round. Torch sends it SIGINT, which a hung worker
-    does not handle.
+    A worker without its agent belongs to no round. Torch sends it SIGINT, which may not work.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -22,7 +21,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def forget_resource_tracker() -> None:
-    """Drops the agent's resource tracker, which would unlink memory only when the agent ends.
+    """The agent's resource tracker would unlink memory only when the agent ends.
 
     A process that needs a tracker then starts its own.
     """
@@ -33,7 +32,7 @@ def forget_resource_tracker() -> None:
 
 
 def reap_orphans(workers: Set[int]) -> None:
-    """Reaps dead processes whose parents are dead, if this is process 1.
+    """Reaps dead processes without parents, if this is process 1.
 
     Torch and multiprocessing reap their own children, whose exit codes they need.
     """

@@ -1,7 +1,7 @@
 """Runs the user's script in a warm worker, as `python script.py` would.
 
-A warm worker is a fork. This module undoes what a script could see of its parent, and carries out
-all steps of Python's own exit.
+This undoes what a script could see of the worker's parent, and carries out all steps of Python's
+own exit.
 """
 
 import atexit
@@ -48,10 +48,7 @@ _IMPORTED_WITH_THREADS = os.environ.get("OMP_NUM_THREADS")
 
 
 def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
-    """The entry point of a worker process, which it ends.
-
-    The mode is `script`, or `module` as for `python -m`.
-    """
+    """Ends this process. The mode is `script`, or `module` as for `python -m`."""
     code = 1
     try:
         _reset_process()

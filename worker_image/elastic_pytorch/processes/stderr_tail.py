@@ -1,4 +1,4 @@
-"""Passes each worker's stderr through the agent, which writes it to its own and keeps the end.
+"""Passes each worker's stderr through the agent, which keeps the end of it.
 
 It alone shows why a worker was killed by a signal, or was restarted after an exception.
 """
@@ -16,7 +16,7 @@ CHUNK_BYTES = 64 * 1024  # a pipe's capacity
 
 
 def attach() -> None:
-    """Redirects this process's stderr to the agent's pipe, if the environment names one."""
+    """Redirects stderr to the agent's pipe, if the environment names one."""
     path = os.environ.pop(STDERR, "")
     if path:
         with contextlib.suppress(OSError):
@@ -37,7 +37,7 @@ class StderrTails:
         self._unended: int | None = None  # the local rank whose last line here has no end
 
     def path(self, local_rank: int) -> str:
-        """The path of the pipe for a worker's stderr; empty: none can be created."""
+        """Returns an empty path if there can be no pipe."""
         if local_rank not in self._pipes:
             with contextlib.suppress(OSError):
                 self._open(local_rank)
@@ -52,7 +52,7 @@ class StderrTails:
                 self._tails[local_rank].clear()
 
     def text(self, local_rank: int) -> str:
-        """The end of the worker's stderr so far; empty if its stderr goes elsewhere."""
+        """Returns an empty text if the worker's stderr goes elsewhere."""
         with self._lock:
             if local_rank not in self._pipes:
                 return ""

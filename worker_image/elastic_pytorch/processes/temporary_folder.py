@@ -21,7 +21,7 @@ class TemporaryFolderError(Exception):
 
 
 def candidates(environ: Mapping[str, str], working_directory: str) -> list[str]:
-    """The folders of Python's tempfile, in its order, with shared memory before the last.
+    """Python's own candidates in their order, with shared memory before the last.
 
     The working directory comes last, because it may be a volume that all workers share.
     """
@@ -30,7 +30,7 @@ def candidates(environ: Mapping[str, str], working_directory: str) -> list[str]:
 
 
 def choose_temporary_folder(folders: Iterable[str]) -> str:
-    """Has this process's tempfile use the first folder that can hold files and sockets.
+    """Has tempfile use the first folder that can hold files and sockets.
 
     Scripts look for a folder themselves. They get TMPDIR only where Python would find none.
 
@@ -64,7 +64,7 @@ def choose_temporary_folder(folders: Iterable[str]) -> str:
 
 
 def make_temporary_folder_again() -> None:
-    """Makes the temporary folder again if it has been removed, where that is possible."""
+    """Does nothing where that is not possible."""
     with contextlib.suppress(OSError):
         Path(tempfile.gettempdir()).mkdir(parents=True, exist_ok=True)
 

@@ -1,8 +1,8 @@
 """Starts workers in milliseconds, as forks of a process that has imported torch.
 
-The agent needs torch itself, whose import takes seconds of CPU time, and a pod has few cores. So
-multiprocessing's forkserver is no new interpreter that imports torch again, but a fork of the
-agent, before the agent has a thread or has used a GPU.
+The agent needs torch itself, whose import takes seconds of CPU time. So multiprocessing's
+forkserver does not import it again, but is a fork of the agent, before that has a thread or has
+used a GPU.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ LEFT_TO_SCRIPTS = (CUDA_CHECK, "TORCHINDUCTOR_CACHE_DIR")
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports modules for workers. The log names those of the user that fail."""
+    """Logs the user's modules that fail."""
     given = {name: os.environ.get(name) for name in LEFT_TO_SCRIPTS}
     # With it, torch.cuda.is_available() asks the driver's library instead of CUDA, which does not
     # survive a fork.
@@ -64,10 +64,7 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def start_forkserver() -> None:
-    """Starts multiprocessing's forkserver as a fork of this process, and tries it.
-
-    If that fails, multiprocessing starts it as usual, and imports torch again.
-    """
+    """Starts multiprocessing's forkserver as a fork of this process, if that works."""
     multiprocessing.set_forkserver_preload(list(MODULES))
     resource_tracker.ensure_running()
     gc.collect()
@@ -89,7 +86,7 @@ def start_forkserver() -> None:
 
 
 def _hold_address() -> None:
-    """Gives the forkserver's socket a path that survives the removal of temporary files."""
+    """Gives the forkserver's socket a path that survives cleaners of temporary files."""
     server = forkserver._forkserver
     descriptor = os.open(server._forkserver_address, os.O_PATH | os.O_CLOEXEC)  # type: ignore[attr-defined]
     server._forkserver_address = f"/proc/self/fd/{descriptor}"  # type: ignore[attr-defined]
@@ -97,7 +94,7 @@ def _hold_address() -> None:
 
 @contextlib.contextmanager
 def _forking_instead_of_executing() -> Iterator[None]:
-    """While multiprocessing starts its forkserver, forks it from this process."""
+    """Has multiprocessing fork its forkserver from this process."""
     stock = util.spawnv_passfds
     before = _open_descriptors()
 
@@ -124,7 +121,7 @@ def _forking_instead_of_executing() -> Iterator[None]:
 
 
 def _be_forkserver(command: str, parent: int, not_ours: set[int]) -> NoReturn:
-    """Turns a copy of the agent into the equivalent of a new interpreter."""
+    """Makes a fork of the agent equivalent to a new interpreter."""
     try:
         os.setsid()  # a Ctrl-C or a signal to the agent's group is the agent's
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):

@@ -1,11 +1,11 @@
 """Kills the process groups of workers, and their descendants that have begun a session.
 
-Python's resource tracker unlinks the shared memory that these have left by name. It is a process of
-the same group, and waits until the creator of the memory and its forks are gone. SIGKILL to the
-group would end it first.
+Python's resource tracker unlinks the shared memory that these have left by name. It is in the same
+group, and waits until the creator of the memory and its forks are gone: SIGKILL to the group would
+end it first.
 
-A descendant whose ancestors are dead has, in its initial environment, a variable that only the
-agent sets. Other processes of the container, such as those of its shell, do not have it.
+A descendant without living ancestors has, in its initial environment, a variable that only the
+agent sets. Other processes of the container do not have it.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ class _Process(NamedTuple):
 
 
 def kill_groups(groups: Collection[int], left: Left | None = None) -> None:
-    """Kills all processes of groups, after their resource trackers had `UNLINK_SECONDS` to end.
+    """Kills all processes of groups, resource trackers last.
 
-    The next workers can then create memory of the same names.
+    After at most `UNLINK_SECONDS`, the next workers can create memory of the same names.
     """
     deadline = time.monotonic() + UNLINK_SECONDS
     while _kill_others(groups, left):

@@ -1,8 +1,7 @@
-"""Configures each worker's environment, stderr and stack dumps, at torch's hook for their output.
+"""Configures each worker's environment, stderr and stack dumps, at torch's hook for output.
 
 Torch's tails of log files (`tee`) get whole lines, with the present rank in their prefix. Torch
-makes a prefix (`log_line_prefix_template`) only when it starts a process, which may later continue
-in a round with another rank.
+itself makes a prefix (`log_line_prefix_template`) only when it starts a process.
 """
 
 import contextlib
@@ -79,8 +78,6 @@ RANK = "\0rank\0"  # the place of the rank in torch's prefix
 
 
 class RankPrefix:
-    """A prefix that gets the rank each time that torch formats a line with it."""
-
     def __init__(self, text: str, rank: Callable[[], int]) -> None:
         self._text = text
         self._rank = rank
@@ -100,10 +97,10 @@ class WholeLines:
 
 
 def follow_ranks(template: str | None, rank: Callable[[int], int]) -> str | None:
-    """Makes torch's tails write whole lines with the present rank; returns the template for torch.
+    """Makes torch's tails write whole lines with present ranks; returns torch's template.
 
-    The template is torchrun's, with `${rank}` or without; None or empty: torch's own prefixes.
-    `rank` maps a local rank to its present rank.
+    The template is torchrun's, perhaps with `${rank}`; None or empty: torch's own prefixes. `rank`
+    maps a local rank.
     """
 
     def tail_log(

@@ -23,20 +23,16 @@ from elastic_pytorch.stopping.places import StackSite
 from elastic_pytorch.stopping.stacks import children, handles
 from elastic_pytorch.wakeup import Wakeup
 
-MAX_PLACES = 128  # that the operator compares
-KILLED_SECONDS = 20.0  # to end after SIGKILL: releasing a hundred GB of pinned memory takes several
+MAX_PLACES = 128  # for the operator to compare
+KILLED_SECONDS = 20.0  # after SIGKILL: releasing a hundred GB of pinned memory takes several
 
 
 class UnkillableError(Exception):
-    """A worker has outlived SIGKILL: it hangs in the kernel, as in a driver whose device no longer answers. The message says which."""
+    """A worker hangs in the kernel, perhaps in a driver, and has outlived SIGKILL."""
 
 
 class WorkerProcesses:
-    """Watches and stops the processes of one start.
-
-    Torch's own contexts poll for exits, and on a failure wait up to 30 s for the others before they
-    report it.
-    """
+    """Torch's own contexts poll for exits, and delay a failure by up to 30 s for the others."""
 
     def __init__(self, context: PContext, ended: Callable[[int], None]) -> None:
         self.pids: dict[int, int] = context.pids()
@@ -59,13 +55,13 @@ class WorkerProcesses:
                 self._polls[rank] = partial(getattr, process, "exitcode")
         self._pidfds: dict[int, int] = {}
         for rank, pid in self.pids.items():
-            # Gone already, or a kernel without pidfds: then polling remains.
+            # Without pidfds, as in an old kernel or after an exit, polling remains.
             with contextlib.suppress(OSError):
                 self._pidfds[rank] = os.pidfd_open(pid)
         self._exited_at = 0.0
 
     def exit_codes(self) -> dict[int, int]:
-        """The exit codes of the workers that have exited, by local rank; negative: killed by that signal."""
+        """By local rank; negative: killed by that signal."""
         for rank, poll in self._polls.items():
             if rank not in self._exit_codes and (code := poll()) is not None:
                 self._exit_codes[rank] = code
@@ -73,10 +69,7 @@ class WorkerProcesses:
         return self._exit_codes
 
     def find_places(self) -> list[StackSite]:
-        """Where the main threads of the first workers stand, by local rank.
-
-        Takes a second if one does not answer.
-        """
+        """Where the main threads are, by local rank, after a second at most."""
         exited = self.exit_codes()
         places = find_places(pid for rank, pid in self.pids.items() if rank not in exited)
         ended = {rank: StackSite("other" if code else "ended") for rank, code in exited.items()}
@@ -89,7 +82,7 @@ class WorkerProcesses:
 
     def wait(self, wakeup: Wakeup, seconds: float) -> None:
         if not self._pidfds or time.monotonic() - self._exited_at < 0.1:
-            # The pidfd signals an exit shortly before its code is known here.
+            # The pidfd signals an exit shortly before its code is available.
             seconds = min(seconds, 0.005 if self._pidfds or self._exited_at else 0.02)
         ready = wakeup.wait(seconds, self._pidfds.values())
         for rank in [rank for rank, descriptor in self._pidfds.items() if descriptor in ready]:
@@ -103,15 +96,15 @@ class WorkerProcesses:
         wakeup: Wakeup,
         patience_seconds: Callable[[], float | None],
     ) -> None:
-        """Ends all workers that still run: with the signal, and at the deadline with SIGKILL.
+        """Ends all running workers: with the signal, and at the deadline with SIGKILL.
 
         Args:
-            death_signal: what asks them to end.
+            death_signal: requests their end.
             deadline: in monotonic seconds.
             wakeup: ends a wait early.
-            patience_seconds: called repeatedly. None: all peers of the workers are there, so that a
-                collective may still complete. Otherwise workers that can no longer run their
-                handler get SIGKILL after that long in one call of C.
+            patience_seconds: returns None if no peer is gone, so that a collective may still
+                complete. Otherwise workers that cannot run their handler get SIGKILL after that
+                long in one call of C.
 
         Raises:
             UnkillableError: a worker has outlived SIGKILL.
@@ -137,10 +130,10 @@ class WorkerProcesses:
             running = self._running()
             kill_groups(running)
             for pid in running:
-                with contextlib.suppress(OSError):  # a new worker that has no group of its own yet
+                with contextlib.suppress(OSError):  # a new worker without a group of its own
                     os.kill(pid, signal.SIGKILL)
             self._wait_for_all(time.monotonic() + KILLED_SECONDS, wakeup)
-        # What remains of the workers would obstruct the next ones.
+        # Left-over processes would obstruct the next workers.
         kill_groups(self.pids.values(), self._left)
         if running := self._running():
             pids = ", ".join(map(str, sorted(running)))
@@ -162,28 +155,27 @@ class WorkerProcesses:
 
     def _ask_to_end(self, death_signal: signal.Signals) -> None:
         for pid in self._running():
-            told = told_to_end(pid, death_signal) if self._may_be_programs else [pid]
-            if told:
-                for process in told:
+            handling = _with_handler(pid, death_signal) if self._may_be_programs else [pid]
+            if handling:
+                for process in handling:
                     with contextlib.suppress(OSError):
                         os.kill(process, death_signal)
             else:
                 _signal_group(pid, death_signal)
 
 
-def told_to_end(worker: int, death_signal: signal.Signals) -> list[int]:
-    """The processes of a worker that are to get the signal, if a script of it handles that: its data loaders must live until it has saved.
+def _with_handler(worker: int, death_signal: signal.Signals) -> list[int]:
+    """The processes to signal, if a Python script among them handles the signal.
 
-    A shell in front of the script does not pass the signal on, so it is told, too.
-
-    Returns:
-        Process ids; empty: no Python script of it handles the signal, so that its whole group is to
-        get it, as from torchrun.
+    They are the script, whose data loaders must live until it has saved, and a shell in front of
+    it, which would not pass the signal on. Empty: the whole group gets it, as from torchrun.
     """
     # A Python that was started to answer, so no shell.
     if handles(worker, death_signal, ANSWER_SIGNAL):
         return [worker]
-    below = [process for child in children(worker) for process in told_to_end(child, death_signal)]
+    below = [
+        process for child in children(worker) for process in _with_handler(child, death_signal)
+    ]
     return [worker, *below] if below else []
 
 
@@ -191,5 +183,5 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
     try:
         os.killpg(pid, number)
     except OSError:
-        with contextlib.suppress(OSError):  # a new worker that has no group of its own yet
+        with contextlib.suppress(OSError):  # a new worker without a group of its own
             os.kill(pid, number)

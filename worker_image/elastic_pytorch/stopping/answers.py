@@ -1,10 +1,10 @@
 """How a worker shows whether its main thread still runs Python code.
 
-Python runs a signal's handler between two of its own instructions, so not while the main thread is
-in C, perhaps in a collective that waits for a lost peer. Two real-time signals detect that. On
-`STACK_SIGNAL` the C handler writes the main thread's Python stack, wherever the thread is. On
-`ANSWER_SIGNAL` a Python handler writes a line as soon as any Python handler can run. Both write to
-a memory file, which the agent finds among the process's open files.
+Python runs a signal's handler between two of its own instructions, not while the main thread is in
+C, perhaps in a collective that waits for a lost peer. Two real-time signals detect that. On
+`STACK_SIGNAL`, C writes the main thread's Python stack, wherever the thread is. On `ANSWER_SIGNAL`,
+Python writes a line as soon as it can run any handler. Both write to a memory file, which the agent
+finds among the process's open files.
 
 `cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this
 package.
@@ -23,7 +23,7 @@ ANSWER_HEAD = "Python runs; the handler is "
 
 
 def answer_stops() -> None:
-    """Makes this process answer both signals. Only for its main thread."""
+    """Only for the main thread."""
     memory = os.memfd_create(MEMORY_NAME)
 
     def answer(_number: int, _frame: object) -> None:
@@ -39,7 +39,7 @@ def answer_stops() -> None:
 
 
 def _call_of(handler: object) -> str:
-    """A call of the handler in faulthandler's format, without its line; empty: not Python."""
+    """How faulthandler shows a call of the handler, without its line; empty: not Python."""
     handler = getattr(handler, "func", handler)  # of a functools.partial
     call = handler if hasattr(handler, "__code__") else type(handler).__call__
     code = getattr(call, "__code__", None)

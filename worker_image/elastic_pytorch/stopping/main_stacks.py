@@ -1,4 +1,4 @@
-"""Reads the stacks of several processes' main threads at one moment (see `answers`)."""
+"""Reads the stacks of several main threads at one moment (see `answers`)."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ _STATES = {"T": StackSite("stopped"), "t": StackSite("stopped"), "D": StackSite(
 
 
 def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> dict[int, StackSite]:
-    """Returns where the main threads of workers are, by process id.
+    """Returns where main threads are, by the worker's process id.
 
     For a worker without Python, such as a shell script, its first descendant that answers counts.
     """

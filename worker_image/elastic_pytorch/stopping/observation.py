@@ -33,7 +33,7 @@ _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class StopObserver:
-    """Observes the workers of one stop, from before its signal: later stacks are compared with it.
+    """Observes the workers of one stop, and before it: later stacks are compared with those.
 
     Args:
         workers: process ids. Of one that does not answer, such as a shell script, the answering
@@ -58,9 +58,9 @@ class StopObserver:
         self._since = self._observed_at = time.monotonic()
 
     def find_stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
-        """Observes again when it is time; returns stuck processes with their main stacks.
+        """Returns processes that are newly stuck, with their main threads' stacks.
 
-        A process must have been in one call of C for `patience_seconds` at least.
+        They have been in one call of C for `patience_seconds` at least.
         """
         now = time.monotonic()
         if now - self._observed_at < min(
@@ -141,7 +141,7 @@ class _Process:
         os.close(self._memory)
 
     def _signal(self, number: int) -> None:
-        """Signals the main thread if the process expects it: by default these signals kill."""
+        """By default these signals kill, so the process must expect them."""
         with contextlib.suppress(OSError):
             if handles(self.pid, number) and MEMORY_NAME in str(Path(self._link).readlink()):
                 signal_main_thread(self.pid, number)
@@ -160,11 +160,7 @@ def _answering(pid: int, death_signal: signal.Signals) -> list[_Process]:
 
 
 def signal_main_thread(pid: int, number: int) -> None:
-    """Sends a signal to a process's main thread only.
-
-    Raises:
-        OSError: on a machine where only processes get signals, if it has ended.
-    """
+    """Raises OSError if the process has ended, on a machine that signals only processes."""
     call = _TGKILL.get(platform.machine())
     if call is None:
         # The kernel prefers the main thread, if that is not handling another signal.

@@ -78,8 +78,8 @@ def place_of(stack: str, kernel_wait: str = "") -> StackSite:
 
     Args:
         stack: in faulthandler's format, the innermost call first.
-        kernel_wait: the kernel function in which it waits, from /proc/PID/wchan; empty: unknown.
-            Python has no frame for a `read` of the script's own.
+        kernel_wait: from /proc/PID/wchan; empty: unknown. Python has no frame for a `read` of
+            the script.
     """
     found = map(_FRAME.fullmatch, stack.splitlines())
     frames = [(match["file"], match["line"], match["function"]) for match in found if match]
@@ -103,9 +103,9 @@ def place_of(stack: str, kernel_wait: str = "") -> StackSite:
 
 
 def _operation(called: Sequence[tuple[str, str]]) -> str:
-    """Returns the collective; empty: none. `called` has files and functions, the innermost first.
+    """Returns the outermost of nested collectives, as in `all_gather_object`; empty: none.
 
-    Of nested collectives, as in `all_gather_object`, the outermost counts.
+    `called` has files and functions, the innermost first.
     """
     for file, function in called[:1]:
         if _BACKWARD.search(file) and function in ("_engine_run_backward", "backward", "grad"):

@@ -1,9 +1,8 @@
 """Writes the Python stacks of workers that hang to their stderr, and so to the pod's log.
 
-faulthandler answers a signal in C with the stacks of all threads, wherever the worker is stuck.
-Neither torch nor Python uses this real-time signal, and scripts hardly ever do, while schedulers
-and trainers use SIGUSR1 and SIGUSR2. It kills a process that does not handle it, so only those that
-do get it.
+faulthandler answers a signal in C with the stacks of all threads. Schedulers and trainers use
+SIGUSR1 and SIGUSR2, but neither torch nor Python this real-time signal, and scripts hardly ever. It
+kills a process that does not handle it, so only those that do get it.
 """
 
 import contextlib
@@ -28,7 +27,7 @@ def answer_dumps() -> None:
 
 
 def dump_stacks(workers: Mapping[int, str]) -> None:
-    """Makes workers write their stacks in turn; of one without Python, its descendants."""
+    """Of a worker without Python, such as a shell script, its descendants count."""
     logger.info(
         "asked for stacks of %d workers: pids %s", len(workers), " ".join(map(str, workers))
     )

@@ -1,11 +1,10 @@
 """Avoids a deadlock in torch when a process group is destroyed, and an abort soon after.
 
 The destructor of gloo's group may wait for its threads while it holds Python's interpreter lock. A
-thread that has just carried out the last collective, and drops its last reference to a tensor,
-needs that lock. So a script that destroys its group right after a collective, as nearly all do,
-hangs at its end, once in a few dozen runs on a busy machine. Torch 2.8 has fixed it for a group
-with its last reference in Python (pytorch/pytorch#154976), but not for one with a reference in a
-DistributedDataParallel (seen with 2.10).
+thread that has carried out the last collective, and drops its last reference to a tensor, needs
+that lock. So a script that destroys its group right after a collective, as nearly all do, hangs
+once in a few dozen runs on a busy machine. Torch 2.8 has fixed it for a group with its last
+reference in Python (pytorch/pytorch#154976), but not in a DistributedDataParallel (seen with 2.10).
 
 A group with a reference in FSDP2's device mesh is destructed only when Python finalizes the
 interpreter. Until version 3.13, Python then ends a thread that asks for the lock, which in a
@@ -31,7 +30,7 @@ _before: list[Callable[[], None]] = []
 
 @cache
 def install() -> None:
-    """Makes `destroy_process_group`, in this process and its forks, wait until all threads rest."""
+    """Makes `destroy_process_group`, in this process and its forks, wait for rest."""
     # by name: torch.distributed exports a copy of the function
     for module in map(
         importlib.import_module, ("torch.distributed.distributed_c10d", "torch.distributed")
@@ -58,7 +57,11 @@ def _after_rest(stock: Callable[..., None]) -> Callable[..., None]:
 
 
 def wait_for_rest(seconds: float) -> bool:
-    """Waits, without the lock, until no other thread runs, but Python's; False: too late."""
+    """Waits, without the lock, until no thread runs that Python has not created.
+
+    Returns:
+        Whether they rest; False: the time was not enough.
+    """
     deadline = time.monotonic() + seconds
     quiet = 0
     while quiet < QUIET_PAUSES:

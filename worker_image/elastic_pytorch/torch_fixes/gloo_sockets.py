@@ -1,8 +1,8 @@
 """Shuts gloo's connections down, so that a broken group can be left.
 
-In a group that has lost a member, two other ranks may wait for each other, and a group is destroyed
-only when its operations have ended. So a process that leaves shuts its connections down: its own
-operations end with an error, and so do those of its peers, which may not have noticed yet.
+In a group that has lost a member, two others may wait for each other, and a group is destroyed only
+when its operations have ended. So a process that leaves shuts its connections down, which ends its
+own operations with an error, and those of its peers, which may not have noticed yet.
 
 gloo does not expose its connections, but sets the same options on each (`Pair::handleConnected` and
 `Pair::connect` of gloo/transport/tcp/pair.cc, since 2019): the group's time-out for both sending
@@ -25,7 +25,7 @@ def cut() -> None:
 
 
 def shut_down(chosen: Callable[[socket.socket], bool]) -> None:
-    """Shuts down chosen TCP sockets of this process; OSError of `chosen` means no."""
+    """Shuts down this process's chosen TCP sockets; OSError of `chosen` means no."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all that is wanted
         with contextlib.suppress(OSError):  # closed meanwhile
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):

@@ -22,7 +22,7 @@ WAIT_SECONDS = 0.3
 
 
 def gloo_backends() -> list[Any]:
-    """Gloo's part of all groups: while this list exists, no destruction waits for operations.
+    """While this list exists, the destruction of groups waits for no operations.
 
     It is empty for torch before 2.8, whose destructors hold Python's interpreter lock while they
     wait (pytorch/pytorch#154976).

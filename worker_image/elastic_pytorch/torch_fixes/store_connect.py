@@ -1,8 +1,7 @@
 """Connects to a round's store as soon as it is served, and leaves it when the round is over.
 
-All workers of a round start together, so rank 0 may serve the store some milliseconds after the
-others try to connect. A refused client of torch sleeps for 0.3 to 0.7 s before it tries again,
-longer than the rest of a change of the group.
+All workers of a round start together, so rank 0 may serve the store after others try to connect. A
+refused client of torch sleeps for 0.3 to 0.7 s, longer than the rest of a change of the group.
 
 A group forms through its store, where each rank waits for the others. If one never comes, the wait
 lasts for the group's time-out, and torch cannot end it, because no group exists that could be
@@ -56,7 +55,7 @@ class PromptTCPStore(TCPStore):
 
 
 def wait_until_served(host: str, port: int, seconds: float) -> None:
-    """Waits until a process listens on the port, or the time is over, which torch then reports.
+    """Torch then reports what fails.
 
     Raises:
         DistNetworkError: this process leaves the group.
@@ -86,7 +85,7 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """Ends all waits for and in the stores of this group, until `enter`. Safe in any thread."""
+    """Ends all waits for and in this group's stores, until `enter`. Safe in any thread."""
     _left.set()
     shut_down(lambda link: _peer(link) in _addresses)
 

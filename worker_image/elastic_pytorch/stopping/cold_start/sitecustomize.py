@@ -1,7 +1,7 @@
 """A worker that does not start warm imports this before its script, in any Python.
 
-The worker then answers requests for its stacks (stopping/stacks.py) and its stop
-(stopping/answers.py), and reports where it crashed and what it raised (failures/error_file.py).
+It then answers requests for its stacks (stopping/stacks.py) and its stop (stopping/answers.py), and
+reports what it raised (failures/error_file.py).
 """
 
 import faulthandler
