@@ -1,7 +1,7 @@
 """Starts the agent from a folder: `python3 /opt/elastic-pytorch [torchrun's options] script args…`.
 
-This is how the agent runs in an image that has torch but not this package: the operator has the
-agent copied into the pod. PYTHONPATH would hide the one that the image may have.
+The operator copies the agent into a pod whose image has torch but not this package. PYTHONPATH
+would hide the image's own.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ CANNOT_RUN = 2
 
 
 def refuse_old_python() -> None:
-    """Ends the process with a termination message if this Python cannot import the package."""
+    """Ends the process with a termination message if its Python is too old."""
     if sys.version_info[:2] >= OLDEST_PYTHON:
         return
     oldest, here = (

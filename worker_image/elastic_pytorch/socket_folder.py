@@ -13,9 +13,6 @@ class SocketFolder:
     """A temporary folder of this process with a socket that workers connect to.
 
     Scripts and cleaners empty /tmp, so both can be made again at the same path.
-
-    Raises:
-        OSError: no folder can be made.
     """
 
     def __init__(self, name: str) -> None:
@@ -24,11 +21,7 @@ class SocketFolder:
         self._open_to_all()
 
     def bind(self, kind: socket.SocketKind) -> socket.socket:
-        """Returns a new socket at the path, in place of the previous one.
-
-        Raises:
-            OSError: the folder or the socket cannot be made, or another user owns the folder.
-        """
+        """Returns a new socket at the path, in place of the previous one, or raises OSError."""
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         if self._folder.lstat().st_uid != os.geteuid():
             raise PermissionError(f"{self._folder} belongs to another user")

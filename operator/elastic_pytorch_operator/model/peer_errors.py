@@ -1,7 +1,6 @@
 """Distinguishes errors of torch, NCCL, gloo and the c10d store that the loss of a peer causes.
 
-The agent and the operator cannot import each other. Each has a copy of this module, and a test
-compares the two.
+The agent and the operator have a copy each, because neither can import the other.
 """
 
 import re
@@ -22,9 +21,8 @@ _PEER_AFTER = {
     "store": re.compile(r"timeout|timed out"),
 }
 # Torch prints these before it aborts a process because of a peer: ProcessGroupNCCL's watchdog and
-# heartbeat monitor, and C++ exceptions of NCCL, gloo and the c10d store that nothing has caught
-# (torch 2.6 to 2.13). The texts of ProcessGroupNCCL2's watchdog are from the library of torch 2.15,
-# and not observed on a GPU.
+# heartbeat monitor, and uncaught C++ exceptions of NCCL, gloo and the c10d store (torch 2.6 to
+# 2.13). The texts of ProcessGroupNCCL2's watchdog are the library's of 2.15, not seen on a GPU.
 _ABORTED = re.compile(
     r"watchdog caught collective operation timeout"
     r"|some nccl operations have failed or timed out"
@@ -34,9 +32,9 @@ _ABORTED = re.compile(
     r"|instance of '(c10::dist(backend|network|store)error|gloo::\w+)'",
     re.IGNORECASE,
 )
-# The worker's own errors, although they come as a DistBackendError or through the watchdog: NCCL's
-# names (nccl.h), as torch writes them into its exceptions (NCCLUtils.cpp), and the sentences of
-# ncclGetErrorString, which ProcessGroupNCCL2 writes alone.
+# The worker's own errors, although they come as a DistBackendError or by the watchdog: NCCL's names
+# (nccl.h) in torch's exceptions (NCCLUtils.cpp), and the sentences of ncclGetErrorString, which
+# ProcessGroupNCCL2 writes alone.
 _OWN = re.compile(
     r"nccl(invalidusage|invalidargument|unhandledcudaerror)|\bcuda error: "
     r"|\binvalid (usage|argument) \(run with nccl_debug|\bunhandled cuda error\b",

@@ -84,14 +84,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _of_no_more_use(termination_log: str, reason: str) -> int:
-    """Reports why the pod must be replaced, and returns the exit code for that."""
     logger.error("end: %s", reason)
     write_termination_message(termination_log, reason)
     return OF_NO_MORE_USE
 
 
 def _end(code: int) -> NoReturn:
-    """Ends this process as Python does, without a second of CPU time for freeing torch's memory."""
+    """Ends this process as Python does, but does not spend a second on freeing torch's memory."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -101,7 +100,7 @@ def _end(code: int) -> NoReturn:
 
 
 def _forget_working_directory() -> None:
-    """Removes the working directory from the path: a script's queue.py would hide Python's own."""
+    """Removes the working directory from the path: its queue.py would hide Python's own."""
     here = str(Path.cwd())
     # `python -m` adds it. Python 3.10 has no -P, which prevents that.
     if (

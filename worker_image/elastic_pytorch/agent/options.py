@@ -51,7 +51,7 @@ class OptionsError(SettingsError):
 def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     """Parses torchrun's options; PET_ variables are their defaults.
 
-    The result has one more attribute, `warm`: workers are forked from a process with torch.
+    With `warm`, workers are forked from a process with torch.
 
     Raises:
         OptionsError: the options are wrong, or the operator decides them.
@@ -135,7 +135,6 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def unknown_variables(known: Collection[str]) -> list[str]:
-    """Describes each option that the environment sets and this torch does not have."""
     problems = []
     for name in NEWER:
         if name not in known and f"PET_{name.upper()}" in os.environ:

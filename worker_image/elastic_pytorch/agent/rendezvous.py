@@ -26,12 +26,11 @@ POLL_SECONDS = 0.5  # the longest wait without news
 
 @dataclass(slots=True)
 class RestartRequest:
-    """Whether torch's loop is to stop the workers of a round and ask for the next rendezvous.
+    """Whether torch's loop is to stop the workers and ask for the next rendezvous.
 
-    Torch's loop does so when `num_nodes_waiting` reports a change of the membership. It would count
-    the restart of a FAILED group against a budget, and end when that is spent. Here the operator
-    has the budget, so the agent reports a failed or superseded group as HEALTHY with a change of
-    the membership.
+    Torch's loop does so when `num_nodes_waiting` reports new members, but counts the restart of a
+    FAILED group against a budget, which here is the operator's. So the agent reports a failed or
+    superseded group as HEALTHY, with new members.
     """
 
     broken: bool = False  # a worker of the round has failed
@@ -40,9 +39,9 @@ class RestartRequest:
 
 
 class OperatorRendezvous(RendezvousHandler):
-    """Torch's rendezvous: a wait for a round that lists this pod, without other agents.
+    """Waits for a round that lists this pod.
 
-    `wait` takes the longest time to wait in seconds, and raises what ends the rendezvous.
+    `wait` gets a time in seconds, and raises what ends the rendezvous.
     """
 
     def __init__(
@@ -72,14 +71,13 @@ class OperatorRendezvous(RendezvousHandler):
         return self._rank_in_newer_round() is not None
 
     def newer_round_is_orderly(self) -> bool:
-        """Whether all members of this agent's round are alive, according to the newest round."""
+        """Whether all members of this agent's round are alive."""
         return self._client.newest.orderly_since <= self.taken.number
 
     def newer_round_keeps_all(self) -> bool:
         return self._client.newest.keeps_all_since <= self.taken.number
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Waits for a newer round that lists this pod."""
         since = time.monotonic()
         while (rank := self._rank_in_newer_round()) is None:
             self._say_waiting()
@@ -118,7 +116,7 @@ class OperatorRendezvous(RendezvousHandler):
         self._progress.note_started()
 
     def make_store(self, rank: int, size: int) -> HashStore:
-        """Returns the agent's own store, which torch requires but which nothing uses."""
+        """Returns a store that torch requires, but that nothing uses."""
         del rank, size
         return HashStore()
 
@@ -171,7 +169,7 @@ def prepare_client(
     on_dump: Callable[[], None],
     keeps_processes: Callable[[], bool] = lambda: False,
 ) -> OperatorClient:
-    """Returns a client, not yet started, that reports the workers' progress and checkpoints."""
+    """Returns a client that is not started yet."""
     client = OperatorClient(
         OperatorConnection(
             settings.operator_host,

@@ -1,8 +1,8 @@
 """Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the operator's rounds, torchrun's agent.
 
-Torch finds `handler_creator` through the entry point group `torchrun.handlers`. A rendezvous
-handler does not see SIGTERM, and learns only at torchrun's end how a worker failed. Workers start
-cold, and torchrun's own `--max-restarts` counts.
+Torch finds `handler_creator` by the entry point group `torchrun.handlers`. It sees no SIGTERM, and
+only at torchrun's end how a worker failed. Workers start cold, and torchrun's own `--max-restarts`
+counts.
 """
 
 import contextlib
@@ -43,11 +43,7 @@ def handler_creator() -> RendezvousHandlerCreator:
 
 
 def create_handler(parameters: RendezvousParameters) -> RendezvousHandler:
-    """Returns torchrun's handler, with the operator's settings instead of torchrun's options.
-
-    Raises:
-        SettingsError: this is not a pod of an ElasticPyTorchJob.
-    """
+    """Uses the operator's settings, not torchrun's; raises SettingsError without them."""
     del parameters
     start_logging()
     raise_open_files()
@@ -108,7 +104,7 @@ class TorchrunRendezvous(OperatorRendezvous):
         self._oom_kills = OomKills()
 
     def next_rendezvous(self) -> Any:
-        """Waits for a round. A call without a newer round means that the workers have failed."""
+        """A call without a newer round means that the workers have failed."""
         if self.taken.number and not self.newer_round_known():
             self._client.report(state="failed")
         info = super().next_rendezvous()
@@ -116,7 +112,7 @@ class TorchrunRendezvous(OperatorRendezvous):
         return info
 
     def shutdown(self) -> bool:
-        """Reports why torchrun ends, if its workers have failed too often to be restarted."""
+        """Reports why torchrun ends, if its workers have failed too often."""
         error = sys.exc_info()[1]
         if isinstance(error, Exception) and self.taken.number:
             failure = self._why(error)
@@ -154,7 +150,7 @@ class TorchrunRendezvous(OperatorRendezvous):
         return failures.in_order()[0]
 
     def make_store(self, rank: int, size: int) -> HashStore:
-        """Returns a store that takes the agent's arrival at torchrun's exit barrier for success."""
+        """Returns a store that takes an arrival at torchrun's exit barrier for success."""
         del rank
         return _BarrierStore(self, size)
 
@@ -201,8 +197,7 @@ def _rank(pid: int) -> str:
 
 
 def _local_world_size() -> int:
-    """From torchrun's options in this process; under another launcher, from the variable."""
-    # Torch imports this module while it imports its own, which lack these names until then.
+    """From torchrun's options, or under another launcher from the variable."""
     from torch.distributed.run import determine_local_world_size, get_args_parser  # noqa: PLC0415
 
     workers = os.environ.get("PET_NPROC_PER_NODE", "1")

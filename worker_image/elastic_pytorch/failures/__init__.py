@@ -1,1 +1,1 @@
-"""What is known of a failed worker."""
+"""Failures of workers."""

@@ -30,10 +30,10 @@ _GIVES_REASON = re.compile(
 _FRAME = re.compile(r"\s*(frame #|#\d+ |Exception raised from )")
 
 DEVICE_FAULT = "DeviceFault"  # reported as the exception of a worker that a device has failed
-# Texts of the driver and CUDA about a failed device, not a script: cudaGetErrorString for
-# cudaErrorECCUncorrectable (214) and cudaErrorNvlinkUncorrectable (220), which NCCL and torch
-# repeat; nvmlErrorString for NVML_ERROR_GPU_IS_LOST; and the driver's log for Xid 79. A device-side
-# assert, an illegal address or a launch failure is nearly always the script's own.
+# Texts about a failed device: cudaGetErrorString for cudaErrorECCUncorrectable (214) and
+# cudaErrorNvlinkUncorrectable (220), which NCCL and torch repeat; nvmlErrorString for
+# NVML_ERROR_GPU_IS_LOST; and the driver's log for Xid 79. A device-side assert, an illegal address
+# or a launch failure is nearly always the script's own.
 _FAULTS = {
     "uncorrectable ECC error encountered": "an uncorrectable ECC error",
     "uncorrectable NVLink error detected during the execution": "an uncorrectable NVLink error",

@@ -1,7 +1,7 @@
 """Notices that the group is broken while the main thread waits in a collective.
 
-NCCL's collectives do not raise when a peer is lost: they wait in C++, where no Python signal
-handler runs. So another thread listens to the agent, and aborts them.
+NCCL's collectives do not raise when a peer is lost: they wait in C++, without Python's signal
+handlers. So another thread listens to the agent, and aborts them.
 """
 
 import contextlib
@@ -20,14 +20,9 @@ AGAIN_SECONDS = 0.1  # between two calls of `cut`
 class GroupWatch:
     """Listens for the lifetime of one group, without messages about earlier ones.
 
-    Args:
-        abort: called in the watch's thread, once, when the group is broken.
-        cut: called there repeatedly after that, until `stop`: the main thread may begin another
-            wait, for a connection that it makes only now.
-
-    Attributes:
-        broken: the group is broken. Set before `abort` is called: a collective's result is
-            sound if this is not set after it.
+    When the group is broken, the watch's thread sets `broken`, calls `abort`, and then `cut` again
+    and again until `stop`: the main thread may begin another wait, for a connection that it makes
+    only now. A collective's result is sound if `broken` is not set after it.
     """
 
     def __init__(self, abort: Callable[[], None], cut: Callable[[], None]) -> None:

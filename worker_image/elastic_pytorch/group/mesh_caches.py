@@ -1,8 +1,8 @@
 """Empties torch's caches of meshes when their group is left.
 
 torch caches results for sharded tensors by their mesh, and takes meshes of the same ranks, shape
-and names for one. In such a mesh of the next group, this process may have another rank, and would
-get its old rank's part of a tensor.
+and names for one. In the next group's mesh, this process may have another rank, but would get its
+old rank's part of a tensor.
 """
 
 import sys
@@ -87,11 +87,7 @@ class StaleMesh(RuntimeError):
 
 
 def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
-    """Checks that torch does not take meshes of this group for earlier ones.
-
-    Raises:
-        StaleMesh: it does.
-    """
+    """Raises StaleMesh if torch takes a mesh of this group for an earlier one's."""
     for mesh in meshes:
         tensor = DTensor.from_local(
             torch.zeros(1, device=mesh.device_type),

@@ -79,11 +79,7 @@ class PodMemory:
         self.snapshot.write(version, tree)
 
     def of_keeper(self) -> MappedState:
-        """Returns the newest state of the process that keeps the memory.
-
-        Raises:
-            OSError: there is none.
-        """
+        """Returns the newest state of the process that keeps the memory, or raises OSError."""
         descriptor = self._client.fetch(self._name)
         if descriptor is None:
             raise OSError(

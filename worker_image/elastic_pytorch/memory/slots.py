@@ -2,7 +2,7 @@
 
 A slot has room to grow, and holds a state in the bytes of a checkpoint file, or nothing without a
 valid entry. The writer takes a slot that is neither the newest nor pinned, so it never waits for a
-flush. Standard library only: the checkpoint writer needs no torch.
+flush. Standard library only, for the checkpoint writer.
 """
 
 import os
@@ -51,11 +51,7 @@ def pack_entry(slot: Slot) -> bytes:
 
 
 def valid_slots(header: bytes | memoryview) -> list[Slot]:
-    """Returns the slots that hold a state, the newest first.
-
-    Raises:
-        ValueError: this is not a snapshot's header.
-    """
+    """Returns the slots that hold a state, newest first; raises ValueError for other bytes."""
     if len(header) < HEADER_BYTES or bytes(header[: len(MAGIC)]) != MAGIC:
         raise ValueError("not a snapshot")
     found = []
@@ -83,8 +79,8 @@ def pin_newest(fd: int) -> Slot | None:
     """Keeps the newest state from being overwritten until `unpin`; None: there is no state.
 
     Meanwhile the committing process chooses a slot. Each side announces its intent, then checks the
-    other's: this one pins a slot and checks that it holds the same state, the other one empties a
-    slot and checks that it is not pinned.
+    other's: this one pins a slot and checks that it holds the same state, the other empties a slot
+    and checks that it is not pinned.
 
     Raises:
         ValueError: this is not a snapshot.

@@ -1,7 +1,7 @@
 """The names of a process's States, by which each finds its checkpoints and its memory.
 
-A name is the same after a restart and on all ranks. It is the checkpoint folder's. A State without
-a folder and a name gets a number: it is the n-th such State of the script.
+A name is the same after a restart and on all ranks: the checkpoint folder's, or that of the script.
+Without both, it is the number of the State among those that the script creates.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Detects the checkpoints of a script by scans of the folder that it writes to.
 
 A checkpoint of any number of files is finished when one scan finds changes and the next none. On
-network storage, a scan costs a request for each file. So it runs only while workers run, for a
-bounded number of files, and about a tenth of the time at most.
+network storage, a scan costs a request per file. So it runs only while workers run, for a bounded
+number of files, and a tenth of the time at most.
 """
 
 import os

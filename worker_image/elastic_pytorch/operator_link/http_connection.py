@@ -38,9 +38,9 @@ class OperatorConnection:
     failures of some seconds, another thread resolves it again: a look-up may take minutes, and the
     operator return at its old address meanwhile.
 
-    Thousands of agents may look for a new leader together. If each gave up early, and came again at
-    once, the operator would work on connections that are given up. So the times double while an
-    operator that can be reached is too slow.
+    If thousands of agents gave up early, and came again at once, a new leader would work on
+    connections that are given up. So the times double while an operator that can be reached is too
+    slow.
     """
 
     def __init__(
@@ -66,11 +66,7 @@ class OperatorConnection:
         self.patience = 1
 
     def open_stream(self, path: str) -> OperatorStream:
-        """Opens a connection for one request, whose body and answer are streams of lines.
-
-        Raises:
-            OSError: there is no connection.
-        """
+        """Opens a connection for one request with a stream of lines each way, or raises OSError."""
         token = self.token()
         return OperatorStream(self._connect(), f"{self._host}:{self._port}", path, token)
 

@@ -10,8 +10,8 @@ class StorePort:
     """Reserves the first free port of a hundred, else any, with a socket that never listens.
 
     With the host's network, other jobs bind ports, too. A bound socket without SO_REUSEADDR keeps
-    them away. `lend` lets a server that sets SO_REUSEADDR, as torch's store does, bind the port
-    beside the reservation: at no moment can another process get it.
+    them away. `lend` lets torch's store, which sets SO_REUSEADDR, bind the port beside the
+    reservation: at no moment can another process get it.
     """
 
     def __init__(self, first: int) -> None:

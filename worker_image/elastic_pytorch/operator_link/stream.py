@@ -1,8 +1,8 @@
 """One connection to the operator for both directions: its request and answer are JSON lines.
 
 Both are HTTP/1.1 with chunks (RFC 9112, section 7.1). The standard library's client reads no answer
-while it sends a request, and only one thread at a time may use its TLS sockets. So one thread waits
-for the socket, reads, and sends in between.
+while it sends, and only one thread at a time may use its TLS sockets. So one thread waits for the
+socket, reads, and sends in between.
 """
 
 import http.client

@@ -1,8 +1,8 @@
 """Ends a script before a planned change of its group, or without a next group, as Python would.
 
-`finally` blocks and exit handlers run, and open files are flushed, within `CLEANUP_SECONDS`. Only
-then does the agent learn that the worker has stopped. The script's state is saved, so its
-exceptions and results do not count.
+`finally` blocks and exit handlers run, and open files are flushed, within `CLEANUP_SECONDS`. Then
+the agent learns that the worker has stopped. Exceptions and results do not count: the state is
+saved.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Lets a script start before its group exists, and wait where it first depends on the group.
 
-Its set-up (imports, an index of its data, weights, compilation) then costs the group no time. Until
-the group exists, `os.environ` waits where the script reads, writes or lists one of the group's
-variables. C code and programs that inherit the environment read past it.
+Its set-up (imports, weights, compilation) then costs the group no time. Until the group exists,
+`os.environ` waits where the script reads, writes or lists one of the group's variables. C code and
+programs that inherit the environment read past it.
 """
 
 import os
@@ -70,11 +70,7 @@ def is_preparing() -> bool:
 
 
 def join(*, in_process: bool = False) -> None:
-    """Reports that this process is ready, and waits for its first group.
-
-    Raises:
-        ConnectionError: the agent is gone.
-    """
+    """Waits for the first group; raises ConnectionError if the agent is gone."""
     if not _preparing:
         return
     with _lock:

@@ -13,7 +13,7 @@ PR_SET_PDEATHSIG = 1
 def die_with_parent(parent: int) -> None:
     """Makes the kernel send SIGKILL to this process when its parent dies, or has died.
 
-    A worker without its agent belongs to no round. Torch sends it SIGINT, which may not work.
+    A worker without its agent belongs to no round, and may not handle torch's SIGINT.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -92,7 +92,7 @@ class StderrTails:
                     self._read(key.data)
 
     def _read(self, local_rank: int) -> None:
-        """Reads what is available. The caller holds the lock."""
+        """The caller holds the lock."""
         tail = self._tails[local_rank]
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._pipes[local_rank], CHUNK_BYTES):

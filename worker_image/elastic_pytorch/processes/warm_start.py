@@ -1,8 +1,7 @@
 """Starts workers in milliseconds, as forks of a process that has imported torch.
 
-The agent needs torch itself, whose import takes seconds of CPU time. So multiprocessing's
-forkserver does not import it again, but is a fork of the agent, before that has a thread or has
-used a GPU.
+The import takes seconds of CPU time, and the agent needs torch, too. So multiprocessing's
+forkserver is a fork of the agent, before that has a thread or has used a GPU.
 """
 
 import contextlib
@@ -35,8 +34,7 @@ MODULES = (
     "numpy.random",
     "elastic_pytorch.processes.run_script",
 )
-# The first optimizer or DistributedDataParallel imports it: a second of CPU time, once here instead
-# of in each worker.
+# The first optimizer or DistributedDataParallel would import it, for a second in each worker.
 FIRST_STEP_MODULES = ("torch._dynamo",)
 PROBE_SECONDS = 30.0
 CUDA_LOST = 3  # the exit code of a forked process that cannot use GPUs
@@ -48,8 +46,7 @@ LEFT_TO_SCRIPTS = (CUDA_CHECK, "TORCHINDUCTOR_CACHE_DIR")
 def import_modules(names: Sequence[str]) -> None:
     """Logs the user's modules that fail."""
     given = {name: os.environ.get(name) for name in LEFT_TO_SCRIPTS}
-    # With it, torch.cuda.is_available() asks the driver's library instead of CUDA, which does not
-    # survive a fork.
+    # With it, torch.cuda.is_available() does not use CUDA, which does not survive a fork.
     os.environ[CUDA_CHECK] = "1"
     for name in names:
         try:

@@ -30,7 +30,7 @@ class WorkerLogs(LogsSpecs):
         self.tails = tails
         self._warm = warm
         self.unit_replicas = unit_replicas
-        self.preparing = False  # the workers start before their group exists
+        self.preparing = False
         self._inherited = set[TextIO]()  # the agent's streams that workers write to
 
     def reify(self, envs: dict[int, dict[str, str]]) -> Any:

@@ -74,12 +74,10 @@ class StackSite:
 
 
 def place_of(stack: str, kernel_wait: str = "") -> StackSite:
-    """Classifies a main thread.
+    """Classifies a main thread by its stack in faulthandler's format, innermost call first.
 
-    Args:
-        stack: in faulthandler's format, the innermost call first.
-        kernel_wait: from /proc/PID/wchan; empty: unknown. Python has no frame for a `read` of
-            the script.
+    `kernel_wait` is from /proc/PID/wchan; empty: unknown. Python has no frame for a `read` of the
+    script.
     """
     found = map(_FRAME.fullmatch, stack.splitlines())
     frames = [(match["file"], match["line"], match["function"]) for match in found if match]

@@ -1,7 +1,7 @@
 """Decides whether a stopping worker can still run its handler, by its main thread.
 
-Python runs signal handlers only in the main thread, between two of its own instructions. In a
-collective whose peer is lost, it does not get there: under NCCL it waits in C until it is killed.
+Python runs signal handlers only in the main thread, and not in a call of C. In a collective whose
+peer is lost, NCCL waits there until it is killed.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,6 @@
 """The checkpoint folder: the newest few files, and a claim that keeps a cut-off group out.
 
-It is a folder of a file system, or a prefix in object storage (see `Place`). Standard library only:
-the checkpoint writer needs no torch.
+It is a folder, or a prefix in object storage. Standard library only, for the checkpoint writer.
 """
 
 import os
@@ -30,7 +29,7 @@ Folder = str | os.PathLike[str] | ObjectUrl | Place
 
 
 class Superseded(Exception):
-    """A newer group has claimed the folder, so this one may not write any more."""
+    """A newer group has claimed the folder."""
 
 
 class Checkpoint(NamedTuple):
@@ -47,13 +46,9 @@ def write(
 ) -> Location:
     """Writes a checkpoint, and deletes older ones when it is safe in the storage.
 
-    Args:
-        folder: created if it does not exist.
-        version: of the state.
-        chunks: the payload's bytes, each valid until the next one. If this raises, no checkpoint is
-            created.
-        keep: the checkpoints that stay, with this one. Those of a larger version stay, too.
-        length: of the payload in bytes, if known; see `Place.put`.
+    The folder may not exist yet. Each chunk of the payload is valid until the next one, and no
+    checkpoint is created if they raise. `keep` counts this checkpoint, but not larger versions,
+    which stay. `length` is the payload's in bytes, see `Place.put`.
 
     Raises:
         Superseded: a larger generation has claimed the folder; nothing is deleted.
@@ -79,11 +74,7 @@ def write(
 
 
 def newest(folder: Folder) -> Iterator[Checkpoint]:
-    """Yields the whole checkpoints, newest first; skips damaged ones with a warning.
-
-    Raises:
-        OSError: the folder cannot be read; one that does not exist has no checkpoints.
-    """
+    """Yields the whole checkpoints, newest first; OSError: the folder cannot be read."""
     place = place_at(folder)
     for version, path in by_name(place):
         try:
@@ -97,11 +88,7 @@ def newest(folder: Folder) -> Iterator[Checkpoint]:
 
 
 def by_name(folder: Folder) -> list[Checkpoint]:
-    """Returns the files with a checkpoint's name, whole or not, newest first.
-
-    Raises:
-        OSError: the folder cannot be read; one that does not exist has no checkpoints.
-    """
+    """Returns the files with a checkpoint's name, newest first, or raises OSError."""
     place = place_at(folder)
     found = [(version, name) for name in place.names() if (version := version_of(name)) is not None]
     return [
@@ -110,11 +97,7 @@ def by_name(folder: Folder) -> list[Checkpoint]:
 
 
 def newest_and_claimed(folder: Folder) -> tuple[StateVersion | None, int]:
-    """Returns the newest version in the files' names, whole or not, and the claiming generation.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
+    """Returns the newest version by name, and the claiming generation, or raises OSError."""
     names = place_at(folder).names()
     return max(filter(None, map(version_of, names)), default=None), max(
         claims_of(names).values(), default=0
@@ -122,10 +105,9 @@ def newest_and_claimed(folder: Folder) -> tuple[StateVersion | None, int]:
 
 
 def claim(folder: Folder, generation: int) -> int:
-    """Claims the folder: only groups of the returned generation or a larger one may write here.
+    """Claims the folder for groups of the returned generation or a larger one.
 
-    Object storage returns a larger generation than asked for, if another group has just claimed
-    that.
+    Object storage returns a larger one than requested, if another group has just claimed that.
 
     Raises:
         OSError: the claim could not be written.
@@ -140,11 +122,7 @@ def claim(folder: Folder, generation: int) -> int:
 
 
 def claimed(folder: Folder) -> int:
-    """Returns the generation that has claimed the folder; 0: none.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
+    """Returns the generation that has claimed the folder, 0 for none, or raises OSError."""
     return newest_and_claimed(folder)[1]
 
 

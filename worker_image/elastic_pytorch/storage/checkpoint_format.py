@@ -1,9 +1,9 @@
 """A checkpoint's bytes and names, on a disk and in object storage. Standard library only.
 
 A checkpoint is a header (magic, format version, generation, step), the payload (see `payload`), and
-a trailer (the payload's length, a checksum of all before it, magic). The checksum is a CRC-32,
-against torn writes and rotten disks, not against forgers. It finds every flipped bit and every run
-of up to 32 of them, and is the standard library's fastest.
+a trailer (the payload's length, a checksum of all before it, magic). The CRC-32 guards against torn
+writes and rotten disks, not against forgers. It finds every flipped bit and every run of up to 32
+of them, and is the standard library's fastest.
 """
 
 import re
@@ -37,21 +37,12 @@ class StoredFile(Protocol):
     size: int  # in bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
-        """Fills a buffer with the file's bytes from an offset on.
-
-        Raises:
-            ValueError: the file ends too early.
-            OSError: it cannot be read.
-        """
+        """Raises ValueError if the file ends too early, or OSError."""
 
     def checksum(self, end: int, read: Sequence[tuple[int, memoryview]]) -> int:
-        """Returns the CRC-32 of the file's bytes before the offset `end`.
+        """Returns the CRC-32 of the bytes before `end`; raises what `read_into` does.
 
-        `read` has offsets and buffers that do not overlap, which are not read again.
-
-        Raises:
-            ValueError: the file ends too early.
-            OSError: it cannot be read.
+        It does not read the offsets and buffers of `read` again, which do not overlap.
         """
 
     def close(self) -> None:
@@ -76,7 +67,7 @@ def claims_of(names: Iterable[str]) -> dict[str, int]:
 
 
 def framed(version: StateVersion, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Yields a checkpoint's bytes, given those of its payload."""
+    """Yields all bytes of a checkpoint."""
     header = HEADER.pack(MAGIC, VERSION, *version)
     yield header
     checksum, length = zlib.crc32(header), 0
@@ -88,7 +79,7 @@ def framed(version: StateVersion, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def payload_of(file: StoredFile, expected: StateVersion | None = None) -> Iterator[memoryview]:
-    """Reads a checkpoint's payload in pieces, each valid until the next; the last validates all.
+    """Yields pieces, each valid until the next one. Only the last validates all.
 
     Raises:
         ValueError: it is damaged, or not a checkpoint; the message says which.
@@ -113,10 +104,10 @@ def payload_of(file: StoredFile, expected: StateVersion | None = None) -> Iterat
 
 
 def read_frame(file: StoredFile) -> tuple[StateVersion, int, int]:
-    """Returns a checkpoint's version, its payload's bytes, and the checksum of header and payload.
+    """Returns the version, the payload's bytes, and the checksum of header and payload.
 
     Raises:
-        ValueError: it is not a checkpoint, or it has no end; the message says which.
+        ValueError: it is no checkpoint, or has no end; the message says which.
         OSError: it cannot be read.
     """
     size = file.size

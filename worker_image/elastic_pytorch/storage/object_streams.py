@@ -1,4 +1,4 @@
-"""Objects as streams, for libraries that write files from the beginning and read them anywhere."""
+"""Objects as streams, for libraries that write from the beginning and read anywhere."""
 
 import io
 import zlib
@@ -38,7 +38,7 @@ class ObjectWriter(io.RawIOBase):
         return len(view)
 
     def finish(self) -> None:
-        """Waits until the object exists, and raises OSError if it could not be written."""
+        """Waits until the object exists, or raises OSError."""
         self._do(self._stream.close)
 
     def _do(self, action: Callable[..., object], *arguments: object) -> None:
@@ -49,7 +49,7 @@ class ObjectWriter(io.RawIOBase):
 
 
 class ObjectRanges(io.RawIOBase):
-    """Reads ranges of an object: large ones in parallel parts, small ones from kept blocks.
+    """Reads large ranges in parallel parts, and small ones from kept blocks.
 
     `read` fetches a range, given its first byte and the one behind its last.
     """

@@ -1,8 +1,8 @@
 """Shuts gloo's connections down, so that a broken group can be left.
 
-In a group that has lost a member, two others may wait for each other, and a group is destroyed only
-when its operations have ended. So a process that leaves shuts its connections down, which ends its
-own operations with an error, and those of its peers, which may not have noticed yet.
+A group is destroyed only when its operations have ended, but two ranks of a group that has lost a
+third may wait for each other. So a process that leaves shuts its connections down, which ends its
+operations and its peers' with an error.
 
 gloo does not expose its connections, but sets the same options on each (`Pair::handleConnected` and
 `Pair::connect` of gloo/transport/tcp/pair.cc, since 2019): the group's time-out for both sending

@@ -1,11 +1,11 @@
 """Connects to a round's store as soon as it is served, and leaves it when the round is over.
 
-All workers of a round start together, so rank 0 may serve the store after others try to connect. A
-refused client of torch sleeps for 0.3 to 0.7 s, longer than the rest of a change of the group.
+Rank 0 may serve the store after others try to connect. A refused client of torch then sleeps for
+0.3 to 0.7 s, longer than the rest of a change of the group.
 
-A group forms through its store, where each rank waits for the others. If one never comes, the wait
-lasts for the group's time-out, and torch cannot end it, because no group exists that could be
-aborted. So this module shuts the connections to the store down.
+A group forms through its store, where each rank waits for the others. If one never comes, torch
+cannot end the wait before the group's time-out, because no group exists that could be aborted. So
+this module shuts the connections to the store down.
 """
 
 import contextlib
@@ -55,11 +55,7 @@ class PromptTCPStore(TCPStore):
 
 
 def wait_until_served(host: str, port: int, seconds: float) -> None:
-    """Torch then reports what fails.
-
-    Raises:
-        DistNetworkError: this process leaves the group.
-    """
+    """Raises DistNetworkError if this process leaves the group; torch reports the rest."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE_SECONDS
     while time.monotonic() < deadline:
