@@ -1,4 +1,4 @@
-"""Prints how large the repository is beside the last landed figures, which are the last row of hack/growth.tsv.
+"""Prints the size of the repository beside the last landed figures, the last row of growth.tsv.
 
 It counts the bytes of Python, shell, JavaScript, CSS and HTML, the fields of the CRD, and the
 seconds of both halves of the last `make test`. There is no limit: a reviewer decides whether the
@@ -27,12 +27,10 @@ SUFFIXES = {".py", ".sh", ".js", ".css", ".html"}
 
 
 def measure() -> Iterator[tuple[str, int]]:
-    """Yields each figure of this checkout: its name and its value."""
     for part, folders in PARTS.items():
-        listing = subprocess.run(
-            ["git", "ls-files", "-z", *folders], capture_output=True, text=True, check=True
-        ).stdout
-        files = [Path(name) for name in listing.split("\0") if Path(name).suffix in SUFFIXES]
+        listing = ["git", "ls-files", "-z", *folders]
+        listed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+        files = [Path(name) for name in listed.split("\0") if Path(name).suffix in SUFFIXES]
         yield f"{part} bytes", sum(file.stat().st_size for file in files if file.exists())
     (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]["properties"]

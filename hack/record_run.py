@@ -1,9 +1,9 @@
-"""Records a real training without a cluster for the picture of the README: a worker is killed and replaced, then the job grows.
+"""Records a real training without a cluster for the README's picture: a loss, then a growth.
 
     PYTHONPATH=hack:operator:worker_image:plugin:local .venv/bin/python hack/record_run.py
 
-It writes tests/plugin/page/recorded_run.json: the job as it is at the end, the time, and what there
-is around it. `PICTURES=1 make test-browser` draws docs/use/page/training.png from that.
+It writes tests/plugin/page/recorded_run.json: the job at the end, the time, and its surroundings.
+`PICTURES=1 make test-browser` draws docs/use/page/training.png from that.
 """
 
 import asyncio
@@ -30,15 +30,13 @@ ROOT_SHOWN = "/project"
 
 
 def _small_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {
-        name: pod["metadata"].get(name)
-        for name in ("name", "namespace", "uid", "labels", "creationTimestamp")
+    kept = ("name", "namespace", "uid", "labels", "creationTimestamp")
+    containers = [{"name": container["name"]} for container in pod["spec"]["containers"]]
+    return {
+        "metadata": {name: pod["metadata"].get(name) for name in kept},
+        "spec": {"nodeName": pod["spec"].get("nodeName"), "containers": containers},
+        "status": pod["status"],
     }
-    spec = {
-        "nodeName": pod["spec"].get("nodeName"),
-        "containers": [{"name": c["name"]} for c in pod["spec"]["containers"]],
-    }
-    return {"metadata": metadata, "spec": spec, "status": pod["status"]}
 
 
 async def record() -> dict[str, Any]:
@@ -46,10 +44,8 @@ async def record() -> dict[str, Any]:
         async with LocalDriver.started(Path(workdir), {"/examples": ROOT / "examples"}) as cluster:
             manifest, reader = example(EXAMPLE, steps=STEPS), cluster.reader()
             manifest["metadata"]["name"] = NAME
-            manifest["spec"]["template"]["spec"]["containers"][0]["args"] += [
-                "--text",
-                str(ROOT / "docs" / "use"),
-            ]
+            container = manifest["spec"]["template"]["spec"]["containers"][0]
+            container["args"] += ["--text", str(ROOT / "docs" / "use")]
             watcher = Watcher(cluster, NAME)
             await cluster.create_job(manifest)
             async with background(watcher.run()):
@@ -58,25 +54,19 @@ async def record() -> dict[str, Any]:
                 for act in (acts.lose_a_pod, acts.grow, acts.settle):
                     await acts.settle()
                     await act()
-            job = reader.get_job(cluster.namespace, NAME)
-            return {
-                "at": round(time.time(), 2),
-                "job": job,
-                **_surroundings(reader, cluster.namespace, NAME),
-            }
+            job = {"job": reader.get_job(cluster.namespace, NAME)}
+            around = _surroundings(reader, cluster.namespace, NAME)
+            return {"at": round(time.time(), 2), **job, **around}
 
 
 def _surroundings(reader: MemoryReader, namespace: str, name: str) -> dict[str, Any]:
     pods = reader.list_pods(namespace, name)
-    logs = {pod["metadata"]["name"]: pod["metadata"]["namespace"] for pod in pods}
+    named = [pod["metadata"]["name"] for pod in pods]
     return {
         "pods": [_small_pod(pod) for pod in pods],
         "events": reader.list_events(namespace, names.KIND, name),
         "nodes": reader.list_nodes(),
-        "logs": {
-            pod: list(reader.pod_log(place, pod, tail_lines=LOG_LINES))
-            for pod, place in logs.items()
-        },
+        "logs": {pod: list(reader.pod_log(namespace, pod, tail_lines=LOG_LINES)) for pod in named},
     }
 
 

@@ -1,7 +1,7 @@
-"""Prints what the tests of the last `make test` have cost: the wall and CPU seconds of each folder, and of the dearest tests.
+"""Prints the wall and CPU seconds of the last `make test`, by folder, and of the dearest tests.
 
-The CPU seconds are those of the tests' own processes. Tests run side by side, so the wall seconds
-of all of them are several times those of the run.
+The CPU seconds are those of the tests' own processes. Tests run side by side, so their wall seconds
+add up to several times those of the run.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def read_costs(lines: Iterable[str]) -> dict[str, Cost]:
 
 
 def by_folder(costs: Mapping[str, Cost]) -> dict[str, Cost]:
-    """Returns the sums of each folder of tests, at most `FOLDER_DEPTH` folders deep."""
+    """The sums of each folder of tests, at most `FOLDER_DEPTH` folders deep."""
     sums: dict[str, list[Cost]] = defaultdict(list)
     for test, cost in costs.items():
         sums["/".join(Path(test.partition("::")[0]).parent.parts[:FOLDER_DEPTH])].append(cost)
@@ -47,7 +47,7 @@ def table(title: str, costs: Mapping[str, Cost]) -> str:
 
 
 def main() -> int:
-    """Prints the tables of each half, and writes all tests of each into a file beside its record."""
+    """Prints the tables of each half, and writes its tests into a file beside its record."""
     parser = argparse.ArgumentParser(prog="make test-times", description=__doc__)
     parser.add_argument(
         "--tests",
@@ -62,16 +62,12 @@ def main() -> int:
         whole = record.with_suffix(".txt")
         whole.write_text(table("test", costs) + "\n")
         dearest = dict(sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)[:shown])
-        print(
-            f"\nThe {record.stem} half\n\n"
-            + table("folder", {**by_folder(costs), "all": total(costs.values())})
-        )
+        folders = table("folder", {**by_folder(costs), "all": total(costs.values())})
+        print(f"\nThe {record.stem} half\n\n{folders}")
         print("\n" + table(f"test (all of them: {whole})", dearest))
     if not records:
-        print(
-            "No times are recorded here yet: run `make test`, `make test-fast` or `make test-e2e` first.",
-            file=sys.stderr,
-        )
+        runs = "`make test`, `make test-fast` or `make test-e2e`"
+        print(f"No times are recorded here yet: run {runs} first.", file=sys.stderr)
     return 0 if records else 1
 
 

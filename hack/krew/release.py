@@ -1,9 +1,9 @@
-"""Makes what krew installs: an archive of the plugin, and the manifest that names it.
+"""Makes what krew installs: an archive of the plugin, and its manifest.
 
     .venv/bin/python hack/krew/release.py --uri https://…/kubectl-epj.tar.gz --homepage https://…
     --output dist
 
-The same sources make the same archive, to the byte but for the wheel's own build.
+The same sources make the same bytes, except for the wheel's own build.
 """
 
 import argparse
@@ -23,15 +23,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PIP_WHEEL = (
-    "-m",
-    "pip",
-    "wheel",
-    "--quiet",
-    "--disable-pip-version-check",
-    "--no-deps",
-    "--no-build-isolation",
+    *("-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"),
+    *("--no-deps", "--no-build-isolation"),
 )
-BUILT_AT = "315532800"  # 1980, the first year that a wheel can tell
+BUILT_AT = "315532800"  # 1980, the first year of a wheel's files
 
 
 def main() -> None:
@@ -46,16 +41,13 @@ def main() -> None:
     archive.write_bytes(pack(version))
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
     template = string.Template((HERE / "epj.yaml.template").read_text())
-    manifest.write_text(
-        template.substitute(
-            version=version, homepage=options.homepage, uri=options.uri, sha256=sha256
-        )
-    )
+    places = {"homepage": options.homepage, "uri": options.uri}
+    manifest.write_text(template.substitute(version=version, sha256=sha256, **places))
     print(f"{archive}\n{manifest}")
 
 
 def build_wheel() -> tuple[str, bytes]:
-    """Returns the name and the content of the plugin's wheel, built from a copy of its sources."""
+    """The name and the content of the plugin's wheel, built from a copy of its sources."""
     with tempfile.TemporaryDirectory() as folder:
         ignored = shutil.ignore_patterns("*.egg-info", "build", "__pycache__")
         sources = shutil.copytree(ROOT / "plugin", Path(folder, "plugin"), ignore=ignored)

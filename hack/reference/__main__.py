@@ -1,6 +1,6 @@
-"""Writes what is made from the sources: pages on the chart's values, the API's fields and the metrics, terminals, times.
+"""Writes what is made from the sources: reference pages, pictures of terminals, schemas.
 
-`--check` writes nothing and says by its exit status whether they are fresh.
+`--check` writes nothing, and its exit status says whether they are fresh.
 """
 
 import argparse
@@ -28,25 +28,22 @@ def pages() -> dict[Path, str]:
     resource = (ROOT / "crds" / "elasticpytorchjobs.yaml").read_text()
     definition = yaml.safe_load(resource)
     templates = template_resources.resource(definition)
+    folders = (ROOT / "crds", CHART / "files")
+    fields = custom_resource.page(definition) + field_table.section(definition)
+    blocks = source_tables.BLOCKS.items()
+    pictures = screens.draw_screens().items()
     return {
         CHART / "files" / "elasticpytorchjobs.yaml": resource,
-        **{
-            folder / template_resources.FILE: templates
-            for folder in (ROOT / "crds", CHART / "files")
-        },
+        **{folder / template_resources.FILE: templates for folder in folders},
         SCHEMA: custom_resource.operators_schema(definition),
         CHART / "README.md": chart_values.page(intro, about, values),
-        DOCS / "reference" / "api.md": custom_resource.page(definition)
-        + field_table.section(definition),
+        DOCS / "reference" / "api.md": fields,
         DOCS / "reference" / "python-api.md": python_api.page(),
         **{
-            DOCS / name: source_tables.page((DOCS / name).read_text(), blocks)
-            for name, blocks in source_tables.BLOCKS.items()
+            DOCS / name: source_tables.page((DOCS / name).read_text(), made)
+            for name, made in blocks
         },
-        **{
-            DOCS / "use" / "screens" / name: picture
-            for name, picture in screens.draw_screens().items()
-        },
+        **{DOCS / "use" / "screens" / name: picture for name, picture in pictures},
     }
 
 

@@ -9,7 +9,7 @@ import yaml
 
 
 class Value(NamedTuple):
-    """One value of a chart: its path as `--set` names it, its default in JSON unless that is of its parts, its comment as one line."""
+    """A value: its path in `--set`, its default in JSON unless it has parts, and its comment."""
 
     path: str
     default: str
@@ -17,12 +17,12 @@ class Value(NamedTuple):
 
 
 def values_of(text: str) -> list[Value]:
-    """Returns the values of a values.yaml that have a comment, which stands in the lines above the value."""
+    """The values of a values.yaml that have a comment above them."""
     return list(_values(yaml.compose(text), yaml.safe_load(text), text.splitlines(), ""))
 
 
 def page(intro: str, about: Mapping[str, Any], text: str) -> str:
-    """Returns the README: the intro with the versions of Chart.yaml for its words VERSION and KUBERNETES, and the list of values."""
+    """The README: the intro, with VERSION and KUBERNETES from Chart.yaml, and the values."""
     kubernetes = about["kubeVersion"].lstrip(">=").removesuffix("-0")
     intro = intro.replace("VERSION", about["version"]).replace("KUBERNETES", kubernetes)
     items = (
@@ -37,9 +37,8 @@ def _values(
 ) -> Iterator[Value]:
     for key, child in node.value:
         path, default = f"{prefix}{key.value}", defaults[key.value]
-        above = takewhile(
-            lambda line: line.lstrip().startswith("#"), reversed(lines[: key.start_mark.line])
-        )
+        before = reversed(lines[: key.start_mark.line])
+        above = takewhile(lambda line: line.lstrip().startswith("#"), before)
         has_parts = isinstance(child, yaml.MappingNode) and not child.flow_style
         if about := " ".join(line.strip(" #") for line in reversed(list(above))):
             yield Value(path, "" if has_parts else json.dumps(default), about)

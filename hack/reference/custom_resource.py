@@ -1,4 +1,4 @@
-"""The CRD's schema: every field of it as a page, and as the operator and local mode read it."""
+"""The CRD's schema: each field on a page, and as the operator and local mode read it."""
 
 import json
 import re
@@ -13,10 +13,12 @@ BOUNDS = re.compile(r" From \d+ to \d+\.")
 
 HEAD = """# The fields of an ElasticPyTorchJob
 
-Look up here what each field of a job means, and which values it takes. `make docs` writes this reference from
-`crds/elasticpytorchjobs.yaml`, and `kubectl explain epj.spec --recursive` prints the same texts. Where fields do not fit each other, the
-API server [refuses the job](../use/troubleshooting.md#the-api-server-refuses-it) and says which field to change. A field marked
-*suspended*, with all below it, may change only while the condition `Suspended` is True.
+Look up here what each field of a job means, and which values it takes. `make docs` writes this
+reference from `crds/elasticpytorchjobs.yaml`, and `kubectl explain epj.spec --recursive` prints the
+same texts. Where fields do not fit each other, the API server
+[refuses the job](../use/troubleshooting.md#the-api-server-refuses-it) and says which field to
+change. A field marked *suspended*, with all below it, may change only while the condition
+`Suspended` is True.
 
 The API is `{api}`, kind `{kind}`, short name `{short}`.
 
@@ -29,9 +31,8 @@ def page(definition: Schema) -> str:
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     api, short = f"{spec['group']}/{version['name']}", ", ".join(spec["names"]["shortNames"])
-    parts = [
-        HEAD.format(api=api, kind=spec["names"]["kind"], short=short, about=schema["description"])
-    ]
+    kind, about = spec["names"]["kind"], schema["description"]
+    parts = [HEAD.format(api=api, kind=kind, short=short, about=about)]
     for part in ("spec", "status"):
         found = list(_walk(part, schema["properties"][part]))
         parts.append(f"## {part}\n\n{found[0][1]['description']}\n")
@@ -46,10 +47,10 @@ def page(definition: Schema) -> str:
 
 
 def operators_schema(definition: Schema) -> str:
-    """Returns the schema of a job by which the operator judges what it reads, as JSON.
+    """The schema by which the operator judges a job, as JSON.
 
-    It lacks what is for people or for the API server alone: texts, defaults, and rules that compare
-    an object with what it was.
+    It lacks what only people or the API server need: texts, defaults, and rules that compare an
+    object with its predecessor.
     """
     (version,) = definition["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]
@@ -69,16 +70,14 @@ def _judging(schema: Schema) -> Schema:
             found[key] = _judging(found[key])
     if "properties" in found:
         found["properties"] = {name: _judging(child) for name, child in found["properties"].items()}
-    rules = [
-        rule for rule in found.pop("x-kubernetes-validations", ()) if "oldSelf" not in rule["rule"]
-    ]
-    return (
-        {**found, "x-kubernetes-validations": [_words(rule) for rule in rules]} if rules else found
-    )
+    rules = found.pop("x-kubernetes-validations", ())
+    if lasting := [_words(rule) for rule in rules if "oldSelf" not in rule["rule"]]:
+        found["x-kubernetes-validations"] = lasting
+    return found
 
 
 def _words(rule: Schema) -> Schema:
-    """A rule with the words that it has for people, in which `%d` stands for each number."""
+    """A rule with its message, in which `%d` stands for each number."""
     expression = rule.get("messageExpression", "").partition("'")[2].rpartition("'.format(")[0]
     message = " ".join((rule.get("message") or expression).split())
     return {
@@ -89,7 +88,7 @@ def _words(rule: Schema) -> Schema:
 
 
 def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """A schema and all below it with their paths; that of a list's items ends in brackets."""
+    """A schema and all below it with their paths; a list's items end in brackets."""
     yield path, schema
     for name, child in schema.get("properties", {}).items():
         yield from _walk(f"{path}.{name}", child)
@@ -106,14 +105,13 @@ def _type_of(schema: Schema) -> str:
     if "enum" in schema:
         return ", ".join(f"`{word}`" for word in schema["enum"])
     low, high = schema.get("minimum"), schema.get("maximum", MAX_INT32)
-    bounds = (
-        "" if low is None else f" from {low}" if high == MAX_INT32 else f" from {low} to {high}"
-    )
-    return f"{schema['type']}{bounds}"
+    if low is None:
+        return str(schema["type"])
+    return f"{schema['type']} from {low}" + ("" if high == MAX_INT32 else f" to {high}")
 
 
 def _item(path: str, schema: Schema) -> str:
-    """Returns a field as an item of a list: what the type says in its brackets, the description does not repeat."""
+    """A field as an item of a list, whose description does not repeat its type."""
     about, kind = BOUNDS.sub("", _line(schema["description"])), _type_of(schema)
     if CHANGES_WHILE_SUSPENDED in about:
         about, kind = about.replace(f" {CHANGES_WHILE_SUSPENDED}", ""), f"{kind}, *suspended*"

@@ -14,11 +14,11 @@ INDENT = "    "
 
 @dataclass(frozen=True)
 class Docstring:
-    """A docstring in parts.
+    """A docstring in parts; empty without a part.
 
     Attributes:
-        entries: what `Args`, `Attributes` and `Raises` say, by name.
-        outcome: what `Returns` or `Yields` says; empty if there is none.
+        entries: the entries of `Args`, `Attributes` and `Raises`, by name.
+        outcome: of `Returns` or `Yields`.
     """
 
     text: str
@@ -27,7 +27,7 @@ class Docstring:
 
 
 def read(docstring: str) -> Docstring:
-    """Returns a docstring in parts; prose after a section is added to the text."""
+    """The parts of a docstring; prose after a section is added to the text."""
     prose: list[str] = []
     sections: dict[str, list[str]] = {}
     section = ""
@@ -41,11 +41,8 @@ def read(docstring: str) -> Docstring:
             section = ""
             prose.append(line)
     outcome = sections.pop("Returns", None) or sections.pop("Yields", None) or []
-    return Docstring(
-        _fenced(prose),
-        {name: _entries(lines) for name, lines in sections.items()},
-        _joined(outcome),
-    )
+    entries = {name: _entries(lines) for name, lines in sections.items()}
+    return Docstring(_fenced(prose), entries, _joined(outcome))
 
 
 def sentence(text: str) -> str:
@@ -67,11 +64,10 @@ def _joined(lines: list[str]) -> str:
 
 
 def _fenced(lines: list[str]) -> str:
-    """Returns prose whose indented blocks are fenced, so that they are shown as Python."""
+    """Prose whose indented blocks are fenced as Python."""
     parts = []
-    for is_code, block in groupby(
-        "\n".join(lines).strip().split("\n\n"), lambda each: each.startswith(INDENT)
-    ):
+    blocks = "\n".join(lines).strip().split("\n\n")
+    for is_code, block in groupby(blocks, lambda each: each.startswith(INDENT)):
         text = "\n\n".join(block)
         parts.append(f"```python\n{dedent(text)}\n```" if is_code else text)
     return "\n\n".join(parts)

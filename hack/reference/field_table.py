@@ -1,7 +1,4 @@
-"""The level of stability of each field: the last section of docs/reference/api.md.
-
-And when a field may change in a job.
-"""
+"""The level of stability of each field in docs/reference/api.md, and when it may change."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,26 +9,24 @@ Schema = Mapping[str, Any]
 HEAD = """
 ## Level of each field
 
-[Versions of the API](api-versions.md) explains the levels. All fields have the level v1beta1, except for these with all that they contain.
+[Versions of the API](api-versions.md) explains the levels. All fields have the level v1beta1,
+except for these with all that they contain.
 """
 FIXED, BETA, PEOPLE, KUBERNETES, INTERNAL = "fixed", "v1beta1", "people", "Kubernetes", "internal"
 NEVER, SUSPENDED, ALWAYS = "never", "while suspended", "at any time"
-# `kubectl scale`, autoscalers and `kubectl wait` read them; the subresource scale names the others.
+# `kubectl scale`, autoscalers and `kubectl wait` read it and the fields of the subresource scale.
 FIXED_BESIDES_SCALE = ("status.readyReplicas",)
 IN_WORDS = re.compile(r"\b[Ff]or people\b")
-NEVER_CHANGES, CHANGES_WHILE_SUSPENDED = (
-    "Immutable.",
-    "Immutable unless the condition `Suspended` is True.",
-)
+NEVER_CHANGES = "Immutable."
+CHANGES_WHILE_SUSPENDED = "Immutable unless the condition `Suspended` is True."
 
 
 def section(definition: Schema) -> str:
-    """Returns the section, whose table has the fields of another level than that of the field that holds them."""
+    """The section, whose table has the fields with another level than their holder's."""
     (version,) = definition["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
-    fixed = {path.lstrip(".") for path in version["subresources"]["scale"].values()} | set(
-        FIXED_BESIDES_SCALE
-    )
+    fixed = {path.lstrip(".") for path in version["subresources"]["scale"].values()}
+    fixed |= set(FIXED_BESIDES_SCALE)
     found = (field for part in ("spec", "status") for field in fields(part, schema[part]))
     levels = {path: _level(path, child, fixed) for path, child, _ in found}
     holders = {
@@ -42,20 +37,17 @@ def section(definition: Schema) -> str:
 
 
 def fields(path: str, schema: Schema, changes: str = ALWAYS) -> Iterator[tuple[str, Schema, str]]:
-    """All fields below a schema: the path of each, its own schema, and when it may change in a job.
+    """Each field below a schema: its path, its own schema, and when it may change in a job.
 
-    A field changes as the one does that holds it, unless its description says something else. What
-    is below a field with Kubernetes' own fields is left out.
+    A field changes like its holder, unless its description says otherwise. Fields below one of
+    Kubernetes' own are left out.
     """
     for name, child in schema.get("properties", {}).items():
-        below, about = f"{path}.{name}", child.get("description", "")
-        rule = (
-            SUSPENDED
-            if CHANGES_WHILE_SUSPENDED in about
-            else NEVER
-            if NEVER_CHANGES in about
-            else changes
-        )
+        below, about, rule = f"{path}.{name}", child.get("description", ""), changes
+        if CHANGES_WHILE_SUSPENDED in about:
+            rule = SUSPENDED
+        elif NEVER_CHANGES in about:
+            rule = NEVER
         yield below, child, rule
         if not child.get("x-kubernetes-preserve-unknown-fields"):
             inside = child.get("items", child)
@@ -67,8 +59,5 @@ def _level(path: str, schema: Schema, fixed: set[str]) -> str:
         return FIXED
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return INTERNAL if path == "status.operatorState" else KUBERNETES
-    return (
-        PEOPLE
-        if path.endswith(".message") or IN_WORDS.search(schema.get("description", ""))
-        else BETA
-    )
+    for_people = path.endswith(".message") or IN_WORDS.search(schema.get("description", ""))
+    return PEOPLE if for_people else BETA

@@ -1,4 +1,4 @@
-"""The reference of what Python programs import, from the docstrings: the training library and the client. Nothing of it is imported."""
+"""The reference of the library's and the client's public names, from their docstrings alone."""
 
 import ast
 import re
@@ -19,112 +19,76 @@ QUOTED_CLASS = re.compile(r"'([A-Z]\w*)'")
 
 HEAD = """# Python API
 
-Look up here a public name of the training library (`elastic_pytorch`, in examples `elastic`) or of the client (`elastic_pytorch_client`).
-[training-library.md](../use/training-library.md) and [plugin.md](../use/plugin.md#from-python) explain how to use them. A call that does
-not fit raises a TypeError, ValueError or RuntimeError, whose message says why. `make docs` writes this page from the docstrings.
+Look up here a public name of the training library (`elastic_pytorch`, in examples `elastic`) or of
+the client (`elastic_pytorch_client`). [training-library.md](../use/training-library.md) and
+[plugin.md](../use/plugin.md#from-python) explain how to use them. A call that does not fit raises a
+TypeError, ValueError or RuntimeError, whose message says why. `make docs` writes this page from the
+docstrings.
 """
 
 
 class Subject(NamedTuple):
-    """A chapter: its title, the module that offers the names, and the names, in their order."""
+    """A chapter: its title, a module, and names that the module offers."""
 
     title: str
     module: str
     names: tuple[str, ...]
 
 
+STATE_OPTIONS, LIGHTNING = f"{LIBRARY}.state.options", f"{LIBRARY}.lightning"
+TRAINING, SHARDED = f"{LIBRARY}.training", f"{LIBRARY}.state.sharded.sharded_state"
+ERRORS = (
+    *("EpjError", "JobFailed", "NoJobKind", "NoSuchJob"),
+    *("NotAllowed", "Refused", "TimedOut", "Unreachable"),
+)
 SUBJECTS = (
     Subject("The training loop", LIBRARY, ("epochs", "steps", "scale_learning_rate")),
-    Subject("A step of the loop", f"{LIBRARY}.training.training_loop", ("Step",)),
-    Subject("A micro-batch in a loop of your own", f"{LIBRARY}.training.micro_batches", ("Part",)),
-    Subject(
-        "The work of a rank in a loop of your own", f"{LIBRARY}.training.work_timer", ("WorkTimer",)
-    ),
+    Subject("A step of the loop", f"{TRAINING}.training_loop", ("Step",)),
+    Subject("A micro-batch in a loop of your own", f"{TRAINING}.micro_batches", ("Part",)),
+    Subject("The work of a rank in a loop of your own", f"{TRAINING}.work_timer", ("WorkTimer",)),
     Subject("Data", LIBRARY, ("ElasticSampler", "ElasticStream")),
-    Subject("The loader of a stream", f"{LIBRARY}.training.streams.loader", ("StreamLoader",)),
+    Subject("The loader of a stream", f"{TRAINING}.streams.loader", ("StreamLoader",)),
     Subject("What is saved", LIBRARY, ("State", "Trained", "PerRank", "load")),
-    Subject("The options of a State", f"{LIBRARY}.state.options", ("Options",)),
-    Subject(
-        "What is saved of a sharded model",
-        f"{LIBRARY}.state.sharded.sharded_state",
-        ("ShardedState",),
-    ),
+    Subject("The options of a State", STATE_OPTIONS, ("Options",)),
+    Subject("What is saved of a sharded model", SHARDED, ("ShardedState",)),
     Subject("The process group", LIBRARY, ("in_process", "unit_mesh")),
     Subject("Reports", LIBRARY, ("report",)),
-    Subject(
-        "Lightning", f"{LIBRARY}.lightning", ("options", "ElasticCallback", "ElasticEnvironment")
-    ),
+    Subject("Lightning", LIGHTNING, ("options", "ElasticCallback", "ElasticEnvironment")),
     Subject("Transformers", f"{LIBRARY}.transformers", ("ElasticTrainer", "ElasticTrainerMixin")),
     Subject("DeepSpeed", f"{LIBRARY}.deepspeed", ("DeepSpeedState",)),
     Subject("Jobs", CLIENT, ("Job", "JobView", "Line")),
     Subject("Manifests", f"{CLIENT}.manifest", ("build_manifest",)),
     Subject("Access to a cluster", CLIENT, ("Access", "KubernetesCluster", "Cluster")),
-    Subject(
-        "Errors",
-        CLIENT,
-        (
-            "EpjError",
-            "JobFailed",
-            "NoJobKind",
-            "NoSuchJob",
-            "NotAllowed",
-            "Refused",
-            "TimedOut",
-            "Unreachable",
-        ),
-    ),
+    Subject("Errors", CLIENT, ERRORS),
 )
 
 OF_A_CLUSTER = {
     *("create_job", "patch_job", "scale_job", "delete_job", "get_job", "list_jobs", "watch_jobs"),
     *("run_in_pod", "list_pods", "list_nodes", "list_events", "pod_log"),
 }
-# Methods that only the library's and the client's own parts, or a framework, call.
+# Methods for the library, the client or a framework alone.
 INTERNAL = {
     "Cluster": OF_A_CLUSTER,
     "ElasticCallback": {
-        *(
-            "setup",
-            "teardown",
-            "on_fit_start",
-            "on_train_start",
-            "on_train_epoch_start",
-            "on_train_batch_start",
-        ),
-        *("on_before_backward", "on_train_batch_end", "on_train_end"),
+        *("setup", "teardown", "on_fit_start", "on_train_start", "on_train_epoch_start"),
+        *("on_train_batch_start", "on_before_backward", "on_train_batch_end", "on_train_end"),
     },
     "ElasticEnvironment": {"validate_settings"},
     "ElasticSampler": {
-        *(
-            "trains",
-            "has_micro_batches",
-            "has_own_order",
-            "counted_samples",
-            "finished",
-            "micro_batches_per_epoch",
-        ),
-        *("state_dict", "load_state_dict"),
+        *("trains", "has_micro_batches", "has_own_order", "counted_samples", "finished"),
+        *("micro_batches_per_epoch", "state_dict", "load_state_dict"),
     },
     "ElasticStream": {"begin", "take", "give", "end_epoch", "worker_seed"},
     "ElasticTrainerMixin": {
-        "get_train_dataloader",
-        "set_initial_training_values",
-        "get_batch_samples",
-        "prediction_step",
-        "train",
-        "training_step",
+        *("get_train_dataloader", "set_initial_training_values", "get_batch_samples"),
+        *("prediction_step", "train", "training_step"),
     },
     "JobView": {"described_spares"},
     "KubernetesCluster": OF_A_CLUSTER,
     "Part": {"use_weight"},
     "PerRank": {"state_dict", "load_state_dict", "exchange"},
     "Trained": {
-        "state_dict",
-        "load_state_dict",
-        "template",
-        "distrust",
-        "shards",
-        "suspects",
+        *("state_dict", "load_state_dict", "template", "distrust", "shards", "suspects"),
         "take_checksums",
     },
 }
@@ -151,7 +115,7 @@ def exported(module: str) -> list[str]:
 
 
 def definition(module: str, name: str) -> tuple[str, Public]:
-    """Returns the class or function that a module offers under a name, its own or an imported one, after the module that defines it.
+    """The module that defines a name that another module offers, and its class or function.
 
     Raises:
         LookupError: this project defines nothing of that name there.
@@ -168,7 +132,7 @@ def definition(module: str, name: str) -> tuple[str, Public]:
 
 
 def members(name: str) -> Iterator[Function]:
-    """Yields the public methods and properties of a class on the page, with those of bases that are not on it."""
+    """The public methods and properties of a class, with those of bases that are not listed."""
     hidden = INTERNAL.get(name, set()) | {each.name for each in methods(DESCRIBED_BY.get(name, ""))}
     seen: set[str] = set()
     for method in methods(name):
@@ -178,7 +142,7 @@ def members(name: str) -> Iterator[Function]:
 
 
 def methods(name: str) -> Iterator[Function]:
-    """Yields the methods and properties of a class on the page that do not begin with an underscore, its own and inherited ones."""
+    """The public methods and properties of a class, its own and inherited ones."""
     for found in _family(name):
         for node in found.body:
             if isinstance(node, Function) and not node.name.startswith("_"):
@@ -186,7 +150,7 @@ def methods(name: str) -> Iterator[Function]:
 
 
 def _family(name: str) -> list[ast.ClassDef]:
-    """Returns a class of the page, and its bases in this project that have no entry of their own."""
+    """A class of the page, and its bases in this project without an entry of their own."""
     modules = {each: subject.module for subject in SUBJECTS for each in subject.names}
     return list(_with_bases(modules[name], name, frozenset(modules))) if name in modules else []
 
@@ -207,9 +171,8 @@ def _with_bases(module: str, name: str, listed: frozenset[str]) -> Iterator[ast.
 def _tree(module: str) -> ast.Module:
     first, *rest = module.split(".")
     path = FOLDERS[first].joinpath(first, *rest)
-    return ast.parse(
-        (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
-    )
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text())
 
 
 def _entry(name: str, node: Public) -> Iterator[str]:
@@ -234,13 +197,8 @@ def _entry(name: str, node: Public) -> Iterator[str]:
 def _described(about: Docstring, its_attributes: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     yield f"{about.text}\n"
     yield from _list("Arguments", about.entries.get("Args", {}).items())
-    yield from _list(
-        "Attributes",
-        (
-            (f"{name}: {kind}" if kind else name, text)
-            for name, (kind, text) in its_attributes.items()
-        ),
-    )
+    kinds = ((f"{name}: {t[0]}" if t[0] else name, t[1]) for name, t in its_attributes.items())
+    yield from _list("Attributes", kinds)
     if about.outcome:
         yield f"**Returns:** {about.outcome}\n"
     errors = about.entries.get("Raises", {}).items()
@@ -248,45 +206,33 @@ def _described(about: Docstring, its_attributes: Mapping[str, tuple[str, str]]) 
 
 
 def _list(head: str, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yields a list of names and texts, if there are any; names whose type says all share an item with their neighbors."""
+    """A list of names and texts, if there are any; neighbors without a text share an item."""
     items = []
     for is_clear, found in groupby(entries, key=lambda entry: not entry[1]):
-        names = [(f"`{name}`", sentence(text)) for name, text in found]
-        items += (
-            [f"- {', '.join(name for name, _ in names)}"]
-            if is_clear
-            else [f"- {name}: {text}" for name, text in names]
-        )
+        if is_clear:
+            items.append(f"- {', '.join(f'`{name}`' for name, _ in found)}")
+        else:
+            items += [f"- `{name}`: {sentence(text)}" for name, text in found]
     if items:
         yield "\n".join([f"**{head}:**\n", *items, ""])
 
 
 def attributes(name: str) -> dict[str, tuple[str, str]]:
-    """Returns the type and the meaning of each attribute of a class: its docstring's, a dataclass's fields, and properties."""
+    """The type and meaning of each attribute: of the docstring, a dataclass, and properties."""
     meanings: dict[str, str] = {}
     types: dict[str, str] = {}
     for each in reversed(_family(name)):
         meanings |= read(ast.get_docstring(each) or "").entries.get("Attributes", {})
-        types |= {
-            ast.unparse(node.target): _type(node.annotation)
-            for node in each.body
-            if isinstance(node, ast.AnnAssign)
-        }
+        annotated = (node for node in each.body if isinstance(node, ast.AnnAssign))
+        types |= {ast.unparse(node.target): _type(node.annotation) for node in annotated}
     is_dataclass = any("dataclass" in ast.unparse(mark) for mark in _family(name)[0].decorator_list)
-    names = [
-        each
-        for each in dict.fromkeys([*(types if is_dataclass else ()), *meanings])
-        if not each.startswith("_")
-    ]
-    found = {each: (types.get(each, ""), meanings.get(each, "")) for each in names}
-    properties = {method.name: method for method in members(name) if _is_property(method)}
-    texts = {
-        each: " ".join((ast.get_docstring(method) or "").split())
-        for each, method in properties.items()
-    }
-    return found | {
-        each: (_type(method.returns), texts[each]) for each, method in properties.items()
-    }
+    named = dict.fromkeys([*(types if is_dataclass else ()), *meanings])
+    public = (each for each in named if not each.startswith("_"))
+    found = {each: (types.get(each, ""), meanings.get(each, "")) for each in public}
+    for method in filter(_is_property, members(name)):
+        text = " ".join((ast.get_docstring(method) or "").split())
+        found[method.name] = (_type(method.returns), text)
+    return found
 
 
 def _is_property(method: Function) -> bool:
@@ -294,16 +240,12 @@ def _is_property(method: Function) -> bool:
 
 
 def _initializer(name: str, about: Docstring) -> str:
-    """Returns how a class is called; nothing if programs only get its objects."""
-    initializers = (
-        node for each in _family(name) for node in each.body if isinstance(node, Function)
-    )
-    initializer = next((node for node in initializers if node.name == "__init__"), None)
-    return (
-        _signature(name, initializer, returns=False)
-        if "Args" in about.entries and initializer is not None
-        else ""
-    )
+    """How a class is called; empty if programs only get its objects."""
+    functions = (n for each in _family(name) for n in each.body if isinstance(n, Function))
+    initializer = next((node for node in functions if node.name == "__init__"), None)
+    if initializer is None or "Args" not in about.entries:
+        return ""
+    return _signature(name, initializer, returns=False)
 
 
 def _signature(name: str, node: Function, *, returns: bool = True) -> str:
@@ -316,11 +258,9 @@ def _signature(name: str, node: Function, *, returns: bool = True) -> str:
         outcome = outcome.replace("Iterator", "AbstractContextManager")
     end = f" -> {outcome}" if returns else ""
     line = f"{name}({', '.join(arguments)}){end}"
-    return (
-        line
-        if len(line) <= MAX_SIGNATURE
-        else "\n".join([f"{name}(", *(f"    {each}," for each in arguments), f"){end}"])
-    )
+    if len(line) <= MAX_SIGNATURE:
+        return line
+    return "\n".join([f"{name}(", *(f"    {each}," for each in arguments), f"){end}"])
 
 
 def _arguments(given: ast.arguments) -> list[str]:
@@ -331,10 +271,8 @@ def _arguments(given: ast.arguments) -> list[str]:
         found.append("*" + _argument(given.vararg, None))
     elif given.kwonlyargs:
         found.append("*")
-    found += [
-        _argument(each, default)
-        for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    ]
+    named = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    found += [_argument(each, default) for each, default in named]
     return [*found, "**" + _argument(given.kwarg, None)] if given.kwarg else found
 
 
@@ -342,13 +280,11 @@ def _argument(given: ast.arg, default: ast.expr | None) -> str:
     text = f"{given.arg}: {_type(given.annotation)}" if given.annotation else given.arg
     if default is None:
         return text
-    return (
-        f"{text} = {ast.unparse(default)}" if given.annotation else f"{text}={ast.unparse(default)}"
-    )
+    return text + (" = " if given.annotation else "=") + ast.unparse(default)
 
 
 def _type(annotation: ast.expr | None) -> str:
-    """Returns an annotation as it is written; forward references without their quotes."""
+    """An annotation as it is written, with forward references unquoted."""
     if annotation is None:
         return "None"
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):

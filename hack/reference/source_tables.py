@@ -1,4 +1,4 @@
-"""Blocks of pages whose source is the product: its tables of silent workers and of nodes, and its metrics."""
+"""Blocks of pages from the product's tables: silent workers, nodes, and metrics."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -27,15 +27,21 @@ NEW_PODS = {
 
 def silence() -> str:
     """The tables of workers that do not report."""
-    head = "| state of the worker and its group | counted from | alive for at least | at most | ends early when |"
+    head = (
+        "| state of the worker and its group | counted from | alive for at least | at most "
+        "| ends early when |"
+    )
     waits = [head, "|---|---|---|---|---|", *map(wait, TABLE)]
-    head = "| what delays reports | a new leader decides nothing for at most | the loss of a worker comes later by at most |"
+    head = (
+        "| what delays reports | a new leader decides nothing for at most "
+        "| the loss of a worker comes later by at most |"
+    )
     delays = [head, "|---|---|---|", *map(delay, (ARRIVALS, CROWD, LATE))]
     return "\n".join([*waits, "", *delays])
 
 
 def objections() -> str:
-    """The table of what speaks against a node."""
+    """The table of objections to a node."""
     head = (
         "| what speaks against a node | for at most | ends before when | new pods | workers there |"
     )
@@ -43,17 +49,16 @@ def objections() -> str:
 
 
 def metrics() -> str:
-    """The list of metrics: the name, type and labels of each, and what it means."""
+    """The list of metrics, with their types, labels and meanings."""
     items = []
     for family in Metrics().families:
         labels = ", ".join(f"`{label}`" for label in family.labels)
-        items.append(
-            f"- `{family.name}` ({family.kind}{f' by {labels}' if labels else ''}): {family.text}"
-        )
+        kind = f"{family.kind} by {labels}" if labels else family.kind
+        items.append(f"- `{family.name}` ({kind}): {family.text}")
     return "\n".join(items)
 
 
-# Of each page below docs, by the name in their markers.
+# Of pages below docs, by the names in their markers.
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "internals/architecture.md": {"silence": silence},
     "internals/rounds.md": {"objections": objections},
@@ -62,7 +67,7 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
 
 
 def page(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
-    """Returns a page with each block between its two markers."""
+    """A page with each block between its two markers."""
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
         text = markdown.page(text, begin, end, f"\n{block()}\n\n")
@@ -70,11 +75,7 @@ def page(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
 
 
 def objection(row: Cause) -> str:
-    most = (
-        f"{seconds(row.at_most_seconds)} from {row.since}"
-        if row.since
-        else seconds(row.at_most_seconds)
-    )
+    most = seconds(row.at_most_seconds) + (f" from {row.since}" if row.since else "")
     return f"| {row.known} | {most} | {row.ends or '-'} | {NEW_PODS[row.weight]} | {row.workers} |"
 
 

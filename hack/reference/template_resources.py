@@ -1,8 +1,8 @@
-"""The resource definition of templates, made from that of jobs: the same fields, without what is each job's own.
+"""The definition of templates, from that of jobs: the same fields, without a job's own.
 
-A template and a job are judged by the same types and bounds. What a job's rules say about several
-fields holds for the two together: the operator checks it when it reads the template. Descriptions
-stand in the definition of jobs alone.
+Templates and jobs have the same types and bounds. A job's rules about several fields hold for the
+two together, and the operator checks them when it reads the template. Descriptions are in the
+definition of jobs alone.
 """
 
 from collections.abc import Mapping
@@ -18,26 +18,31 @@ HEAD = "# Made from elasticpytorchjobs.yaml by `make docs`. The fields are descr
 KIND = names.TEMPLATE_KIND
 PLURAL = f"{KIND.lower()}s"
 FILE = f"{PLURAL}.yaml"
-ABOUT = "A template for the ElasticPyTorchJobs of all namespaces, which name it in `spec.templateRef`. Its spec never changes."
-SPEC = "What jobs have that say nothing else themselves; `kubectl explain epj.spec` describes the fields."
+ABOUT = (
+    "A template for the ElasticPyTorchJobs of all namespaces, which name it in "
+    "`spec.templateRef`. Its spec never changes."
+)
+SPEC = (
+    "What jobs have that say nothing else themselves; `kubectl explain epj.spec` describes "
+    "the fields."
+)
 IMMUTABLE = {
     "rule": "self == oldSelf",
     "message": "field is immutable: make a template of another name",
 }
 NAMED = {
     "rule": "self.exists(container, container.name == 'pytorch')",
-    "message": "must contain one that is named pytorch: a job's own container of that name is merged with it",
+    "message": (
+        "must contain one that is named pytorch: a job's own container of that name is merged "
+        "with it"
+    ),
 }
+IMAGE = ".spec.template.spec.containers[?(@.name=='pytorch')].image"
 COLUMNS = [
-    {
-        "name": "Image",
-        "type": "string",
-        "jsonPath": ".spec.template.spec.containers[?(@.name=='pytorch')].image",
-    },
+    {"name": "Image", "type": "string", "jsonPath": IMAGE},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 ]
-# Together with the job's own a pod may be whole, as this one is not.
-INCOMPLETE = ("required", "x-kubernetes-validations")
+INCOMPLETE = ("required", "x-kubernetes-validations")  # as the job may add what is missing
 LEFT_OUT = ("description", "default")
 
 
@@ -48,9 +53,9 @@ def resource(definition: Schema) -> str:
         name: child for name, child in spec["properties"].items() if name not in NOT_OF_TEMPLATES
     }
     containers = spec["properties"]["template"]["properties"]["spec"]["properties"]["containers"]
-    containers["x-kubernetes-validations"] = [
-        NAMED, *(rule for rule in containers["x-kubernetes-validations"] if "size() <= 1" not in rule["rule"])
-    ]  # fmt: skip
+    rules = containers["x-kubernetes-validations"]
+    of_templates = [rule for rule in rules if "size() <= 1" not in rule["rule"]]
+    containers["x-kubernetes-validations"] = [NAMED, *of_templates]
     schema = {
         "description": ABOUT,
         "type": "object",
@@ -62,12 +67,9 @@ def resource(definition: Schema) -> str:
             "spec": {"description": SPEC, **spec, "x-kubernetes-validations": [IMMUTABLE]},
         },
     }
-    served = {
-        "name": version["name"],
-        "served": True,
-        "storage": True,
-        "additionalPrinterColumns": COLUMNS,
-    }
+    served = {"name": version["name"], "served": True, "storage": True}
+    served["additionalPrinterColumns"] = COLUMNS
+    kinds = {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": KIND.lower()}
     found = {
         "apiVersion": definition["apiVersion"],
         "kind": definition["kind"],
@@ -75,28 +77,25 @@ def resource(definition: Schema) -> str:
         "spec": {
             "group": names.GROUP,
             "scope": "Cluster",
-            "names": {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": KIND.lower(), "shortNames": ["cepjt"]},
+            "names": {**kinds, "shortNames": ["cepjt"]},
             "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
         },
-    }  # fmt: skip
+    }
     return HEAD + yaml.dump(found, Dumper=_Plain, sort_keys=False, width=120)
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes the same object twice rather than an alias of it."""
+    """Repeats an object rather than writing an alias of it."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _part(schema: Schema, *, in_list: bool = False) -> dict[str, Any]:
-    """A schema for a part of what it is for: an item of a list is whole, and an object may lack what the job has."""
+    """A part of a schema: items of a list are whole, an object may lack what the job has."""
     whole = in_list or "properties" not in schema
-    found = {
-        key: value
-        for key, value in schema.items()
-        if key not in LEFT_OUT and (whole or key not in INCOMPLETE)
-    }
+    omitted = LEFT_OUT if whole else (*LEFT_OUT, *INCOMPLETE)
+    found = {key: value for key, value in schema.items() if key not in omitted}
     if "properties" in schema:
         found["properties"] = {
             name: _part(child, in_list=in_list) for name, child in schema["properties"].items()

@@ -1,10 +1,10 @@
-"""Says what the files and images of a release were made from: an in-toto statement with SLSA's provenance, on the standard output.
+"""Prints what a release was made from: an in-toto statement with SLSA's provenance.
 
     .venv/bin/python hack/release/provenance.py DIST --version 0.3.0 --registry registry.example.com
     --commit SHA --inputs FILE
 
-The subjects are all files in DIST, and the images of DIST/images.txt. FILE has a base image and its
-digest in each line. https://slsa.dev/spec/v1.0/provenance describes the statement. The one who runs
+The subjects are the files in DIST, and the images of DIST/images.txt. FILE has a base image and its
+digest in each line. https://slsa.dev/spec/v1.0/provenance describes the statement. Whoever runs
 `make release` is the builder: that is level 1, no more.
 """
 
@@ -26,7 +26,7 @@ def statement(
     commit: str,
     inputs: Iterable[tuple[str, str]],
 ) -> dict[str, Any]:
-    """Returns the statement about subjects with their SHA-256; each input is a name with its digest (sha256:...)."""
+    """The statement about subjects with their SHA-256, and inputs with digests (sha256:...)."""
     source = {"uri": "git+file:.", "digest": {"gitCommit": commit}}
     bases = [
         {"name": name, "digest": {"sha256": digest.removeprefix("sha256:")}}
@@ -51,7 +51,7 @@ def statement(
 
 
 def subjects_of(dist: Path) -> dict[str, str]:
-    """Returns the name and the SHA-256 of each file in a folder, and of each image that its images.txt lists."""
+    """The SHA-256 of each file in a folder, and of each image in its images.txt."""
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in dist.iterdir()}
     references = (dist / "images.txt").read_text().split()
     return files | dict(reference.split("@sha256:") for reference in references)
@@ -65,14 +65,10 @@ def main() -> None:
     parser.add_argument("--inputs", required=True, type=Path)
     options = parser.parse_args()
     parameters = {"VERSION": options.version, "REGISTRY": options.registry}
-    inputs = [
-        (name, digest) for name, digest in map(str.split, options.inputs.read_text().splitlines())
-    ]
-    json.dump(
-        statement(subjects_of(options.dist), parameters, options.commit, inputs),
-        sys.stdout,
-        indent=1,
-    )
+    lines = options.inputs.read_text().splitlines()
+    inputs = [(name, digest) for name, digest in map(str.split, lines)]
+    made = statement(subjects_of(options.dist), parameters, options.commit, inputs)
+    json.dump(made, sys.stdout, indent=1)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Builds the pages as a site that needs no network: `make site` installs what this needs, and runs it.
+"""Builds the pages as a site that needs no network; `make site` runs it.
 
-Usage: hack/website FOLDER [MERMAID]. The pages are copied to FOLDER/source with what the site adds
-to them, and the site is made in FOLDER/html. MERMAID is the script that draws the diagrams; without
-it the site shows their text. The exit status is 1 if a link leads nowhere.
+Usage: hack/website FOLDER [MERMAID]. The pages with the site's additions come into FOLDER/source,
+and the site into FOLDER/html. MERMAID is the script that draws the diagrams; without it the site
+shows their text. The exit status is 1 if a link leads nowhere.
 """
 
 import shutil
@@ -24,22 +24,10 @@ def main(arguments: list[str]) -> int:
     own = ROOT / "hack" / "website"
     for file in [own / "diagrams.js", own / "tables.css", *map(Path, arguments[1:])]:
         shutil.copy(file, source / "_static" / file.name)
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-b",
-        "html",
-        "-q",
-        "-W",
-        "--keep-going",
-        "-c",
-        str(ROOT / "hack" / "website"),
-    ]
-    command += ["-D", f"html_static_path={source / '_static'}"]
-    status = subprocess.run(
-        [*command, "-d", str(folder / "trees"), str(source), str(html)], check=False
-    ).returncode
+    configuration = ["-c", str(own), "-D", f"html_static_path={source / '_static'}"]
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going"]
+    command += [*configuration, "-d", str(folder / "trees"), str(source), str(html)]
+    status = subprocess.run(command, check=False).returncode
     if status == 0:
         shutil.copy(html / "README.html", html / "index.html")
     return status

@@ -1,4 +1,4 @@
-"""What Sphinx is told about the site. Run by it, with the names that it looks for."""
+"""The configuration of the site, with the names that Sphinx looks for."""
 
 from pathlib import Path
 from typing import Any

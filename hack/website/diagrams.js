@@ -1,4 +1,4 @@
-// Draws the Mermaid diagrams of a page in its colours. Without mermaid.min.js beside this script, their text stays.
+// Draws a page's Mermaid diagrams in its colours; without mermaid.min.js, their text stays.
 "use strict";
 
 const folder = document.currentScript.src.replace(/[^/]*$/, "");

@@ -1,8 +1,7 @@
-"""The pages as the site's generator takes them.
+"""The pages as the site's generator needs them.
 
 On GitHub a link may lead to a folder, and docs/README.md is the index. The generator needs a page
-for each folder, and a table of contents. Nothing else of a page is changed, so what GitHub shows is
-what the site shows.
+for each folder, and a table of contents. Nothing else changes.
 """
 
 import os
@@ -13,17 +12,12 @@ from functools import partial
 from pathlib import Path
 
 PAGES = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "CHANGELOG.md",
-    "docs/**/*.md",
-    "examples/**/README.md",
-    "charts/*/README.md",
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"),
+    *("docs/**/*.md", "examples/**/README.md", "charts/*/README.md"),
 )
 HOME = "README.md"
 INDEX = "docs/README.md"
-# Has a table of contents of its own: the pages below its folder.
+# Its table of contents has the pages below its folder.
 CHAPTER = Path("examples/README.md")
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -35,22 +29,19 @@ def pages(root: Path) -> list[Path]:
 
 
 def sections(index: str) -> dict[str, list[str]]:
-    """The table of contents: the pages in the lists of the index, by its headings; paths are those of docs/README.md."""
+    """The table of contents: the pages in the index's lists by headings, relative to docs/."""
     _, *parts = SECTION.split(index)
     return {title: ENTRY.findall(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def local_links(text: str) -> Iterator[str]:
     """The targets of a page's links to files and folders, without anchors."""
-    return (
-        target
-        for target in LINK.findall(text)
-        if "://" not in target and not target.startswith("mailto:")
-    )
+    links = LINK.findall(text)
+    return (link for link in links if "://" not in link and not link.startswith("mailto:"))
 
 
 def copy_pages(root: Path, target: Path) -> None:
-    """Copies the pages, what they link to, and a list of the files for each folder that they link to."""
+    """Copies the pages, what they link to, and a list of files for each folder among that."""
     for page in pages(root):
         text = LINK.sub(partial(_page_of_folder, root, page), (root / page).read_text())
         for link in local_links(text):
@@ -64,7 +55,7 @@ def copy_pages(root: Path, target: Path) -> None:
 
 
 def toctree(caption: str, entries: list[str]) -> str:
-    """A hidden table of contents, which the site shows at its side."""
+    """A hidden table of contents, which the site shows in its sidebar."""
     options = [f":caption: {caption}"] if caption else []
     return "\n".join(["", "```{toctree}", *options, ":hidden:", "", *entries, "```", ""])
 
@@ -72,10 +63,8 @@ def toctree(caption: str, entries: list[str]) -> str:
 def _contents(root: Path) -> str:
     text = toctree("", [INDEX])
     for title, entries in sections((root / INDEX).read_text()).items():
-        if entries:
-            text += toctree(
-                title, [os.path.normpath(Path(INDEX).parent / entry) for entry in entries]
-            )
+        paths = [os.path.normpath(Path(INDEX).parent / entry) for entry in entries]
+        text += toctree(title, paths) if paths else ""
     return text
 
 
@@ -87,11 +76,8 @@ def _page_of_folder(root: Path, page: Path, link: re.Match[str]) -> str:
 def _copy_linked(root: Path, target: Path, path: Path) -> None:
     if path.suffix == ".md" and not (root / path).exists():
         files = sorted(each for each in (root / path.parent).iterdir() if each.is_file())
-        _write(
-            target / path,
-            f"---\norphan: true\n---\n\n# {path.parent}\n\n"
-            + "".join(f"- [{file.name}]({file.name})\n" for file in files),
-        )
+        listed = "".join(f"- [{file.name}]({file.name})\n" for file in files)
+        _write(target / path, f"---\norphan: true\n---\n\n# {path.parent}\n\n{listed}")
         for file in files:
             shutil.copy(file, target / path.parent / file.name)
     elif path.suffix != ".md":
