@@ -1,1 +1,1 @@
-"""Local mode: one job on this machine, with the operator's own planner and real agents, and no cluster."""
+"""Local mode: one job on this machine, with the operator's planner, real agents, no cluster."""

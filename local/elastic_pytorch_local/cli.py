@@ -11,8 +11,9 @@ from elastic_pytorch_operator.runtime.logs import configure_logging
 from elastic_pytorch_local.run import Options, run_local
 
 EXIT_CODES = (
-    "It ends with 0 if the job is complete, 1 if it has failed, 2 if it cannot run here, 130 if it was stopped; with "
-    "--faults, 0 after all of them, and 3 if steps were repeated at a change that was announced."
+    "It ends with 0 if the job is complete, 1 if it has failed, 2 if it cannot run here, 130 if it "
+    "was stopped; with --faults, 0 after all of them, and 3 if steps were repeated at a change "
+    "that was announced."
 )
 
 
@@ -21,19 +22,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = words.index("--") if "--" in words else len(words)
     options = _parser().parse_args(words[:end])
     configure_logging(options.log_level, options.log_format)
-    return asyncio.run(
-        run_local(
-            [path.resolve() for path in options.files],
-            Options(options.workdir, options.leave_out, options.page, options.faults),
-            config_maps=options.configmap,
-            arguments=words[end + 1 :],
-            workers=options.workers,
-        )
+    job = run_local(
+        [path.resolve() for path in options.files],
+        Options(options.workdir, options.leave_out, options.page, options.faults),
+        config_maps=options.configmap,
+        arguments=words[end + 1 :],
+        workers=options.workers,
     )
+    return asyncio.run(job)
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = "Runs a job on this machine, without a cluster: the operator's planner and real agents; each pod is a process."
+    about = (
+        "Runs a job on this machine, without a cluster: the operator's planner and real agents; "
+        "each pod is a process."
+    )
     parser = argparse.ArgumentParser(
         prog="python -m elastic_pytorch_local",
         description=about,
@@ -54,7 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--faults",
         action="store_true",
-        help="kill a rank, lose a pod, grow and shrink the job; then print what each has cost, and stop",
+        help=(
+            "kill a rank, lose a pod, grow and shrink the job; then print what each has cost, "
+            "and stop"
+        ),
     )
     parser.add_argument(
         "--configmap",
@@ -82,7 +88,6 @@ def _parser() -> argparse.ArgumentParser:
 def _name_and_path(text: str) -> tuple[str, Path]:
     name, equals, path = text.partition("=")
     if not (name and equals and path):
-        raise argparse.ArgumentTypeError(
-            f"must be NAME=PATH, such as settings=config.yaml, not {text}"
-        )
+        example = "NAME=PATH, such as settings=config.yaml"
+        raise argparse.ArgumentTypeError(f"must be {example}, not {text}")
     return name, Path(path)

@@ -24,8 +24,6 @@ from elastic_pytorch_local.pods.kubelet import LocalKubelet
 
 @dataclass(slots=True)
 class LocalOperator:
-    """A running operator of an in-memory cluster whose pods are processes."""
-
     cluster: FakeCluster
     kubelet: LocalKubelet
     cache: Cache
@@ -37,24 +35,23 @@ class LocalOperator:
 async def local_operator(
     workdir: Path, paths: Mapping[str, Path], pythonpath: str = "", **kubelet: Any
 ) -> AsyncIterator[LocalOperator]:
-    """Runs an operator on a cluster in memory for as long as the context lasts.
+    """Runs an operator on a cluster in memory in a context.
 
-    Tokens and volumes go to the workdir. The paths of containers stand for folders of this machine.
-    The pythonpath is where the agent's package is, if it is not installed.
+    Tokens and volumes go to the workdir, and paths of containers become folders of this machine.
+    The pythonpath has the agent's package, if it is not installed.
     """
     cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
     queue: WorkQueue[JobKey] = WorkQueue()
     api = AgentApi(cache, registry, TokenReviewer(cluster), queue.add)
     async with listening(api, "127.0.0.1", 0) as port:
-        controller = Controller(
-            cluster, cache, registry, queue, AgentSettings(f"http://127.0.0.1:{port}")
-        )
+        settings = AgentSettings(f"http://127.0.0.1:{port}")
+        controller = Controller(cluster, cache, registry, queue, settings)
         runner = LocalKubelet(cluster, workdir, paths, pythonpath, **kubelet)
-        cluster.watch(
-            lambda kind, change, found: queue.add_all(
-                cache.observe_change(kind, change, found, time.monotonic())
-            )
-        )
+
+        def observe(kind: str, change: str, found: Any) -> None:
+            queue.add_all(cache.observe_change(kind, change, found, time.monotonic()))
+
+        cluster.watch(observe)
         await controller.prime()
         working = asyncio.create_task(controller.run())
         try:
@@ -66,12 +63,13 @@ async def local_operator(
 
 
 def find_agent() -> str:
-    """What to put on PYTHONPATH so that the agent's package is found: nothing if it is installed, else where a checkout has it."""
+    """The PYTHONPATH of the agent's package: empty if it is installed, else the checkout's."""
     if importlib.util.find_spec("elastic_pytorch") is not None:
         return ""
     checkout = Path(__file__).resolve().parents[2] / "worker_image"
     if not (checkout / "elastic_pytorch").is_dir():
         raise RuntimeError(
-            "the package elastic_pytorch, which holds the agent, is not installed: pip install ./worker_image"
+            "the package elastic_pytorch, which holds the agent, is not installed: "
+            "pip install ./worker_image"
         )
     return str(checkout)

@@ -1,4 +1,4 @@
-"""The page of `kubectl epj ui` on a cluster in memory: the same server, and what it reads."""
+"""The page of `kubectl epj ui` on a cluster in memory, with the client's server."""
 
 import contextlib
 import queue
@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object
 from elastic_pytorch_client.errors import NoSuchJob, NotFound
@@ -25,9 +26,9 @@ def time_of_day() -> datetime:
 
 
 class MemoryReader:
-    """The objects of a cluster in memory, for threads other than the cluster's own: a `ClusterReader` of the client.
+    """The client's `ClusterReader` of a cluster in memory, for threads other than the cluster's.
 
-    The lines of each pod have an RFC 3339 timestamp in front.
+    The lines of each pod begin with an RFC 3339 timestamp.
     """
 
     namespace = "default"
@@ -93,20 +94,16 @@ class MemoryReader:
         labels = [(pod, pod["metadata"].get("labels") or {}) for pod in self._all("Pod", namespace)]
         own = [(pod, each) for pod, each in labels if each.get(names.LABEL_JOB_NAME) == job]
         wanted = {str(index) for index in indexes}
-        return [
-            pod for pod, each in own if not wanted or each.get(names.LABEL_WORKER_INDEX) in wanted
-        ]
+        index = names.LABEL_WORKER_INDEX
+        return [pod for pod, each in own if not wanted or each.get(index) in wanted]
 
     def list_nodes(self) -> list[Object]:
         return self._all("Node", None)
 
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
         about = {"kind": kind, "namespace": namespace, "name": name}
-        return [
-            dict(event)
-            for event in list(self._events)
-            if about.items() <= event["regarding"].items()
-        ]
+        events = list(self._events)
+        return [dict(event) for event in events if about.items() <= event["regarding"].items()]
 
     def pod_log(
         self,
@@ -117,7 +114,7 @@ class MemoryReader:
         tail_lines: int | None = None,
         since: str | None = None,
     ) -> Iterator[str]:
-        """The lines of a pod's log that there are; it does not follow."""
+        """The present lines of a pod's log, without following it."""
         if pod not in self._logs:
             raise NotFound(f'pods "{pod}" not found')
         lines = [line for line in list(self._logs[pod]) if not since or line >= since.rstrip("Z")]
@@ -133,10 +130,9 @@ class MemoryReader:
             return
         metadata = found["metadata"]
         with self._lock:
-            # The cluster in memory does without these times.
-            metadata["creationTimestamp"] = self._began.setdefault(
-                metadata["uid"], write_time(self._now())
-            )
+            # The cluster in memory lacks these times.
+            began = self._began.setdefault(metadata["uid"], write_time(self._now()))
+            metadata["creationTimestamp"] = began
             key = (kind, metadata.get("namespace", ""), metadata["name"])
             if change == "DELETED":
                 self._objects.pop(key, None)
@@ -148,14 +144,12 @@ class MemoryReader:
 
 @contextlib.contextmanager
 def serve_page(reader: MemoryReader, now: Callable[[], datetime] = time_of_day) -> Iterator[str]:
-    """Serves the page of all jobs on 127.0.0.1 for as long as the context lasts; yields its address, which has a secret."""
+    """Serves the page of all jobs on 127.0.0.1 in a context; yields its secret address."""
     live = LiveJobs(reader, None)
     with PageServer(reader, live, now) as server:
         live.start()
-        serving = threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="page", daemon=True
-        )
-        serving.start()
+        serve = partial(server.serve_forever, poll_interval=0.05)
+        threading.Thread(target=serve, name="page", daemon=True).start()
         try:
             yield server.url
         finally:

@@ -1,7 +1,4 @@
-"""What local mode prints while a job trains: its steps, its size, each change, and a standstill.
-
-Pure.
-"""
+"""The lines of local mode while a job trains: steps, size, changes, a standstill. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,69 +8,63 @@ from elastic_pytorch_client.reading.job_view import RUNNING, JobView, Progress
 LINE_SECONDS = 10.0
 STANDSTILL_SECONDS = 60.0
 STANDSTILL = (
-    "A hang shows with `py-spy dump --pid {pid}`, and spec.progressDeadlineSeconds ends one. Steps are seen if the script "
-    "prints each in a line with its loss, or reports it with elastic_pytorch.report(step=10, loss=2.31)."
+    "A hang shows with `py-spy dump --pid {pid}`, and spec.progressDeadlineSeconds ends one. "
+    "Steps are seen if the script prints each in a line with its loss, or reports it with "
+    "elastic_pytorch.report(step=10, loss=2.31)."
 )
 
 
 def headline(job: JobView, progress: Progress, pace: float | None) -> str:
-    """The state, the step, the loss, the size and the speed in steps a second, in one line."""
+    """The state, the step, the loss, the size and the steps per second, in one line."""
     step = "no step yet" if progress.step is None else f"step {progress.step}"
     parts = [f"{step}/{progress.total}" if progress.total else step]
     parts += [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
-    parts += [
-        f"{job.size or job.ready} of {job.wanted} workers {'train' if job.size else 'are ready'}"
-    ]
+    size, does = job.size or job.ready, "train" if job.size else "are ready"
+    parts += [f"{size} of {job.wanted} workers {does}"]
     parts += [f"round {job.round}", *([f"{pace:.1f} steps/s"] if pace else [])]
     return f"{job.state}: {', '.join(parts)}"
 
 
 def describe_change(entry: HistoryEntry) -> str:
-    """What a change of the group has cost; of a script that reports no steps, only when its processes ran is known."""
+    """The cost of a change; without reported steps, the time without processes."""
     size = f"{entry.before} -> {entry.workers}" if entry.before else f"{entry.workers}"
-    text, took = (
-        f"round {entry.round}, {entry.cause}, {size} workers:",
-        f"{entry.seconds or 0.0:.1f} s",
-    )
-    if entry.steps_lost is None:
+    text = f"round {entry.round}, {entry.cause}, {size} workers:"
+    took, lost = f"{entry.seconds or 0.0:.1f} s", entry.steps_lost
+    if lost is None:
         return f"{text} the processes ran after {took}"
-    return f"{text} training stood still {took}, {entry.steps_lost} step{'' if entry.steps_lost == 1 else 's'} repeated"
+    return f"{text} training stood still {took}, {lost} step{'' if lost == 1 else 's'} repeated"
 
 
 class ProgressLines:
-    """The lines that are due, from what is known of the job at moments in seconds; without changes if others tell them."""
+    """The lines that are due, by the job at moments in seconds; optionally without changes."""
 
     def __init__(self, *, changes: bool = True) -> None:
-        self._tells_changes = changes
-        self._said = ("", 0, 0)  # state, round and size that the last line had
+        self._shows_changes = changes
+        self._said = ("", 0, 0)  # state, round and size in the last line
         self._said_at = self._stepped_at = float("-inf")
         self._step: int | None = None
-        self._changed = 0  # the newest round whose cost has been told
-        self._standstill_told = False
+        self._changed = 0  # the newest round whose cost was shown
+        self._standstill_shown = False
 
     def due(
         self, job: JobView, progress: Progress, pace: float | None, pids: Sequence[int], now: float
     ) -> list[str]:
-        if not job.name:  # it is not seen yet
+        if not job.name:  # not seen yet
             return []
         news = [entry for entry in job.recent_interruptions if entry.round > self._changed]
-        lines = [describe_change(entry) for entry in news] if self._tells_changes else []
+        lines = [describe_change(entry) for entry in news] if self._shows_changes else []
         self._changed = max([self._changed, *(entry.round for entry in job.recent_interruptions)])
         here = (job.state, job.round, job.size or job.ready)
         stepped = progress.step != self._step
         if stepped or here != self._said:
-            self._stepped_at, self._step, self._standstill_told = now, progress.step, False
+            self._stepped_at, self._step, self._standstill_shown = now, progress.step, False
         if here != self._said or (stepped and now - self._said_at >= LINE_SECONDS):
             self._said, self._said_at = here, now
             lines.append(headline(job, progress, pace))
-        if (
-            job.state == RUNNING
-            and now - self._stepped_at >= STANDSTILL_SECONDS
-            and not self._standstill_told
-        ):
-            self._standstill_told = True
+        still = job.state == RUNNING and now - self._stepped_at >= STANDSTILL_SECONDS
+        if still and not self._standstill_shown:
+            self._standstill_shown = True
             since = "" if progress.step is None else f" after step {progress.step}"
-            lines.append(
-                f"No step for a minute{since}. {STANDSTILL.format(pid=pids[0] if pids else 'PID')}"
-            )
+            how = STANDSTILL.format(pid=pids[0] if pids else "PID")
+            lines.append(f"No step for a minute{since}. {how}")
         return lines

@@ -47,8 +47,8 @@ COMPLETE, FAILED, REPEATED, STOPPED = 0, 1, 3, 130  # the process's exit codes
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    workdir: Path | None = None  # where volumes go; None: a temporary folder
-    leave_out: bool = False  # runs it without what this machine cannot do
+    workdir: Path | None = None  # None: a temporary folder
+    leave_out: bool = False  # what this machine cannot do
     page: bool = False
     faults: bool = False
 
@@ -57,7 +57,7 @@ NO_OPTIONS = Options()
 
 
 def say(text: str) -> None:
-    """Tells people something, on standard error: standard output is the pods'."""
+    """Prints to standard error, as standard output is the pods'."""
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
 
@@ -67,10 +67,10 @@ def read_job(
     arguments: Sequence[str] = (),
     workers: int | None = None,
 ) -> tuple[Documents, Config]:
-    """A job of its manifest, or of a script, with arguments behind its own.
+    """The job of a manifest or a script, with additional arguments.
 
     Raises:
-        InvalidJob: a cluster would refuse it, or it refers to what is not there.
+        InvalidJob: a cluster would refuse it, or it refers to something missing.
         OSError: a file cannot be read.
         yaml.YAMLError: it is not YAML.
     """
@@ -109,11 +109,8 @@ async def run_local(
     if obstacles and not options.leave_out:
         print(*(f"{files[0]}: {obstacle}" for obstacle in obstacles), sep="\n", file=sys.stderr)
         return 2
-    unused = [
-        *(obstacle.path for obstacle in obstacles),
-        *fields_not_applied(manifest),
-        *documents.others,
-    ]
+    paths_left_out = [obstacle.path for obstacle in obstacles]
+    unused = [*paths_left_out, *fields_not_applied(manifest), *documents.others]
     if unused and not is_script(files[0]):
         print(f"not applied on one machine: {', '.join(unused)}", file=sys.stderr)
     # There is no queue on this machine.
@@ -123,24 +120,22 @@ async def run_local(
         asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
 
     def show(pod: str, line: str) -> None:
-        # The table is to be seen, and a stop is one sentence.
+        # Only the table of faults matters, and a stop is one sentence.
         if not (options.faults or interrupted.is_set()):
             print_line(pod, line)
 
-    # Where the worker image has them.
+    # As in the worker image.
     paths = {} if is_script(files[0]) else {"/examples": files[0].parent.parent}
     with tempfile.TemporaryDirectory(prefix="elastic-pytorch-") as temporary:
         place, namespace = options.workdir or Path(temporary), manifest["metadata"]["namespace"]
-        async with LocalDriver.started(
-            place, paths, namespace=namespace, config=config, show=show
-        ) as driver:
+        started = LocalDriver.started(place, paths, namespace=namespace, config=config, show=show)
+        async with started as driver:
             with driver.page() if options.page else nullcontext("") as url:
                 if url:
                     say(f"the page of the job: {url}")
                 await driver.create_job(manifest)
-                return await _train(
-                    driver, manifest["metadata"]["name"], interrupted, faults=options.faults
-                )
+                name = manifest["metadata"]["name"]
+                return await _train(driver, name, interrupted, faults=options.faults)
 
 
 async def _train(
@@ -148,7 +143,7 @@ async def _train(
 ) -> int:
     watcher = Watcher(driver, name)
     acts = Acts(driver, watcher, say)
-    async with background(watcher.run(), _tell(watcher, ProgressLines(changes=not faults))):
+    async with background(watcher.run(), _progress(watcher, ProgressLines(changes=not faults))):
         with _sizes_typed(driver, watcher):
             work = acts.perform() if faults else _ended(watcher)
             over, failure = await _unless(interrupted, work)
@@ -163,16 +158,12 @@ async def _train(
     if failure:
         print(driver.last_words(), flush=True)
         say(failure)
+    if faults and failure and over:
+        return FAILED
+    if faults and over:
+        return REPEATED if repeated_on_purpose(acts.costs) else COMPLETE
     if faults:
-        return (
-            STOPPED
-            if not over
-            else FAILED
-            if failure
-            else REPEATED
-            if repeated_on_purpose(acts.costs)
-            else COMPLETE
-        )
+        return STOPPED
     return _exit_code(job)
 
 
@@ -186,7 +177,7 @@ def _exit_code(job: JobView) -> int:
 
 
 async def _unless(interrupted: asyncio.Event, work: Coroutine[Any, Any, None]) -> tuple[bool, str]:
-    """Whether some work is over, not interrupted, and why it has failed; empty: it has not."""
+    """Whether some work is over before an interruption, and its failure; empty: none."""
     working, waiting = asyncio.create_task(work), asyncio.create_task(interrupted.wait())
     await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
     over = working.done()
@@ -205,8 +196,8 @@ async def _ended(watcher: Watcher) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _tell(watcher: Watcher, lines: ProgressLines) -> None:
-    """Prints steps, size and each change, until cancelled."""
+async def _progress(watcher: Watcher, lines: ProgressLines) -> None:
+    """Prints steps, size and changes, until cancelled."""
     while True:
         pids = [pid for pids in watcher.log.pids.values() for pid in pids]
         pace = steps_per_second(watcher.log)
@@ -217,12 +208,12 @@ async def _tell(watcher: Watcher, lines: ProgressLines) -> None:
 
 @contextmanager
 def _sizes_typed(driver: LocalDriver, watcher: Watcher) -> Iterator[None]:
-    """Scales the job to each number that is typed in the terminal."""
+    """Scales the job to each number that is typed."""
     loop, scaling = asyncio.get_running_loop(), set[asyncio.Task[None]]()
     if sys.stdin is None or not sys.stdin.isatty():
         yield
         return
-    # In the background, another process has the terminal.
+    # Another process may have the terminal.
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
     say("type a number of workers and Enter to change the size of the job, Ctrl-C to stop it")
     read: Callable[[], str] = sys.stdin.readline
@@ -244,9 +235,8 @@ def _sizes_typed(driver: LocalDriver, watcher: Watcher) -> Iterator[None]:
 async def _scale(driver: LocalDriver, watcher: Watcher, typed: str) -> None:
     sizes = watcher.job.sizes
     if not (typed.isascii() and typed.isdigit() and int(typed) in sizes):
-        say(
-            f"{typed or 'this'} is no size of this job: type a number from {min(sizes)} to {max(sizes)}"
-        )
+        how = f"type a number from {min(sizes)} to {max(sizes)}"
+        say(f"{typed or 'this'} is no size of this job: {how}")
         return
     await driver.scale_job(watcher.name, int(typed))
 
@@ -260,5 +250,6 @@ async def _remove(driver: LocalDriver, name: str) -> None:
 async def _wait_for_pods(driver: LocalDriver) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_SECONDS):
-            while not driver.pods_have_ended():  # noqa: ASYNC110  a cluster in memory has no event for it
+            # A cluster in memory has no event for it.
+            while not driver.pods_have_ended():  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)

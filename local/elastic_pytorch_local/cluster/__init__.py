@@ -1,1 +1,1 @@
-"""A cluster in memory, with the interface that the operator has to the API server."""
+"""A cluster in memory, with the operator's interface of the API server."""

@@ -1,7 +1,6 @@
-"""A cluster in memory: the same verbs, with UIDs, resource versions, garbage collection, a scheduler and faults on demand.
+"""A cluster in memory: the same verbs, with garbage collection and a scheduler.
 
-Local mode runs on it with `LocalKubelet`; the fast tests run on it with a kubelet of their own or
-none.
+Local mode runs on it with `LocalKubelet`, fast tests with a kubelet of their own or none.
 """
 
 import secrets
@@ -24,8 +23,7 @@ class FakeCluster(ObjectStore):
         self.events: list[Manifest] = []
         self._tokens: dict[str, PodIdentity] = {}
         self.users: dict[str, str] = {}  # by token for the API server
-        # Which user may get which path that is no resource.
-        self.readers: set[tuple[str, str]] = set()
+        self.readers: set[tuple[str, str]] = set()  # users, and paths that they may get
         for number in range(nodes):
             self.add_node(f"node-{number}", pods_per_node)
 
@@ -44,7 +42,7 @@ class FakeCluster(ObjectStore):
         self._schedule()
 
     def add_object(self, kind: str, namespace: str, name: str) -> None:
-        """Adds an empty object, such as those that the chart renders for the operator."""
+        """Adds an empty object, such as those of the chart for the operator."""
         self._put(kind, namespace, {"metadata": {"namespace": namespace, "name": name}})
 
     def apply_job(self, manifest: Manifest) -> Manifest:
@@ -76,7 +74,7 @@ class FakeCluster(ObjectStore):
                     self._remove(kind, place, child)
 
     def make_template(self, manifest: Manifest) -> Manifest:
-        """Makes a template, which replaces one of its name: as it is immutable, that one has been deleted."""
+        """Makes a template, in place of a deleted one of its name: templates are immutable."""
         return copied(self._put(names.TEMPLATE_KIND, "", copied(dict(manifest))))
 
     def remove_template(self, name: str) -> None:
@@ -89,15 +87,11 @@ class FakeCluster(ObjectStore):
         return copied(self._get(names.KIND, namespace, name))
 
     def pods(self, namespace: str = "default") -> list[MutableManifest]:
-        found = [
-            o
-            for (kind, place, _), o in sorted(self._objects.items())
-            if kind == "Pod" and place == namespace
-        ]
-        return copied(found)
+        found = sorted(self._objects.items())
+        return copied([o for (kind, place, _), o in found if (kind, place) == ("Pod", namespace)])
 
     def set_pod_status(self, namespace: str, name: str, status: Manifest) -> None:
-        """What a kubelet does: merges fields into a pod's status; a pod that has gone is left alone."""
+        """Merges fields into a pod's status, as a kubelet does; ignores a pod that is gone."""
         pod = self._objects.get(("Pod", namespace, name))
         if pod is not None:
             pod["status"] = {**pod["status"], **copied(status)}
@@ -105,7 +99,7 @@ class FakeCluster(ObjectStore):
             self._schedule()
 
     def begin_deletion(self, namespace: str, name: str) -> None:
-        """Marks a pod as being deleted; its kubelet confirms with `finish_deletion`.
+        """Marks a pod as being deleted, until its kubelet calls `finish_deletion`.
 
         Unscheduled pods go at once.
         """
@@ -226,7 +220,7 @@ class FakeCluster(ObjectStore):
         raise ClusterError(404, "the tokens of this cluster have no signature")
 
     def check_change(self, resource: Resource, before: Manifest, after: Manifest) -> None:
-        """What admission says of a patch of an object: nothing, where Kueue is not installed."""
+        """Refuses a change as admission does: none, where Kueue is not installed."""
 
     def _schedule(self) -> None:
         """Binds Pending pods to the ready node with the fewest pods, while there is room."""

@@ -1,4 +1,4 @@
-"""Objects in memory, with UIDs, resource versions, watches, and faults on demand: what `FakeCluster` keeps its cluster in."""
+"""Objects in memory, with UIDs, resource versions, watches, and faults on demand."""
 
 import itertools
 import random
@@ -28,7 +28,7 @@ class ObjectStore:
             watcher(kind, "ADDED", copied(found))
 
     def fail_next(self, verb: str, code: int, message: str = "injected", **status: Any) -> None:
-        """Has the next use of a verb fail; the verbs are such as `create Pod`, and as a dry run `try Pod`."""
+        """Has the next use of a verb fail, such as `create Pod`, or `try Pod` for a dry run."""
         self._faults.setdefault(verb, []).append(ClusterError(code, message, **status))
 
     def _called(self, verb: str) -> None:
@@ -38,11 +38,7 @@ class ObjectStore:
 
     def _list(self, kind: str, namespace: str = "") -> list[Manifest]:
         found = sorted(self._objects.items())
-        return [
-            copied(known)
-            for (k, place, _), known in found
-            if k == kind and namespace in ("", place)
-        ]
+        return [copied(o) for (k, place, _), o in found if k == kind and namespace in ("", place)]
 
     def _get(self, kind: str, namespace: str, name: str) -> MutableManifest:
         try:
@@ -79,13 +75,13 @@ class ObjectStore:
 
 
 def check_version(found: MutableManifest, version: str) -> None:
-    """Refuses a write that is meant for another version of an object, as the API server does."""
+    """Refuses a write for another version of an object, as the API server does."""
     if version != found["metadata"]["resourceVersion"]:
         raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')
 
 
 def apply_patch(found: Manifest, change: Change) -> MutableManifest:
-    """The fields of an object that a change gives another value: those that a merge patch names, or all."""
+    """The fields of a changed object: those that a merge patch names, or all."""
     if isinstance(change, Mapping):
         return apply_merge_patch({name: found[name] for name in change if name in found}, change)
     changed = copied(dict(found))
@@ -99,7 +95,7 @@ def apply_patch(found: Manifest, change: Change) -> MutableManifest:
 
 
 def apply_merge_patch(old: Manifest, patch: Manifest) -> MutableManifest:
-    """Returns an object after a JSON merge patch (RFC 7386), as an API server applies it."""
+    """An object after a JSON merge patch (RFC 7386)."""
     merged = {name: copied(value) for name, value in old.items() if name not in patch}
     for name, value in patch.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Does to a job what clusters do to jobs: kills a rank, loses a pod, grows and shrinks it; and notes what each has cost."""
+"""Does to a job what clusters do to jobs, and notes what each act has cost."""
 
 import time
 from collections.abc import Callable
@@ -24,20 +24,19 @@ T = TypeVar("T")
 
 OPERATOR_SECONDS = 300.0
 # Bounds a hang, not the time that starts and steps take on the busiest machine.
-HANG_SECONDS = 3600.0
+HANG_SECONDS = 3600.0  # longer than starts and steps take on the busiest machine
 FIRST_STEP_SECONDS = 60.0
-# Before each act: what agents import for later starts they have imported by then.
-SETTLE_SECONDS = 8.0
+SETTLE_SECONDS = 8.0  # before each act, in which agents finish their imports for later starts
 REPLACED = "its replacement joins"
-PACE_SECONDS = 60.0  # before a change, in which its group has taken a step or two
+PACE_SECONDS = 60.0  # before a change, with at least two steps of the group
 
 
 class ActFailed(Exception):
-    """The job did not do what the acts are there to show."""
+    """The job did not do what the acts demonstrate."""
 
 
 class Acts:
-    """The acts, one after the other, on a job that has just been made."""
+    """The acts, in a row, on a new job."""
 
     def __init__(self, driver: Driver, watcher: Watcher, say: Callable[[str], None]) -> None:
         self.costs: list[ChangeCost] = []
@@ -54,9 +53,8 @@ class Acts:
         watcher, what = self._watcher, "the operator to make the workers (is it installed?)"
         await self._wait(lambda: watcher.job.workers, OPERATOR_SECONDS, what)
         wanted = watcher.job.wanted
-        await self._wait(
-            lambda: trains_with(watcher.job, wanted), HANG_SECONDS, f"{wanted} workers to train"
-        )
+        what = f"{wanted} workers to train"
+        await self._wait(lambda: trains_with(watcher.job, wanted), HANG_SECONDS, what)
         try:
             await self._look(lambda: watcher.progress.step, FIRST_STEP_SECONDS, "the first step")
         except Waited:
@@ -64,7 +62,7 @@ class Acts:
         self._say(f"{wanted} workers train")
 
     async def settle(self) -> None:
-        """Waits for some steps, so that each act has a quiet moment before it."""
+        """Waits for some steps, so that each act has a quiet time before it."""
         until = time.monotonic() + SETTLE_SECONDS
         await self._wait(lambda: time.monotonic() >= until, HANG_SECONDS, "the next act")
 
@@ -110,12 +108,11 @@ class Acts:
             self._say(f"it is not scaled: the job {why_not}")
             return
         round_, at = await self._make(engine.scale(self._driver, self._watcher.name, wanted))
-        await self._resumed(
-            event, round_, at, f"the training to go on with {wanted} workers", wanted, planned=True
-        )
+        what = f"the training to go on with {wanted} workers"
+        await self._resumed(event, round_, at, what, wanted, planned=True)
 
     async def _make(self, target: Target, remark: str = "") -> tuple[int, float]:
-        """Makes a fault; returns the round before it, and when it was made."""
+        """Makes a fault; returns the round before it, and its time."""
         self._say(f"{target.what}{remark}")
         round_ = self._watcher.job.round
         async with engine.made(target, self._say) as at:
@@ -131,21 +128,21 @@ class Acts:
         *,
         planned: bool = False,
     ) -> ChangeCost:
-        """Waits until a later group than that of a round trains, of some size if one is given; notes the cost.
+        """Waits until a later group trains, of a size if there is one; notes the cost.
 
-        Where only the log tells the steps, it waits for that, too.
+        Where only the log has the steps, it waits for the log, too.
         """
 
-        def told() -> tuple[HistoryEntry | None, Change | None] | None:
+        def seen() -> tuple[HistoryEntry | None, Change | None] | None:
             over = (each for each in self._watcher.job.recent_interruptions if each.round > round_)
             status = next((each for each in over if workers in (None, each.workers)), None)
-            seen = changes(self._watcher.log.steps(at - PACE_SECONDS), at)
-            log = next((each for each in seen if workers in (None, each.first.world)), None)
+            printed = changes(self._watcher.log.steps(at - PACE_SECONDS), at)
+            log = next((each for each in printed if workers in (None, each.first.world)), None)
             reports = status is not None and status.steps_lost is not None
             prints = self._watcher.log.last() is not None
             return (status, log) if reports or (status and (log or not prints)) else None
 
-        status, log = await self._wait(told, HANG_SECONDS, what)
+        status, log = await self._wait(seen, HANG_SECONDS, what)
         pace = step_seconds_before(self._watcher.log.steps(at - PACE_SECONDS), log)
         ready = time.time() - at if event == REPLACED else None
         cost = told_cost(
@@ -156,7 +153,7 @@ class Acts:
         return cost
 
     async def _wait(self, found: Callable[[], T | None], seconds: float, what: str) -> T:
-        """Waits until something is found; fails when that takes too long, or when it cannot come any more, as the job has ended."""
+        """Waits until something is found; fails if it takes too long, or if the job has ended."""
         try:
             return await self._look(found, seconds, what)
         except Waited:
@@ -171,9 +168,8 @@ class Acts:
                 raise ActFailed(f"Cannot see the job any more: {self._watcher.broken!r}")
             if job.state == "Failed":
                 condition = job.condition("Failed")
-                raise ActFailed(
-                    f"The job failed while waiting for {what}: {condition.message if condition else None}"
-                )
+                why = condition.message if condition else None
+                raise ActFailed(f"The job failed while waiting for {what}: {why}")
             if self._watcher.deleted:
                 raise ActFailed(f"The job was deleted while waiting for {what}.")
             if job.state == "Complete":

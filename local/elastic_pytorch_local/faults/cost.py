@@ -1,4 +1,4 @@
-"""What each change of the group has cost a training, in the words of the page. Pure."""
+"""What each change of the group has cost a training. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +12,9 @@ ON_PURPOSE = (
     "repeated on purpose: each of these changes was announced. The training library repeats none."
 )
 NOT_SEEN = (
-    "How many steps were repeated is not known, as none is seen. Print each step in a line with its loss, "
-    "such as `step 10 loss 2.31`, or report it with elastic_pytorch.report(step=10, loss=2.31)."
+    "How many steps were repeated is not known, as none is seen. Print each step in a line with "
+    "its loss, such as `step 10 loss 2.31`, or report it with "
+    "elastic_pytorch.report(step=10, loss=2.31)."
 )
 
 
@@ -22,10 +23,10 @@ class ChangeCost:
     event: str
     before: int  # workers
     workers: int  # afterwards
-    still_seconds: float | None  # for which training stood still; None: not known
-    repeated: int | None  # steps; None: not known
+    still_seconds: float | None  # of the standstill; None: unknown
+    repeated: int | None  # steps; None: unknown
     planned: bool = False  # announced, so that no step need be repeated
-    ready_seconds: float | None = None  # until the replacement trained; None: none was awaited
+    ready_seconds: float | None = None  # until the replacement trained; None: there was none
 
 
 def told_cost(
@@ -37,9 +38,9 @@ def told_cost(
     step_seconds: float = 0.0,
     ready_seconds: float | None = None,
 ) -> ChangeCost:
-    """The cost of a change, by the job's status where its script reports steps, and by its log otherwise.
+    """The cost of a change, by the job's status if its script reports steps, else by its log.
 
-    The time of steps between two that were printed, at the pace of the group before, is no pause.
+    The time of steps between two printed ones, at the pace of the group before, is no pause.
     """
     before = status.before if status and status.before else log.last.world if log else 0
     workers = status.workers if status and status.workers else log.first.world if log else 0
@@ -54,41 +55,35 @@ def told_cost(
 
 
 def step_seconds_before(steps: Sequence[Step], change: Change | None) -> float:
-    """The pace of the group before a change, in seconds a step; 0: not known."""
-    own = [
-        step
-        for step in steps
-        if change and step.group == change.last.group and step.at <= change.last.at
-    ]
+    """The pace of the group before a change, in seconds per step; 0: unknown."""
+    last = change.last if change else None
+    own = [step for step in steps if last and step.group == last.group and step.at <= last.at]
     if len(own) < 2 or own[-1].number <= own[0].number:
         return 0.0
     return (own[-1].at - own[0].at) / (own[-1].number - own[0].number)
 
 
 def describe_cost(cost: ChangeCost) -> str:
-    still = (
-        "a time that is not known" if cost.still_seconds is None else f"{cost.still_seconds:.1f} s"
-    )
-    repeated = "an unknown number of" if cost.repeated is None else cost.repeated
+    still, steps = "a time that is not known", cost.repeated
+    if cost.still_seconds is not None:
+        still = f"{cost.still_seconds:.1f} s"
+    repeated = "an unknown number of" if steps is None else steps
     text = f"{cost.event}, {cost.before} -> {cost.workers} workers: training stood still {still}, "
-    text += f"{repeated} step{'' if cost.repeated == 1 else 's'} repeated"
-    return (
-        text
-        if cost.ready_seconds is None
-        else f"{text}; the replacement was ready after {cost.ready_seconds:.0f} s"
-    )
+    text += f"{repeated} step{'' if steps == 1 else 's'} repeated"
+    if cost.ready_seconds is not None:
+        text += f"; the replacement was ready after {cost.ready_seconds:.0f} s"
+    return text
 
 
 def repeated_on_purpose(costs: Sequence[ChangeCost]) -> int:
-    """The steps that changes have repeated which were announced."""
+    """The steps that announced changes have repeated."""
     return sum(cost.repeated or 0 for cost in costs if cost.planned)
 
 
 def cost_table(costs: Sequence[ChangeCost]) -> str:
     """A line for each change, and a sentence for all."""
-    lines = [
-        f"{'EVENT':<24}{'WORKERS':<10}{'STOOD STILL':>12}{'STEPS REPEATED':>16}{'READY AFTER':>13}"
-    ]
+    head = ("EVENT", "WORKERS", "STOOD STILL", "STEPS REPEATED", "READY AFTER")
+    lines = ["{:<24}{:<10}{:>12}{:>16}{:>13}".format(*head)]
     for cost in costs:
         still = "-" if cost.still_seconds is None else f"{cost.still_seconds:.1f} s"
         repeated = "-" if cost.repeated is None else str(cost.repeated)

@@ -1,4 +1,4 @@
-"""Makes faults, each with its undo, and records what was made."""
+"""Makes faults, each with its undo, and records them."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ UNDO_PAUSE_SECONDS = 3.0
 
 
 class NoTarget(Exception):
-    """Nothing is there that the fault could be made to."""
+    """There is nothing that the fault could be made to."""
 
 
 class NotUndone(Exception):
@@ -35,12 +35,11 @@ TROUBLE = (NoTarget, DriverError, aiohttp.ClientError, TimeoutError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    what: str  # is done to what
-    # Returns when, in seconds since the epoch, or anything else for the time of the call.
-    do: Effect
+    what: str  # such as `kubectl scale epj/char-lm --replicas=4`
+    do: Effect  # may return its time, in seconds since the epoch
     undo: Effect | None = None
     jobs: frozenset[str] = frozenset()  # empty: all
-    pods: frozenset[str] = frozenset()  # that are to end
+    pods: frozenset[str] = frozenset()  # which end
     node: str = ""
 
 
@@ -50,11 +49,11 @@ Choose = Callable[[Fault], Awaitable[Target]]
 @dataclass(frozen=True, slots=True)
 class Hit:
     at: float  # seconds since the epoch
-    until: float  # when it had been undone
+    until: float  # the end of the undo
     kind: Kind
-    what: str  # was done to what
+    what: str
     jobs: frozenset[str] = frozenset()  # empty: all
-    pods: frozenset[str] = frozenset()  # that are to end by it
+    pods: frozenset[str] = frozenset()  # which end
     node: str = ""
 
     def touches(self, job: str) -> bool:
@@ -62,20 +61,16 @@ class Hit:
 
 
 def pick(number: int, candidates: Sequence[T], what: str) -> T:
-    """The candidate that a random number chooses.
-
-    Raises:
-        NoTarget: there is none.
-    """
+    """The candidate of a random number; raises NoTarget if there are none."""
     if not candidates:
         raise NoTarget(f"there is no {what}")
     return candidates[number % len(candidates)]
 
 
 def alone(node_of: Mapping[str, str]) -> set[str]:
-    """The pods that share their node with no other one: a fault of that node is one of theirs alone."""
-    crowd = Counter(node_of.values())
-    return {pod for pod, node in node_of.items() if crowd[node] == 1}
+    """The pods without another one on their node, so that its faults concern only them."""
+    pods = Counter(node_of.values())
+    return {pod for pod, node in node_of.items() if pods[node] == 1}
 
 
 def kill_process(driver: Driver, pod: Mapping[str, Any], pid: int, job: str) -> Target:
@@ -84,7 +79,7 @@ def kill_process(driver: Driver, pod: Mapping[str, Any], pid: int, job: str) -> 
 
 
 def kill_pod(driver: Driver, pod: Mapping[str, Any], job: str) -> Target:
-    """SIGKILL to all processes of a worker, the agent too."""
+    """SIGKILL to all processes of a worker, including the agent."""
     what, name = f"SIGKILL to the container of {_name(pod)}", _name(pod)
     return Target(what, lambda: driver.kill_pod(pod), jobs=frozenset({job}), pods=frozenset({name}))
 
@@ -92,22 +87,14 @@ def kill_pod(driver: Driver, pod: Mapping[str, Any], job: str) -> Target:
 def delete_pod(driver: Driver, name: str, job: str, *, force: bool) -> Target:
     """The deletion of a worker's pod; by force: without grace."""
     what = f"kubectl delete pod {name}{' --grace-period=0 --force' if force else ''}"
-    return Target(
-        what,
-        lambda: driver.delete_pod(name, force=force),
-        jobs=frozenset({job}),
-        pods=frozenset({name}),
-    )
+    jobs, pods = frozenset({job}), frozenset({name})
+    return Target(what, lambda: driver.delete_pod(name, force=force), jobs=jobs, pods=pods)
 
 
 def scale(driver: Driver, job: str, replicas: int, leaving: Collection[str] = ()) -> Target:
     what = f"kubectl scale epj/{job} --replicas={replicas}"
-    return Target(
-        what,
-        lambda: driver.scale_job(job, replicas),
-        jobs=frozenset({job}),
-        pods=frozenset(leaving),
-    )
+    jobs, pods = frozenset({job}), frozenset(leaving)
+    return Target(what, lambda: driver.scale_job(job, replicas), jobs=jobs, pods=pods)
 
 
 def _name(pod: Mapping[str, Any]) -> str:
@@ -116,10 +103,10 @@ def _name(pod: Mapping[str, Any]) -> str:
 
 @asynccontextmanager
 async def made(target: Target, say: Say) -> AsyncIterator[float]:
-    """A fault that is made, and is undone at the end; yields when it was made, in seconds since the epoch.
+    """Makes a fault, yields its time in seconds since the epoch, and undoes it.
 
     Raises:
-        NotUndone: it could not be undone.
+        NotUndone: the undo failed.
     """
     at = time.time()
     try:
@@ -131,7 +118,7 @@ async def made(target: Target, say: Say) -> AsyncIterator[float]:
 
 
 async def _undo(target: Target, undo: Effect, say: Say) -> None:
-    """Undoes a fault; again and again, as another fault may be in its way."""
+    """Undoes a fault, with retries, as another fault may be in its way."""
     try:
         async with asyncio.timeout(UNDO_SECONDS):
             while True:
@@ -153,15 +140,13 @@ async def perform(
     say: Say,
     jobs_on: Callable[[str], frozenset[str]],
 ) -> None:
-    """Makes the faults of an act at once, after its pause; returns when all are undone.
+    """Makes the faults of an act at once, after its pause, appends them to `hits`, undoes them.
 
-    `hits` gets what was made.
-
-    `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs that have a pod
-    on a node now: those of a fault's node are read before and after it.
+    `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs with a pod on a
+    node now, for the node of a fault before and after it.
 
     Raises:
-        NotUndone: one could not be undone.
+        NotUndone: a fault could not be undone.
     """
     await asyncio.sleep(act.pause_seconds)
     await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Local mode as a driver: each pod is a group of processes of this machine."""
+"""Local mode as a driver: each pod is a process group of this machine."""
 
 import asyncio
 import os
@@ -24,17 +24,17 @@ from elastic_pytorch_local.pods.kubelet import NO_CONFIG
 NAMESPACE = "default"
 LOOK_SECONDS = 0.05
 DELETION_SECONDS = 600.0
-LAST_LINES = 20  # of each pod's log, for a job that fails
-MAX_LINES, MAX_PODS = 10_000, 32  # whose logs are kept, and of each
+LAST_LINES = 20  # of each pod's log, if the job fails
+MAX_LINES, MAX_PODS = 10_000, 32  # whose logs are kept
 WriteLine = Callable[[str, str], None]
 
 
 def no_line(pod: str, line: str) -> None:
-    """Shows nothing of what a pod prints."""
+    """Ignores what a pod prints."""
 
 
 class PodLogs(dict[str, deque[str]]):
-    """The last lines of the newest pods, each with its time."""
+    """The last lines of the newest pods, with their times."""
 
     def __init__(self, show: WriteLine) -> None:
         super().__init__()
@@ -52,8 +52,8 @@ class PodLogs(dict[str, deque[str]]):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Has an error of the cluster in memory, or a pod that does not run, be a driver's error."""
+def _driver_errors() -> Iterator[None]:
+    """Turns an error of the cluster in memory, or of a missing pod, into a driver's."""
     try:
         yield
     except (ClusterError, KeyError) as error:
@@ -75,7 +75,7 @@ class LocalDriver(Driver):
         config: Config = NO_CONFIG,
         show: WriteLine = no_line,
     ) -> AsyncIterator["LocalDriver"]:
-        """An operator whose volumes lie in a folder, and with paths of containers that stand for folders here; ends with the context.
+        """An operator with volumes in a folder, and folders for paths of containers.
 
         `show` takes the pod's name and each line that it prints.
         """
@@ -92,15 +92,16 @@ class LocalDriver(Driver):
         with suppress(ClusterError):
             self._operator.cluster.remove_job(name, self.namespace)
         async with asyncio.timeout(DELETION_SECONDS):
-            while self._operator.cluster.pods(self.namespace):  # noqa: ASYNC110  a cluster in memory has no event for it
+            # A cluster in memory has no event for it.
+            while self._operator.cluster.pods(self.namespace):  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def scale_job(self, name: str, replicas: int) -> None:
-        with _told():
+        with _driver_errors():
             self._operator.cluster.scale_job(name, replicas, self.namespace)
 
     async def suspend_job(self, name: str, *, suspend: bool) -> None:
-        with _told():
+        with _driver_errors():
             job = self._operator.cluster.job(name, self.namespace)
             self._operator.cluster.apply_job({**job, "spec": {**job["spec"], "suspend": suspend}})
 
@@ -111,11 +112,11 @@ class LocalDriver(Driver):
             await self.kill_pod({"metadata": {"name": name}})
 
     async def kill_pod(self, pod: Mapping[str, Any]) -> None:
-        with _told():
+        with _driver_errors():
             os.killpg(self._operator.kubelet.process_id(pod["metadata"]["name"]), signal.SIGKILL)
 
     async def kill_process(self, pod: Mapping[str, Any], pid: int) -> float:
-        """Kills one process, whose id in its pod is that on this machine; returns when."""
+        """Kills a process, whose id in its pod is that on this machine; returns when."""
         if pid <= 1:
             raise DriverError(f"{pid} is no process of {pod['metadata']['name']}")
         os.kill(pid, signal.SIGKILL)
@@ -142,12 +143,9 @@ class LocalDriver(Driver):
             yield await changes.get()
 
     async def log_lines(self, pod: str) -> AsyncIterator[str]:
-        """Yields a pod's log until the pod has gone."""
+        """Yields a pod's log until the pod is gone."""
         read = 0
-        while any(
-            found["metadata"]["name"] == pod
-            for found in self._operator.cluster.pods(self.namespace)
-        ):
+        while pod in {p["metadata"]["name"] for p in self._operator.cluster.pods(self.namespace)}:
             new = min(self._logs.written[pod] - read, MAX_LINES)
             read = self._logs.written[pod]
             for line in list(self._logs.get(pod, ()))[-new:] if new else ():
@@ -155,7 +153,7 @@ class LocalDriver(Driver):
             await asyncio.sleep(LOOK_SECONDS)
 
     def page(self) -> AbstractContextManager[str]:
-        """Serves the page of `kubectl epj ui` for as long as the context lasts, which yields its address."""
+        """Serves the page of `kubectl epj ui` in a context, which yields its address."""
         return serve_page(self.reader())
 
     def reader(self) -> MemoryReader:

@@ -1,38 +1,32 @@
-"""Which faults are made when, drawn from a seed.
-
-Pure: the same seed, length and kinds give the same plan.
-"""
+"""Faults and their times, drawn from a seed. Pure: equal arguments give equal plans."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-PAIRS = 0.35  # the part of the acts that are two faults at once
-# From the end of one act to the next: some come while the last one is being recovered from.
-PAUSE_SECONDS = (3.0, 20.0)
-UNDO_SECONDS = 5.0  # that an act takes besides its faults, about
+PAIRS = 0.35  # the share of acts with two faults at once
+PAUSE_SECONDS = (3.0, 20.0)  # between two acts: some come during a recovery
+UNDO_SECONDS = 5.0  # of an act besides its faults, about
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     name: str
-    family: str  # what it is done to: two faults at once are of two families
+    family: str  # the kind of target: two faults at once are of two families
     title: str
     seconds: tuple[float, float] = (0.0, 0.0)  # at least and at most; 0: nothing is undone
     loses: bool = False  # workers end, or cannot be reached, without notice
-    # The operator or API server may be away: what was planned may become a loss.
-    unsettles: bool = False
-    # Workers may train on that cannot be reached, beside a group made without them.
-    isolates: bool = False
-    job: str = ""  # the only one that it is made to; empty: any
+    unsettles: bool = False  # without operator or API server, a planned change may become a loss
+    isolates: bool = False  # unreachable workers may train beside a group made without them
+    job: str = ""  # its only target; empty: any
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     kind: str
-    pick: int  # a random number, which chooses among the targets of that time
-    seconds: float  # until it is undone
+    pick: int  # a random number that chooses a target
+    seconds: float  # until the undo
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +40,9 @@ class Act:
 def draw(
     seed: int, seconds: float, kinds: Sequence[Kind], longest_seconds: float = 90.0
 ) -> tuple[Act, ...]:
-    """Draws acts that take about a time in all.
+    """Draws acts of about some seconds in all, with faults of less than longest_seconds.
 
-    Each kind comes once before one comes twice, and no fault lasts longest_seconds.
+    Each kind comes once before one comes twice.
     """
     chance = random.Random(seed)
     acts: list[Act] = []

@@ -1,7 +1,7 @@
-"""The steps of a training, as its scripts report them, and the groups that took them. Pure.
+"""The recorded steps of a training, and the groups that took them. Pure.
 
-The times are those of the nodes' clocks. On kind and in local mode these are this machine's, so
-they compare with each other, and with the moment of a fault.
+Times are from the nodes' clocks. On kind and in local mode these are this machine's, so that they
+compare with each other, and with the time of a fault.
 """
 
 import re
@@ -17,15 +17,15 @@ PACE_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step that a process of the training has taken, by default that of rank 0."""
+    """A step of a process of the training, by default rank 0's."""
 
     at: float  # seconds since the epoch
     pod: str
     number: int
-    world: int  # workers, or processes, of the group; 0: not told
-    group: int = 0  # in the order in which they were formed
-    total: int = 0  # 0: not known
-    loss: float = 0.0  # 0: not known
+    world: int  # workers, or processes, of the group; 0: unknown
+    group: int = 0  # in the order of their formation
+    total: int = 0  # 0: unknown
+    loss: float = 0.0  # 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class RoundBegan:
-    """A round that the agent of rank 0 has begun, whatever its script tells."""
+    """A round that the agent of rank 0 has begun, whatever its script prints."""
 
     at: float
     pod: str
@@ -61,11 +61,10 @@ class RoundBegan:
 
 Record = Step | Began | Done | Started | RoundBegan
 
-# How each record is found, and made of what was found, of the pod, and of the time at which the
-# line was logged.
+# The pattern of each record, and how it is made of the match, the pod, and the time of the line.
 _LOSS = r"(\d+\.\d+|nan|inf)"
 _OF_WORKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, str], Record]], ...] = (
-    # Of examples/all-reduce, which tells the time itself
+    # Of examples/all-reduce, which prints the time
     (
         re.compile(r"STEP (\d+) world=(\d+) time=(\d+\.\d{3})"),
         lambda found, pod, _: Step(float(found[3]), pod, number=int(found[1]), world=int(found[2])),
@@ -96,10 +95,11 @@ _OF_WORKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, str], Re
             seconds_of(stamp), pod, step=int(found[1]), validation_loss=float(found[2])
         ),
     ),
-    # Of the agent, which tells the time itself
+    # Of the agent, which prints the time
     (
         re.compile(
-            r"elastic_pytorch\.agent (\S{10,30}Z) [A-Z]+ workers (?:started|taken along) in \d+ ms: pids (\d+(?: \d+)*)"
+            r"elastic_pytorch\.agent (\S{10,30}Z) [A-Z]+ "
+            r"workers (?:started|taken along) in \d+ ms: pids (\d+(?: \d+)*)"
         ),
         lambda found, pod, _: Started(
             seconds_of(found[1]), pod, tuple(int(pid) for pid in found[2].split())
@@ -112,8 +112,8 @@ _OF_WORKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, str], Re
         lambda found, pod, _: RoundBegan(seconds_of(found[1]), pod, world=int(found[2])),
     ),
 )
-# Of any other script: a step and a loss, as in `iter 10: loss 2.31, time 20 ms`. It tells no group,
-# so that its `world` is 0, and its group the round in which it was printed.
+# Of any other script: a step and a loss, as in `iter 10: loss 2.31, time 20 ms`. Without a group,
+# its `world` is 0, and its group is the round at that time.
 _OF_ANY = re.compile(
     r"\b(?:global[_ ]?)?(?:step|iter(?:ation)?)\b\W{0,20}(\d{1,18})(?:\s{0,9}/\s{0,9}(\d{1,18}))?\b"
     r".{0,300}?\bloss\W{1,5}?([-+]?\d{1,18}(?:\.\d{1,30})?(?:e[-+]?\d{1,3})?|nan|inf)\b",
@@ -122,15 +122,14 @@ _OF_ANY = re.compile(
 
 
 def read_worker_line(pod: str, line: str) -> list[Record]:
-    """Returns what a line of a worker's log says, which begins with its RFC 3339 time.
+    """The records of a line of a worker's log, which begins with its RFC 3339 time.
 
-    A process that is killed leaves its last line without an end, so that records may stand
-    anywhere, and behind each other.
+    A killed process leaves its last line without an end, so that several records may be in a line.
     """
     records, stamp = list[tuple[int, Record]](), line.partition(" ")[0]
     for pattern, make in _OF_WORKERS:
         for found in pattern.finditer(line):
-            with suppress(ValueError):  # it only looks like a record, or the line has no time
+            with suppress(ValueError):  # no record after all, or a line without a time
                 records.append((found.start(), make(found, pod, stamp)))
     if not records and (any_ := _OF_ANY.search(line)):
         with suppress(ValueError):
@@ -144,10 +143,10 @@ def seconds_of(time: str) -> float:
 
 
 class StepLog:
-    """What the logs of a job's workers have told, in whatever order their lines come."""
+    """The records of a job's workers, in whatever order their lines come."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self.done: Done | None = None  # how the training has ended; None: it has not told
+        self.done: Done | None = None  # the end of the training
         self.pids: dict[str, tuple[int, ...]] = {}
         self._known: set[Record] = set()
         self._steps: list[Step] = []
@@ -158,7 +157,7 @@ class StepLog:
             self.add(record)
 
     def add(self, record: Record) -> None:
-        """Takes a record in, once: a log that is followed again begins again."""
+        """Adds a record once, as a log that is followed again begins again."""
         if record in self._known:
             return
         self._known.add(record)
@@ -179,10 +178,9 @@ class StepLog:
         return self._steps[-1] if self._steps else None
 
     def steps(self, since: float = -inf) -> list[Step]:
-        """The steps from a moment on, with the last one before it, each with its group.
+        """The steps since a moment, and the last one before it, with their groups.
 
-        That is the last one that its pod began. A script that reports none counts as that of rank
-        0.
+        A step's group is the last one that its pod began. A script without groups counts as rank 0.
         """
         first = max(0, bisect_left(self._steps, since, key=lambda step: step.at) - 1)
         return [placed for step in self._steps[first:] if (placed := self._placed(step))]
@@ -197,13 +195,13 @@ class StepLog:
 
     def _group_of(self, step: Step) -> int:
         own = self._began_of.get(step.pod, [])
-        index = bisect_left(own, step.at)  # what a line reports before a group is older
+        index = bisect_left(own, step.at)  # a step before its group's begin is of an older one
         return bisect_right(self._began, own[index - 1]) if index else 0
 
 
 @dataclass(slots=True)
 class Group:
-    """The steps of one group: the numbers of its first and last one, when these were seen, and by which pods."""
+    """The numbers of a group's first and last step, their times, and its pods."""
 
     number: int
     world: int
@@ -219,9 +217,8 @@ def groups_of(steps: Iterable[Step]) -> list[Group]:
     for step in steps:
         group = found.get(step.group)
         if group is None:
-            group = found[step.group] = Group(
-                step.group, step.world, step.number, step.number, step.at, step.at
-            )
+            at, number = step.at, step.number
+            group = found[step.group] = Group(step.group, step.world, number, number, at, at)
         group.first, group.last = min(group.first, step.number), max(group.last, step.number)
         group.first_at, group.last_at = min(group.first_at, step.at), max(group.last_at, step.at)
         group.members.add(step.pod)
@@ -229,10 +226,10 @@ def groups_of(steps: Iterable[Step]) -> list[Group]:
 
 
 def kept_seconds(groups: Sequence[Group]) -> float:
-    """Returns the time of the steps that no later group has done again.
+    """The time of the steps that no later group has repeated.
 
-    A step is seen at one moment, so that one step of each group has no known time: it counts like
-    the others of its group.
+    A step has one moment, so that one step of each group has no known time: it counts like the
+    group's others.
     """
     seconds, again_from = 0.0, inf
     for group in reversed(groups):
@@ -243,7 +240,7 @@ def kept_seconds(groups: Sequence[Group]) -> float:
 
 
 def steps_per_second(log: StepLog) -> float | None:
-    """Returns the pace of the newest group's last few seconds; None before it has taken two steps."""
+    """The pace of the newest group's last seconds; None before its second step."""
     newest = log.last()
     steps = log.steps(newest.at - PACE_SECONDS) if newest else []
     own = [step for step in steps if step.group == steps[-1].group]

@@ -1,4 +1,4 @@
-"""One job as it is now, with what its workers' logs have told since the watching began."""
+"""One job as it is now, and the logs of its workers."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ RETRY_SECONDS = 0.5
 
 @asynccontextmanager
 async def background(*runs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs beside what is in the context, until that ends; raises the error of one that has failed."""
+    """Runs coroutines beside the context, until it ends; raises the error of a failed one."""
     tasks = [asyncio.create_task(run) for run in runs]
     try:
         yield
@@ -36,7 +36,7 @@ class Waited(TimeoutError): ...
 
 
 async def until(found: Callable[[], T | None], *, seconds: float, what: str) -> T:
-    """Returns what is found as soon as it is true; raises Waited if that takes too long."""
+    """Returns what is found as soon as it is true; raises Waited if it takes too long."""
     try:
         async with asyncio.timeout(seconds) as limit:
             while True:
@@ -50,12 +50,12 @@ async def until(found: Callable[[], T | None], *, seconds: float, what: str) -> 
 
 
 class Watcher:
-    """A job as it is now, and what was reported of it since the watching began."""
+    """A job as it is now, and its logs since the watching began."""
 
     def __init__(self, driver: Driver, job: str) -> None:
         self._driver, self.name = driver, job
         self.job = view_job({})  # while there is none
-        self.deleted = False  # it was there, and is gone
+        self.deleted = False
         self.pods: dict[str, Object] = {}  # by name
         self.came: dict[str, float] = {}  # when each pod was first seen, seconds since the epoch
         self.log = StepLog()
@@ -63,13 +63,11 @@ class Watcher:
 
     @property
     def progress(self) -> Progress:
-        """How far the training is: by its log, or by its status, which is behind by some seconds, where that is ahead."""
-        last, told = self.log.last(), self.job.progress
-        return (
-            told
-            if last is None or last.number < (told.step or 0)
-            else Progress(last.number, last.total, last.loss)
-        )
+        """The progress by the log, or by the status, which is seconds late, where it is ahead."""
+        last, reported = self.log.last(), self.job.progress
+        if last is None or last.number < (reported.step or 0):
+            return reported
+        return Progress(last.number, last.total, last.loss)
 
     async def run(self) -> None:
         """Watches the job and its pods, and follows their logs, until cancelled."""
@@ -81,7 +79,7 @@ class Watcher:
             self.broken = errors.exceptions[0]
 
     async def until(self, found: Callable[[], T | None], *, seconds: float, what: str) -> T:
-        """Returns what is found as soon as it is true; raises Waited if that takes too long, or nothing is seen any more."""
+        """Like the function `until`; raises Waited also if nothing is seen any more."""
 
         def look() -> T | None:
             it = found()
@@ -118,7 +116,7 @@ class Watcher:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow(self, pod: str, uid: str) -> None:
-        """Reads a log; again from its beginning if it ends while its pod is there."""
+        """Reads a log, and again from its begin if it ends before its pod."""
         while pod in self.pods and self.pods[pod]["metadata"]["uid"] == uid:
             with suppress(*BROKEN):
                 async for line in self._driver.log_lines(pod):
@@ -132,7 +130,5 @@ def _forget(followed: set[str], uid: str, _: asyncio.Task[None]) -> None:
 
 
 def _runs(pod: Object) -> bool:
-    return any(
-        "running" in state.get("state", {})
-        for state in pod.get("status", {}).get("containerStatuses") or ()
-    )
+    states = pod.get("status", {}).get("containerStatuses") or ()
+    return any("running" in state.get("state", {}) for state in states)

@@ -1,1 +1,1 @@
-"""The files that a job is described by, read and judged as the API server would."""
+"""The files of a job, read and judged as the API server would."""

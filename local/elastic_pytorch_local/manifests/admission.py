@@ -1,4 +1,4 @@
-"""What the API server and the operator would say of a job's manifest, in the same order."""
+"""Judges a job's manifest as the API server and the operator would, in the same order."""
 
 import re
 from collections.abc import Mapping
@@ -12,17 +12,16 @@ from elastic_pytorch_operator.spec.schema.validator import Check, check_job, com
 
 ANY = {"x-kubernetes-preserve-unknown-fields": True}
 SCALARS = {"str": "string", "int": "integer", "bool": "boolean"}
-# Quantities, such as `cpu: 4`, are text to the client, and may be written as numbers.
+# The client has Quantities, such as `cpu: 4`, as text, but they may be numbers.
 QUANTITIES = ("limits", "requests", "overhead", "sizeLimit", "divisor")
 _CONTAINER = re.compile(r"(?:List|list)\[(.+)\]|(?:Dict\[str, |dict\(str, )(.+)[\])]")
 
 
 def check_model(value: object, type_: str, path: str = "") -> None:
-    """Compares a value with a model of the client; null is as good as absent.
+    """Compares a value with a model of the client, in which null is as good as absent.
 
     Raises:
-        InvalidJob: for the first field that the model does not have, or that is of another type; it
-            says what to write.
+        InvalidJob: a field is unknown, or of another type; it names the first one, and the fix.
     """
     if value is not None:
         _compiled(type_)(value, path, True)
@@ -43,37 +42,30 @@ def _schema_of(type_: str) -> Mapping[str, Any]:
         return {"type": "object", "nullable": True, "additionalProperties": _schema_of(found[2])}
     if (model := getattr(kubernetes.client, type_, None)) is None:
         return ANY
-    types = {
-        name: model.openapi_types[attribute] for attribute, name in model.attribute_map.items()
-    }
-    types |= {
-        name: re.sub(r"\bstr\b(?!,)", "object", types[name]) for name in QUANTITIES if name in types
-    }
-    fields = {name: _schema_of(of_field) for name, of_field in types.items()}
-    return {"type": "object", "nullable": True, "properties": fields}
+    fields = model.attribute_map.items()
+    types = {name: model.openapi_types[attribute] for attribute, name in fields}
+    for name in set(QUANTITIES) & set(types):
+        types[name] = re.sub(r"\bstr\b(?!,)", "object", types[name])
+    schemas = {name: _schema_of(of_field) for name, of_field in types.items()}
+    return {"type": "object", "nullable": True, "properties": schemas}
 
 
 def check_migrated(manifest: dict[str, Any]) -> None:
-    """Checks a job that no API server has named yet, for `kubectl epj migrate`.
+    """Checks a job of `kubectl epj migrate`, which has no name of an API server yet.
 
     Raises:
         InvalidJob: as `admit`.
     """
-    admit(
-        {
-            **manifest,
-            "metadata": {"name": "unnamed", "namespace": "default", "uid": "none"}
-            | manifest["metadata"],
-        }
-    )
+    unnamed = {"name": "unnamed", "namespace": "default", "uid": "none"}
+    admit({**manifest, "metadata": unnamed | manifest["metadata"]})
 
 
 def admit(manifest: dict[str, Any]) -> Job:
     """Reads a job as a cluster would.
 
     Raises:
-        InvalidJob: a field is unknown, of the wrong type or out of bounds; it names the first such
-            field and the fix.
+        InvalidJob: a field is unknown, of the wrong type or out of bounds; it names the first one,
+            and the fix.
     """
     check_size(manifest, "the job")
     check_model(manifest["metadata"], "V1ObjectMeta", "metadata")
@@ -81,7 +73,6 @@ def admit(manifest: dict[str, Any]) -> Job:
     spec = manifest["spec"]
     check_model(spec["template"], "V1PodTemplateSpec", "spec.template")
     for number, claim in enumerate(spec.get("sharedVolumeClaims") or ()):
-        check_model(
-            claim["spec"], "V1PersistentVolumeClaimSpec", f"spec.sharedVolumeClaims[{number}].spec"
-        )
+        path = f"spec.sharedVolumeClaims[{number}].spec"
+        check_model(claim["spec"], "V1PersistentVolumeClaimSpec", path)
     return parse_job(manifest)

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets of the user's files, and what a pod gets of them."""
+"""ConfigMaps and Secrets of the user's files, and their values in pods."""
 
 import base64
 import binascii
@@ -42,18 +42,17 @@ def read_config(
         if (kind, name) in config:
             raise InvalidJob(title, "is there twice: remove one, or give it another name")
         text, encoded = ("stringData", "data") if kind == SECRET else ("data", "binaryData")
-        decoded = {
+        data = {
             key: _decoded(value, f"{title}: {encoded}.{key}")
             for key, value in (document.get(encoded) or {}).items()
         }
-        config[kind, name] = decoded | {
-            key: value.encode() for key, value in (document.get(text) or {}).items()
-        }
+        data |= {key: value.encode() for key, value in (document.get(text) or {}).items()}
+        config[kind, name] = data
     return config
 
 
 def config_of_path(path: Path) -> Mapping[str, bytes]:
-    """The data of a ConfigMap that `kubectl create configmap --from-file` would make of a file, or of the files of a folder.
+    """The data of `kubectl create configmap --from-file` for a file, or a folder's files.
 
     Raises:
         OSError: it cannot be read.
@@ -65,10 +64,10 @@ def config_of_path(path: Path) -> Mapping[str, bytes]:
 def find_data(
     config: Config, kind: str, reference: Mapping[str, Any], path: str, name: str = "name"
 ) -> Mapping[str, bytes] | None:
-    """The data that a reference at a path is to; None if it is not there, and may be missing.
+    """The data of a reference at a path; None if it is missing, and optional.
 
     Raises:
-        InvalidJob: it is not there.
+        InvalidJob: it is missing.
     """
     wanted = reference.get(name)
     if not wanted:
@@ -77,48 +76,40 @@ def find_data(
         return found
     made = f", or make it of a file with --configmap {wanted}=PATH" if kind == CONFIG_MAP else ""
     meant = suggest(wanted, (known for other, known in config if other == kind))
-    raise InvalidJob(
-        path, f"there is no {kind} {wanted}: name its YAML file after the job's{made}{meant}"
-    )
+    give = f"name its YAML file after the job's{made}{meant}"
+    raise InvalidJob(path, f"there is no {kind} {wanted}: {give}")
 
 
 def find_value(config: Config, kind: str, reference: Mapping[str, Any], path: str) -> bytes | None:
-    """The value of one key; None if it is not there, and may be missing.
+    """The value of one key; None if it is missing, and optional.
 
     Raises:
-        InvalidJob: it is not there.
+        InvalidJob: it is missing.
     """
     if (data := find_data(config, kind, reference, path)) is None:
         return None
-    return _value(
-        data,
-        reference.get("key"),
-        f"{kind} {reference['name']}",
-        path,
-        optional=bool(reference.get("optional")),
-    )
+    title, optional = f"{kind} {reference['name']}", bool(reference.get("optional"))
+    return _value(data, reference.get("key"), title, path, optional=optional)
 
 
 def volume_files(volume: Mapping[str, Any], config: Config, path: str) -> dict[str, File] | None:
-    """What is in a volume, by path in it; None if it is not made of ConfigMaps and Secrets.
+    """The files of a volume by path in it; None if it has no ConfigMaps and Secrets.
 
     Raises:
-        InvalidJob: what the volume refers to is not there.
+        InvalidJob: the volume refers to a missing one.
     """
     files: dict[str, File] = {}
     for kind, source, where, name in _sources(volume, path):
         if (data := find_data(config, kind, source, where, name)) is None:
             continue
-        mode = (source if "defaultMode" in source else volume.get("projected") or {}).get(
-            "defaultMode"
-        ) or DEFAULT_MODE
+        has_mode = source if "defaultMode" in source else volume.get("projected") or {}
+        mode = has_mode.get("defaultMode") or DEFAULT_MODE
         if not source.get("items"):
             files |= {key: File(value, mode) for key, value in data.items()}
         for number, item in enumerate(source.get("items") or ()):
             place, title = f"{where}.items[{number}]", f"{kind} {source[name]}"
-            value = _value(
-                data, item.get("key"), title, place, optional=bool(source.get("optional"))
-            )
+            optional = bool(source.get("optional"))
+            value = _value(data, item.get("key"), title, place, optional=optional)
             into = Path(item.get("path") or "")
             if not into.parts or into.is_absolute() or ".." in into.parts:
                 raise InvalidJob(f"{place}.path", "must be a path in the volume, without `..`")
@@ -130,7 +121,7 @@ def volume_files(volume: Mapping[str, Any], config: Config, path: str) -> dict[s
 def _sources(
     volume: Mapping[str, Any], path: str
 ) -> Iterable[tuple[str, Mapping[str, Any], str, str]]:
-    """Each: the kind, the reference, its path, its field of the name."""
+    """Yields each kind, reference, path of the reference, and field of its name."""
     if source := volume.get("configMap"):
         yield CONFIG_MAP, source, f"{path}.configMap", "name"
     if source := volume.get("secret"):
@@ -148,9 +139,8 @@ def _value(
     if not key:
         raise InvalidJob(f"{path}.key", "is missing")
     if key not in data and not optional:
-        what = suggest(key, data) or (
-            f": it has {', '.join(sorted(data))}" if data else ": it is empty"
-        )
+        known = f": it has {', '.join(sorted(data))}" if data else ": it is empty"
+        what = suggest(key, data) or known
         raise InvalidJob(f"{path}.key", f"there is no {key} in {title}{what}")
     return data.get(key)
 
@@ -159,6 +149,5 @@ def _decoded(value: str, path: str) -> bytes:
     try:
         return base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError) as fault:
-        raise InvalidJob(
-            path, "must be base64: encode it, or write it as it is under stringData"
-        ) from fault
+        how = "must be base64: encode it, or write it as it is under stringData"
+        raise InvalidJob(path, how) from fault

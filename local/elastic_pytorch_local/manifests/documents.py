@@ -1,4 +1,4 @@
-"""The documents of YAML files, as `kubectl apply` takes them: a key that comes twice is refused, a date stays text."""
+"""The documents of YAML files, as `kubectl apply` reads them."""
 
 import re
 from collections.abc import Hashable, Sequence
@@ -24,19 +24,20 @@ from elastic_pytorch_local.manifests.config_objects import CONFIG_MAP, SECRET
 @dataclass(frozen=True, slots=True)
 class Documents:
     job: dict[str, Any]  # merged over its template
-    config: Sequence[dict[str, Any]] = ()  # ConfigMaps and Secrets, each with its namespace
+    config: Sequence[dict[str, Any]] = ()  # ConfigMaps and Secrets, with their namespaces
     others: Sequence[str] = ()  # kind and name of each further object
 
 
 class _Loader(yaml.SafeLoader):
+    """Refuses a key that comes twice, and keeps dates as text."""
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key, _ in node.value:
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
                 where = f"line {key.start_mark.line + 1}"
-                raise InvalidJob(
-                    where, f"{key.value} is there twice in the same object: remove one of them"
-                )
+                what = f"{key.value} is there twice in the same object: remove one of them"
+                raise InvalidJob(where, what)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -45,18 +46,17 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-# `1e-3` is text by YAML 1.1 and to PyYAML; to kubectl, which this file may later be given to, it is
-# a number.
+# `1e-3` is text by YAML 1.1 and to PyYAML, but a number to kubectl, which may get this file later.
 _EXPONENT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
 
 
 def read_documents(paths: Sequence[Path]) -> Documents:
-    """Reads the files of one job, the job's own and that of its template among them.
+    """Reads the files of one job, including its template's.
 
     Raises:
-        InvalidJob: there is no job, or more than one, or not the template that it names, or a
-            document is no object of Kubernetes.
+        InvalidJob: there is not exactly one job, or its template is missing, or a document is no
+            object of Kubernetes.
         OSError: a file cannot be read.
         yaml.YAMLError: it is not YAML.
     """
@@ -68,54 +68,42 @@ def read_documents(paths: Sequence[Path]) -> Documents:
     ]
     for document in found:
         if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-            raise InvalidJob(
-                "kind",
-                f"is missing: each document is an object of Kubernetes, such as an {names.KIND}",
-            )
+            what = f"is missing: each document is an object of Kubernetes, such as an {names.KIND}"
+            raise InvalidJob("kind", what)
     jobs = [document for document in found if document["kind"] == names.KIND]
     if not jobs:
         meant = suggest(names.KIND, (document["kind"] for document in found), "found only as {}")
         raise InvalidJob("kind", f"the file holds no {names.KIND}{meant}")
     if len(jobs) > 1:
-        raise InvalidJob(
-            "kind",
-            f"there are {len(jobs)} {names.KIND}s: give each a file and a command of its own",
-        )
+        what = f"there are {len(jobs)} {names.KIND}s: give each a file and a command of its own"
+        raise InvalidJob("kind", what)
     (job,) = jobs
-    if job.get("apiVersion") != names.API_VERSION:
-        raise InvalidJob(
-            "apiVersion", f"must be {names.API_VERSION}, not {job.get('apiVersion')!r}"
-        )
+    if (version := job.get("apiVersion")) != names.API_VERSION:
+        raise InvalidJob("apiVersion", f"must be {names.API_VERSION}, not {version!r}")
     namespace = _metadata(job, names.KIND).setdefault("namespace", "default")
     config = [document for document in found if document["kind"] in (CONFIG_MAP, SECRET)]
     for document in config:
         _metadata(document, document["kind"]).setdefault("namespace", namespace)
     templates = [document for document in found if document["kind"] == names.TEMPLATE_KIND]
-    others = [
-        f"{d['kind']} {_metadata(d, d['kind'])['name']}"
-        for d in found
-        if d not in (*jobs, *config, *templates)
-    ]
-    return Documents(_with_template(job, templates), config, others)
+    others = [document for document in found if document not in (*jobs, *config, *templates)]
+    named = [f"{other['kind']} {_metadata(other, other['kind'])['name']}" for other in others]
+    return Documents(_with_template(job, templates), config, named)
 
 
 def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A job with all that its template has; as it is if it names none."""
+    """A job merged over its template, if it names one."""
     spec = job.get("spec")
     if not isinstance(spec, dict) or (name := read_template_name(spec)) is None:
         return job
-    found = next(
-        (each for each in templates if _metadata(each, each["kind"])["name"] == name), None
-    )
+    named = (each for each in templates if _metadata(each, each["kind"])["name"] == name)
+    found = next(named, None)
     if found is None:
         raise InvalidJob(PATH, f"no file holds {titled(name)}: give its file, too")
     check_job(job, strict=True)
     with reading("spec"):
         merged = over(usable_spec(found), spec)
-    return {
-        **job,
-        "spec": {field: value for field, value in merged.items() if field != "templateRef"},
-    }
+    own = {field: value for field, value in merged.items() if field != "templateRef"}
+    return {**job, "spec": own}
 
 
 def _metadata(document: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a machine without containers cannot do of a pod template: refused where the script would see it, else only named."""
+"""What a machine without containers cannot do: refused if the script would see it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,15 +19,11 @@ POD, CONTAINERS = "spec.template.spec", "spec.template.spec.containers"
 VOLUMES = ("configMap", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret")
 PROJECTIONS = ("configMap", "secret")
 POD_FIELDS = (
-    "containers",
-    "hostname",
-    "restartPolicy",
-    "subdomain",
-    "terminationGracePeriodSeconds",
-    "volumes",
+    *("containers", "hostname", "restartPolicy", "subdomain"),
+    *("terminationGracePeriodSeconds", "volumes"),
 )
 CONTAINER_FIELDS = ("args", "command", "env", "envFrom", "name", "volumeMounts", "workingDir")
-# Refused, as they change what the script finds: the field, and what to do without it.
+# These fields change what the script finds, so they are refused, with the remedy.
 POD_OBSTACLES = {
     "hostAliases": "this machine resolves the names: write them into /etc/hosts",
     "initContainers": "only the container that trains is started: do their work before",
@@ -39,105 +35,79 @@ CONTAINER_OBSTACLES = {
 
 
 def check_references(manifest: Mapping[str, Any], config: Config) -> None:
-    """Refuses a template that mounts a volume, or refers to a ConfigMap or a Secret, that is not there.
+    """Refuses a template that refers to a missing volume, ConfigMap or Secret.
 
     Raises:
-        InvalidJob: for the first of them; it says how to give it.
+        InvalidJob: for the first of them, with the remedy.
     """
     path, container, volumes = _training(manifest)
     for number, mount in enumerate(container.get("volumeMounts") or ()):
-        if mount.get("name") not in volumes:
-            what = suggest(str(mount.get("name")), volumes) or ": add it to the volumes"
-            raise InvalidJob(
-                f"{path}.volumeMounts[{number}].name",
-                f"there is no volume {mount.get('name')}{what}",
-            )
+        at = f"{path}.volumeMounts[{number}]"
+        if (name := mount.get("name")) not in volumes:
+            what = suggest(str(name), volumes) or ": add it to the volumes"
+            raise InvalidJob(f"{at}.name", f"there is no volume {name}{what}")
         if not mount.get("mountPath"):
-            raise InvalidJob(f"{path}.volumeMounts[{number}].mountPath", "is missing")
-        where, volume = volumes[mount["name"]]
-        files = volume_files(volume, config, where)
-        part = mount.get("subPath")
+            raise InvalidJob(f"{at}.mountPath", "is missing")
+        where, volume = volumes[name]
+        files, part = volume_files(volume, config, where), mount.get("subPath")
         if (
             files is not None
             and part
-            and not any(name == part or name.startswith(f"{part}/") for name in files)
+            and not any(file == part or file.startswith(f"{part}/") for file in files)
         ):
-            raise InvalidJob(
-                f"{path}.volumeMounts[{number}].subPath",
-                f"there is no {part} in the volume{suggest(part, files)}",
-            )
+            what = f"there is no {part} in the volume{suggest(part, files)}"
+            raise InvalidJob(f"{at}.subPath", what)
     container_variables({"metadata": manifest["metadata"], "spec": {}}, container, config, "", path)
 
 
 def find_obstacles(manifest: Mapping[str, Any]) -> list[InvalidJob]:
-    """What the script would not find here that it has on a cluster; each names the field and what to do without it."""
-    return [
-        InvalidJob(path, f"{problem}, or have it left out with --leave-out")
-        for path, problem in _obstacles(manifest)
-    ]
+    """The missing parts that the script would find on a cluster, each with the remedy."""
+    left_out = "or have it left out with --leave-out"
+    return [InvalidJob(path, f"{problem}, {left_out}") for path, problem in _obstacles(manifest)]
 
 
 def _obstacles(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     pod = manifest["spec"]["template"]["spec"]
     path, container, volumes = _training(manifest)
-    yield from (
-        (f"{POD}.{field}", problem) for field, problem in POD_OBSTACLES.items() if pod.get(field)
-    )
+    for field in filter(pod.get, POD_OBSTACLES):
+        yield f"{POD}.{field}", POD_OBSTACLES[field]
     for number, other in enumerate(pod["containers"]):
         if other is not container:
-            yield (
-                f"{CONTAINERS}[{number}]",
-                f"only the container that trains is started: run {other['name']} in another way",
-            )
-    yield from (
-        (f"{path}.{field}", problem)
-        for field, problem in CONTAINER_OBSTACLES.items()
-        if container.get(field)
-    )
+            how = f"run {other['name']} in another way"
+            yield f"{CONTAINERS}[{number}]", f"only the container that trains is started: {how}"
+    for field in filter(container.get, CONTAINER_OBSTACLES):
+        yield f"{path}.{field}", CONTAINER_OBSTACLES[field]
     for number, mount in enumerate(container.get("volumeMounts") or ()):
         where, volume = volumes[mount["name"]]
         if mount["mountPath"] == SHARED_MEMORY_FOLDER:
             continue
         if mount.get("subPathExpr"):
-            yield (
-                f"{path}.volumeMounts[{number}].subPathExpr",
-                "it is not expanded here: use subPath",
-            )
+            at = f"{path}.volumeMounts[{number}].subPathExpr"
+            yield at, "it is not expanded here: use subPath"
         for kind in sorted(set(volume) - {"name", *VOLUMES}):
-            yield (
-                f"{where}.{kind}",
-                "it cannot be mounted here: write the path of a folder of this machine into args or env",
-            )
+            how = "write the path of a folder of this machine into args or env"
+            yield f"{where}.{kind}", f"it cannot be mounted here: {how}"
         for place, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             for kind in sorted(set(source) - set(PROJECTIONS)):
-                yield (
-                    f"{where}.projected.sources[{place}].{kind}",
-                    "only ConfigMaps and Secrets are projected here: take it out",
-                )
+                at = f"{where}.projected.sources[{place}].{kind}"
+                yield at, "only ConfigMaps and Secrets are projected here: take it out"
     for number, variable in enumerate(container.get("env") or ()):
         where, source = f"{path}.env[{number}].valueFrom", variable.get("valueFrom") or {}
         field = (source.get("fieldRef") or {}).get("fieldPath") or ""
         if source.get("fieldRef") and not is_known_field(field):
-            yield (
-                f"{where}.fieldRef.fieldPath",
-                f"{field} has no value here: write a value in its place",
-            )
+            at = f"{where}.fieldRef.fieldPath"
+            yield at, f"{field} has no value here: write a value in its place"
         for kind in sorted(set(source) - {"fieldRef", *KEY_REFERENCES}):
             yield f"{where}.{kind}", "it has no value here: write a value in its place"
 
 
 def fields_not_applied(manifest: Mapping[str, Any]) -> list[str]:
-    """The fields that mean nothing on one machine, and change nothing that the script sees."""
+    """The fields that mean nothing on one machine, and that the script does not see."""
     pod = manifest["spec"]["template"]["spec"]
     _, container, _ = _training(manifest)
-    found = {
-        name for name, value in pod.items() if value and name not in (*POD_FIELDS, *POD_OBSTACLES)
-    }
-    found |= {
-        name
-        for name, value in container.items()
-        if value and name not in (*CONTAINER_FIELDS, *CONTAINER_OBSTACLES)
-    }
+    of_pod, of_container = {*POD_FIELDS, *POD_OBSTACLES}, {*CONTAINER_FIELDS, *CONTAINER_OBSTACLES}
+    found = {name for name, value in pod.items() if value and name not in of_pod}
+    found |= {name for name, value in container.items() if value and name not in of_container}
     queue = (manifest["metadata"].get("labels") or {}).get(kueue.LABEL_QUEUE)
     return sorted(found) + ([f"the label {kueue.LABEL_QUEUE}"] if queue else [])
 
@@ -145,7 +115,7 @@ def fields_not_applied(manifest: Mapping[str, Any]) -> list[str]:
 def _training(
     manifest: Mapping[str, Any],
 ) -> tuple[str, Mapping[str, Any], dict[str, tuple[str, Mapping[str, Any]]]]:
-    """The path of the container that trains, the container, and path and volume of each name."""
+    """The path of the training container, the container, and each volume's path by its name."""
     template = manifest["spec"]["template"]
     container, pod = training_container(template), template["spec"]
     (number,) = (place for place, other in enumerate(pod["containers"]) if other is container)
@@ -154,8 +124,6 @@ def _training(
         for place, volume in enumerate(pod.get("volumes") or ())
     }
     for place, claim in enumerate(manifest["spec"].get("sharedVolumeClaims") or ()):
-        volumes[claim["metadata"]["name"]] = (
-            f"spec.sharedVolumeClaims[{place}]",
-            {"persistentVolumeClaim": {}},
-        )
+        at = f"spec.sharedVolumeClaims[{place}]"
+        volumes[claim["metadata"]["name"]] = (at, {"persistentVolumeClaim": {}})
     return f"{CONTAINERS}[{number}]", container, volumes

@@ -1,4 +1,4 @@
-"""A job of a bare script, as `torchrun` would start it: an elastic one, whose container this machine stands for."""
+"""An elastic job of a bare script, as `torchrun` would start it on this machine."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from elastic_pytorch_operator.api import names
 
 DEFAULT_WORKERS = 3
 MANIFESTS = (".yaml", ".yml", ".json")
-MAX_NAME = 40  # the names of pods are longer
+MAX_NAME = 40  # characters, as the names of pods are longer
 
 
 def is_script(path: Path) -> bool:
@@ -18,7 +18,7 @@ def is_script(path: Path) -> bool:
 
 
 def job_of_script(script: Path, arguments: Sequence[str], workers: int | None) -> dict[str, Any]:
-    """The manifest of a job that trains with any number of workers up to one more than asked for.
+    """The manifest of a job of some workers, or of any number up to one more.
 
     Raises:
         OSError: there is no such script.

@@ -17,15 +17,9 @@ LOOPBACK = "127.0.0.1"
 _REFERENCE = re.compile(r"\$(?:(\$)|\(([^()]*)\))")
 _OF_MAP = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 FIELDS = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
+    *("metadata.name", "metadata.namespace", "metadata.uid"),
+    *("spec.nodeName", "spec.serviceAccountName"),
+    *("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
 )
 KEY_REFERENCES = {"configMapKeyRef": CONFIG_MAP, "secretKeyRef": SECRET}
 
@@ -37,23 +31,19 @@ def is_known_field(path: str) -> bool:
 def container_variables(
     pod: Mapping[str, Any], container: Mapping[str, Any], config: Config, address: str, path: str
 ) -> dict[str, str]:
-    """The variables that a container sets; those of other sources than ConfigMaps, Secrets and fields are left out.
+    """A container's variables of values, ConfigMaps, Secrets and fields, but no other sources.
 
     Raises:
-        InvalidJob: what a variable refers to is not there.
+        InvalidJob: a variable refers to something that is missing.
     """
     found: dict[str, str] = {}
     for number, source in enumerate(container.get("envFrom") or ()):
         for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
             if source.get(field):
-                data = (
-                    find_data(config, kind, source[field], f"{path}.envFrom[{number}].{field}")
-                    or {}
-                )
-                found |= {
-                    (source.get("prefix") or "") + key: os.fsdecode(value)
-                    for key, value in data.items()
-                }
+                at = f"{path}.envFrom[{number}].{field}"
+                data = find_data(config, kind, source[field], at) or {}
+                prefix = source.get("prefix") or ""
+                found |= {prefix + key: os.fsdecode(value) for key, value in data.items()}
     for number, variable in enumerate(container.get("env") or ()):
         if source := variable.get("valueFrom"):
             value = _value_from(source, pod, config, address, f"{path}.env[{number}].valueFrom")
@@ -65,10 +55,12 @@ def container_variables(
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replaces each `$(NAME)` of a known variable; `$$` stands for a dollar sign."""
-    return _REFERENCE.sub(
-        lambda found: "$" if found[1] else variables.get(found[2], found[0]), text
-    )
+    """Replaces each `$(NAME)` of a known variable; `$$` is a dollar sign."""
+
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[1] else variables.get(found[2], found[0])
+
+    return _REFERENCE.sub(value, text)
 
 
 def _value_from(

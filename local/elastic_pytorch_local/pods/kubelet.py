@@ -1,8 +1,8 @@
-"""The kubelet of local mode: a pod's training container is a process on this machine, in a process group of its own.
+"""The kubelet of local mode: a pod's training container is a process group of this machine.
 
 There are no images and no mounts: `python` is this interpreter, and a path below a volume's mount
-path, in the command or the environment, is replaced by the folder that stands for the volume. A
-pod's DNS name is replaced by its address, in the environment of pods made after it.
+path, in the command or the environment, becomes the volume's folder. A pod's DNS name becomes its
+address, in the environment of later pods.
 """
 
 import asyncio
@@ -29,19 +29,15 @@ from elastic_pytorch_local.pods.output_lines import OutputLines
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.05
-KILL_SECONDS = 5.0  # a group that has got SIGKILL has gone by then
+KILL_SECONDS = 5.0  # for a group that has received SIGKILL
 READ_BYTES = 1 << 16
 NO_CONFIG: Config = MappingProxyType({})
-POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # marks a pod's processes, in whatever session they are
-# What a kubelet makes a termination message of, if the log has to do.
-MESSAGE_LINES, MESSAGE_BYTES = 80, 2048
+POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # marks a pod's processes, in any session
+MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # of a kubelet's termination message from a log
 
 
 def print_line(pod: str, line: str) -> None:
-    """Prints a line of a pod.
-
-    Once nothing reads them any more, as after `| head`, this process is told to stop.
-    """
+    """Prints a line of a pod; stops this process if nobody reads it, as after `| head`."""
     try:
         print(f"{pod} | {line}", flush=True)
     except BrokenPipeError:
@@ -52,9 +48,8 @@ def print_line(pod: str, line: str) -> None:
 class LocalKubelet:
     """Runs the pods of a FakeCluster.
 
-    Paths of containers stand for folders of this machine, as an image would have them; the
-    pythonpath is put before the processes' own. `write_line` takes the pod's name and each line
-    that the pod prints.
+    Paths of containers become folders of this machine, as in an image; the pythonpath comes before
+    the processes' own. `write_line` takes the pod's name and each line that it prints.
     """
 
     def __init__(
@@ -80,7 +75,7 @@ class LocalKubelet:
         cluster.watch(self._on_change)
 
     def process_id(self, pod: str) -> int:
-        """The process id of a running pod's first process, which leads its process group."""
+        """The id of a running pod's first process, which leads its process group."""
         return self._processes[pod].pid
 
     async def close(self) -> None:
@@ -111,21 +106,16 @@ class LocalKubelet:
 
     async def _run(self, pod: Manifest) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        containers = pod["spec"]["containers"]
         container = next(
-            c
-            for c in pod["spec"]["containers"]
-            if c["name"] == names.TRAINING_CONTAINER or len(pod["spec"]["containers"]) == 1
+            c for c in containers if c["name"] == names.TRAINING_CONTAINER or len(containers) == 1
         )
         try:
             await self._run_container(namespace, name, pod, container)
-        except (
-            Exception
-        ) as fault:  # a pod of which nothing more is heard would be waited for without end
+        # Any fault must end the pod, or its end would be awaited forever.
+        except Exception as fault:
             logger.exception("cannot run a pod", extra={"pod": name})
-            terminated = {
-                "terminated": {"exitCode": 128, "reason": "StartError", "message": str(fault)}
-            }
-            self._set_state(namespace, name, container, terminated, {"phase": "Failed"})
+            self._set_state(namespace, name, container, _start_error(fault), {"phase": "Failed"})
         finally:
             self._running.pop(name, None)
             self._processes.pop(name, None)
@@ -141,15 +131,12 @@ class LocalKubelet:
         status = {"podIP": address, "phase": "Running"}
         mapped = self._paths | mount_volumes(self._workdir, pod, container, self._config)
         variables = container_variables(pod, container, self._config, address, container["name"])
+        values = {key: map_path(self._map_host(v), mapped) for key, v in variables.items()}
         folder = container.get("workingDir")
         try:
             process = await asyncio.create_subprocess_exec(
                 *_command(container, variables, mapped),
-                env=self._environment(
-                    namespace,
-                    name,
-                    {k: map_path(self._map_host(v), mapped) for k, v in variables.items()},
-                ),
+                env=self._environment(namespace, name, values),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -157,12 +144,8 @@ class LocalKubelet:
                 cwd=map_path(folder, mapped) if folder else None,
             )
         except OSError as error:
-            terminated = {
-                "terminated": {"exitCode": 128, "reason": "StartError", "message": str(error)}
-            }
-            self._set_state(
-                namespace, name, container, terminated, {"phase": "Failed", "podIP": address}
-            )
+            failed = status | {"phase": "Failed"}
+            self._set_state(namespace, name, container, _start_error(error), failed)
             return
         self._processes[name] = process
         self._set_state(namespace, name, container, {"running": {}}, status)
@@ -179,8 +162,7 @@ class LocalKubelet:
                     self._write_line(name, line)
 
         try:
-            # As in a cluster, each has lines of its own: one of them may end within a line, or show
-            # a bar.
+            # As in a cluster, each has lines of its own, as one may end within a line.
             await asyncio.gather(pass_on(process.stdout), pass_on(process.stderr))
             code = await process.wait()
         finally:
@@ -189,24 +171,20 @@ class LocalKubelet:
             _signal_group(process, signal.SIGKILL)
             _kill_leftovers(name)
         code = 128 - code if code < 0 else code
-        reason = "Completed" if code == 0 else "Error"
         ended = {
-            "terminated": {
-                "exitCode": code,
-                "reason": reason,
-                "message": "\n".join(last_lines)[-MESSAGE_BYTES:] if code else "",
-            }
+            "exitCode": code,
+            "reason": "Error" if code else "Completed",
+            "message": "\n".join(last_lines)[-MESSAGE_BYTES:] if code else "",
         }
-        self._set_state(
-            namespace, name, container, ended, {"phase": "Failed" if code else "Succeeded"}
-        )
+        phase = {"phase": "Failed" if code else "Succeeded"}
+        self._set_state(namespace, name, container, {"terminated": ended}, phase)
 
     async def _stop_when_deleted(
         self, name: str, pod: Manifest, process: asyncio.subprocess.Process
     ) -> None:
         await self._deleting[name].wait()
         if process.returncode is None:
-            # As a kubelet does: to the container's first process only.
+            # As a kubelet does, only to the container's first process.
             os.kill(process.pid, signal.SIGTERM)
         grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
         await asyncio.sleep(grace)
@@ -229,21 +207,22 @@ class LocalKubelet:
         environment["ELASTIC_PYTORCH_TERMINATION_LOG"] = os.devnull
         environment["GLOO_SOCKET_IFNAME"] = "lo"
         environment[POD_VARIABLE] = name
-        environment["PYTHONPATH"] = os.pathsep.join(
-            filter(None, [self._pythonpath, environment.get("PYTHONPATH")])
-        )
+        pythonpath = filter(None, [self._pythonpath, environment.get("PYTHONPATH")])
+        environment["PYTHONPATH"] = os.pathsep.join(pythonpath)
         environment["PYTHONUNBUFFERED"] = "1"
-        # `torchrun`, and the `python3` of a script that is no Python, are those beside this
-        # interpreter.
-        environment["PATH"] = os.pathsep.join(
-            [str(Path(sys.executable).parent), environment.get("PATH", os.defpath)]
-        )
+        # With `torchrun` and the `python3` of a shell script beside this interpreter.
+        programs = (str(Path(sys.executable).parent), environment.get("PATH", os.defpath))
+        environment["PATH"] = os.pathsep.join(programs)
         return environment
 
     def _map_host(self, word: str) -> str:
-        """A word that begins with the DNS name of a pod, with the pod's address in its place: there is no DNS here."""
+        """A word with a pod's address in place of the DNS name at its begin."""
         host, colon, port = word.partition(":")
         return f"{self._hosts[host]}:{port}" if colon and host in self._hosts else word
+
+
+def _start_error(error: Exception) -> Manifest:
+    return {"terminated": {"exitCode": 128, "reason": "StartError", "message": str(error)}}
 
 
 def _command(
@@ -264,29 +243,29 @@ def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -
 async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:
     """Kills what a pod's first process leaves behind when it ends.
 
-    `process.wait()` would not do: it waits for the end of the output as well, which what is left
-    behind holds open.
+    `process.wait()` would also wait for the end of the output, which the others hold open.
     """
-    while process.returncode is None:  # noqa: ASYNC110  asyncio has no event for it
+    # asyncio has no event for it.
+    while process.returncode is None:  # noqa: ASYNC110
         await asyncio.sleep(POLL_SECONDS)
     _signal_group(process, signal.SIGKILL)
     _kill_leftovers(pod)
 
 
 def processes_of(pod: str) -> list[int]:
-    """The ids of all processes of a pod, in whatever session they are."""
+    """The ids of all processes of a pod, in any session."""
     mark, found = f"{POD_VARIABLE}={pod}".encode(), []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             if mark in environment.read_bytes().split(b"\0"):
                 found.append(int(environment.parent.name))
-        except OSError:  # it has gone, or is another user's
+        except OSError:  # gone, or another user's
             continue
     return found
 
 
 def _kill_leftovers(pod: str) -> None:
-    """Kills what a pod's first process has left behind in sessions of their own, as the end of a container does."""
+    """Kills the pod's processes in sessions of their own, as the end of a container does."""
     for process in processes_of(pod):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)

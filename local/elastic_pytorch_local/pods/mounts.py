@@ -1,4 +1,4 @@
-"""Folders of this machine that stand for a container's volumes, and paths of the container as paths of this machine."""
+"""Folders for a container's volumes, and the container's paths on this machine."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from elastic_pytorch_operator.spec.volumes import SHARED_MEMORY_FOLDER
 
 from elastic_pytorch_local.manifests.config_objects import Config, File, volume_files
 
-# The token is given in another way; this machine has a /dev/shm.
+# The token is passed in another way, and this machine has a /dev/shm.
 OWN_FOLDERS = (TOKEN_FOLDER, SHARED_MEMORY_FOLDER)
 UNMAPPED = ("", "/tmp")  # this machine has a /tmp
 SHARED = ("hostPath", "persistentVolumeClaim")
@@ -19,12 +19,12 @@ SHARED = ("hostPath", "persistentVolumeClaim")
 def mount_volumes(
     workdir: Path, pod: Manifest, container: Manifest, config: Config
 ) -> dict[str, Path]:
-    """Makes the folders of a container's volumes; returns what stands for each path in the container.
+    """Makes the folders of a container's volumes; returns them by the container's path.
 
-    A claim's is shared by all pods, any other is the pod's own.
+    Pods share a claim's folder; any other is the pod's own.
 
     Raises:
-        InvalidJob: a volume refers to a ConfigMap or a Secret that is not there.
+        InvalidJob: a volume refers to a missing ConfigMap or Secret.
         OSError: a folder or a file cannot be written.
     """
     mapped: dict[str, Path] = {}
@@ -51,24 +51,17 @@ def _write(folder: Path, files: Mapping[str, File]) -> None:
     for name, file in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():  # a volume that is mounted twice
+        if not path.exists():  # or the volume is mounted twice
             path.write_bytes(file.content)
             path.chmod(file.mode)
 
 
 def map_path(word: str, mapped: Mapping[str, Path]) -> str:
-    """A word in which each path of the container has this machine's path in its place.
-
-    The word is of a command, or the value of a variable; it may hold paths, as `--data=/data` does.
-    """
-    folders = {
-        path.rstrip("/"): str(folder)
-        for path, folder in mapped.items()
-        if path.rstrip("/") not in UNMAPPED
-    }
+    """A word of a command or a variable, with this machine's paths for the container's."""
+    folders = {path.rstrip("/"): str(folder) for path, folder in mapped.items()}
+    folders = {path: folder for path, folder in folders.items() if path not in UNMAPPED}
     if not folders:
         return word
     longest_first = "|".join(re.escape(path) for path in sorted(folders, key=len, reverse=True))
-    return re.sub(
-        rf"(?<![\w./-])(?:{longest_first})(?![\w.-])", lambda found: folders[found[0]], word
-    )
+    path = rf"(?<![\w./-])(?:{longest_first})(?![\w.-])"
+    return re.sub(path, lambda found: folders[found[0]], word)

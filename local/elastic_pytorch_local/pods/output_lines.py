@@ -1,4 +1,4 @@
-"""What a pod prints, as lines for a log: bounded, however long its own lines are, and with a progress bar's newest state."""
+"""A pod's output as log lines of bounded length, with the newest state of a progress bar."""
 
 MAX_LINE_BYTES = 1 << 16
 BAR_SECONDS = 1.0  # between two states of a bar
@@ -7,8 +7,8 @@ BAR_SECONDS = 1.0  # between two states of a bar
 class OutputLines:
     """Cuts the output of one pod into lines.
 
-    A carriage return begins its line again, as in a terminal. So a progress bar is one line, of
-    which a state is shown now and then.
+    A carriage return restarts its line, as in a terminal. So a progress bar is one line, with a
+    state of it now and then.
     """
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class OutputLines:
         self._shown_at = float("-inf")  # when a bar was last shown
 
     def take(self, data: bytes, now: float) -> list[str]:
-        """Returns the lines that are complete with some more output at a moment, monotonic seconds; without any, the last line is."""
+        """The lines that new output completes, in monotonic seconds; empty output ends the last."""
         *complete, rest = (self._rest + data).split(b"\n")
         if not data and rest:
             complete, rest = [*complete, rest], b""
@@ -33,5 +33,5 @@ class OutputLines:
 
 
 def _visible(line: bytes) -> str:
-    """What a terminal shows of a line that has begun again several times."""
+    """What a terminal shows of a restarted line."""
     return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
