@@ -1,1 +1,1 @@
-"""What an object of the cluster means: a job, its pods, its nodes, its events. Pure."""
+"""The meaning of an object of the cluster: a job, its pods, its nodes, its events. Pure."""

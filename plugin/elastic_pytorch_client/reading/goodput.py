@@ -1,11 +1,11 @@
-"""What a job's time was spent on, as its status tells it."""
+"""What a job's time was spent on, by its status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 APART = "Suspended"
-# What the time was lost to, in words that follow a percentage.
+# In words that follow a percentage.
 LOST_TO = {
     "Repeating": "repeating steps",
     "Starting": "starting",
@@ -15,7 +15,7 @@ LOST_TO = {
     "Recovering": "recovering",
     "Resizing": "resizing",
 }
-LEAST_SHARE = 0.001  # of the time, that is worth a word
+LEAST_SHARE = 0.001  # of the time, which is worth a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +37,27 @@ class Goodput:
         Of a script that reports no steps, it is the share of the time that its workers ran.
         """
         whole = sum(self.seconds.values())
-        return (
-            (self.seconds.get("Training") or self.seconds.get("StepsUnreported") or 0) / whole
-            if whole
-            else None
-        )
+        kept = self.seconds.get("Training") or self.seconds.get("StepsUnreported") or 0
+        return kept / whole if whole else None
 
     def __str__(self) -> str:
-        """The ratio in per cent; empty if it is not known."""
+        """The ratio in per cent; empty if it is unknown."""
         return "" if self.ratio is None else f"{100 * self.ratio:.1f}%"
 
     @property
     def lost(self) -> str:
-        """What the rest of the time was lost to, most of it first, as `1.2% recovering, 0.4% resizing`; empty: nothing worth a word."""
+        """The rest of the time, most first, as `1.2% recovering, 0.4% resizing`; may be empty."""
         whole = sum(self.seconds.values())
-        shares = (
-            {
-                activity: seconds / whole
-                for activity, seconds in self.seconds.items()
-                if activity in LOST_TO
-            }
-            if whole
-            else {}
-        )
-        told = sorted(
-            (activity for activity in shares if shares[activity] >= LEAST_SHARE),
-            key=lambda each: -shares[each],
-        )
-        return ", ".join(f"{100 * shares[activity]:.1f}% {LOST_TO[activity]}" for activity in told)
+        shares = {name: whole and n / whole for name, n in self.seconds.items() if name in LOST_TO}
+        shown = [activity for activity in shares if shares[activity] >= LEAST_SHARE]
+        shown.sort(key=lambda activity: -shares[activity])
+        return ", ".join(f"{100 * shares[activity]:.1f}% {LOST_TO[activity]}" for activity in shown)
 
 
 def view_goodput(status: Mapping[str, Any]) -> Goodput:
     found = status.get("goodput") or {}
     seconds, process_seconds = (
-        {
-            activity: int(spent)
-            for activity, spent in (found.get(unit) or {}).items()
-            if activity != APART
-        }
+        {name: int(spent) for name, spent in (found.get(unit) or {}).items() if name != APART}
         for unit in ("seconds", "processSeconds")
     )
     return Goodput(seconds, process_seconds)

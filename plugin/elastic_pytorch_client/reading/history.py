@@ -1,4 +1,4 @@
-"""What has happened to a job's group since the job's start, as its status tells it."""
+"""The changes of a job's group since the job's start, by its status."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from elastic_pytorch_client.reading.text import parse_number, parse_time, parse_whole
 
-# As the operator writes them, in their order (docs/internals/rounds.md).
+# In the order of the operator (docs/internals/rounds.md).
 PHASES = ("detection", "stop", "wait", "prepare", "start", "init", "firstStep")
 PHASE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {phase: phase for phase in PHASES} | {"firstStep": "first step"}
@@ -17,9 +17,9 @@ PHASE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """An entry of `status.history`, whose fields it has: a change of the group, or a sample of loss and speed, without a cause.
+    """An entry of `status.history`: a change of the group, or without a cause a sample of speed.
 
-    What is absent there is None, 0 or empty.
+    Its fields are those of the entry; an absent one is None, 0 or empty.
 
     Attributes:
         at: its `time`.
@@ -41,25 +41,23 @@ class HistoryEntry:
 
     @property
     def slowest(self) -> str:
-        """The phase that took longest, empty if none is known."""
+        """The longest phase; empty if none is known."""
         return max(self.phases, key=lambda phase: self.phases[phase], default="")
 
 
 def name_slowest(phases: Mapping[str, float], slowest: str) -> str:
     """The slowest phase with its time, for people; empty if none is known."""
-    return (
-        f"{PHASE_NAMES.get(slowest, slowest)} ({phases.get(slowest, 0.0):.1f} s)" if slowest else ""
-    )
+    if not slowest:
+        return ""
+    return f"{PHASE_NAMES.get(slowest, slowest)} ({phases.get(slowest, 0.0):.1f} s)"
 
 
 def view_history(entries: Iterable[Mapping[str, Any]]) -> tuple[HistoryEntry, ...]:
-    """Returns the entries of `status.history`, oldest first."""
+    """The entries of `status.history`, oldest first."""
     found, before = [], None
     for entry in entries:
-        workers = parse_whole(entry.get("replicas"))
-        seconds = {
-            phase: parse_number((entry.get("phaseSeconds") or {}).get(phase)) for phase in PHASES
-        }
+        workers, phases = parse_whole(entry.get("replicas")), entry.get("phaseSeconds") or {}
+        seconds = {phase: parse_number(phases.get(phase)) for phase in PHASES}
         found.append(
             HistoryEntry(
                 at=parse_time(entry.get("time")),

@@ -1,4 +1,4 @@
-"""A job as its manifest tells it: parsed once, so that what shows or judges it need not know the API's shapes."""
+"""A job's manifest, parsed once, so that other code need not know the API's shapes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,10 +27,9 @@ MAX_LEFT_SECONDS = 10 * 366 * 24 * 3600
 class Condition:
     """One entry of `status.conditions`.
 
-    Attributes:
-        since: of its last transition.
-        true: whether its status is True.
-        unknown: whether its status is Unknown.
+    since: of its last transition.
+    true: its status is True.
+    unknown: its status is Unknown.
     """
 
     type: str
@@ -43,12 +42,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An entry of `status.workers`, whose fields it has, or a pod that is none.
-
-    What is not known is None or empty.
+    """An entry of `status.workers`, or a pod without one; unknown values are None or empty.
 
     Attributes:
-        listed: whether the status lists it; otherwise its rank is not known.
+        listed: the status has an entry; otherwise the rank is unknown.
     """
 
     name: str
@@ -61,12 +58,10 @@ class Worker:
     state_since: datetime | None = None
 
     def describe_state(self, now: datetime) -> str:
-        """Its state, with the time that a set-up or the last checkpoint has taken by now."""
-        return (
-            f"{self.state} ({spell(seconds_since(self.state_since, now))})"
-            if self.state_since
-            else self.state
-        )
+        """The state, with the duration of a set-up or a last checkpoint until now."""
+        if not self.state_since:
+            return self.state
+        return f"{self.state} ({spell(seconds_since(self.state_since, now))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +84,22 @@ class Progress:
 
     @property
     def seconds_left(self) -> int | None:
-        """How long the rest takes at the speed that was last known; None: there is no saying, or it takes more than ten years."""
+        """The time of the rest at the last known speed; None: unknown, or more than ten years."""
         if self.step is None or self.total is None or not self.steps_per_second:
             return None
         seconds = max(0, self.total - self.step) / self.steps_per_second
         return round(seconds) if seconds <= MAX_LEFT_SECONDS else None
 
     def name_metrics(self, limit: int) -> list[str]:
-        """The first metrics by name, each with its value, and how many more there are."""
-        told = [f"{name} {value:.4g}" for name, value in self.metrics.items()]
-        return told if len(told) <= limit else [*told[:limit], f"{len(told) - limit} more metrics"]
+        """The first metrics by name, with their values, and how many more there are."""
+        shown = [f"{name} {value:.4g}" for name, value in self.metrics.items()]
+        more = f"{len(shown) - limit} more metrics"
+        return shown if len(shown) <= limit else [*shown[:limit], more]
 
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """`status.rootCause`: the last failure that counted. What is not known is None or empty."""
+    """`status.rootCause`: the last failure that counted. Unknown values are None or empty."""
 
     worker: str
     rank: int | None
@@ -138,31 +134,28 @@ class RootCause:
 class JobView:
     """A job's spec and status, parsed.
 
-    What has no text is the field of that name; a time that has not come is None.
-
-    Its parts have the fields of the status, too, as Python writes them: `progress` has
-    `checkpoint_step`, and so on.
+    An attribute without a text is the field of that name; a time in the future is None. Its parts
+    have the fields of the status, too, in Python's notation, such as `checkpoint_step`.
 
     Attributes:
         wanted: `spec.replicas`.
-        minimum: `spec.minReplicas`, or of a job of a fixed size its size.
-        maximum: `spec.maxReplicas`, or of a job of a fixed size its size.
+        minimum: `spec.minReplicas`, or the size of a job of a fixed size.
+        maximum: `spec.maxReplicas`, or the size of a job of a fixed size.
         elastic: whether it has a minReplicas.
         managed_by: `spec.managedBy`; empty: the operator.
         backend: `spec.rendezvous.backend`.
-        max_failures: `failurePolicy.maxFailures`; None: only its template may say that.
-        backoff_limit: `failurePolicy.backoffLimit`; None: it sets no limit.
+        max_failures: `failurePolicy.maxFailures`; None: only its template may have it.
+        backoff_limit: `failurePolicy.backoffLimit`; None: no limit.
         allowed: `resizePolicy.allowedReplicas`, rising.
         ready: workers that train, or are ready to, without spares.
         world: processes that train together, 0 while nothing trains.
         failures: the failures that have counted since the last progress.
         total_failures: the failures that have counted since the job began.
         interruptions: how often the training stopped, and went on.
-        seen: whether the operator has looked at the newest spec.
+        seen: whether the operator has read the newest spec.
         workers: the workers that the status lists, which are not all of a large job.
         unlisted: the indexes of the workers that the status does not list, by state.
-        refusals: the writes of the operator for this job that the API server refuses, each in a
-            sentence.
+        refusals: a sentence for each write of the operator that the API server refuses.
         spares: `spec.spares`.
         unit: `spec.unitReplicas`.
     """
@@ -235,7 +228,7 @@ class JobView:
 
     @property
     def members(self) -> tuple[Worker, ...]:
-        """The workers of the current group that are known, by rank; by index where the ranks are not known."""
+        """The known workers of the current group by rank; without ranks, by index."""
         if self.backend != names.BACKEND_OPERATOR:
             return tuple(w for w in self.workers if w.state == RUNNING)
         ranked = sorted((w for w in self.workers if w.rank is not None), key=lambda w: w.rank or 0)
@@ -253,7 +246,7 @@ class JobView:
 
     @property
     def size(self) -> int:
-        """The number of workers of the current group, with those that are known only by their indexes."""
+        """The number of workers of the current group, with those that only have an index."""
         return len(self.members) + sum(len(self.unlisted.get(state, ())) for state in IN_GROUP)
 
     @property
@@ -278,7 +271,7 @@ class JobView:
 
 
 def view_job(manifest: Mapping[str, Any]) -> JobView:
-    """A job's manifest as a view; what is missing has the API's default, or its template's value, which is not known."""
+    """A job's view; missing fields have the API's default, or an unknown value of its template."""
     metadata, status = (manifest.get(part) or {} for part in ("metadata", "status"))
     spec = manifest.get("spec") or {}
     policy = spec.get("failurePolicy") or {}
@@ -306,8 +299,8 @@ def view_job(manifest: Mapping[str, Any]) -> JobView:
         failures=int(status.get("failures", 0)),
         total_failures=int(status.get("totalFailures", 0)),
         interruptions=int(status.get("interruptions", 0)),
-        seen=int(status.get("observedGeneration", 0)) >= int(metadata.get("generation", 0))
-        and bool(status),
+        seen=bool(status)
+        and int(status.get("observedGeneration", 0)) >= int(metadata.get("generation", 0)),
         started=parse_time(status.get("startTime")),
         completed=parse_time(status.get("completionTime")),
         progress=Progress(

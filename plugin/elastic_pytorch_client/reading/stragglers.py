@@ -1,4 +1,4 @@
-"""The ranks of a job that are slow, as its status lists them."""
+"""The slow ranks of a job, by its status."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """An entry of `status.stragglers`, whose fields it has; numbers are decimals in strings there."""
+    """An entry of `status.stragglers`, with its fields; numbers are decimals in strings."""
 
     rank: int
     worker: str
@@ -19,13 +19,13 @@ class Straggler:
         """Says what is slow, where, and how slow."""
         where = f"{self.worker} on {self.node}" if self.node else self.worker
         return (
-            f"rank {self.rank} ({where}) works {self.slowdown} times as long in a step as the group's median rank, "
-            f"whose work takes {self.median_seconds} s"
+            f"rank {self.rank} ({where}) works {self.slowdown} times as long in a step as the "
+            f"group's median rank, whose work takes {self.median_seconds} s"
         )
 
 
 def view_stragglers(status: Mapping[str, Any]) -> tuple[Straggler, ...]:
-    """Returns the stragglers that a status lists, the slowest first."""
+    """The stragglers of a status, the slowest first."""
     return tuple(
         Straggler(
             rank=int(entry.get("rank", 0)),
@@ -39,7 +39,7 @@ def view_stragglers(status: Mapping[str, Any]) -> tuple[Straggler, ...]:
 
 
 def slowest_by_worker(stragglers: Iterable[Straggler]) -> dict[str, Straggler]:
-    """Returns the slowest rank of each worker that has one, given the slowest first."""
+    """The slowest rank of each worker that has one, given the slowest first."""
     found: dict[str, Straggler] = {}
     for straggler in stragglers:
         found.setdefault(straggler.worker, straggler)

@@ -1,4 +1,4 @@
-"""What texts of a status mean: messages, sets of indexes, times and numbers; and seconds as people say them."""
+"""Messages, sets of indexes, times and numbers of a status, and durations for people."""
 
 import re
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ _SCHEDULER = re.compile(r"[.,] (?:no new claims to deallocate|preemption: ).*$",
 
 
 def first_line(message: str) -> str:
-    """The first line of a message, with the exception instead of its traceback, and what the scheduler says once only."""
+    """A message's first line, the exception of a traceback, or the scheduler's words once."""
     head, found, trace = message.partition(_TRACEBACK)
     if found:
         last = [line.strip() for line in trace.splitlines() if line.strip()][-1:]
@@ -18,7 +18,7 @@ def first_line(message: str) -> str:
 
 
 def parse_ranges(text: str) -> tuple[int, ...]:
-    """The indexes of `0-3,5,7-9`, the notation of Kubernetes' Indexed Jobs; none if it is another text."""
+    """The indexes of `0-3,5,7-9`, as in Kubernetes' Indexed Jobs; none for another text."""
     indexes: list[int] = []
     for part in text.split(",") if text else ():
         first, dash, end = part.partition("-")
@@ -30,12 +30,12 @@ def parse_ranges(text: str) -> tuple[int, ...]:
 
 
 def parse_whole(value: object) -> int | None:
-    """A number as a whole one, None if it is none."""
+    """A number as an integer; None for another value."""
     return int(value) if isinstance(value, (int, float)) else None
 
 
 def parse_time(text: object) -> datetime | None:
-    """An RFC 3339 time, with up to nine digits of a second; None if it is none."""
+    """An RFC 3339 time, with up to nine digits of a second; None for another value."""
     if not isinstance(text, str):
         return None
     try:
@@ -46,7 +46,7 @@ def parse_time(text: object) -> datetime | None:
 
 
 def parse_number(text: object) -> float | None:
-    """A decimal number in a string; None if it is none."""
+    """A decimal number in a string; None for another value."""
     try:
         return float(str(text))
     except ValueError:
@@ -56,11 +56,8 @@ def parse_number(text: object) -> float | None:
 def spell(seconds: float) -> str:
     """A duration in its two largest units, such as `3 min 12 s`."""
     whole = max(0, int(seconds))
-    for unit, size, smaller, small in (
-        ("d", 86400, "h", 3600),
-        ("h", 3600, "min", 60),
-        ("min", 60, "s", 1),
-    ):
+    units = (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1))
+    for unit, size, smaller, small in units:
         if whole >= size:
             rest = whole % size // small
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
@@ -68,7 +65,7 @@ def spell(seconds: float) -> str:
 
 
 def short(seconds: float) -> str:
-    """A duration in one word, such as `3m`, as kubectl's AGE column has it."""
+    """A duration in one word, such as `3m`, as in kubectl's AGE column."""
     whole = max(0, int(seconds))
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if whole >= 2 * size:
@@ -77,5 +74,5 @@ def short(seconds: float) -> str:
 
 
 def seconds_since(time: datetime | None, now: datetime) -> float:
-    """From a time until now, at least 0; 0 if it is not known."""
+    """The seconds from a time until now, at least 0; 0 for an unknown time."""
     return max(0.0, (now - time).total_seconds()) if time else 0.0

@@ -1,4 +1,4 @@
-"""A job's events, oldest first, with what their annotations say of rounds and interruptions."""
+"""A job's events, oldest first, with their annotations of rounds and interruptions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ class JobEvent:
     """An event of a job.
 
     Attributes:
-        round: the round that it declares; None: it declares none.
+        round: the round that it declares; None: none.
         workers: the number of workers in that round, or in the group that trains again.
         cause: the cause of that round, in words; or the reason of the interruption that is over.
-        seconds: how long the interruption took.
-        steps_lost: how many steps it cost.
+        seconds: the duration of the interruption.
+        steps_lost: the steps that it cost.
     """
 
     at: datetime
@@ -35,15 +35,12 @@ class JobEvent:
 
 
 def read_events(manifests: Iterable[Mapping[str, Any]], uid: str = "") -> list[JobEvent]:
-    """Returns events as the API's v1 has them, oldest first, without those of an earlier job of the same name."""
+    """Events of the API's v1, oldest first, without those of an earlier job of the same name."""
     events = []
     for manifest in manifests:
         about = (manifest.get("involvedObject") or manifest.get("regarding") or {}).get("uid")
-        times = (
-            manifest.get(name)
-            for name in ("eventTime", "lastTimestamp", "firstTimestamp", "deprecatedLastTimestamp")
-        )
-        at = next((time for text in times if (time := parse_time(text))), None)
+        kinds = ("eventTime", "lastTimestamp", "firstTimestamp", "deprecatedLastTimestamp")
+        at = next(filter(None, (parse_time(manifest.get(kind)) for kind in kinds)), None)
         if at is None or (uid and about and about != uid):
             continue
         note = str(manifest.get("message") or manifest.get("note") or "")
@@ -65,14 +62,9 @@ def read_events(manifests: Iterable[Mapping[str, Any]], uid: str = "") -> list[J
 
 
 def _count(value: object) -> int | None:
-    return (
-        int(value)
-        if isinstance(value, str)
-        and value.isascii()
-        and value.isdigit()
-        and len(value) <= MAX_DIGITS
-        else None
-    )
+    if not isinstance(value, str) or len(value) > MAX_DIGITS:
+        return None
+    return int(value) if value.isascii() and value.isdigit() else None
 
 
 def _seconds(value: object) -> float | None:

@@ -1,1 +1,1 @@
-"""What the pods of a job tell: which workers run in them, and what is wrong with them. Pure."""
+"""The pods of a job: the workers in them, and their troubles. Pure."""

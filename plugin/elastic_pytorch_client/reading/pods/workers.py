@@ -1,4 +1,4 @@
-"""The workers of a large job that its status does not list, as their pods tell."""
+"""The workers of a large job that its status does not list, by their pods."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -8,15 +8,11 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import JobView, Worker
 
 Pod = Mapping[str, Any]
-# The state of a worker by the phase of its pod.
-ENDED = {"Succeeded": "Succeeded", "Failed": "Lost"}
+ENDED = {"Succeeded": "Succeeded", "Failed": "Lost"}  # the worker's state, by the pod's phase
 
 
 def add_pods(job: JobView, pods: Iterable[Pod]) -> JobView:
-    """A job with the workers that its status does not list.
-
-    What is known only of their indexes is given to their pods.
-    """
+    """A job with the workers that its status does not list, by their pods and indexes."""
     if not job.unlisted:
         return job
     listed = {worker.name for worker in job.workers}
@@ -31,29 +27,22 @@ def add_pods(job: JobView, pods: Iterable[Pod]) -> JobView:
 
 
 def _worker(pod: Pod, state: str) -> Worker:
-    phase = str((pod.get("status") or {}).get("phase", "Pending"))
-    told = ENDED.get(phase) or (
-        "Leaving" if pod["metadata"].get("deletionTimestamp") else "Starting"
-    )
-    state = (
-        told if not state or phase in ENDED or pod["metadata"].get("deletionTimestamp") else state
-    )
-    return Worker(
-        str(pod["metadata"]["name"]),
-        _index(pod),
-        None,
-        str(pod["spec"].get("nodeName") or ""),
-        state,
-        listed=False,
-    )
+    phase, leaves = str((pod.get("status") or {}).get("phase", "Pending")), _leaves(pod)
+    if not state or phase in ENDED or leaves:
+        state = ENDED.get(phase) or ("Leaving" if leaves else "Starting")
+    name, node = str(pod["metadata"]["name"]), str(pod["spec"].get("nodeName") or "")
+    return Worker(name, _index(pod), None, node, state, listed=False)
+
+
+def _leaves(pod: Pod) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _is_worker(pod: Pod, job: JobView) -> bool:
     labels = pod["metadata"].get("labels") or {}
     owners = pod["metadata"].get("ownerReferences") or ()
-    return labels.get(names.LABEL_ROLE) == names.ROLE_WORKER and any(
-        owner.get("uid") == job.uid for owner in owners
-    )
+    owned = any(owner.get("uid") == job.uid for owner in owners)
+    return owned and labels.get(names.LABEL_ROLE) == names.ROLE_WORKER
 
 
 def _index(pod: Pod) -> int:
@@ -61,14 +50,8 @@ def _index(pod: Pod) -> int:
     return int(index) if index.isdecimal() else 0
 
 
-def _created(pod: Pod) -> str:
-    return str(pod["metadata"].get("creationTimestamp") or "")
-
-
 def _age(pod: Pod) -> tuple[str, bool, str]:
     """Sorts the oldest first, and of two that were created at once the ended one."""
-    return (
-        _created(pod),
-        (pod.get("status") or {}).get("phase") not in ENDED,
-        str(pod["metadata"]["name"]),
-    )
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    created = str(metadata.get("creationTimestamp") or "")
+    return created, status.get("phase") not in ENDED, str(metadata["name"])
