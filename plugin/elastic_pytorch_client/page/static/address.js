@@ -1,4 +1,4 @@
-// The address after its `#`: which view is shown, and how, so that it can be kept and sent to others.
+// The address after its `#`: which view is shown, and how.
 
 /** The parts of the path, and the parameters after its `?`. */
 export function readAddress() {
@@ -6,12 +6,12 @@ export function readAddress() {
   return { parts: path.split("/").map(decode), parameters: new URLSearchParams(query) };
 }
 
-/** What a parameter is; empty if the address does not have it. */
+/** A parameter's value, or an empty text. */
 export function parameter(name) {
   return readAddress().parameters.get(name) ?? "";
 }
 
-/** Changes a parameter, without a new entry in the browser's history. An empty text removes it. */
+/** Sets a parameter without a new entry in the history; an empty text removes it. */
 export function setParameter(name, text) {
   const { parameters } = readAddress(), [path] = location.hash.split("?");
   if (text) parameters.set(name, text);

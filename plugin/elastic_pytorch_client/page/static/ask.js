@@ -2,7 +2,7 @@
 
 export const LOST = "`kubectl epj ui` does not answer. Start it again, and open the address that it prints.";
 
-/** What the server says to a question; an error in words where it refuses. */
+/** The server's answer, or its refusal in words. */
 export async function ask(path) {
   let answer;
   try {
@@ -17,9 +17,9 @@ export async function ask(path) {
   }
 }
 
-/** Asks again and again while the page is looked at, one question at a time. */
+/** Asks repeatedly while the page is visible, one question at a time. */
 export class Reader {
-  /** @param path of the question. @param take is called with each answer. @param wanted says whether to ask again by itself. */
+  /** @param take is called with each answer. @param wanted says whether to ask again. */
   constructor(path, refreshMs, take, wanted = () => true) {
     this.path = path;
     this.take = take;
@@ -40,7 +40,7 @@ export class Reader {
     }, 500);
   }
 
-  /** Asks at once, or after the answer that is awaited. */
+  /** Asks now, or after the awaited answer. */
   async read(path = this.path) {
     this.path = path;
     this.again = this.reading;
@@ -49,7 +49,7 @@ export class Reader {
     const data = await ask(path);
     this.reading = false;
     if (this.stopped) return;
-    if (path === this.path && data.error !== LOST) this.take(data); // the top of the page says that the server does not answer
+    if (path === this.path && data.error !== LOST) this.take(data); // the page's top says so
     if (this.again) this.read();
   }
 }

@@ -1,8 +1,8 @@
-// Elements from data. Every text goes in as a text node: what a tenant has written is never read as markup.
+// Elements from data. Texts become text nodes, so that a tenant's are never read as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element. Properties that are functions listen to the event of their name; null and false are left out. */
+/** An HTML element. Functions listen to the event of their name; null and false are left out. */
 export function h(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
 }
@@ -24,7 +24,7 @@ function fill(element, properties, children) {
 
 const drawn = new WeakMap(); // what elements show, as JSON
 
-/** Fills an element from data, unless it shows just these data. */
+/** Fills an element from data, unless it shows them already. */
 export function draw(element, data, children) {
   const text = JSON.stringify(data);
   if (drawn.get(element) === text) return;
@@ -32,21 +32,18 @@ export function draw(element, data, children) {
   element.replaceChildren(...[children(data)].flat(Infinity));
 }
 
-/** Marks for measurements that something is shown, the first time. */
+/** Marks for measurements when something is first shown. */
 export function markShown(name) {
   if (!performance.getEntriesByName(name).length) performance.mark(name);
 }
 
-/** A part with a title; after it, what stands beside it. */
+/** A part with a title, and what stands beside that. */
 export function card(title, ...children) {
   const [name, ...beside] = [title].flat();
   return h("section", { class: "card", "aria-label": name }, h("div", { class: "cardhead" }, h("h2", {}, name), beside), children);
 }
 
-/**
- * A table that scrolls by itself where it is wider than the page, also by the keyboard.
- * @param heads the class of the cells below each head. @param rows each with its class, then its cells.
- */
+/** A table that scrolls if too wide. Heads have their cells' class; rows, their class first. */
 export function dataTable(label, heads, rows, more = "") {
   const th = (text) => h("th", { scope: "col" }, text), classes = Object.values(heads);
   const tr = ([tone, ...cells]) => h("tr", { class: tone }, cells.map((cell, i) => h("td", { class: classes[i] }, cell)));
@@ -54,7 +51,7 @@ export function dataTable(label, heads, rows, more = "") {
     h("thead", {}, h("tr", {}, Object.keys(heads).map(th))), h("tbody", {}, rows.map(tr))));
 }
 
-/** The line of some numbers, from the least to the largest; null if they are too few. */
+/** Numbers as a line between their extremes; null if they are too few. */
 export function sparkline(values, width, height) {
   if (values.length < 2) return null;
   const low = Math.min(...values), span = Math.max(...values) - low || 1;
@@ -74,7 +71,7 @@ export function progressBar(fraction, label) {
   return bar;
 }
 
-/** A state with its mark, which says the same without colours. */
+/** A state with a mark that needs no colours. */
 export function stateMark(state, tone) {
   const mark = { good: "●", busy: "◐", bad: "✕", quiet: "○" }[tone] ?? "○";
   return h("span", { class: `state ${tone}` }, h("span", { "aria-hidden": "true" }, mark), ` ${state}`);
@@ -92,7 +89,6 @@ export function withCode(text) {
   return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 }
 
-/** A number with separators of thousands. */
 export function number(value) {
   return value.toLocaleString("en");
 }
@@ -102,7 +98,7 @@ export function ago(seconds) {
   return spell(Date.now() / 1000 - seconds);
 }
 
-/** A duration in its two largest units. */
+/** A duration in two units. */
 export function spell(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   for (const [unit, size, smaller, small] of [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]]) {

@@ -1,4 +1,4 @@
-// One job: what it does, why not, its timeline, its workers, its log. Each part is drawn again only when its data have changed.
+// One job. Each part is drawn again only when its data have changed.
 
 import { ask, Reader } from "./ask.js";
 import { ago, card, dataTable, draw, h, markShown, number, progressBar, sparkline, spell, stateMark, timeOfDay, withCode, workerBlocks } from "./dom.js";
@@ -6,10 +6,9 @@ import { LogView } from "./log.js";
 import { Timeline, drawInterruptions } from "./timeline.js";
 
 const REFRESH_MS = 10_000; // events and pods change without the job
-const KNOWN_BY = ["state", "trouble", "workers", "blocks", "world", "interruptions", "note"]; // what the job's progress leaves as it is
+const KNOWN_BY = ["state", "trouble", "workers", "blocks", "world", "interruptions", "note"]; // not by progress alone
 
 export class JobView {
-  /** @param place where it is drawn. @param close is called to leave it. */
   constructor(place, namespace, name, close) {
     this.namespace = namespace;
     this.name = name;
@@ -36,7 +35,7 @@ export class JobView {
     this.timeline.stop();
   }
 
-  /** Shows what has changed of the job; reads it again if that is more than its progress. */
+  /** Shows a change; reads the job again if it is more than progress. */
   changed(rows) {
     const row = rows.find((each) => each.name === this.name && each.namespace === this.namespace);
     if (!row) return;
@@ -143,7 +142,7 @@ function command(text) {
   return h("div", { class: "command" }, h("code", {}, text), copy);
 }
 
-/** The processes that are at the same place, with their stack. */
+/** Processes with the same stack. */
 function stacks({ error, groups = [] }) {
   if (!groups.length) return h("p", { class: "note" }, withCode(error ?? "No worker runs."));
   return groups.map((group) => [h("h3", {}, group.name, group.trouble ? `, ${group.trouble}` : "",

@@ -1,10 +1,10 @@
-// The table of jobs. Only the rows that are in sight are elements, so that thousands of jobs cost as much as twenty.
+// The table of jobs. Only rows in sight are elements, so that thousands cost as much as twenty.
 
 import { parameter, setParameter } from "./address.js";
 import { draw, h, markShown, number, progressBar, sparkline, spell, stateMark, withCode, workerBlocks } from "./dom.js";
 
 const BEYOND = 6; // rows above and below what is in sight
-/** How to compare rows by a field, such as `loss`, or `-loss` for the largest first. Rows without it come last. */
+/** Compares rows by a field: `loss`, or `-loss` for the largest first. Rows without it are last. */
 function inOrder(order) {
   const field = order.replace("-", ""), sign = order.startsWith("-") ? -1 : 1;
   const key = (row) => (field === "name" ? row.name : parseFloat(row[field]));
@@ -19,7 +19,7 @@ function compare(a, b) {
 }
 
 export class JobList {
-  /** @param rows of all jobs, by UID. @param open is called with the row that is chosen. */
+  /** @param rows of all jobs, by UID. @param open is called with the chosen row. */
   constructor(rows, open) {
     this.rows = rows;
     this.open = open;
@@ -35,7 +35,7 @@ export class JobList {
       control.addEventListener("input", () => this.choose(control.id, control.value));
     }
     for (const head of this.heads) {
-      // By the second click, a column is turned around, and a chip is off.
+      // A second click reverses a column, or removes a chip.
       const { sort } = head.dataset, again = head.className ? "" : sort.startsWith("-") ? sort.slice(1) : `-${sort}`;
       head.addEventListener("click", () => this.choose("sort", this.order === sort ? again : sort));
     }
@@ -51,25 +51,24 @@ export class JobList {
     this.body.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** The order of the rows, as the address has it. */
   get order() {
     return parameter("sort") || "-trouble";
   }
 
-  /** Takes a filter, a namespace, a state or an order into the address, and draws what it leaves. */
+  /** Puts a filter or an order into the address, and draws. */
   choose(name, text) {
     setParameter(name, text);
     this.table.scrollTop = 0;
     this.draw();
   }
 
-  /** Draws the jobs of the first message, and of each later one. */
+  /** Draws the jobs of each message. */
   know(namespace) {
-    this.namespace = namespace; // of all; null: of the whole cluster; undefined until then: that there are none is not said
+    this.namespace = namespace; // null: the whole cluster; undefined before the first message
     this.draw();
   }
 
-  /** Draws with the next frame; without `changed`, the same rows at another place. */
+  /** Draws with the next frame; without `changed`, only scrolls. */
   draw(changed = true) {
     this.changed ||= changed;
     if (this.waiting) return;
@@ -84,7 +83,7 @@ export class JobList {
     });
   }
 
-  /** Gives the focus to the row that had it. */
+  /** Returns the focus to its row. */
   focus(first = false) {
     requestAnimationFrame(() => {
       const place = this.shown.findIndex((row) => row.id === this.chosen);
@@ -149,7 +148,7 @@ export class JobList {
 
   paint() {
     const height = parseFloat(getComputedStyle(this.table).getPropertyValue("--row"));
-    this.body.style.height = `${this.shown.length * height}px`; // before the table is measured, which grows with it
+    this.body.style.height = `${this.shown.length * height}px`; // before measuring the table
     const top = Math.max(0, this.table.scrollTop - this.body.offsetTop);
     const first = Math.max(0, Math.floor(top / height) - BEYOND);
     const last = Math.min(this.shown.length, Math.ceil((top + this.table.clientHeight) / height) + BEYOND);

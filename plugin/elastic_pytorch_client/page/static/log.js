@@ -1,4 +1,4 @@
-// The end of a worker's log, read again and again while it is looked at.
+// The end of a worker's log, read repeatedly while visible.
 
 import { ask, Reader } from "./ask.js";
 import { card, draw, h } from "./dom.js";
@@ -6,7 +6,6 @@ import { card, draw, h } from "./dom.js";
 const REFRESH_MS = 3_000;
 
 export class LogView {
-  /** @param path of the job, as it stands in addresses. */
   constructor(path) {
     this.path = path;
     this.index = null;
@@ -23,7 +22,7 @@ export class LogView {
     this.reader.stop();
   }
 
-  /** Offers the workers that there are; shows the first one's log if none is chosen. */
+  /** Offers the workers; shows the first one's log if none is chosen. */
   choose(workers) {
     const names = new Map(workers.map((w) => [w.index, `${w.rank === null ? "no rank" : `rank ${w.rank}`} · index ${w.index} · ${w.name}`]));
     const text = JSON.stringify([...names]);
@@ -36,7 +35,6 @@ export class LogView {
     if (!names.size) draw(this.text, "", () => "There are no workers.");
   }
 
-  /** Shows the log of the worker with an index. */
   show(index, intoView = false) {
     this.index = index;
     this.select.value = String(index);
@@ -51,7 +49,7 @@ export class LogView {
     this.draw();
   }
 
-  /** Shows the lines that have what is searched for. */
+  /** Shows the lines with the searched text. */
   draw() {
     if (!this.data) return;
     const atEnd = this.text.scrollTop + this.text.clientHeight >= this.text.scrollHeight - 30;

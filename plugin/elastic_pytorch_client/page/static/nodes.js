@@ -1,4 +1,4 @@
-// The nodes that something is the matter with: what is known of each, and which job tells it.
+// The troubled nodes: what is known of each, and from which job.
 
 import { Reader } from "./ask.js";
 import { ago, card, dataTable, draw, h, markShown, spell, stateMark } from "./dom.js";
@@ -9,7 +9,6 @@ const SOURCES = "A status has the last failure of its job. Of a job with more th
 const NOT_LISTED = "You may not list nodes, or they do not answer: which are not ready, cordoned or about to end is not known here.";
 
 export class NodeList {
-  /** @param place where it is drawn. */
   constructor(place) {
     this.list = h("div", {});
     this.words = h("p", { class: "quiet small" });

@@ -1,4 +1,4 @@
-// The page: which view is shown, and the changes that the server tells of.
+// The page: the view, and the changes from the server.
 
 import { readAddress } from "./address.js";
 import { LOST } from "./ask.js";
@@ -55,7 +55,7 @@ function route(event) {
 
 function take(message) {
   const { rows: changed, removed, trouble, namespace } = JSON.parse(message.data);
-  if (!sent) rows.clear(); // of a connection before
+  if (!sent) rows.clear(); // an earlier connection's
   for (const row of changed) rows.set(row.id, row);
   for (const id of removed) rows.delete(id);
   sent = true;

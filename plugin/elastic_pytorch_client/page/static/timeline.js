@@ -1,4 +1,4 @@
-// The timeline of a job: one axis of time with its workers and rounds, loss and speed, what interrupted it, and its events.
+// A job's timeline: workers, rounds, loss, speed, interruptions and events on one axis.
 
 import { parameter, setParameter } from "./address.js";
 import { card, dataTable, h, s, timeOfDay } from "./dom.js";
@@ -12,7 +12,6 @@ const LEGEND = [["group", "workers that train, with the number of their round"],
 const HINT = "Point at a time to read its values.";
 
 export class Timeline {
-  /** @param place where it is drawn. */
   constructor(place) {
     this.picture = h("div", { class: "picture" });
     this.values = h("p", { class: "small" }, HINT);
@@ -114,7 +113,6 @@ function picture(data, width, range, point) {
   return svg;
 }
 
-/** What was known of the job at a time. */
 function valuesAt(data, time) {
   const before = ([at]) => at <= time, size = data.sizes.findLast((each) => each.at <= time);
   const stop = data.interruptions.find((each) => each.ended - each.seconds <= time && time < each.ended);
@@ -135,7 +133,7 @@ function tick(at, step) {
   return date.toLocaleTimeString([], step < 60 ? { ...parts, second: "2-digit" } : parts);
 }
 
-/** The interruptions, the newest first, each with its phases on one scale; of several in one row, their mean. */
+/** The interruptions, newest first, with their phases on one scale; a row of several, their mean. */
 export function drawInterruptions(all) {
   if (!all.length) return [];
   const longest = Math.max(...all.map((each) => each.seconds / each.count), 0.001);
