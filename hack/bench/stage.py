@@ -121,7 +121,7 @@ class BenchStage:
     async def lone_victim(self, *, leader: bool | None = None) -> str:
         """A member other than rank 0 that is alone on its node, after moving members if necessary.
 
-        With `leader`, the leading operator is on that node, and another stands by; None: it may be.
+        With `leader`, the leading operator is on that node, with a standby; None: it may be.
         """
         for _ in range(TRIES):
             leads = await self._leaders_node(stands_by=bool(leader))

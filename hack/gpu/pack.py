@@ -58,7 +58,7 @@ def lacking(files: Iterable[Path]) -> set[str]:
 
 
 def pack(folder: Path) -> None:
-    """Writes the folder anew."""
+    """Writes the folder again."""
     files = packed_files()
     if missing := lacking([*(ROOT / path for path in files), *package_files()]):
         names = ", ".join(sorted(missing))

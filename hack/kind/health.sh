@@ -10,7 +10,7 @@ node_containers() {
     docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER"
 }
 
-# Starts and unpauses nodes, and says so, as somebody may have stopped them on purpose.
+# Starts and unpauses nodes, and says so, as a user may have stopped them on purpose.
 wake_nodes() {
     local node state
     while read -r node state; do

@@ -45,7 +45,7 @@ def index_answers(url: str) -> bool:
 def make_environment(
     folder: Path, root: Path, row: MatrixRow, index: str | None, log: Path
 ) -> Path:
-    """Makes a row's environment in place of a folder, and returns its interpreter.
+    """Makes a row's environment in a new folder, and returns its interpreter.
 
     torch comes from an index of its wheels for the CPU or from PyPI; uv's output goes to a log.
     """

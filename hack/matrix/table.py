@@ -57,7 +57,7 @@ def count(report: str) -> Outcome:
     failed = []
     for case in ElementTree.fromstring(report).iter("testcase"):
         skipped = case.find("skipped")
-        # A module that fails or is left out as a whole has its name in place of a test's.
+        # A module that fails or is left out as a whole has its own name for a test's.
         test = f"{case.get('classname', '')}::{case.get('name', '')}".removeprefix("::")
         if case.find("failure") is not None or case.find("error") is not None:
             failed.append(test)
@@ -86,7 +86,7 @@ def run_of(page: str, head: str) -> Run:
 
 
 def with_row(page: str, head: str, run: Run, row: Row) -> str:
-    """The page with a row in its table, in place of its namesake and rows of other commits."""
+    """The page with a row that replaces its namesake and rows of other commits."""
     found = _table(page, head)
     kept = found["rows"].splitlines() if found["commit"] == run.commit else []
     table = [run.text(), "", head, "|---" * (head.count("|") - 1) + "|", *_with(kept, row.line())]
@@ -94,7 +94,7 @@ def with_row(page: str, head: str, run: Run, row: Row) -> str:
 
 
 def log_with_row(log: str, head: str, run: Run, row: Row) -> str:
-    """The log with a row's section, in place of its namesake and sections of other commits."""
+    """The log with a section that replaces its namesake and those of other commits."""
     written, _, *sections = log.rstrip("\n").split("\n\n") if log else ("", "")
     kept = sections if written.endswith(f" {run.commit}:") else []
     return "\n\n".join([run.text(), head, *_with(kept, row.section())]) + "\n"

@@ -110,7 +110,7 @@ async def make_folder(commands: Commands, name: str) -> Path:
 
 
 async def remove_folder(commands: Commands, name: str) -> None:
-    """Removes such a folder, whoever has written there."""
+    """Removes such a folder with the files of all users."""
     await commands.docker("exec", CONTROL_PLANE, "rm", "-rf", f"{SHARED}/{name}")
 
 

@@ -27,7 +27,7 @@ bootstrap_debian() {
     debootstrap --variant=minbase --include=ca-certificates "$suite" "$root"
     rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
     rm -rf "$root"/usr/share/{doc,man,locale,info}/*
-    # As in Debian's slim images: dpkg omits what nobody reads in a container.
+    # As in Debian's slim images: dpkg omits documentation.
     printf 'path-exclude /usr/share/%s/*\n' doc man locale info >"$root/etc/dpkg/dpkg.cfg.d/without-docs"
     tar -C "$root" -cf - . | gzip -1 >"$archive.partial"
     mv "$archive.partial" "$archive"

@@ -4,7 +4,7 @@
     --commit SHA --inputs FILE
 
 The subjects are the files in DIST, and the images of DIST/images.txt. FILE has a base image and its
-digest in each line. https://slsa.dev/spec/v1.0/provenance describes the statement. Whoever runs
+digest in each line. https://slsa.dev/spec/v1.0/provenance describes the statement. Anyone who runs
 `make release` is the builder: that is level 1, no more.
 """
 

@@ -74,7 +74,7 @@ class FakeCluster(ObjectStore):
                     self._remove(kind, place, child)
 
     def make_template(self, manifest: Manifest) -> Manifest:
-        """Makes a template, in place of a deleted one of its name: templates are immutable."""
+        """Makes a template, or replaces a deleted one of its name: templates are immutable."""
         return copied(self._put(names.TEMPLATE_KIND, "", copied(dict(manifest))))
 
     def remove_template(self, name: str) -> None:

@@ -37,7 +37,7 @@ MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # of a kubelet's termination message fr
 
 
 def print_line(pod: str, line: str) -> None:
-    """Prints a line of a pod; stops this process if nobody reads it, as after `| head`."""
+    """Prints a line of a pod; stops this process without a reader, as after `| head`."""
     try:
         print(f"{pod} | {line}", flush=True)
     except BrokenPipeError:
@@ -216,7 +216,7 @@ class LocalKubelet:
         return environment
 
     def _map_host(self, word: str) -> str:
-        """A word with a pod's address in place of the DNS name at its begin."""
+        """A word with a pod's address for the DNS name at its begin."""
         host, colon, port = word.partition(":")
         return f"{self._hosts[host]}:{port}" if colon and host in self._hosts else word
 
