@@ -72,9 +72,10 @@ def check_round(world: "World", job: str, members: list[str]) -> Iterator[str]:
 
 
 def check_deletion(world: "World", job: str, pod: str) -> Iterator[str]:
-    """The operator deletes no pod that its newest round names, while any member lives."""
+    """The operator deletes no pod that its newest round names, if a member can report the round."""
     members = world.members.get(job.partition("/")[2], ())
-    if pod in members and any(agent.pod.name in members for agent in world.living_agents()):
+    living = [agent for agent in world.living_agents() if agent.pod.name in members]
+    if pod in members and any(agent.reachable for agent in living):
         yield f"{job}: {pod} was deleted, and the newest round has it"
 
 
