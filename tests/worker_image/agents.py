@@ -23,6 +23,8 @@ SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 AGENT = ("-m", "elastic_pytorch.agent")
 # One that imports torch itself, with /proc/PID/environ of its own.
 NEW_AGENT = [sys.executable, *AGENT]
+# Has a torchrun take part, as its own agent.
+JOINING = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
 
 
 class Agent:
@@ -131,6 +133,13 @@ def started_agents(url: str, directory: Path) -> Iterator[Agents]:
             print(f"--- {agent.worker}, exit code {agent.process.returncode}\n{agent.text()}")
 
 
+def program(path: Path, text: str) -> Path:
+    """Writes a program, which is run by what its first line names: a shell, if it names none."""
+    path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 def descendants(pid: int) -> list[int]:
     return [descendant for child in children(pid) for descendant in (child, *descendants(child))]
 
@@ -155,6 +164,13 @@ class Events:
             for event in self._events
             if all(event.get(key) == value for key, value in wanted.items())
         ]
+
+    def processes(self, **wanted: Any) -> int:
+        return len({event["pid"] for event in self.all(**wanted)})
+
+    def kill(self, worker: str) -> None:
+        """Kills the process that has told a worker's newest step."""
+        os.kill(self.all(what="step", worker=worker)[-1]["pid"], signal.SIGKILL)
 
     def wait(self, count: int = 1, **wanted: Any) -> list[dict[str, Any]]:
         until(

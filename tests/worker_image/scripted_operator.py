@@ -20,8 +20,6 @@ from tests.waiting import WAIT_SECONDS, until
 
 @dataclass
 class Heard:
-    """A heartbeat, and when it came."""
-
     worker: str
     at: float
     body: dict[str, Any] = field(repr=False)
@@ -98,7 +96,7 @@ class ScriptedOperator:
         with self._changed:
             number = (self.round["round"] if after is None else after) + 1
             store = (
-                {"address": self._address(workers[0]), "port": self._last(workers[0]).port}
+                {"address": self._address(workers[0]), "port": self.last(workers[0]).port}
                 if workers
                 else None
             )
@@ -143,9 +141,10 @@ class ScriptedOperator:
         self.wait_for("succeeded", *workers)
         self.end("complete")
 
-    def last(self, worker: str) -> Heard | None:
-        with self._changed:
-            return next((heard for heard in reversed(self.heard) if heard.worker == worker), None)
+    def last(self, worker: str) -> Heard:
+        found = self._newest(worker)
+        assert found is not None, f"{worker} has said nothing"
+        return found
 
     def states(self, worker: str) -> list[str]:
         with self._changed:
@@ -161,21 +160,20 @@ class ScriptedOperator:
         """Waits until the last that each worker said was this state (and round)."""
 
         def reached() -> bool:
-            heard = [self.last(worker) for worker in workers]
+            heard = [self._newest(worker) for worker in workers]
             return all(
                 h is not None and h.state == state and number in (None, h.round) for h in heard
             )
 
         self.wait(reached, seconds)
 
-    def _last(self, worker: str) -> Heard:
-        return next(heard for heard in reversed(self.heard) if heard.worker == worker)
+    def _newest(self, worker: str) -> Heard | None:
+        return next((heard for heard in reversed(self.heard) if heard.worker == worker), None)
 
     def take(self, worker: str, body: dict[str, Any]) -> dict[str, Any]:
         with self._changed:
-            before = next(
-                (heard.round for heard in reversed(self.heard) if heard.worker == worker), 0
-            )
+            newest = self._newest(worker)
+            before = newest.round if newest else 0
             if body["state"] == "ready" or body["round"] != before:
                 self.left_rounds.add(before)
             self.heard.append(Heard(worker, time.monotonic(), body))

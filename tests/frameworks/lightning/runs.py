@@ -1,7 +1,6 @@
 """Lightning under real agents: 3 -> 2 -> 4 -> 3 workers within an epoch, then a killed rank."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -73,7 +72,7 @@ def train_resized(
     operator.declare("w0", "w1", "w3", orderly=True)
     step = until_step(events, step + steps_each, 3)
     events.until_step(step, 3, WAIT_SECONDS, worker="w3")
-    os.kill(events.all(what="step", worker="w3")[-1]["pid"], signal.SIGKILL)
+    events.kill("w3")
     operator.wait_for("failed", "w3", seconds=WAIT_SECONDS)
     operator.declare("w0", "w1", "w3")
     operator.wait_for("succeeded", "w0", "w1", "w3", seconds=WAIT_SECONDS)
@@ -106,7 +105,6 @@ def lineage(events: Events) -> dict[int, list[dict[str, Any]]]:
 
 
 def check_samples(events: Events) -> None:
-    """No step is left out, and each sample comes once an epoch."""
     steps = lineage(events)
     assert list(steps) == list(range(1, len(steps) + 1))
     seen = Counter(
@@ -128,7 +126,6 @@ def curve(events: Events) -> list[tuple[float, float, int]]:
 
 
 def computed_twice(events: Events) -> list[int]:
-    """Steps that more than one group has computed."""
     groups: dict[int, set[float]] = {}
     for event in events.all(what="step"):
         groups.setdefault(event["step"], set()).add(event["generation"])

@@ -1,7 +1,5 @@
 """The Trainer of transformers as its group changes: elastic, and the stock one beside it."""
 
-import os
-import signal
 from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
@@ -89,7 +87,6 @@ def losses(done: dict[str, Any], name: str = "loss") -> list[float]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What comes out of a run of one worker to which nothing happens."""
     directory = tmp_path_factory.mktemp("undisturbed")
     operator, events = ScriptedOperator(), Events(directory / "events")
     options = ("--step-seconds", 0, "--folder", directory / "output")
@@ -123,7 +120,7 @@ def test_resizes_lose_nothing_and_a_killed_rank_a_step_at_most(
     assert events.all(what="step")[-1]["step"] <= EPOCH_STEPS, "all within an epoch"
     assert computed_twice(events) == 0, "a resize loses no step"
     events.until_step(EPOCH_STEPS + 5, 2, WAIT_SECONDS, worker="w2")
-    os.kill(events.all(what="step", worker="w2")[-1]["pid"], signal.SIGKILL)
+    events.kill("w2")
     operator.wait_for("failed", "w2", seconds=WAIT_SECONDS)
     operator.declare("w1", "w2")
     done = finish(operator, events, "w1", "w2")
@@ -152,7 +149,7 @@ def test_the_stock_trainer_repeats_samples_and_leaves_others_out(
     until_step(events, 18, 3)
     before = computed_twice(events)
     events.until_step(EPOCH_STEPS + 5, 3, WAIT_SECONDS, worker="w2")
-    os.kill(events.all(what="step", worker="w2")[-1]["pid"], signal.SIGKILL)
+    events.kill("w2")
     operator.wait_for("failed", "w2", seconds=WAIT_SECONDS)
     operator.declare("w0", "w1", "w2")
     done = finish(operator, events, "w0", "w1", "w2")

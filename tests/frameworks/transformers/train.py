@@ -15,21 +15,22 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 from transformers.trainer_utils import get_last_checkpoint
 
 parser = argparse.ArgumentParser()
-parser.add_argument(
+add = parser.add_argument
+add(
     "--stock",
     action="store_true",
     help="the Trainer as it is: checkpoints, and resume_from_checkpoint",
 )
-parser.add_argument("--folder", default="output")
-parser.add_argument("--samples", type=int, default=250)
-parser.add_argument("--batch-size", type=int, default=12)
-parser.add_argument("--micro-batch-size", type=int, default=2)
-parser.add_argument("--epochs", type=float, default=2)
-parser.add_argument("--save-steps", type=int, default=5)
-parser.add_argument("--step-seconds", type=float, default=0.02)
-parser.add_argument("--jit-checkpoint", action="store_true")
-parser.add_argument("--bf16", action="store_true")
-parser.add_argument("--every", type=int, default=1)
+add("--folder", default="output")
+add("--samples", type=int, default=250)
+add("--batch-size", type=int, default=12)
+add("--micro-batch-size", type=int, default=2)
+add("--epochs", type=float, default=2)
+add("--save-steps", type=int, default=5)
+add("--step-seconds", type=float, default=0.02)
+add("--jit-checkpoint", action="store_true")
+add("--bf16", action="store_true")
+add("--every", type=int, default=1)
 options = parser.parse_args()
 
 

@@ -15,12 +15,13 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--folder", required=True)
-parser.add_argument("--samples", type=int, required=True)
-parser.add_argument("--batch-size", type=int, required=True)
-parser.add_argument("--epochs", type=int, required=True)
-parser.add_argument("--precision", default="no")
-parser.add_argument("--step-seconds", type=float, default=0.1)
+add = parser.add_argument
+add("--folder", required=True)
+add("--samples", type=int, required=True)
+add("--batch-size", type=int, required=True)
+add("--epochs", type=int, required=True)
+add("--precision", default="no")
+add("--step-seconds", type=float, default=0.1)
 options = parser.parse_args()
 
 set_seed(5)

@@ -11,12 +11,19 @@ def failed(exit_code: int, **more: str) -> Failure:
     return describe(local_rank=0, rank=3, pid=57, exit_code=exit_code, **more)
 
 
-def test_an_error_file_says_what_was_raised(tmp_path: Path) -> None:
-    error = tmp_path / "error.json"
-    extra = {"py_callstack": "Traceback…\nValueError: boom at step 5\n", "timestamp": "1795252352"}
-    error.write_text(
-        json.dumps({"message": {"message": "ValueError: boom at step 5", "extraInfo": extra}})
-    )
+@pytest.fixture
+def error(tmp_path: Path) -> Path:
+    return tmp_path / "error.json"
+
+
+def raised(message: str, **extra: str) -> str:
+    """An error file, as torch's own `@record` writes it."""
+    return json.dumps({"message": {"message": message, "extraInfo": extra}})
+
+
+def test_an_error_file_says_what_was_raised(error: Path) -> None:
+    told = "ValueError: boom at step 5"
+    error.write_text(raised(told, py_callstack=f"Traceback…\n{told}\n", timestamp="1795252352"))
     facts = failed(1, error_file=str(error)).to_json()
     assert 0 <= facts.pop("ageSeconds") < 5
     assert facts == {
@@ -26,23 +33,17 @@ def test_an_error_file_says_what_was_raised(tmp_path: Path) -> None:
         "exitCode": 1,
         "signal": "",
         "exception": "ValueError",
-        "message": "ValueError: boom at step 5",
-        "traceback": "Traceback…\nValueError: boom at step 5\n",
+        "message": told,
+        "traceback": f"Traceback…\n{told}\n",
     }
 
 
 @pytest.mark.parametrize("character", ["x", "\\", "\n", "ü", "\ud800", "😀", '"'])
 def test_error_file_of_megabytes_keeps_the_class_and_the_first_words(
-    tmp_path: Path, character: str
+    error: Path, character: str
 ) -> None:
-    """As torch's own `@record` writes it, which has no bound."""
-    error = tmp_path / "error.json"
     words = "ValueError: missing keys: " + character * 2_000_000
-    extra = {
-        "py_callstack": f"Traceback (most recent call last):\n  …\n{words}\n",
-        "timestamp": "1795252352",
-    }
-    error.write_text(json.dumps({"message": {"message": words, "extraInfo": extra}}))
+    error.write_text(raised(words, py_callstack=f"Traceback (most recent call last):\n{words}\n"))
     facts = failed(1, error_file=str(error)).to_json()
     assert facts["message"].startswith("ValueError: missing keys: ")
     assert facts["exception"] == "ValueError"
@@ -69,22 +70,18 @@ def test_without_an_error_file_the_exit_code_speaks(
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '"text"', "{}", '{"message": {}}', '{"message": null', "\x00\xff"]
 )
-def test_an_error_file_that_is_none_is_passed_over(tmp_path: Path, content: str) -> None:
-    error = tmp_path / "error.json"
+def test_an_error_file_that_is_none_is_passed_over(error: Path, content: str) -> None:
     error.write_text(content)
     assert failed(1, error_file=str(error)).message == "exited with code 1"
 
 
-def test_a_plain_message_is_taken(tmp_path: Path) -> None:
-    error = tmp_path / "error.json"
+def test_a_plain_message_is_taken(error: Path) -> None:
     error.write_text('{"message": "no space left"}')
     assert failed(1, error_file=str(error)).message == "no space left"
 
 
-def test_long_texts_are_cut_between_characters(tmp_path: Path) -> None:
-    error = tmp_path / "error.json"
-    extra = {"py_callstack": "ä" * 5000 + "end"}
-    error.write_text(json.dumps({"message": {"message": "E: " + "ö" * 5000, "extraInfo": extra}}))
+def test_long_texts_are_cut_between_characters(error: Path) -> None:
+    error.write_text(raised("E: " + "ö" * 5000, py_callstack="ä" * 5000 + "end"))
     failure = failed(1, error_file=str(error))
     assert len(failure.traceback.encode()) <= 2048
     assert failure.traceback.endswith("äend")
@@ -117,14 +114,14 @@ def test_no_termination_log_is_made(tmp_path: Path) -> None:
 
 
 def test_last_words_say_what_the_exit_code_does_not() -> None:
-    raised = (
+    stderr = (
         '[rank1]: Traceback (most recent call last):\n[rank1]:   File "t.py", line 3\n'
         "[rank1]: ValueError: boom\nbye\n"
     )
-    assert failed(1, stderr=raised).message == "ValueError: boom"
-    assert failed(1, stderr=raised).exception == "ValueError"
-    assert "[rank1]" not in failed(1, stderr=raised).traceback
-    assert failed(3, stderr=raised).message == "exited with code 3; its last line on stderr: bye"
+    assert failed(1, stderr=stderr).message == "ValueError: boom"
+    assert failed(1, stderr=stderr).exception == "ValueError"
+    assert "[rank1]" not in failed(1, stderr=stderr).traceback
+    assert failed(3, stderr=stderr).message == "exited with code 3; its last line on stderr: bye"
     assert failed(3, stderr="\n\n").message == "exited with code 3"
     crashed = (
         "Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n"
@@ -190,10 +187,8 @@ def test_reason_of_an_abort_survives_the_noise_after_it(why: list[str], crash: s
         + "\n".join(why)
         + "\n"
     )
-    raised = (
-        "Exception raised from checkTimeout at ProcessGroupNCCL.cpp:632 (most recent call first):\n"
-    )
-    failure = failed(-6, stderr=before + thrown + raised + FRAMES + "\n" + crash)
+    where = "Exception raised from checkTimeout at ProcessGroupNCCL.cpp:632 (most recent first):\n"
+    failure = failed(-6, stderr=before + thrown + where + FRAMES + "\n" + crash)
     first, *lines = failure.message.splitlines()
     assert first == "killed by SIGABRT" + (" in train (train.py, line 40)" if crash else "")
     told = "\n".join(lines)
@@ -215,7 +210,7 @@ def test_torch_repeats_itself_and_the_message_does_not() -> None:
 
 
 def test_exception_is_told_with_what_nccl_says_of_it() -> None:
-    raised = (
+    stderr = (
         'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
         "    dist.barrier()\n"
         "torch.distributed.DistBackendError: NCCL error in: "
@@ -226,18 +221,16 @@ def test_exception_is_told_with_what_nccl_says_of_it() -> None:
         "[W1122 06:11:13 ProcessGroupNCCL.cpp:1496] Warning: WARNING: "
         "destroy_process_group() was not called\n"
     )
-    failure = failed(
-        1, stderr="".join(f"[rank0]: {line}" for line in raised.splitlines(keepends=True))
-    )
+    lines = [f"[rank0]: {line}" for line in stderr.splitlines(keepends=True)]
+    failure = failed(1, stderr="".join(lines))
     assert failure.exception == "torch.distributed.DistBackendError"
     assert failure.message.endswith(
         "\nLast error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device 4000"
     )
 
 
-def test_failure_is_as_old_as_its_error_file(tmp_path: Path) -> None:
-    error = tmp_path / "error.json"
-    error.write_text('{"message": {"message": "ValueError: boom"}}')
+def test_failure_is_as_old_as_its_error_file(error: Path) -> None:
+    error.write_text(raised("ValueError: boom"))
     os.utime(error, (time.time() - 5000, time.time() - 5000))
     assert 5000 <= failed(1, error_file=str(error)).to_json()["ageSeconds"] < 6000
     os.utime(error, (time.time() + 5000, time.time() + 5000))  # somebody has set the clock

@@ -1,8 +1,12 @@
+from typing import Any
+
 import pytest
 from elastic_pytorch.operator_link.retry import RefusedError
 from elastic_pytorch.operator_link.stream import AnswerReader, refusal_of
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.situations import situations
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -13,18 +17,17 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-BODIES = {  # chunks, and the lines that are complete with them
-    "a line a chunk": ((b"one\n", b"two\n"), [b"one", b"two"]),
-    "two lines in a chunk": ((b"one\ntwo\n",), [b"one", b"two"]),
-    "a line in three chunks": ((b"o", b"n", b"e\n"), [b"one"]),
-    "a line that has not ended": ((b"one\ntw",), [b"one"]),
-    "a line with the end of a chunk in it": ((b"a\r\nb\n",), [b"a\r", b"b"]),
-}
-
-
-@pytest.mark.parametrize("case", BODIES)
-def test_lines_of_an_answer(case: str) -> None:
-    chunks, lines = BODIES[case]
+@situations(
+    "chunks,lines",
+    {
+        "a line a chunk": ((b"one\n", b"two\n"), [b"one", b"two"]),
+        "two lines in a chunk": ((b"one\ntwo\n",), [b"one", b"two"]),
+        "a line in three chunks": ((b"o", b"n", b"e\n"), [b"one"]),
+        "a line that has not ended": ((b"one\ntw",), [b"one"]),
+        "a line with the end of a chunk in it": ((b"a\r\nb\n",), [b"a\r", b"b"]),
+    },
+)
+def test_lines_of_an_answer(chunks: tuple[bytes, ...], lines: list[bytes]) -> None:
     reader = AnswerReader()
     assert reader.feed(HEAD + b"".join(map(chunk, chunks))) == lines
     assert not reader.ended
@@ -73,9 +76,8 @@ REFUSALS = {  # an answer, the status, what is said of it, and the pause that it
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-def test_refusals(case: str) -> None:
-    answer, said, pause = REFUSALS[case]
+@situations("answer,said,pause", REFUSALS)
+def test_refusals(answer: bytes, said: str, pause: float | None) -> None:
     reader = AnswerReader()
     assert reader.feed(answer[:-1]) == [] or not answer.endswith(b"}")
     with pytest.raises(RefusedError) as refusal:
@@ -122,8 +124,9 @@ REFUSED_LINES = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED_LINES)
-def test_refusals_within_a_stream(case: str) -> None:
-    fields, status, said, pause = REFUSED_LINES[case]
+@situations("fields,status,said,pause", REFUSED_LINES)
+def test_refusals_within_a_stream(
+    fields: dict[str, Any], status: int, said: str, pause: float | None
+) -> None:
     refusal = refusal_of(fields)
     assert (refusal.status, str(refusal), refusal.retry_after) == (status, said, pause)

@@ -17,7 +17,6 @@ import pytest
 from elastic_pytorch.stopping.stacks import children
 
 from tests.worker_image.agents import SCRIPTS, Agent, Events
-from tests.worker_image.running_agent.test_state_changes import BACKENDS
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -144,7 +143,6 @@ def family(pid: int) -> list[int]:
     return [pid, *(descendant for child in children(pid) for descendant in family(child))]
 
 
-@BACKENDS
 @HANDLERS_IN_A_LOSS
 @pytest.mark.parametrize("lose", [kill_process, kill_pod, silence_pod])
 def test_survivors_of_a_loss_go_on_at_once(
@@ -168,14 +166,12 @@ def test_survivors_that_nccl_aborts_tell_why(
     group.operator.wait_for("failed", "w0", "w1")
     for worker in ("w0", "w1"):
         heard = group.operator.last(worker)
-        assert heard is not None
         assert heard.failure["signal"] == "SIGABRT"
         assert "ncclRemoteError" in heard.failure["message"] + heard.failure["traceback"]
     group.go_on(*left)
     group.done()
 
 
-@BACKENDS
 @HANDLERS
 def test_orderly_changes_do_not_wait_for_what_does_not_come(
     group: Group, backend: str, handler: str
@@ -201,7 +197,6 @@ def test_orderly_changes_do_not_wait_for_what_does_not_come(
     group.done()
 
 
-@BACKENDS
 def test_ranks_that_leave_one_by_one_in_an_orderly_change_do_not_wait_for_each_other(
     group: Group, backend: str
 ) -> None:

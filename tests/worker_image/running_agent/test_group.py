@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agents, Events, started_agents
 from tests.worker_image.scripted_operator import ScriptedOperator, address
 
 pytestmark = pytest.mark.process
@@ -17,16 +17,14 @@ WORKERS = ("w0", "w1", "w2")
 
 
 class Group:
-    def __init__(self, directory: Path) -> None:
-        self.operator = ScriptedOperator()
+    def __init__(self, operator: ScriptedOperator, start: Agents, directory: Path) -> None:
+        self.operator = operator
         self.events = Events(directory / "events")
         self.fail_once = directory / "failed"
         self.fail_once.touch()
         arguments = (SCRIPTS / "train.py", "--fail-once", self.fail_once)
         # as Debian's torch, which has no libuv
-        self.agents = {
-            w: Agent(w, self.operator.url, directory, *arguments, USE_LIBUV=0) for w in WORKERS
-        }
+        self.agents = {w: start(w, *arguments, USE_LIBUV=0) for w in WORKERS}
         self.operator.wait_for("ready", *WORKERS)
 
     def declare(self, *workers: str) -> tuple[int, list[dict[str, Any]]]:
@@ -45,13 +43,10 @@ class Group:
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
-    made = Group(tmp_path_factory.mktemp("group"))
-    yield made
-    for agent in made.agents.values():
-        agent.kill()
-        agent.wait()
-        print(f"--- {agent.worker}\n{agent.text()}")
-    made.operator.go_away()
+    operator, directory = ScriptedOperator(), tmp_path_factory.mktemp("group")
+    with started_agents(operator.url, directory) as start:
+        yield Group(operator, start, directory)
+    operator.go_away()
 
 
 def test_the_group_grows_and_shrinks(group: Group) -> None:
@@ -67,15 +62,8 @@ def test_the_group_grows_and_shrinks(group: Group) -> None:
     assert {(e["worker"], e["RANK"], e["WORLD_SIZE"]) for e in one} == {("w2", 0, 1)}
     group.operator.wait_for("ready", "w0", "w1")
     heard = group.operator.last("w2")
-    assert heard is not None
-    assert (heard.round, heard.rank, heard.worldSize, heard.localWorldSize, heard.failure) == (
-        number,
-        0,
-        1,
-        1,
-        None,
-    )
-    assert heard.restarts == 1
+    assert (heard.round, heard.rank, heard.failure, heard.restarts) == (number, 0, None, 1)
+    assert (heard.worldSize, heard.localWorldSize) == (1, 1)
     assert all(e["TORCHELASTIC_RESTART_COUNT"] == 0 for e in group.events.all(what="start"))
 
 
@@ -102,14 +90,13 @@ def test_a_killed_worker_is_reported_and_started_again(group: Group) -> None:
     victim = next(e for e in steps if e["worker"] == "w1")
     os.kill(victim["pid"], signal.SIGKILL)
     group.operator.wait_for("failed", *WORKERS, number=number)
-    heard = group.operator.last("w1")
-    assert heard is not None
-    failure = heard.failure
+    failure = group.operator.last("w1").failure
     assert (failure["rank"], failure["localRank"], failure["pid"]) == (1, 0, victim["pid"])
     assert (failure["exitCode"], failure["signal"]) == (-9, "SIGKILL")
-    peers = [group.operator.last(w) for w in ("w0", "w2")]
-    assert all(p is not None and p.failure["exception"] == "RuntimeError" for p in peers)
-    assert all(p is not None and "Traceback" in p.failure["traceback"] for p in peers)
+    for peer in ("w0", "w2"):
+        told = group.operator.last(peer).failure
+        assert told["exception"] == "RuntimeError"
+        assert "Traceback" in told["traceback"]
     _, steps = group.declare(*WORKERS)
     assert len({e["pid"] for e in steps} | {victim["pid"]}) == 4
 
@@ -120,15 +107,10 @@ def test_an_exception_is_reported_with_its_traceback(group: Group) -> None:
     group.fail_once.unlink()
     number = group.operator.declare("w1", "w0")
     group.operator.wait_for("failed", "w0", number=number)
-    heard = group.operator.last("w0")
-    assert heard is not None
-    failure = heard.failure
-    assert (failure["exception"], failure["message"]) == (
-        "ValueError",
-        "ValueError: boom at step 3",
-    )
+    failure = group.operator.last("w0").failure
+    assert (failure["exception"], failure["exitCode"]) == ("ValueError", 1)
+    assert failure["message"] == "ValueError: boom at step 3"
     assert failure["traceback"].splitlines()[-1] == "ValueError: boom at step 3"
-    assert failure["exitCode"] == 1
     assert failure["ageSeconds"] < 30
     group.declare("w1", "w0")
 
@@ -145,8 +127,8 @@ def test_progress_is_told(group: Group) -> None:
     group.declare("w0", "w1")
 
     def told() -> Any:
-        heard = group.operator.last("w1")
-        return heard and heard.progress and heard.progress["checkpointStep"] and heard.progress
+        progress = group.operator.last("w1").progress
+        return progress and progress["checkpointStep"] and progress
 
     progress = group.operator.wait(told)
     assert progress["step"] >= progress["checkpointStep"] >= 10
@@ -229,10 +211,8 @@ def test_a_lost_agent_takes_its_workers_along(group: Group) -> None:
 def test_agents_begin_ready_and_never_go_back_to_an_earlier_round(group: Group) -> None:
     """A heartbeat tells the state of when it is sent, so a fast machine skips some."""
     for worker in WORKERS:
-        states, rounds = (
-            group.operator.states(worker),
-            [h.round for h in group.operator.heard if h.worker == worker],
-        )
+        states = group.operator.states(worker)
+        rounds = [h.round for h in group.operator.heard if h.worker == worker]
         assert states[0] == "ready"
         assert {"ready", "running"} <= set(states) <= {"ready", "running", "stopping", "failed"}
         assert all(before <= after for before, after in pairwise(rounds)), rounds

@@ -4,11 +4,12 @@ import signal
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agents, Events
+from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agents, Events, program
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
@@ -23,12 +24,14 @@ def has_gone(pid: int) -> bool:
         return True
 
 
+def until_gone(begun: list[dict[str, Any]]) -> None:
+    until(lambda: all(has_gone(event["helper"]) for event in begun), "the helpers' ends")
+
+
 def test_helper_lives_until_the_script_has_saved(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
-    shell = tmp_path / "run.sh"
-    shell.write_text(f"#!/bin/sh\ntrap : TERM\n{sys.executable} {HELPER}\n")
-    shell.chmod(0o755)
+    shell = program(tmp_path / "run.sh", f"trap : TERM\n{sys.executable} {HELPER}")
     ways = {
         "w0": [HELPER],
         "w1": ["--start-method=spawn", HELPER],
@@ -42,21 +45,16 @@ def test_helper_lives_until_the_script_has_saved(
     operator.declare(orderly=True)
     saved = events.wait(4, what="saved")
     assert {event["worker"]: event["helper_lives"] for event in saved} == dict.fromkeys(ways, True)
-    for event in begun:
-        until(
-            lambda pid=event["helper"]: has_gone(pid), "the helper's end, once the script has ended"
-        )
+    until_gone(begun)
 
 
 def test_whole_group_of_a_program_without_a_handler_is_stopped(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
-    shell = tmp_path / "run.sh"
     child = tmp_path / "child"
-    shell.write_text(
-        f"#!/bin/sh\nsleep 600 &\necho $! > {child}.new\nmv {child}.new {child}\nwait\n"
+    shell = program(
+        tmp_path / "run.sh", f"sleep 600 &\necho $! > {child}.new\nmv {child}.new {child}\nwait"
     )
-    shell.chmod(0o755)
     agents("w0", "--no-python", shell)
     operator.begin("w0")
     until(child.exists, "the shell's child")
@@ -117,8 +115,5 @@ def test_helpers_that_have_left_the_session_of_a_killed_rank_end_before_the_next
     assert not any(has_gone(event["helper"]) for event in again)
     assert not has_gone(int(own.read_text()))
     operator.declare(orderly=True)
-    for event in again:
-        until(
-            lambda pid=event["helper"]: has_gone(pid), "the helper's end, once the script has ended"
-        )
+    until_gone(again)
     os.kill(int(own.read_text()), signal.SIGKILL)

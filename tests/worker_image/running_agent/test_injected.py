@@ -10,7 +10,7 @@ import pytest
 
 from tests.paths import ROOT
 from tests.torch_features import needs_torchrun_handlers
-from tests.worker_image.agents import SCRIPTS, Agents, Events
+from tests.worker_image.agents import JOINING, SCRIPTS, Agents, Events, program
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -39,19 +39,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
         source / "elastic_pytorch",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    options = [
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-compile",
-        "--disable-pip-version-check",
-        "--quiet",
-    ]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", *options, "--target", made, source],
-        check=True,
-        timeout=120,
-    )
+    options = ["--no-index", "--no-deps", "--no-build-isolation", "--no-compile"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    subprocess.run([*pip, *options, "--target", made, source], check=True, timeout=120)
     shutil.copy(source / "__main__.py", made)
     return made
 
@@ -102,9 +92,6 @@ def test_image_file_does_what_this_module_does() -> None:
     assert "COPY worker_image/pyproject.toml worker_image/__main__.py /src/" in text
 
 
-@pytest.mark.parametrize(
-    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
-)
 def test_agent_starts_from_its_folder_by_a_python_that_has_torch_and_scripts_find_the_package(
     operator: ScriptedOperator,
     agents: Agents,
@@ -115,9 +102,7 @@ def test_agent_starts_from_its_folder_by_a_python_that_has_torch_and_scripts_fin
     start_method: str,
 ) -> None:
     (tmp_path / "bin").mkdir()
-    python = tmp_path / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
+    python = program(tmp_path / "bin" / "python", f'exec {sys.executable} "$@"')
     without_torch = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
     own = {
         "PYTHONPATH": "/image/has/this",
@@ -139,23 +124,14 @@ def test_torchrun_of_the_users_finds_the_handler_by_pythonpath(
     operator: ScriptedOperator, agents: Agents, events: Events, folder: Path, script: Path
 ) -> None:
     torchrun = [str(Path(sys.executable).with_name("torchrun"))]
-    joining = {
-        "PET_RDZV_BACKEND": "elastic-pytorch",
-        "PET_NNODES": "1:4",
-        "PET_MAX_RESTARTS": 3,
-        "PYTHONPATH": folder,
-    }
-    agent = agents(
-        "w0", script, command=torchrun, ELASTIC_PYTORCH_CHECKPOINT_PATH=folder, **joining
-    )
+    joining = {**JOINING, "PYTHONPATH": folder, "ELASTIC_PYTORCH_CHECKPOINT_PATH": folder}
+    agent = agents("w0", script, command=torchrun, **joining)
     operator.begin("w0")
     operator.wait_for("succeeded", "w0")
     assert [found["package"] for found in events.all(what="found")] == [
         str(folder / "elastic_pytorch" / "__init__.py")
     ]
-    told = operator.last("w0")
-    assert told is not None
-    assert told.progress["checkpoints"] == 0, "it watches the folder, too"
+    assert operator.last("w0").progress["checkpoints"] == 0, "it watches the folder, too"
     operator.end("complete")
     assert agent.wait() == 0
 

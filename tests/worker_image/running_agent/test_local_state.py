@@ -66,7 +66,7 @@ def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
     def failed_saves() -> tuple[int, str]:
-        progress = parse_heartbeat(operator.last("w0").body).progress  # type: ignore[union-attr]
+        progress = parse_heartbeat(operator.last("w0").body).progress
         return progress.failed_saves, progress.save_error
 
     folder, away = tmp_path / "folder", tmp_path / "away"
@@ -89,13 +89,12 @@ def test_saves_that_fail_in_a_row_are_told_until_one_succeeds(
     "kind", [pytest.param("--sharded", marks=[pytest.mark.torch, needs_averages]), "--open-ended"]
 )
 def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_waits_for_that(
-    operator: ScriptedOperator, agents: Agents, tmp_path: Path, kind: str
+    operator: ScriptedOperator, agents: Agents, tmp_path: Path, slow: Path, kind: str
 ) -> None:
     def saving_seconds() -> float:
-        return parse_heartbeat(operator.last("w0").body).saving_seconds or 0.0  # type: ignore[union-attr]
+        return parse_heartbeat(operator.last("w0").body).saving_seconds or 0.0
 
-    folder, away, slow = tmp_path / "folder", tmp_path / "away", tmp_path / "slow"
-    slow.touch()
+    folder, away = tmp_path / "folder", tmp_path / "away"
     steps = ("--epochs", 1, "--samples", 2400, "--step-seconds", 0.5, "--slow", slow)
     agents("w0", SCRIPTS / "stateful.py", kind, "--folder", folder, "--flush-seconds", 0.1, *steps)
     operator.begin("w0")
@@ -104,7 +103,7 @@ def test_a_worker_succeeds_when_its_last_step_is_on_the_disk_and_says_that_it_wa
     folder.write_text("a file where the folder was")
     slow.unlink()
     operator.wait(lambda: saving_seconds() > 1.5)
-    assert operator.last("w0").body["state"] == "running"  # type: ignore[union-attr]
+    assert operator.last("w0").body["state"] == "running"
     folder.unlink()
     operator.wait_for("succeeded", "w0")
     assert [path.name for path in folder.iterdir() if "s000000200" in path.name]

@@ -1,32 +1,18 @@
 """A loop's body belongs to its step, and a script does its end, however the group changes."""
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events
+from tests.worker_image.running_agent.test_state_changes import ENVIRONMENT
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
 
 SCRIPT = SCRIPTS / "loop_body.py"
 STEPS = 120
-IN_PROCESS = pytest.mark.parametrize(
-    "option", [(), ("--in-process",)], ids=["restarted", "in process"]
-)
-RESTARTED_TOO = pytest.mark.parametrize(
-    "option",
-    [pytest.param((), marks=pytest.mark.long), ("--in-process",)],
-    ids=["restarted", "in process"],
-)
-ENVIRONMENT = {
-    "USE_LIBUV": 0,
-    "ELASTIC_PYTORCH_REST_SECONDS": 10,
-    "ELASTIC_PYTORCH_GRACE_SECONDS": 30,
-}
 
 
 def start(
@@ -56,10 +42,6 @@ def written(folder: Path) -> list[int]:
     )
 
 
-@pytest.mark.parametrize(
-    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
-)
-@IN_PROCESS
 def test_planned_changes_leave_out_nothing(
     operator: ScriptedOperator,
     events: Events,
@@ -91,13 +73,12 @@ def test_planned_changes_leave_out_nothing(
     assert len(events.all(what="at exit")) == (2 if option else groups)
 
 
-@RESTARTED_TOO
 def test_kill_costs_the_step_at_hand_at_most(
-    operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
+    operator: ScriptedOperator, events: Events, agents: Agents, shown_in_process: tuple[str, ...]
 ) -> None:
-    start(agents, operator, *option)
+    start(agents, operator, *shown_in_process)
     events.until_step(30, 2)
-    os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
+    events.kill("w1")
     operator.wait_for("failed", "w1")
     operator.declare("w0", "w1")
     done = finish(operator, events, "w0", "w1")

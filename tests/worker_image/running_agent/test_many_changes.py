@@ -10,14 +10,8 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import Events
-from tests.worker_image.running_agent.test_loop_body import (
-    ENVIRONMENT,
-    IN_PROCESS,
-    SCRIPT,
-    Agents,
-    written,
-)
+from tests.worker_image.agents import Agents, Events
+from tests.worker_image.running_agent.test_loop_body import ENVIRONMENT, SCRIPT, written
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
@@ -90,7 +84,6 @@ class Training:
         return [event["step"] for event in self.events.all(what="step", RANK=0)]
 
 
-@IN_PROCESS
 def test_hundred_planned_changes_leave_out_and_repeat_nothing(
     operator: ScriptedOperator,
     events: Events,
@@ -120,7 +113,6 @@ def test_hundred_planned_changes_leave_out_and_repeat_nothing(
     )
 
 
-@IN_PROCESS
 def test_fifty_kills_cost_the_step_at_hand_each(
     operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
 ) -> None:

@@ -38,13 +38,7 @@ train = in_process(train) if "in_process" in sys.argv else train
 train()
 """
 
-ERRORS = {
-    "invalid-usage": "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
-    "shared-memory": "Error while creating shared memory segment /dev/shm/nccl-aqMV6n (size "
-    "5767520)",
-    "interface": "Bootstrap : no socket interface found",
-    "out-of-memory": "Failed to CUDA calloc 8388608 bytes",
-}
+DUPLICATE = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000"
 Train = Callable[..., Failure]
 
 
@@ -64,19 +58,12 @@ def fail(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> Train:
     return run
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        "invalid-usage",
-        *(pytest.param(e, marks=pytest.mark.long) for e in ERRORS if e != "invalid-usage"),
-    ],
-)
 def test_wrong_set_up_ends_a_function_that_could_be_called_again_and_is_its_own_failure(
-    fail: Train, error: str
+    fail: Train,
 ) -> None:
-    failure = fail("in_process", error=error)
+    failure = fail("in_process", error="invalid-usage")
     assert (failure.exit_code, failure.signal, failure.exception) == (1, "", "DistBackendError")
-    assert failure.message.endswith(ERRORS[error])
+    assert failure.message.endswith(DUPLICATE)
     assert "in train" in failure.traceback, (
         "the process has ended with its exception, and has lost no peer"
     )
@@ -86,14 +73,11 @@ def test_wrong_set_up_ends_a_function_that_could_be_called_again_and_is_its_own_
 @pytest.mark.long
 def test_wrong_set_up_is_told_of_a_cold_script_too(fail: Train) -> None:
     failure = fail(error="invalid-usage", start_method="spawn")
-    assert failure.exception == "torch.distributed.DistBackendError"
-    assert failure.message.endswith(ERRORS["invalid-usage"])
+    assert failure.exception.endswith("DistBackendError")
+    assert failure.message.endswith(DUPLICATE)
     assert fault_of_worker(failure) is Fault.CODE
 
 
-@pytest.mark.parametrize(
-    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
-)
 def test_abort_by_the_watchdog_is_told_with_its_reason(fail: Train, start_method: str) -> None:
     failure = fail(timeout=3, start_method=start_method)
     assert (failure.exit_code, failure.signal, failure.rank) == (134, "SIGABRT", 0)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.torch_features import torchrun_has
 from tests.waiting import until
-from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events, program
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -55,9 +55,6 @@ def run(operator: ScriptedOperator, agent: Agent) -> None:
     assert agent.wait() == 0
 
 
-@pytest.mark.parametrize(
-    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
-)
 def test_output_goes_where_the_options_say(
     operator: ScriptedOperator, agents: Agents, speak: Path, tmp_path: Path, start_method: str
 ) -> None:
@@ -100,14 +97,9 @@ def test_prefix_of_lines_has_the_rank_that_a_process_has_at_the_time(
         options = {
             "PET_TEE": "1",
             "PET_LOG_LINE_PREFIX_TEMPLATE": "<${role_name} $rank $${rank} ${local_rank}> ",
+            "ELASTIC_PYTORCH_REST_SECONDS": 60,
         }
-        agents(
-            worker,
-            tmp_path / "rank.py",
-            tmp_path / "finish",
-            **options,
-            ELASTIC_PYTORCH_REST_SECONDS=60,
-        )
+        agents(worker, tmp_path / "rank.py", tmp_path / "finish", **options)
     operator.wait_for("ready", "w0", "w1")
     for members in (("w0", "w1"), ("w1",)):
         number = operator.declare(*members, orderly=True)
@@ -168,39 +160,24 @@ def test_another_signal_ends_a_worker_in_an_orderly_way(
 @pytest.mark.skipif(
     not torchrun_has("--virtual-local-rank"), reason="this torchrun has no --virtual-local-rank"
 )
-def test_virtual_local_ranks(
-    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
-) -> None:
-    script = tmp_path / "virtual.py"
-    script.write_text(
-        f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
-        "event('virtual', gpus=os.environ['CUDA_VISIBLE_DEVICES'])\n"
+def test_virtual_local_ranks(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
+    (tmp_path / "virtual.py").write_text(
+        "import os, sys; names = ['RANK', 'LOCAL_RANK', 'CUDA_VISIBLE_DEVICES']\n"
+        "sys.stdout.write(' '.join(os.environ[name] for name in names) + '\\n')"
     )
-    agent = agents(
-        "w0", script, PET_NPROC_PER_NODE=2, CUDA_VISIBLE_DEVICES="4,5", PET_VIRTUAL_LOCAL_RANK=1
-    )
+    options = {"CUDA_VISIBLE_DEVICES": "4,5", "PET_VIRTUAL_LOCAL_RANK": 1}
+    agent = agents("w0", tmp_path / "virtual.py", PET_NPROC_PER_NODE=2, **options)
     run(operator, agent)
-    found = sorted(
-        (event["RANK"], event["LOCAL_RANK"], event["gpus"]) for event in events.all(what="virtual")
-    )
-    assert found == [(0, 0, "4"), (1, 0, "5")]
+    assert sorted(agent.out.read_text().splitlines()) == ["0 0 4", "1 0 5"]
 
 
 @pytest.mark.long
-def test_another_interpreter(
-    operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
-) -> None:
-    python = tmp_path / "other-python"
-    python.write_text(f'#!/bin/sh\nMARK=other exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    script = tmp_path / "mark.py"
-    script.write_text(
-        f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\nfrom events import event\n"
-        "event('mark', mark=os.environ.get('MARK'))\n"
-    )
-    agent = agents("w0", script, PYTHON_EXEC=python)
+def test_another_interpreter(operator: ScriptedOperator, agents: Agents, tmp_path: Path) -> None:
+    python = program(tmp_path / "other-python", f'MARK=other exec {sys.executable} "$@"')
+    (tmp_path / "mark.py").write_text("import os; print(os.environ.get('MARK'))")
+    agent = agents("w0", tmp_path / "mark.py", PYTHON_EXEC=python)
     run(operator, agent)
-    assert [event["mark"] for event in events.all(what="mark")] == ["other"]
+    assert agent.out.read_text() == "other\n"
 
 
 @pytest.mark.long

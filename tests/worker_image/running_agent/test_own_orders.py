@@ -3,11 +3,12 @@ from pathlib import Path
 import pytest
 
 from tests.torch_features import FSDP2, FSDP2_REASON
-from tests.worker_image.agents import Agents, Events, started_agents
+from tests.worker_image.agents import Agents, Events
 from tests.worker_image.running_agent.test_state_changes import (
     computed_twice,
     finish,
     lineage,
+    run_undisturbed,
     start,
     train_on,
 )
@@ -17,22 +18,12 @@ from tests.worker_image.scripts.own_orders import SAMPLES, of_all_sizes, with_re
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 BATCH = 6
-COMMON = ("--samples", SAMPLES, "--open-ended")
+COMMON = ("--samples", SAMPLES, "--open-ended", "--own")
+# Each rank computes an uneven share at once, and of the smallest batches some compute nothing.
+AT_ONCE = ("--batch-size", 0, "--micro-batch-size", 0, "--dropout", 0)
 OPTIONS = {
-    "sampler": (*COMMON, "--own", "sampler", "--batch-size", BATCH),
-    # Without micro-batches, each rank computes an uneven share at once, and of the smallest batches
-    # some compute nothing.
-    "batch_sampler": (
-        *COMMON,
-        "--own",
-        "batch_sampler",
-        "--batch-size",
-        0,
-        "--micro-batch-size",
-        0,
-        "--dropout",
-        0,
-    ),
+    "sampler": (*COMMON, "sampler", "--batch-size", BATCH),
+    "batch_sampler": (*COMMON, "batch_sampler", *AT_ONCE),
 }
 
 
@@ -41,15 +32,6 @@ def batches_of(own: str, epoch: int) -> list[list[int]]:
         return of_all_sizes(epoch)
     samples = with_repeats(epoch)
     return [samples[begin : begin + BATCH] for begin in range(0, len(samples), BATCH)]
-
-
-def undisturbed(directory: Path, own: str) -> list[float]:
-    operator, events = ScriptedOperator(), Events(directory / "events")
-    with started_agents(operator.url, directory) as agents:
-        start(agents, operator, 1, *OPTIONS[own], "--step-seconds", 0)
-        parameters = finish(operator, events, "w0")
-    operator.go_away()
-    return parameters
 
 
 @pytest.mark.parametrize(
@@ -69,15 +51,13 @@ def test_each_sample_comes_in_its_step_whatever_the_group_is_within_an_epoch(
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
-    tmp_path: Path,
+    slow: Path,
     tmp_path_factory: pytest.TempPathFactory,
     own: str,
     option: tuple[str, ...],
 ) -> None:
     expected = [(epoch, sorted(batch)) for epoch in range(2) for batch in batches_of(own, epoch)]
     within = len(batches_of(own, 0))
-    slow = tmp_path / "slow"
-    slow.touch()
     start(agents, operator, 3, *OPTIONS[own], "--slow", slow, "--step-seconds", 0.5, *option)
     train_on(events, 3)
     operator.declare("w0", "w2", orderly=True)
@@ -89,11 +69,8 @@ def test_each_sample_comes_in_its_step_whatever_the_group_is_within_an_epoch(
     steps = lineage(events)
     assert sorted(steps) == list(range(1, len(expected) + 1))
     seen = [
-        (
-            steps[step][0]["epoch"],
-            sorted(sample for event in steps[step] for sample in event["samples"]),
-        )
-        for step in sorted(steps)
+        (ranks[0]["epoch"], sorted(sample for event in ranks for sample in event["samples"]))
+        for _, ranks in sorted(steps.items())
     ]
     assert seen == expected, (
         "each step has the samples of its place in the order, each as often as it comes there"
@@ -104,5 +81,5 @@ def test_each_sample_comes_in_its_step_whatever_the_group_is_within_an_epoch(
         "the group changed within the first epoch"
     )
     assert parameters == pytest.approx(
-        undisturbed(tmp_path_factory.mktemp("undisturbed"), own), abs=1e-4
+        run_undisturbed(tmp_path_factory.mktemp("undisturbed"), 1, *OPTIONS[own]), abs=1e-4
     )

@@ -17,27 +17,21 @@ ENVIRONMENT = {
     "ELASTIC_PYTORCH_REST_SECONDS": 10,
     "ELASTIC_PYTORCH_PREPARE_SECONDS": 600,
 }
-IN_PROCESS = pytest.mark.parametrize(
-    "option",
-    [pytest.param((), marks=pytest.mark.long), ("--in-process",)],
-    ids=["plain", "in process"],
-)
 
 
 def start(agents: Agents, *options: Any, worker: str = "w0", **environment: Any) -> Agent:
     return agents(worker, SCRIPT, *options, **(ENVIRONMENT | environment))
 
 
-@IN_PROCESS
 def test_newcomer_sets_itself_up_while_the_group_trains(
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
     tmp_path: Path,
-    option: tuple[str, ...],
+    shown_in_process: tuple[str, ...],
 ) -> None:
     go = tmp_path / "go"
-    shared = (*option, "--world", 2, "--steps", 60)
+    shared = (*shown_in_process, "--world", 2, "--steps", 60)
     start(agents, *shared)
     start(agents, *shared, "--until", go, worker="w1")
     operator.wait_for("ready", "w0")
@@ -55,9 +49,7 @@ def test_newcomer_sets_itself_up_while_the_group_trains(
     [done] = events.wait(what="done", worker="w1")
     assert (done["RANK"], done["WORLD_SIZE"]) == (1, 2)
     assert done["step"] >= 60
-    assert len({event["pid"] for event in events.all(worker="w1")}) == 1, (
-        "its process is the one that was set up"
-    )
+    assert events.processes(worker="w1") == 1, "its process is the one that was set up"
     steps = [event["step"] for event in events.all(what="step", worker="w0")]
     assert steps == list(range(1, done["step"] + 1)), "no step is lost"
 
@@ -69,14 +61,12 @@ def test_killed_process_is_set_up_again_while_the_others_go_on(
         start(agents, "--in-process", "--world", 2, "--steps", 60, worker=worker)
     operator.begin("w0", "w1")
     events.until_step(5, 2)
-    os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
+    events.kill("w1")
     operator.wait_for("failed", "w1")
     operator.declare("w0")
     operator.wait_for("ready", "w1")
     assert operator.states("w1")[-3:] == ["failed", "preparing", "ready"]
-    kept = operator.last("w0")
-    assert kept is not None
-    assert kept.keepsProcesses
+    assert operator.last("w0").keepsProcesses
     events.wait(what="group", worker="w0", size=1)
     operator.declare("w0", "w1", orderly=True)
     operator.complete("w0", "w1")
@@ -85,7 +75,7 @@ def test_killed_process_is_set_up_again_while_the_others_go_on(
     assert done["step"] >= 60
     assert sorted(set(steps)) == list(range(1, done["step"] + 1))
     assert len(steps) <= done["step"] + 1
-    assert len({event["pid"] for event in events.all(worker="w0")}) == 1
+    assert events.processes(worker="w0") == 1
 
 
 def test_program_that_does_not_prepare_starts_when_its_group_exists(
@@ -115,7 +105,6 @@ def test_failure_ends_the_pod_of_the_newcomer(operator: ScriptedOperator, agents
     for agent, words in started.items():
         assert agent.wait() == 1
         heard = operator.last(agent.worker)
-        assert heard is not None
         assert (heard.state, heard.round) == ("failed", 0)
         assert words in agent.termination_log.read_text()
 
@@ -132,11 +121,10 @@ def test_set_up_that_takes_too_long_is_told_with_its_stack(
     assert "prepares.py" in agent.text(), "its stack is in the log"
 
 
-@IN_PROCESS
 def test_prepared_worker_that_dies_before_it_has_a_group_ends_its_pod(
-    operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
+    operator: ScriptedOperator, events: Events, agents: Agents, shown_in_process: tuple[str, ...]
 ) -> None:
-    agent = start(agents, *option)
+    agent = start(agents, *shown_in_process)
     operator.wait_for("ready", "w0")
     os.kill(events.all(what="set up")[-1]["pid"], signal.SIGKILL)
     assert agent.wait() == 1

@@ -150,7 +150,6 @@ def test_failure_says_what_to_do_something_about(
         number = operator.declare("w0")
         operator.wait_for("failed", "w0", number=number)
         heard = operator.last("w0")
-        assert heard is not None
         told = heard.failure
         assert told["exitCode"] == exit_code, (case, told)
         assert re.search(message, told["message"]), (case, told)

@@ -40,10 +40,8 @@ def test_orderly_changes_lose_nothing_and_a_lost_pod_s_shards_come_from_another_
     events: Events,
     agents: Agents,
     undisturbed: list[float],  # noqa: F811
-    tmp_path: Path,
+    slow: Path,
 ) -> None:
-    slow = tmp_path / "slow"
-    slow.touch()
     lost, *_ = start(agents, operator, 3, *way, "--slow", slow, "--step-seconds", 0.3)
     train_on(events, 3)
     operator.declare("w2", "w1", orderly=True)

@@ -8,7 +8,7 @@ from elastic_pytorch.processes.run_script import SAME_SEED
 
 from tests.torch_features import needs_torchrun_handlers
 from tests.waiting import until
-from tests.worker_image.agents import SCRIPTS, Agents, Events
+from tests.worker_image.agents import JOINING, NEW_AGENT, SCRIPTS, Agents, Events
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -18,37 +18,17 @@ def test_workers_have_torchruns_environment(
     operator: ScriptedOperator, agents: Agents, events: Events
 ) -> None:
     """Warm on one pod, cold on the other: the same."""
+    limits = 'ulimit -Sn 500 && ulimit -Hn 2000 && exec "$@"'
+    script = SCRIPTS / "env.py"
+    options = ["--nproc-per-node=2", "--max-restarts=3", "--role", "trainer"]
     warm = agents(
         "w0",
-        "--nproc-per-node=2",
-        "--max-restarts=3",
-        "--role",
-        "trainer",
-        SCRIPTS / "env.py",
-        "${local_rank}",
-        "a b",
-        command=[
-            "sh",
-            "-c",
-            'ulimit -Sn 500 && ulimit -Hn 2000 && exec "$@"',
-            "sh",
-            sys.executable,
-            "-m",
-            "elastic_pytorch.agent",
-        ],
+        *(*options, script, "${local_rank}", "a b"),
+        command=["sh", "-c", limits, "sh", *NEW_AGENT],
         OMP_NUM_THREADS=None,
     )
-    cold = agents(
-        "w1",
-        "--nproc_per_node",
-        2,
-        "--max-restarts=3",
-        "--role=trainer",
-        "--start-method=spawn",
-        SCRIPTS / "env.py",
-        1,
-        "a b",
-    )
+    options = ["--nproc_per_node", 2, "--max-restarts=3", "--role=trainer", "--start-method=spawn"]
+    cold = agents("w1", *options, script, 1, "a b")
     operator.begin("w0", "w1")
     found = events.wait(4, what="env")
     port = str(operator.round["store"]["port"])
@@ -78,11 +58,7 @@ def test_workers_have_torchruns_environment(
             "ELASTIC_PYTORCH_UNITS": "2",
             "ELASTIC_PYTORCH_UNIT_RANK": str(local_rank),
         }
-        assert event["argv"] == [
-            str(SCRIPTS / "env.py"),
-            str(local_rank) if pod == 0 else "1",
-            "a b",
-        ]
+        assert event["argv"] == [str(script), str(local_rank) if pod == 0 else "1", "a b"]
         assert event["torch"] == (pod == 0)
         assert event["files"][0] == (2000 if pod == 0 else event["files"][1])
     assert warm.process.poll() is None
@@ -102,14 +78,10 @@ def test_one_of_two_local_workers_fails(
         number = operator.declare("w0")
         operator.wait_for("failed", "w0", number=number)
         heard = operator.last("w0")
-        assert heard is not None
-        assert (heard.failure["localRank"], heard.failure["rank"], heard.failure["signal"]) == (
-            1,
-            1,
-            "SIGABRT",
-        )
+        failure = heard.failure
+        assert (failure["localRank"], failure["rank"], failure["signal"]) == (1, 1, "SIGABRT")
         # What faulthandler wrote to the redirected stderr.
-        assert "half.py" in heard.failure["traceback"]
+        assert "half.py" in failure["traceback"]
         assert heard.restarts == restarts
 
 
@@ -142,9 +114,7 @@ def test_programs_and_modules(
         ("w0", "env.py"),
         ("w1", "train.py"),
     }
-    heard = operator.last("w2")
-    assert heard is not None
-    assert str(tmp_path / "nothing") in heard.failure["message"]
+    assert str(tmp_path / "nothing") in operator.last("w2").failure["message"]
 
 
 @needs_torchrun_handlers
@@ -153,12 +123,7 @@ def test_plain_torchrun_takes_part(
 ) -> None:
     finish = tmp_path / "finish"
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
-    plain = {
-        "PET_RDZV_BACKEND": "elastic-pytorch",
-        "PET_NNODES": "1:4",
-        "PET_MAX_RESTARTS": 3,
-        "PET_RDZV_ID": "uid-of-job",
-    }
+    plain = {**JOINING, "PET_RDZV_ID": "uid-of-job"}
     arguments = (SCRIPTS / "train.py", "--finish", finish)
     both = [agents("w0", *arguments, command=torchrun, **plain), agents("w1", *arguments)]
     operator.wait_for("ready", "w0", "w1")

@@ -69,9 +69,6 @@ def test_folder_of_the_logs_cannot_be_written(
     )
 
 
-@pytest.mark.parametrize(
-    "start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.long)]
-)
 def test_limit_of_open_files(
     operator: ScriptedOperator, agents: Agents, tmp_path: Path, start_method: str
 ) -> None:

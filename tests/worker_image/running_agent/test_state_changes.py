@@ -23,17 +23,6 @@ ENVIRONMENT = {
     "ELASTIC_PYTORCH_GRACE_SECONDS": 30,
 }
 OUTCOMES: dict[str, list[float]] = {}  # of undisturbed runs, by backend
-BACKENDS = pytest.mark.parametrize(
-    "backend",
-    [
-        pytest.param("gloo", marks=pytest.mark.long),
-        "nccl_like",
-        pytest.param("nccl", marks=pytest.mark.gpu),
-    ],
-)
-IN_PROCESS = pytest.mark.parametrize(
-    "option", [(), ("--in-process",)], ids=["restarted", "in process"]
-)
 
 
 def start(agents: Agents, operator: ScriptedOperator, count: int, *options: Any) -> list[Agent]:
@@ -102,34 +91,31 @@ def undisturbed(
     parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     backend = "nccl" if parameters.get("backend") == "nccl" else "gloo"
     if backend not in OUTCOMES:
-        OUTCOMES[backend] = run_undisturbed(tmp_path_factory.mktemp("undisturbed"), backend)
+        directory = tmp_path_factory.mktemp("undisturbed")
+        OUTCOMES[backend] = run_undisturbed(directory, 2, "--backend", backend)
+        check_samples(Events(directory / "events"))
     return OUTCOMES[backend]
 
 
-def run_undisturbed(directory: Path, backend: str) -> list[float]:
+def run_undisturbed(directory: Path, count: int, *options: Any) -> list[float]:
     operator, events = ScriptedOperator(), Events(directory / "events")
     with started_agents(operator.url, directory) as agents:
-        start(agents, operator, 2, "--step-seconds", 0, "--backend", backend)
-        parameters = finish(operator, events, "w0", "w1")
+        started = start(agents, operator, count, "--step-seconds", 0, *options)
+        parameters = finish(operator, events, *(agent.worker for agent in started))
     operator.go_away()
-    check_samples(events)
     return parameters
 
 
-@BACKENDS
-@IN_PROCESS
 def test_planned_changes_lose_nothing_and_each_loss_a_step_at_most(
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
     undisturbed: list[float],
-    tmp_path: Path,
+    slow: Path,
     option: tuple[str, ...],
     backend: str,
 ) -> None:
     """Rank 0 leaves, is new, is killed, and is lost with its pod."""
-    slow = tmp_path / "slow"
-    slow.touch()
     _, lost, leaving = start(
         agents, operator, 3, "--backend", backend, "--slow", slow, "--step-seconds", 0.3, *option
     )
@@ -142,7 +128,7 @@ def test_planned_changes_lose_nothing_and_each_loss_a_step_at_most(
     operator.declare("w1", "w0", orderly=True)
     train_on(events, 2)
     assert computed_twice(events) == 0, "every step was computed once"
-    os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
+    events.kill("w1")
     operator.wait_for("failed", "w1")
     operator.declare("w1", "w0")
     train_on(events, 2)
@@ -155,13 +141,10 @@ def test_planned_changes_lose_nothing_and_each_loss_a_step_at_most(
     check_samples(events)
     assert computed_twice(events) <= 2
     assert parameters == pytest.approx(undisturbed, abs=1e-4)
-    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == (
-        1 if option else 8
-    )
+    assert events.processes(what="step", worker="w0") == (1 if option else 8)
 
 
 @pytest.mark.long
-@IN_PROCESS
 def test_commits_that_cost_much_are_further_apart_and_a_stop_still_loses_nothing(
     operator: ScriptedOperator,
     events: Events,
@@ -213,20 +196,15 @@ def test_script_that_raises_is_started_anew_and_its_peer_is_not(
 ) -> None:
     start(agents, operator, 2, "--in-process", "--fail-at", 30)
     operator.wait_for("failed", "w0", "w1")
-    heard = operator.last("w1")
-    assert heard is not None
-    assert heard.failure["message"] == "ValueError: told to fail"
-    peer = operator.last("w0")
-    assert peer is not None
-    assert "Connection" in peer.failure["message"]
+    assert operator.last("w1").failure["message"] == "ValueError: told to fail"
+    assert "Connection" in operator.last("w0").failure["message"]
     operator.declare("w0", "w1")
     assert finish(operator, events, "w0", "w1") == undisturbed
-    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 1
-    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 2
+    assert events.processes(what="step", worker="w0") == 1
+    assert events.processes(what="step", worker="w1") == 2
 
 
 @pytest.mark.long
-@BACKENDS
 def test_several_workers_in_each_pod(
     operator: ScriptedOperator,
     events: Events,
@@ -235,16 +213,8 @@ def test_several_workers_in_each_pod(
     backend: str,
 ) -> None:
     for worker in ("w0", "w1"):
-        agents(
-            worker,
-            "--nproc-per-node",
-            2,
-            SCRIPT,
-            "--in-process",
-            "--backend",
-            backend,
-            **ENVIRONMENT,
-        )
+        options = ("--in-process", "--backend", backend)
+        agents(worker, "--nproc-per-node=2", SCRIPT, *options, **ENVIRONMENT)
     operator.begin("w0", "w1")
     events.until_step(10, 4)
     operator.declare("w1", orderly=True)
@@ -261,11 +231,10 @@ def test_several_workers_in_each_pod(
     done = events.all(what="done")
     assert {event["digest"] for event in done} == {done[0]["digest"]}
     assert done[0]["parameters"] == pytest.approx(undisturbed, abs=1e-4)
-    assert len({event["pid"] for event in events.all(what="step", worker="w0", LOCAL_RANK=0)}) == 1
+    assert events.processes(what="step", worker="w0", LOCAL_RANK=0) == 1
 
 
 @pytest.mark.long
-@IN_PROCESS
 def test_each_of_several_trainings_goes_on_from_its_own_state(
     operator: ScriptedOperator, events: Events, agents: Agents, option: tuple[str, ...]
 ) -> None:
@@ -318,8 +287,8 @@ def test_group_that_waits_for_a_pod_that_never_joins_is_left_in_the_living_proce
         time.sleep(0.5)  # until their processes wait for the store, or for the third one
         operator.declare(*left)
         train_on(events, 2, 6)
-    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 1
-    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 1
+    assert events.processes(what="step", worker="w0") == 1
+    assert events.processes(what="step", worker="w1") == 1
 
 
 @pytest.mark.long
@@ -328,14 +297,8 @@ def test_worker_that_hangs_in_leaving_its_group_is_started_again(
 ) -> None:
     """A boundary may be waited for for five minutes, but not that."""
     for worker in ("w0", "w1"):
-        options = ("--hang-in-leaving",) if worker == "w0" else ()
-        agents(
-            worker,
-            SCRIPT,
-            "--in-process",
-            *options,
-            **{**ENVIRONMENT, "ELASTIC_PYTORCH_GRACE_SECONDS": 600},
-        )
+        options = ("--in-process", *(["--hang-in-leaving"] if worker == "w0" else []))
+        agents(worker, SCRIPT, *options, **(ENVIRONMENT | {"ELASTIC_PYTORCH_GRACE_SECONDS": 600}))
     operator.begin("w0", "w1")
     events.until_step(10, 2)
     operator.declare("w0", orderly=True)
@@ -344,7 +307,7 @@ def test_worker_that_hangs_in_leaving_its_group_is_started_again(
     check_samples(events)
     assert computed_twice(events) == 0
     assert parameters == pytest.approx(undisturbed, abs=1e-4)
-    assert len({event["pid"] for event in events.all(what="step", worker="w0")}) == 2
+    assert events.processes(what="step", worker="w0") == 2
 
 
 def test_worker_that_dies_as_it_waits_fails_nothing_and_the_last_rank_0_saves_the_state(
@@ -355,21 +318,12 @@ def test_worker_that_dies_as_it_waits_fails_nothing_and_the_last_rank_0_saves_th
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "checkpoints"
-    start(
-        agents,
-        operator,
-        2,
-        "--in-process",
-        "--open-ended",
-        "--folder",
-        folder,
-        "--flush-seconds",
-        1000,
-    )
+    options = ("--open-ended", "--folder", folder, "--flush-seconds", 1000)
+    start(agents, operator, 2, "--in-process", *options)
     events.until_step(10, 2)
     operator.declare("w0", orderly=True)
     operator.wait_for("ready", "w1")
-    os.kill(events.all(what="step", worker="w1")[-1]["pid"], signal.SIGKILL)
+    events.kill("w1")
     events.until_step(20, 1)
     operator.declare("w0", "w1", orderly=True)
     events.until_step(60, 2)
@@ -379,7 +333,7 @@ def test_worker_that_dies_as_it_waits_fails_nothing_and_the_last_rank_0_saves_th
     assert computed_twice(events) == 0
     assert parameters == pytest.approx(undisturbed, abs=1e-4)
     assert "failed" not in operator.states("w0") + operator.states("w1")
-    assert len({event["pid"] for event in events.all(what="step", worker="w1")}) == 2
+    assert events.processes(what="step", worker="w1") == 2
     assert list(folder.glob(f"*s{STEPS:09}*"))
 
 
@@ -389,6 +343,4 @@ def test_group_that_in_process_cannot_make_again_is_refused(
 ) -> None:
     start(agents, operator, 1, "--in-process", "--early-group")
     operator.wait_for("failed", "w0")
-    heard = operator.last("w0")
-    assert heard is not None
-    assert "call init_process_group inside" in heard.failure["message"]
+    assert "call init_process_group inside" in operator.last("w0").failure["message"]

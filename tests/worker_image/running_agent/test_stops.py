@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agents, Events
+from tests.worker_image.agents import SCRIPTS, Agents, Events, program
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
@@ -42,12 +42,8 @@ def test_after_a_loss_a_script_that_runs_has_its_time_and_one_that_hangs_is_not_
     waits: str,
     handler: str,
 ) -> None:
-    shell = tmp_path / "shell"
-    shell.write_text(
-        f'#!/bin/sh\ntrap "echo the trap has run; exit 3" TERM\n{sys.executable} {HANGS} "$@"\n'
-        "exit 5\n"
-    )
-    shell.chmod(0o755)
+    trap = 'trap "echo the trap has run; exit 3" TERM'
+    shell = program(tmp_path / "shell", f'{trap}\n{sys.executable} {HANGS} "$@"\nexit 5')
     python = (f"--start-method={start_method}", HANGS)
     cannot_run = agents("w0", *python, "--in", hangs, **LONG)
     below_a_shell = agents("w1", "--no-python", shell, "--in", hangs, **LONG)
@@ -80,7 +76,7 @@ def test_an_orderly_stop_gives_all_the_time_until_a_loss_is_known(
     operator.declare("w0", orderly=True)
     operator.wait_for("stopping", "w0")
     time.sleep(4)
-    assert len(events.all(what="start")) == 1 and operator.last("w0").state == "stopping"  # type: ignore[union-attr]
+    assert len(events.all(what="start")) == 1 and operator.last("w0").state == "stopping"
     number = operator.declare("w0")
     events.wait(2, what="start")
     operator.wait_for("running", "w0", number=number)
@@ -99,21 +95,13 @@ def test_an_orderly_stop_gives_all_the_time_until_a_loss_is_known(
 def test_siblings_of_a_worker_that_has_failed_are_not_waited_for(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
-    (tmp_path / "there").mkdir()
-    agents(
-        "w0",
-        "--nproc-per-node=2",
-        HANGS,
-        "--in",
-        "mutex",
-        "--first-fails",
-        tmp_path / "there",
-        **LONG,
-    )
+    there = tmp_path / "there"
+    there.mkdir()
+    agents("w0", "--nproc-per-node=2", HANGS, "--in", "mutex", "--first-fails", there, **LONG)
     operator.begin("w0")
     operator.wait_for("failed", "w0")
     # Or else rank 0 would fail again before rank 1 has begun.
-    for file in (tmp_path / "there").iterdir():
+    for file in there.iterdir():
         file.unlink()
     operator.declare("w0", orderly=True)  # no member is lost
     events.wait(4, what="start")

@@ -1,5 +1,3 @@
-import os
-import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,11 +25,9 @@ def test_each_sample_counts_once_whatever_happens_to_the_group_within_an_epoch(
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
-    tmp_path: Path,
+    slow: Path,
     options: tuple[Any, ...],
 ) -> None:
-    slow = tmp_path / "slow"
-    slow.touch()
     workers = ["w0", "w1", "w2", "w3"]
     for worker in workers:
         agents(worker, SCRIPT, "--slow", slow, "--epochs", EPOCHS, *options, **ENVIRONMENT)
@@ -42,8 +38,7 @@ def test_each_sample_counts_once_whatever_happens_to_the_group_within_an_epoch(
         events.until_step(step + 4, size, SECONDS)
         step = max(event["step"] for event in events.all(what="step"))
     assert computed_twice(events) == 0, "changes on purpose lose nothing"
-    victim = events.all(what="step", worker="w1")[-1]
-    os.kill(victim["pid"], signal.SIGKILL)
+    events.kill("w1")
     operator.wait_for("failed", "w1")
     operator.declare(*workers[:3])
     events.until_step(step + 4, 3, SECONDS)

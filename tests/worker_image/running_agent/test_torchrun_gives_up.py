@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from tests.torch_features import needs_torchrun_handlers
-from tests.worker_image.agents import Agents
+from tests.worker_image.agents import JOINING, Agents
 from tests.worker_image.scripted_operator import Heard, ScriptedOperator
 
 pytestmark = [pytest.mark.torch, pytest.mark.process, needs_torchrun_handlers]
 
 TORCHRUN = f"{shlex.quote(sys.executable)} -m torch.distributed.run"
-JOINING = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
 RAISES = "raise ValueError('nan in step 10')\n"
 HOOKED = "import sys\nsys.excepthook = lambda *_: print('my own words', file=sys.stderr)\n" + RAISES
 FORKS = (
     "import os\nchild = os.fork()\nif not child:\n    raise KeyError('of the child')\n"
     "os.waitpid(child, 0)\nraise SystemExit(3)\n"
 )
+CRASHES = "import os\nos.kill(os.getpid(), 11)\n"
 
 
 def told_by(operator: ScriptedOperator, agents: Agents, shell: str) -> tuple[Heard, int]:
@@ -29,9 +29,7 @@ def told_by(operator: ScriptedOperator, agents: Agents, shell: str) -> tuple[Hea
     number = operator.begin("w0")
     operator.wait_for("failed", "w0", number=number)
     code = agent.wait()
-    heard = operator.last("w0")
-    assert heard is not None
-    return heard, code
+    return operator.last("w0"), code
 
 
 @pytest.mark.parametrize(
@@ -41,16 +39,13 @@ def told_by(operator: ScriptedOperator, agents: Agents, shell: str) -> tuple[Hea
             RAISES,
             {"message": "ValueError: nan in step 10", "exception": "ValueError", "exitCode": 1},
         ),
-        pytest.param(
-            HOOKED, {"message": "exited with code 1", "exitCode": 1}, marks=pytest.mark.long
-        ),
-        pytest.param(
-            FORKS, {"message": "exited with code 3", "exitCode": 3}, marks=pytest.mark.long
-        ),
-        pytest.param(
-            "import os\nos.kill(os.getpid(), 11)\n",
-            {"message": "killed by SIGSEGV", "signal": "SIGSEGV", "exitCode": -11},
-            marks=pytest.mark.long,
+        *(
+            pytest.param(source, told, marks=pytest.mark.long)
+            for source, told in (
+                (HOOKED, {"message": "exited with code 1", "exitCode": 1}),
+                (FORKS, {"message": "exited with code 3", "exitCode": 3}),
+                (CRASHES, {"message": "killed by SIGSEGV", "signal": "SIGSEGV", "exitCode": -11}),
+            )
         ),
     ],
     ids=["raises", "own hook", "child raises", "crashes"],

@@ -32,7 +32,6 @@ STEPS = EPOCHS * -(-SAMPLES // BATCH)
 def start(
     agents: Agents, slow: Path, *workers: str, script: str = "units.py", options: Sequence[str] = ()
 ) -> list[Agent]:
-    slow.touch()
     arguments = ("--epochs", EPOCHS, "--slow", slow, "--step-seconds", 0.3, *options)
     return [agents(worker, SCRIPTS / script, *arguments, **ENVIRONMENT) for worker in workers]
 
@@ -90,10 +89,9 @@ def change_units(
     *options: str,
 ) -> list[Agent]:
     """Trains with three units, two, and three in another order; returns agents by number."""
-    started = start(
-        agents, slow, "w0", "w1", "w2", "w3", "w4", "w5", script=script, options=options
-    )
-    operator.begin("w0", "w1", "w2", "w3", "w4", "w5")
+    workers = [f"w{number}" for number in range(6)]
+    started = start(agents, slow, *workers, script=script, options=options)
+    operator.begin(*workers)
     train_on(events, 6)
     operator.declare("w0", "w1", "w4", "w5", orderly=True)
     train_on(events, 4)
@@ -105,19 +103,14 @@ def change_units(
 
 
 @needs_fsdp2
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param((), marks=pytest.mark.long), ("--in-process",)],
-    ids=["started again", "in_process"],
-)
 def test_tensor_parallel_units_train_as_one_process_does_and_keep_the_shards_of_a_lost_one(
-    options: tuple[str, ...],
+    shown_in_process: tuple[str, ...],
     operator: ScriptedOperator,
     events: Events,
     agents: Agents,
-    tmp_path: Path,
+    slow: Path,
 ) -> None:
-    slow = tmp_path / "slow"
+    options = shown_in_process
     _, _, lost, *_ = change_units(operator, events, agents, slow, "units.py", *options)
     processes = {(event["worker"], event["pid"]) for event in events.all(what="step")}
     assert len(processes) == (6 if options else 6 + 6 + 4), "in_process keeps them"
@@ -144,9 +137,8 @@ def test_tensor_parallel_units_train_as_one_process_does_and_keep_the_shards_of_
 @pytest.mark.long
 @needs_fsdp2
 def test_pipelines_train_what_one_process_does(
-    operator: ScriptedOperator, events: Events, agents: Agents, tmp_path: Path
+    operator: ScriptedOperator, events: Events, agents: Agents, slow: Path
 ) -> None:
-    slow = tmp_path / "slow"
     change_units(operator, events, agents, slow, "pipeline.py")
     slow.unlink()
     done = finish(operator, events, "w2", "w3", "w0", "w1", "w4", "w5")

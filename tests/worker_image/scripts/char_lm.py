@@ -14,11 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--example", required=True)
-parser.add_argument("--out", type=Path, required=True)
-parser.add_argument("--samples", type=int, default=650)
-parser.add_argument("--epochs", type=int, default=2)
-parser.add_argument("--step-seconds", type=float, default=0.0)
+add = parser.add_argument
+add("--example", required=True)
+add("--out", type=Path, required=True)
+add("--samples", type=int, default=650)
+add("--epochs", type=int, default=2)
+add("--step-seconds", type=float, default=0.0)
 options = parser.parse_args()
 sys.path.insert(0, options.example)
 

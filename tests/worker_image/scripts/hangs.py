@@ -13,17 +13,12 @@ from events import event
 
 LIBC = ctypes.CDLL(None)
 parser = argparse.ArgumentParser()
-parser.add_argument(
-    "--in", dest="place", choices=["mutex", "computation", "python", "queue"], required=True
-)
-parser.add_argument("--handler", choices=["save", "save-in-c", "flag", "barrier"], default="save")
-parser.add_argument(
-    "--until-told", action="store_true", help="first runs Python code until the handler has run"
-)
-parser.add_argument(
-    "--group", action="store_true", help="all ranks form a group that notices no loss"
-)
-parser.add_argument(
+add = parser.add_argument
+add("--in", dest="place", choices=["mutex", "computation", "python", "queue"], required=True)
+add("--handler", choices=["save", "save-in-c", "flag", "barrier"], default="save")
+add("--until-told", action="store_true", help="first runs Python code until the handler has run")
+add("--group", action="store_true", help="all ranks form a group that notices no loss")
+add(
     "--first-fails", help="local rank 0 raises once all local ranks have made a file in this folder"
 )
 arguments = parser.parse_args()

@@ -14,13 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--in-process", action="store_true")
-parser.add_argument("--steps", type=int, default=120)
-parser.add_argument("--evaluate-every", type=int, default=50)
-parser.add_argument("--evaluation-seconds", type=float, default=0.0)
-parser.add_argument(
-    "--stay-in-finally", action="store_true", help="a script whose end takes longer than it may"
-)
+add = parser.add_argument
+add("--in-process", action="store_true")
+add("--steps", type=int, default=120)
+add("--evaluate-every", type=int, default=50)
+add("--evaluation-seconds", type=float, default=0.0)
+add("--stay-in-finally", action="store_true", help="a script whose end takes longer than it may")
 options = parser.parse_args()
 
 data = TensorDataset(torch.randn(4000, 2), torch.randn(4000, 1))

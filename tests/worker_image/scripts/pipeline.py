@@ -16,15 +16,14 @@ from torch.optim import AdamW
 from torch.utils.data import DataLoader
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--epochs", type=int, required=True)
-parser.add_argument("--step-seconds", type=float, default=0.05)
-parser.add_argument("--slow", help="the steps take that time only while this file is there")
+add = parser.add_argument
+add("--epochs", type=int, required=True)
+add("--step-seconds", type=float, default=0.05)
+add("--slow", help="the steps take that time only while this file is there")
 options = parser.parse_args()
 
 
 class Stage(nn.Module):
-    """A layer of the model, under its name there."""
-
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
@@ -37,7 +36,6 @@ class Stage(nn.Module):
 
 
 def run(stage: Stage, inputs: Tensor, targets: Tensor, weight: float) -> None:
-    """The forward and the backward pass of a micro-batch."""
     hidden = torch.empty(*inputs.shape[:-1], 8, dtype=inputs.dtype)
     if stage.number == 0:
         outputs = stage(inputs)

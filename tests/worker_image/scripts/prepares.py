@@ -13,14 +13,13 @@ from events import event
 from torch.nn.parallel import DistributedDataParallel
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--in-process", action="store_true")
-parser.add_argument("--steps", type=int, default=300)
-parser.add_argument("--world", type=int, default=1, help="the training ends in no smaller group")
-parser.add_argument("--until", help="the set-up ends when this file is there")
-parser.add_argument("--fail", choices=["raise", "exit", "leave"], help="how the set-up fails")
-parser.add_argument(
-    "--no-group", action="store_true", help="nothing of the script depends on its group"
-)
+add = parser.add_argument
+add("--in-process", action="store_true")
+add("--steps", type=int, default=300)
+add("--world", type=int, default=1, help="the training ends in no smaller group")
+add("--until", help="the set-up ends when this file is there")
+add("--fail", choices=["raise", "exit", "leave"], help="how the set-up fails")
+add("--no-group", action="store_true", help="nothing of the script depends on its group")
 options = parser.parse_args()
 
 event(

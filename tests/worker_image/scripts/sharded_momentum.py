@@ -16,9 +16,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=100000)
-parser.add_argument("--step-seconds", type=float, default=0.1)
-parser.add_argument(
+add = parser.add_argument
+add("--steps", type=int, default=100000)
+add("--step-seconds", type=float, default=0.1)
+add(
     "--rows",
     type=int,
     default=1000,

@@ -20,75 +20,32 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--epochs", type=int, default=2)
-parser.add_argument("--samples", type=int, default=500)
-parser.add_argument("--batch-size", type=int, default=12)
-parser.add_argument(
-    "--micro-batch-size",
-    type=int,
-    default=4,
-    help="so that dropout does not depend on the group; 0: none",
-)
-parser.add_argument("--learning-rate", type=float, default=1e-2)
-parser.add_argument("--dropout", type=float, default=0.1)
-parser.add_argument(
-    "--double",
-    action="store_true",
-    help="64-bit numbers: what the order of sums changes stays small for long",
-)
-parser.add_argument("--loader-workers", type=int, default=0)
-parser.add_argument("--step-seconds", type=float, default=0.02)
-parser.add_argument("--slow", help="the steps take that time only while this file is there")
-parser.add_argument("--folder", default=None)
-parser.add_argument("--flush-seconds", type=float, default=0.3)
-parser.add_argument(
-    "--open-ended", action="store_true", help="the library is not told which step is the last one"
-)
-parser.add_argument(
-    "--every",
-    type=int,
-    default=1,
-    help="steps from one commit to the next; 0: as the library chooses",
-)
-parser.add_argument("--ballast-bytes", type=int, default=0, help="what each commit copies besides")
-parser.add_argument("--in-process", action="store_true")
-parser.add_argument("--backend", default="gloo")
-parser.add_argument(
-    "--fail-at", type=int, default=0, help="the last rank raises in this step, once"
-)
-parser.add_argument(
-    "--set-up-seconds",
-    type=float,
-    default=0,
-    help="of what a process does once: compiling, filling caches",
-)
-parser.add_argument(
-    "--set-up-fails",
-    type=float,
-    default=0,
-    help="how probably a process ends there, when the job has trained",
-)
-parser.add_argument(
-    "--hang-in-leaving",
-    action="store_true",
-    help="a process that began in a group of two never leaves it",
-)
-parser.add_argument(
-    "--sharded",
-    action="store_true",
-    help="FSDP2, whose shards each pod keeps for itself and for another one",
-)
-parser.add_argument(
-    "--sharded-weights",
-    action="store_true",
-    help="the same, on the CPUs of a torch that lacks FSDP2 for these",
-)
-parser.add_argument(
-    "--own", choices=OWN, help="the order of the samples is one of the script's own"
-)
-parser.add_argument(
-    "--early-group", action="store_true", help="there is a group before the function is called"
-)
+add = parser.add_argument
+add("--epochs", type=int, default=2)
+add("--samples", type=int, default=500)
+add("--batch-size", type=int, default=12)
+add("--micro-batch-size", type=int, default=4, help="dropout needs it; 0: none")
+add("--learning-rate", type=float, default=1e-2)
+add("--dropout", type=float, default=0.1)
+add("--double", action="store_true", help="64 bits: the order of sums changes little")
+add("--loader-workers", type=int, default=0)
+add("--step-seconds", type=float, default=0.02)
+add("--slow", help="the steps take that time only while this file is there")
+add("--folder", default=None)
+add("--flush-seconds", type=float, default=0.3)
+add("--open-ended", action="store_true", help="the library is not told which step is the last one")
+add("--every", type=int, default=1, help="steps; 0: as the library chooses")
+add("--ballast-bytes", type=int, default=0, help="what each commit copies besides")
+add("--in-process", action="store_true")
+add("--backend", default="gloo")
+add("--fail-at", type=int, default=0, help="the last rank raises in this step, once")
+add("--set-up-seconds", type=float, default=0, help="of what a process does once")
+add("--set-up-fails", type=float, default=0, help="the chance to end there, later")
+add("--hang-in-leaving", action="store_true", help="in a group of two")
+add("--sharded", action="store_true", help="by FSDP2")
+add("--sharded-weights", action="store_true", help="without FSDP2, on CPUs")
+add("--own", choices=OWN, help="the order of the samples is one of the script's own")
+add("--early-group", action="store_true", help="there is a group before the function is called")
 options = parser.parse_args()
 if options.hang_in_leaving and os.environ["WORLD_SIZE"] == "2":
     dist.destroy_process_group = lambda: time.sleep(3600)
@@ -182,7 +139,6 @@ made = None if sharded and options.in_process else make()
 
 
 def train() -> nn.Module:
-    """Trains to the end, and returns the model."""
     own = made or make()
     model, parts, optimizer, sampler, state = (
         own.model,

@@ -53,11 +53,12 @@ def train() -> None:
 
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--slow", type=Path, help="while this file is there, a step takes long")
-parser.add_argument("--epochs", type=int, default=2)
-parser.add_argument("--batch-size", type=int, default=12)
-parser.add_argument("--loader-workers", type=int, default=0)
-parser.add_argument("--in-process", action="store_true")
+add = parser.add_argument
+add("--slow", type=Path, help="while this file is there, a step takes long")
+add("--epochs", type=int, default=2)
+add("--batch-size", type=int, default=12)
+add("--loader-workers", type=int, default=0)
+add("--in-process", action="store_true")
 options = parser.parse_args()
 torch.manual_seed(5)
 model = nn.Linear(1, 1)

@@ -11,12 +11,11 @@ import elastic_pytorch
 from events import event
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=10**6)
-parser.add_argument("--finish", default="", help="stop when this file exists")
-parser.add_argument(
-    "--fail-once", default="", help="rank 1 raises if this file does not exist, and makes it"
-)
-parser.add_argument("--save", action="store_true")
+add = parser.add_argument
+add("--steps", type=int, default=10**6)
+add("--finish", default="", help="stop when this file exists")
+add("--fail-once", default="", help="rank 1 raises if this file does not exist, and makes it")
+add("--save", action="store_true")
 arguments = parser.parse_args()
 
 

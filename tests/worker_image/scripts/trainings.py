@@ -10,10 +10,11 @@ from events import event
 from torch import nn
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--trainings", type=int, default=2)
-parser.add_argument("--steps", type=int, default=100)
-parser.add_argument("--step-seconds", type=float, default=0.05)
-parser.add_argument("--in-process", action="store_true")
+add = parser.add_argument
+add("--trainings", type=int, default=2)
+add("--steps", type=int, default=100)
+add("--step-seconds", type=float, default=0.05)
+add("--in-process", action="store_true")
 options = parser.parse_args()
 
 

@@ -16,9 +16,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--slow", default="1")
-parser.add_argument("--seconds", type=float, default=0.1)
-parser.add_argument("--well", type=Path, default=Path("/tmp/well"))
+add = parser.add_argument
+add("--slow", default="1")
+add("--seconds", type=float, default=0.1)
+add("--well", type=Path, default=Path("/tmp/well"))
 options = parser.parse_args()
 
 dist.init_process_group("gloo")

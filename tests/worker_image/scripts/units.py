@@ -15,10 +15,11 @@ from torch.optim import AdamW
 from torch.utils.data import DataLoader
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--epochs", type=int, required=True)
-parser.add_argument("--step-seconds", type=float, default=0.05)
-parser.add_argument("--slow", help="the steps take that time only while this file is there")
-parser.add_argument("--in-process", action="store_true")
+add = parser.add_argument
+add("--epochs", type=int, required=True)
+add("--step-seconds", type=float, default=0.05)
+add("--slow", help="the steps take that time only while this file is there")
+add("--in-process", action="store_true")
 options = parser.parse_args()
 
 

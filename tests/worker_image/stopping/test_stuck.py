@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from functools import reduce
+from typing import Any
 
 import pytest
 from elastic_pytorch.stopping.stuck import (
@@ -35,20 +36,23 @@ def observed(
 ) -> list[Observation]:
     """Looks that find no answer; of CPU time `cpu` is used each second."""
     times = [since + STEP * number for number in range(round(seconds / STEP) + 1)]
+    copied = [round(1000 * at) if copies else 0 for at in times]
     return [
-        Observation(
-            at,
-            stack,
-            sleeps=sleeps,
-            cpu_seconds=cpu * at,
-            copied_bytes=round(1000 * at) if copies else 0,
-        )
-        for at in times
+        Observation(at, stack, sleeps=sleeps, cpu_seconds=cpu * at, copied_bytes=each)
+        for at, each in zip(times, copied, strict=True)
     ]
 
 
-def answer(at: float, stack: str = LOOP, handler: str = HANDLER) -> list[Observation]:
-    return [Observation(at, stack, answered=True, handler=handler)]
+def begun(
+    stack: str, seconds: float, since: float = 0.1, *, handler: str | None = None, **more: bool
+) -> list[Observation]:
+    """Looks after a first one in the loop, and after the answer of a handler if there is one."""
+    answers = [] if handler is None else [Observation(0.1, LOOP, answered=True, handler=handler)]
+    return [*observed(LOOP, 0), *answers, *observed(stack, seconds, since=since, **more)]
+
+
+def returned(stack: str, seconds: float, **more: Any) -> list[Observation]:
+    return begun(stack, seconds, 0.2, **({"handler": HANDLER} | more))
 
 
 SHORT, LONG = WAITING_SECONDS + STEP, COMPUTING_SECONDS + STEP
@@ -68,74 +72,34 @@ CASES = {
     "it writes a file": (observed(LOOP, LONG, copies=True), False),
     "it does not write its stack": (observed("", LONG), False),
     "it has never written its stack, for very long": (observed("", SILENT_SECONDS), True),
-    "it no longer writes its stack": (
-        [*observed(LOOP, 0), *observed("", SILENT_SECONDS + 1, since=0.1)],
-        False,
-    ),
+    "it no longer writes its stack": (begun("", SILENT_SECONDS + 1), False),
     "it did not write its stack for a time": (
         [
-            *observed(LOOP, 0.2),
+            *begun(LOOP, 0.1),
             Observation(0.3, ""),
             *observed(LOOP, WAITING_SECONDS - STEP, since=0.4),
         ],
         False,
     ),
     "it computes, and writes each stack late": (
-        [
-            seen
-            for n in range(14)
-            for seen in (Observation(STEP * n, LOOP), Observation(STEP * (n + 0.5), ""))
-        ],
+        [Observation(STEP * n / 2, "" if n % 2 else LOOP) for n in range(28)],
         True,
     ),
-    "it was not observed for a time": (
-        [*observed(LOOP, 0), *observed(LOOP, 0, since=GAP_SECONDS + 1)],
-        False,
-    ),
-    "it was not observed for a time, and waits since": (
-        [*observed(LOOP, 0), *observed(LOOP, SHORT, since=GAP_SECONDS + 1)],
-        True,
-    ),
+    "it was not observed for a time": (begun(LOOP, 0, GAP_SECONDS + 1), False),
+    "it was not observed for a time, and waits since": (begun(LOOP, SHORT, GAP_SECONDS + 1), True),
     "it has answered, in a loop": (
         [*observed(LOOP, 0), *[Observation(STEP * n, LOOP, True, HANDLER) for n in range(1, 30)]],
         False,
     ),
-    "its handler is at work, and has not answered": (
-        [*observed(LOOP, 0), *observed(SAVES, LONG, since=0.1)],
-        False,
-    ),
-    "its handler waits for peers": (
-        [*observed(LOOP, 0), *observed(BARRIER, LONG, since=0.1)],
-        True,
-    ),
-    "its handler waits for peers, not yet for long": (
-        [*observed(LOOP, 0), *observed(BARRIER, SHORT, since=0.1)],
-        False,
-    ),
-    "its handler is at work, and has answered": (
-        [*observed(LOOP, 0), *answer(0.1), *observed(SAVES, LONG, since=0.2)],
-        False,
-    ),
-    "its handler has returned, and it waits": (
-        [*observed(LOOP, 0), *answer(0.1), *observed(OTHER, SHORT, since=0.2)],
-        False,
-    ),
-    "its handler has returned, and it waits for long": (
-        [*observed(LOOP, 0), *answer(0.1), *observed(OTHER, LONG, since=0.2)],
-        True,
-    ),
-    "its handler has returned, and it writes a file": (
-        [*observed(LOOP, 0), *answer(0.1), *observed(OTHER, LONG, since=0.2, copies=True)],
-        False,
-    ),
-    "its handler has returned, to where it was": (
-        [*observed(LOOP, 0), *answer(0.1), *observed(LOOP, LONG, since=0.2)],
-        True,
-    ),
-    "its handler is no Python": (
-        [*observed(LOOP, 0), *answer(0.1, handler=""), *observed(SAVES, LONG, since=0.2)],
-        True,
-    ),
+    "its handler is at work, and has not answered": (begun(SAVES, LONG), False),
+    "its handler waits for peers": (begun(BARRIER, LONG), True),
+    "its handler waits for peers, not yet for long": (begun(BARRIER, SHORT), False),
+    "its handler is at work, and has answered": (returned(SAVES, LONG), False),
+    "its handler has returned, and it waits": (returned(OTHER, SHORT), False),
+    "its handler has returned, and it waits for long": (returned(OTHER, LONG), True),
+    "its handler has returned, and it writes": (returned(OTHER, LONG, copies=True), False),
+    "its handler has returned, to where it was": (returned(LOOP, LONG), True),
+    "its handler is no Python": (returned(SAVES, LONG, handler=""), True),
 }
 
 

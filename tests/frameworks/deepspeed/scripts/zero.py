@@ -14,13 +14,14 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--folder", required=True)
-parser.add_argument("--stage", type=int, required=True)
-parser.add_argument("--every", type=int, required=True)
-parser.add_argument("--samples", type=int, required=True)
-parser.add_argument("--batch-size", type=int, required=True)
-parser.add_argument("--epochs", type=int, required=True)
-parser.add_argument("--step-seconds", type=float, default=0.5)
+add = parser.add_argument
+add("--folder", required=True)
+add("--stage", type=int, required=True)
+add("--every", type=int, required=True)
+add("--samples", type=int, required=True)
+add("--batch-size", type=int, required=True)
+add("--epochs", type=int, required=True)
+add("--step-seconds", type=float, default=0.5)
 options = parser.parse_args()
 
 config = {

@@ -18,22 +18,19 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument(
-    "--stock", action="store_true", help="without the library: ModelCheckpoint, and ckpt_path"
-)
-parser.add_argument(
-    "--num-nodes", type=int, help="written into the script; without it, from the environment"
-)
-parser.add_argument("--epochs", type=int, default=2)
-parser.add_argument("--samples", type=int, default=400)
-parser.add_argument("--batch-size", type=int, default=10)
-parser.add_argument("--micro-batch-size", type=int)
-parser.add_argument("--accumulate", type=int, default=1)
-parser.add_argument("--precision", default="32-true")
-parser.add_argument("--manual", action="store_true", help="two optimizers that take turns")
-parser.add_argument("--sampler", action="store_true", help="the script makes the ElasticSampler")
-parser.add_argument("--step-seconds", type=float, default=0.05)
-parser.add_argument("--folder", type=Path, required=True)
+add = parser.add_argument
+add("--stock", action="store_true", help="without the library: ModelCheckpoint, and ckpt_path")
+add("--num-nodes", type=int, help="written into the script; without it, from the environment")
+add("--epochs", type=int, default=2)
+add("--samples", type=int, default=400)
+add("--batch-size", type=int, default=10)
+add("--micro-batch-size", type=int)
+add("--accumulate", type=int, default=1)
+add("--precision", default="32-true")
+add("--manual", action="store_true", help="two optimizers that take turns")
+add("--sampler", action="store_true", help="the script makes the ElasticSampler")
+add("--step-seconds", type=float, default=0.05)
+add("--folder", type=Path, required=True)
 options = parser.parse_args()
 
 L.seed_everything(5)

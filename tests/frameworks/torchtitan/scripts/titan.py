@@ -20,13 +20,14 @@ from torchtitan.trainer import Trainer
 
 LENGTH = 16
 parser = argparse.ArgumentParser()
-parser.add_argument("--folder", required=True)
-parser.add_argument("--every", type=int, required=True)
-parser.add_argument("--commit-every", type=int)
-parser.add_argument("--samples", type=int, required=True)
-parser.add_argument("--batch-size", type=int, required=True)
-parser.add_argument("--steps", type=int, required=True)
-parser.add_argument("--step-seconds", type=float, default=0.5)
+add = parser.add_argument
+add("--folder", required=True)
+add("--every", type=int, required=True)
+add("--commit-every", type=int)
+add("--samples", type=int, required=True)
+add("--batch-size", type=int, required=True)
+add("--steps", type=int, required=True)
+add("--step-seconds", type=float, default=0.5)
 options = parser.parse_args()
 
 
