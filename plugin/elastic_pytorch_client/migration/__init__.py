@@ -1,4 +1,1 @@
-"""Turns manifests and batch scripts of other kinds into ElasticPyTorchJob manifests.
-
-Pure: reads no file and asks no API server.
-"""
+"""Turns manifests and batch scripts of other kinds into ElasticPyTorchJob manifests. Pure."""

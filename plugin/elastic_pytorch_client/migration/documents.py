@@ -1,4 +1,4 @@
-"""Manifests in, manifests out: which kind each document is, and what was said of each."""
+"""Manifests in, manifests out: the kind of each document, and its remarks."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,21 +22,21 @@ from elastic_pytorch_client.migration.sources.slurm.job import migrate_batch_scr
 Manifest = dict[str, Any]
 Source = Callable[[Mapping[str, Any], Remarks, Sequence[str]], Sequence[Mapping[str, Any]]]
 
-# The kinds that need nothing but their own manifest.
+# The kinds that need only their own manifest.
 SOURCES: Mapping[tuple[str, str], Source] = {
     (pytorchjob.API_GROUP, pytorchjob.KIND): pytorchjob.migrate_pytorchjob,
     (job.API_GROUP, job.KIND): job.migrate_job,
     (jobset.API_GROUP, jobset.KIND): jobset.migrate_jobset,
     (volcano.API_GROUP, volcano.KIND): volcano.migrate_volcano_job,
 }
-# What `envsubst` fills in; a shell, a program or an annotation may have the same for itself.
+# What `envsubst` fills in, though shells, programs and annotations may have the same.
 PLACEHOLDER = re.compile(r"\$(?:\{\w+\}|[A-Z][A-Z0-9_]*\b)")
 READ_BY_OTHERS = {"command", "args", "value", "annotations"}
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What became of one document: what is written in its place, and what to say about it."""
+    """A document's outcome: its replacements and remarks."""
 
     title: str
     documents: Sequence[Mapping[str, Any]]
@@ -49,7 +49,7 @@ def migrate_documents(
     runtimes: Sequence[Mapping[str, Any]] = (),
     entrypoint: Sequence[str] = (),
 ) -> list[Migrated]:
-    """Migrates jobs that train; other objects pass as they are, and runtimes are only read."""
+    """Migrates jobs that train; passes other objects on, and only reads runtimes."""
     objects = list(_objects(documents))
     known = [*(found for found in objects if found.get("kind") in runtime.KINDS), *runtimes]
     jobs = [found for found in objects if found.get("kind") not in runtime.KINDS]
@@ -63,10 +63,12 @@ def migrate_documents(
         if found.get("kind") == job.KIND
         and any(document is not found for document in result.documents)
     }
+
+    def is_superfluous(found: Manifest) -> bool:
+        return _is_headless(found) and (_namespace(found), _name(found)) in hosts
+
     return [
-        _superfluous(found)
-        if _is_headless(found) and (_namespace(found), _name(found)) in hosts
-        else result
+        _superfluous(found) if is_superfluous(found) else result
         for found, result in zip(jobs, migrated, strict=True)
     ]
 
@@ -84,10 +86,10 @@ def _objects(documents: Sequence[Any]) -> Iterator[Manifest]:
     for document in documents:
         if not isinstance(document, dict):
             yield {"kind": "", "metadata": {}, "spec": document}
-        elif str(document.get("kind", "")).endswith("List") and isinstance(
-            document.get("items"), list
-        ):
-            yield from _objects(document["items"])
+            continue
+        items = document.get("items")
+        if str(document.get("kind", "")).endswith("List") and isinstance(items, list):
+            yield from _objects(items)
         else:
             yield document
 
@@ -97,9 +99,8 @@ def _migrate(
 ) -> Migrated:
     group, kind = str(found.get("apiVersion", "")).partition("/")[0], found.get("kind")
     if not kind:
-        return Migrated(
-            "document", (), failed=Remark("kind", "is missing: this is no Kubernetes object")
-        )
+        failed = Remark("kind", "is missing: this is no Kubernetes object")
+        return Migrated("document", (), failed=failed)
     remarks = Remarks()
     title = f"{kind} {_name(found)}"
     try:
@@ -107,33 +108,32 @@ def _migrate(
         if source or (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
             _refuse_placeholders(found)
         if source:
-            return Migrated(
-                title, _with_its_volumes(source(found, remarks, entrypoint)), remarks.found
-            )
+            jobs = source(found, remarks, entrypoint)
+            return Migrated(title, _with_its_volumes(jobs), remarks.found)
         if (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
             jobs = trainjob.migrate_trainjob(found, remarks, runtimes, entrypoint)
             return Migrated(title, _with_its_volumes(jobs), remarks.found)
     except CannotMigrate as error:
         return Migrated(title, (), remarks.found, error.remark)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return Migrated(
-            title, (), remarks.found, Remark("spec", f"does not have the form of a {kind}: {error}")
-        )
-    if (failed := other_kinds.refusal(found)) is not None:
-        return Migrated(title, (), failed=failed)
+        failed = Remark("spec", f"does not have the form of a {kind}: {error}")
+        return Migrated(title, (), remarks.found, failed)
+    if (refused := other_kinds.refusal(found)) is not None:
+        return Migrated(title, (), failed=refused)
     return Migrated(title, [found], other_kinds.passed_on(found))
 
 
 def _refuse_placeholders(found: Manifest) -> None:
-    """Refuses a template of `envsubst`, as Kubernetes would refuse what it leaves where a number or a name must be."""
+    """Refuses a template of `envsubst`, as Kubernetes would refuse its numbers and names."""
     if names := dict(_placeholders("", found)):
-        path, more = next(iter(names.values())), "it" if len(names) == 1 else "them"
-        text = f"{listed(sorted(names))} {'is a placeholder' if len(names) == 1 else 'are placeholders'}: fill {more} in first"
+        path, one = next(iter(names.values())), len(names) == 1
+        what, more = ("is a placeholder", "it") if one else ("are placeholders", "them")
+        text = f"{listed(sorted(names))} {what}: fill {more} in first"
         raise CannotMigrate(path, f"{text}, envsubst < FILE | kubectl epj migrate -f -")
 
 
 def _placeholders(path: str, part: Any) -> Iterator[tuple[str, str]]:
-    """The placeholders in a part of a manifest, each with the path of its field."""
+    """The placeholders in a part of a manifest, with the paths of their fields."""
     if isinstance(part, dict):
         for key, value in part.items():
             if key not in READ_BY_OTHERS:
@@ -149,8 +149,7 @@ def _with_its_volumes(documents: Sequence[Mapping[str, Any]]) -> Sequence[Mappin
     """Returns the same documents.
 
     Raises:
-        CannotMigrate: a job mounts a volume that it does not have, as where a JobSet makes claims
-            for its pods.
+        CannotMigrate: a job mounts a volume that it lacks, as where a JobSet makes claims for pods.
     """
     for spec in (document["spec"] for document in documents if document.get("kind") == names.KIND):
         pod = spec["template"]["spec"]
@@ -159,7 +158,10 @@ def _with_its_volumes(documents: Sequence[Mapping[str, Any]]) -> Sequence[Mappin
         for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
             for mount in container.get("volumeMounts") or ():
                 if mount.get("name") not in volumes:
-                    text = f"mounts the volume {mount.get('name')}, which the new job does not have: add it to the pod's volumes"
+                    text = (
+                        f"mounts the volume {mount.get('name')}, which the new job does not have: "
+                        "add it to the pod's volumes"
+                    )
                     raise CannotMigrate(f"container {container.get('name')}", text)
     return documents
 
@@ -180,13 +182,13 @@ def _metadata(found: Manifest) -> Manifest:
 
 def _is_headless(found: Manifest) -> bool:
     spec = found.get("spec")
-    return (
-        found.get("kind") == "Service"
-        and isinstance(spec, dict)
-        and spec.get("clusterIP") == "None"
-    )
+    headless = isinstance(spec, dict) and spec.get("clusterIP") == "None"
+    return headless and found.get("kind") == "Service"
 
 
 def _superfluous(found: Manifest) -> Migrated:
-    text = "the Service is left out: the operator gives the job a headless one of its own. Delete it together with the old Job"
+    text = (
+        "the Service is left out: the operator gives the job a headless one of its own. Delete it "
+        "together with the old Job"
+    )
     return Migrated(f"Service {_name(found)}", (), (Remark("kind", text),))

@@ -1,4 +1,4 @@
-"""What restarted pods before, as a failurePolicy."""
+"""Earlier rules of restarts, as a failurePolicy."""
 
 from typing import Any
 
@@ -10,6 +10,9 @@ Manifest = dict[str, Any]
 DEFAULT_MAX_FAILURES = 3
 MAX_FAILURES = 1000
 PERMANENT = 127  # the last exit code that ExitCode does not retry
+AGENT_REPORTS = (
+    "torchrun exited with 1 whatever its script did; the agent reports the script's own exit code"
+)
 
 
 def failure_policy(
@@ -38,8 +41,9 @@ def failure_policy(
     if policy.get("maxFailures", 0) > DEFAULT_MAX_FAILURES:
         remarks.add(
             number_path,
-            f"becomes failurePolicy.maxFailures: {policy['maxFailures']}. Here lost pods and nodes do not "
-            f"count, and progress resets the count: the default of {DEFAULT_MAX_FAILURES} is usually enough",
+            f"becomes failurePolicy.maxFailures: {policy['maxFailures']}. Here lost pods and nodes "
+            "do not count, and progress resets the count: the default of "
+            f"{DEFAULT_MAX_FAILURES} is usually enough",
         )
     if backoff_limit is not None:
         policy["backoffLimit"] = backoff_limit
@@ -48,30 +52,33 @@ def failure_policy(
             policy["onPodLoss"] = "FailJob"
             remarks.add(
                 path,
-                "Never failed the job with the first pod that failed, and so does failurePolicy. Remove onPodLoss to replace lost pods",
+                "Never failed the job with the first pod that failed, and so does failurePolicy. "
+                "Remove onPodLoss to replace lost pods",
             )
         case "ExitCode":
             codes = {"operator": "In", "values": [*range(1, PERMANENT + 1)]}
             policy["rules"] = [{"action": "FailJob", "onExitCodes": codes}]
             text = f"exit codes from 1 to {PERMANENT} fail the job, by a rule of failurePolicy"
             if launch.by == "torchrun" and not launch.command:
-                text += ". torchrun exited with 1 whatever its script did; the agent reports the script's own exit code"
+                text += f". {AGENT_REPORTS}"
             elif launch.by == "torchrun":
-                text += ". It does not match yet: torchrun in a `command` does not report its script's exit code"
+                text += (
+                    ". It does not match yet: torchrun in a `command` does not report its script's "
+                    "exit code"
+                )
             remarks.add(path, text)
         case "Always":
             remarks.add(
                 path,
-                "Always also restarted workers that had succeeded. Here a worker that exits with 0 is done",
+                "Always also restarted workers that had succeeded. Here a worker that exits with 0 "
+                "is done",
             )
-    if (
-        restart_policy in ("OnFailure", "Always")
-        and backoff_limit is None
-        and "maxFailures" not in policy
-    ):
+    unlimited = backoff_limit is None and "maxFailures" not in policy
+    if restart_policy in ("OnFailure", "Always") and unlimited:
         remarks.add(
             path,
-            f"{restart_policy} restarted failed pods without a limit. This job fails after {DEFAULT_MAX_FAILURES} failures in a row "
-            "without progress in between: set failurePolicy.maxFailures to allow more",
+            f"{restart_policy} restarted failed pods without a limit. This job fails after "
+            f"{DEFAULT_MAX_FAILURES} failures in a row without progress in between: set "
+            "failurePolicy.maxFailures to allow more",
         )
     return policy

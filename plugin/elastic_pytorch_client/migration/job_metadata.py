@@ -1,4 +1,4 @@
-"""A job's metadata: its name, labels and annotations, without what the API server and other controllers wrote; and its manager."""
+"""A job's own metadata, without those of the API server and controllers; and its manager."""
 
 import re
 from collections.abc import Mapping
@@ -22,21 +22,18 @@ def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
     if "name" in metadata and (len(name) > LONGEST_NAME or not NAME.match(name)):
         raise CannotMigrate(
             "metadata.name",
-            f"must have at most {LONGEST_NAME} characters of a-z, 0-9 and -, and begin with a letter: pods and hosts are named after it",
+            f"must have at most {LONGEST_NAME} characters of a-z, 0-9 and -, and begin with a "
+            "letter: pods and hosts are named after it",
         )
     if not name:
         raise CannotMigrate("metadata.name", "is missing")
-    annotations = {
-        key: value
-        for key, value in (old.get("annotations") or {}).items()
-        if key not in NOT_KEPT_ANNOTATIONS
-    }
+    annotations = dict(old.get("annotations") or {})
+    for key in NOT_KEPT_ANNOTATIONS:
+        annotations.pop(key, None)
     labels = dict(old.get("labels") or {})
     if QUEUE_LABEL in labels:
-        remarks.add(
-            f"metadata.labels[{QUEUE_LABEL}]",
-            "stays: the operator asks Kueue for quota if its chart sets kueue.enabled",
-        )
+        stays = "stays: the operator asks Kueue for quota if its chart sets kueue.enabled"
+        remarks.add(f"metadata.labels[{QUEUE_LABEL}]", stays)
     for key, value in (("labels", labels), ("annotations", annotations)):
         metadata.pop(key, None)
         if value:
@@ -45,15 +42,10 @@ def migrate_metadata(manifest: Mapping[str, Any], remarks: Remarks) -> Manifest:
 
 
 def drop_manager(path: str, manager: str | None, own_controller: str, remarks: Remarks) -> None:
-    """Says that another manager of the old job does not stay.
-
-    MultiKueue is one: the operator does not support it.
-    """
+    """Reports that another manager, such as MultiKueue, does not stay."""
     if manager and manager != own_controller:
-        remarks.add(
-            path,
-            f"{manager} is dropped: it does not know this kind of job, which would never start",
-        )
+        text = "is dropped: it does not know this kind of job, which would never start"
+        remarks.add(path, f"{manager} {text}")
 
 
 def suspension(
@@ -65,6 +57,7 @@ def suspension(
     if QUEUE_LABEL in (metadata.get("labels") or {}):
         remarks.add(
             path,
-            "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue set it",
+            "is kept, but Kueue does not change it in this kind of job: set it to false if Kueue "
+            "set it",
         )
     return {"suspend": True}

@@ -1,4 +1,4 @@
-"""How many workers a group has, and how many training processes a pod runs."""
+"""The number of workers of a group, and of training processes of a pod."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
 
 COUNTED_BY_COMMAND = (
-    "the command that is kept has an option of its own for the number of processes, so spec.nprocPerNode is left out: set it if that "
-    "number is not the number of accelerators"
+    "the command that is kept has an option of its own for the number of processes, so "
+    "spec.nprocPerNode is left out: set it if that number is not the number of accelerators"
 )
 COUNTED_BY_TORCH = ("auto", "cpu", "gpu", "xpu")
 
@@ -15,7 +15,7 @@ COUNTED_BY_TORCH = ("auto", "cpu", "gpu", "xpu")
 def group_size(
     path: str, pods: int, options: Mapping[str, str], remarks: Remarks
 ) -> dict[str, Any]:
-    """`replicas`, and the bounds of an elastic job: torchrun's own `--nnodes` wins, as it does there.
+    """`replicas`, and the bounds of an elastic job: torchrun's `--nnodes` wins, as in torchrun.
 
     Raises:
         CannotMigrate: each pod trained by itself.
@@ -24,57 +24,50 @@ def group_size(
     if pods > 1 and ("standalone" in options or bounds == (1, 1)):
         raise CannotMigrate(
             path,
-            f"each of the {pods} pods trains by itself (--standalone, or --nnodes=1), as in a sweep. Write a Job of one pod for each "
-            "training",
+            f"each of the {pods} pods trains by itself (--standalone, or --nnodes=1), as in a "
+            "sweep. Write a Job of one pod for each training",
         )
     if bounds is None or bounds == (pods, pods):
         return {"replicas": pods}
     least, most = bounds
     replicas = min(max(pods, least), most)
     if replicas != pods:
-        remarks.add(
-            path,
-            f"{pods} pods are not what --nnodes={options['nnodes']} waits for: replicas is {replicas}",
-        )
-    return (
-        {"replicas": replicas}
-        if least == most
-        else {"replicas": replicas, "minReplicas": least, "maxReplicas": most}
-    )
+        waits = f"--nnodes={options['nnodes']} waits for"
+        remarks.add(path, f"{pods} pods are not what {waits}: replicas is {replicas}")
+    if least == most:
+        return {"replicas": replicas}
+    return {"replicas": replicas, "minReplicas": least, "maxReplicas": most}
 
 
 def nnodes_bounds(nnodes: str) -> tuple[int, int] | None:
-    """The least and the most nodes of `--nnodes`, written as `4` or `2:6`; None: it is neither."""
+    """The least and the most nodes of `--nnodes`, as `4` or `2:6`; None: another value."""
     low, _, high = nnodes.partition(":")
     high = high or low
-    return (
-        (int(low), int(high))
-        if low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high)
-        else None
-    )
+    if low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high):
+        return int(low), int(high)
+    return None
 
 
 def process_count(
     path: str, given: str, *, started_by: str, accelerators: int, remarks: Remarks
 ) -> int | str | None:
-    """The job's nprocPerNode; None: its default means the same, one for each accelerator that the container asks for, else one."""
+    """The job's nprocPerNode; None: its default does it, one per accelerator, or one."""
     if started_by == "python":
         return _one(path, given, accelerators, remarks)
     if given.isdecimal():
         return int(given)
     if given not in COUNTED_BY_TORCH:
-        remarks.add(
-            path,
-            f"{given} is not known here: set spec.nprocPerNode, unless it is the number of accelerators",
-        )
+        unless = "set spec.nprocPerNode, unless it is the number of accelerators"
+        remarks.add(path, f"{given} is not known here: {unless}")
         return None
     if accelerators and given in ("auto", "gpu", "xpu"):
         return None
     if given in ("auto", "cpu") and not accelerators:
         remarks.add(
             path,
-            f"{given} starts one process for each core of the CPU limit, or of the node without one, where there are no devices. "
-            "It is kept; set spec.nprocPerNode to a number to have the same everywhere",
+            f"{given} starts one process for each core of the CPU limit, or of the node without "
+            "one, where there are no devices. It is kept; set spec.nprocPerNode to a number to "
+            "have the same everywhere",
         )
     return given
 
@@ -86,13 +79,14 @@ def _one(path: str, given: str, accelerators: int, remarks: Remarks) -> int | No
     if accelerators > 1 and not given.isdecimal():
         remarks.add(
             path,
-            f"each pod started one process, with all {accelerators} accelerators, and so it does now. For one process for each "
-            "accelerator, remove spec.nprocPerNode",
+            f"each pod started one process, with all {accelerators} accelerators, and so it does "
+            "now. For one process for each accelerator, remove spec.nprocPerNode",
         )
     elif given.isdecimal() and int(given) > 1:
         remarks.add(
             path,
-            f"each pod started one process, and WORLD_SIZE counted {given} for it. A script that starts processes itself should let "
-            f"the agent do it: set spec.nprocPerNode to {given}, and read RANK, LOCAL_RANK and WORLD_SIZE in the script",
+            f"each pod started one process, and WORLD_SIZE counted {given} for it. A script that "
+            "starts processes itself should let the agent do it: set spec.nprocPerNode to "
+            f"{given}, and read RANK, LOCAL_RANK and WORLD_SIZE in the script",
         )
     return 1 if accelerators > 1 else None

@@ -1,4 +1,4 @@
-"""How a container starts training, and how the agent starts the same."""
+"""How a container starts training, and how the agent does the same."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ PYTHON = re.compile(r"python[\d.]*\Z")
 LONGEST_SHOWN = 80
 VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
 LOCAL_RANK_ARGUMENT = "--local-rank=${local_rank}"  # torch replaces it for each process
-# Whether it gives scripts a --local-rank.
+# Whether scripts get a --local-rank.
 TORCHRUN_MODULES = {"torch.distributed.run": False, "torch.distributed.launch": True}
 TORCHRUN_SCRIPTS = re.compile(r"(?:^|.*/)(?:torchrun|torch/distributed/(?:run|launch)\.py)\Z")
 PYTHON_OPTIONS_WITH_VALUE = ("-X", "-W")
@@ -31,35 +31,44 @@ IN_THE_SPEC = {
 }
 OTHER_LAUNCHERS = {
     "accelerate": (
-        "`accelerate launch` forms its own group and cannot join the operator's. Write the script into `args`: Accelerate reads the "
-        "variables that torchrun sets. Its options go into ACCELERATE_ variables, or into the arguments of Accelerator()"
+        "`accelerate launch` forms its own group and cannot join the operator's. Write the script "
+        "into `args`: Accelerate reads the variables that torchrun sets. Its options go into "
+        "ACCELERATE_ variables, or into the arguments of Accelerator()"
     ),
     "deepspeed": (
-        "the `deepspeed` launcher connects to other nodes with SSH. Write the script into `args`: deepspeed.init_distributed() reads "
-        "the variables that torchrun sets"
+        "the `deepspeed` launcher connects to other nodes with SSH. Write the script into `args`: "
+        "deepspeed.init_distributed() reads the variables that torchrun sets"
     ),
     "composer": (
-        "Composer's launcher forms its own group and cannot join the operator's. Write the script into `args`: Composer reads the "
-        "variables that torchrun sets"
+        "Composer's launcher forms its own group and cannot join the operator's. Write the script "
+        "into `args`: Composer reads the variables that torchrun sets"
     ),
-    "trl": "`trl` starts Accelerate's launcher. Write a script with its trainer into `args`: it reads the variables that torchrun sets",
-    "tune": "`tune run` calls torchrun by itself. Write that in its place, with the path of the recipe: `torchrun RECIPE.py --config …`",
-    "mpirun": "mpirun starts its own processes. Write the script into `args` if it can use the gloo or nccl backend",
-    "horovodrun": "horovodrun starts its own processes, and Horovod does not use torch.distributed",
+    "trl": (
+        "`trl` starts Accelerate's launcher. Write a script with its trainer into `args`: it reads "
+        "the variables that torchrun sets"
+    ),
+    "tune": (
+        "`tune run` calls torchrun by itself. Write that in its place, with the path of the "
+        "recipe: `torchrun RECIPE.py --config …`"
+    ),
+    "mpirun": (
+        "mpirun starts its own processes. Write the script into `args` if it can use the gloo or "
+        "nccl backend"
+    ),
+    "horovodrun": (
+        "horovodrun starts its own processes, and Horovod does not use torch.distributed"
+    ),
 }
 SHELL_LAUNCHERS = re.compile(
-    rf"(?:^|[;&|]|\bexec)\s*(?:\w+=\S*\s+)*(?:{shell_text.INTERPRETER}-m\s*)?({'|'.join(OTHER_LAUNCHERS)})(?:\.\w+)*\s",
+    rf"(?:^|[;&|]|\bexec)\s*(?:\w+=\S*\s+)*(?:{shell_text.INTERPRETER}-m\s*)?"
+    rf"({'|'.join(OTHER_LAUNCHERS)})(?:\.\w+)*\s",
     re.MULTILINE,
 )
 
-SECOND_CLASS = (
-    "Where the agent starts the script itself (`args` without `command`), it starts faster, and a failure is reported with "
-    "its cause"
-)
-
 JOINS = (
-    "the command is kept, without torchrun's rendezvous options: its torchrun joins the job. "
-    + SECOND_CLASS
+    "the command is kept, without torchrun's rendezvous options: its torchrun joins the job. Where "
+    "the agent starts the script itself (`args` without `command`), it starts faster, and a "
+    "failure is reported with its cause"
 )
 
 
@@ -68,12 +77,11 @@ class Launch:
     command: tuple[str, ...]  # empty: the agent starts `args`
     args: tuple[str, ...]
     by: str  # `torchrun` or `python`
-    # Torchrun's, by name: the operator decides them, or they move into the spec.
+    # Torchrun's options that the operator decides, or that move into the spec.
     options: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    # Whether Python has to be told not to buffer; where the agent runs the script, it is not.
-    unbuffered: bool = False
-    counted: bool = False  # whether the kept command says how many processes it starts
+    unbuffered: bool = False  # Python needs PYTHONUNBUFFERED, as the agent does not run the script
+    counted: bool = False  # the kept command has the number of processes
 
 
 def read_launch(
@@ -83,10 +91,10 @@ def read_launch(
     entrypoint: Sequence[str] = (),
     values: Mapping[str, str] | None = None,
 ) -> Launch:
-    """Works out how the agent starts what a container starts, whose environment has the values.
+    """Finds how the agent starts a container's program, with the values of its variables.
 
     Raises:
-        CannotMigrate: it cannot be worked out, or needs something that the agent does not have.
+        CannotMigrate: that is not known, or needs something that the agent lacks.
     """
     for part, given in (("command", command), ("args", args)):
         for word in given:
@@ -100,36 +108,33 @@ def read_launch(
         elif not (args and _starts_something(args[0])):
             raise CannotMigrate(
                 f"{path}.command",
-                "is missing: the image's ENTRYPOINT starts the training, and the manifest does not name it. Look it up (`docker "
-                "inspect IMAGE`) and pass it: --entrypoint 'python /path/to/train.py'",
+                "is missing: the image's ENTRYPOINT starts the training, and the manifest does not "
+                "name it. Look it up (`docker inspect IMAGE`) and pass it: --entrypoint 'python "
+                "/path/to/train.py'",
             )
         else:
             remarks.append(
                 "`args` start the training themselves; the image's ENTRYPOINT does not run any more"
             )
     launch = _read_words(path, words)
-    launch = replace(
-        launch,
-        options={name: resolve(value, values or {}) for name, value in launch.options.items()},
-    )
-    unset = unset_variables(
-        " ".join(launch.args), command=False, by_kubelet=_runs_shell(launch.args)
-    )
+    options = {name: resolve(value, values or {}) for name, value in launch.options.items()}
+    launch, words_of_args = replace(launch, options=options), " ".join(launch.args)
+    by_kubelet = _runs_shell(launch.args)
+    unset = unset_variables(words_of_args, command=False, by_kubelet=by_kubelet)
     if not launch.command and unset:
         raise CannotMigrate(
             f"{path}.args",
-            f"use {listed(unset)}, which only the training processes have, after the group is formed. Read it in the script: "
-            f'os.environ["{unset[0]}"]',
+            f"use {listed(unset)}, which only the training processes have, after the group is "
+            f'formed. Read it in the script: os.environ["{unset[0]}"]',
         )
     if literal := LITERAL.search(" ".join((*launch.command, *launch.args))):
         text = f"passes the text ${literal[1]}, not its value: take the backslash before it away"
         raise CannotMigrate(f"{path}.command", text)
     for name, fields in IN_THE_SPEC.items():
         if not only_sizes_of_the_group(value := launch.options.get(name, "")):
-            remarks.append(
-                f"--{name}={value} is dropped, for its value is not in the manifest: compare {fields}"
-            )
-    if not launch.command and "PET_NODE_RANK" in " ".join(launch.args):
+            why = "is dropped, for its value is not in the manifest"
+            remarks.append(f"--{name}={value} {why}: compare {fields}")
+    if not launch.command and "PET_NODE_RANK" in words_of_args:
         remarks.append(
             "it reads PET_NODE_RANK, which the training processes do not have: read GROUP_RANK"
         )
@@ -137,7 +142,7 @@ def read_launch(
 
 
 def resolve(text: str, values: Mapping[str, str]) -> str:
-    """A text with the values of the variables that are known."""
+    """A text with the values of known variables."""
     return VARIABLE.sub(lambda found: values.get(found[1] or found[2] or found[3], found[0]), text)
 
 
@@ -159,7 +164,7 @@ def _read_words(path: str, words: Sequence[str]) -> Launch:
 
 
 def _options_of_torchrun(words: Sequence[str]) -> int:
-    """Where torchrun's options begin; 0: the words start another program."""
+    """The index of torchrun's options; 0: the words start another program."""
     if PurePosixPath(words[0]).name == "torchrun":
         return 1
     if not PYTHON.match(PurePosixPath(words[0]).name):
@@ -179,16 +184,14 @@ def _read_torchrun(path: str, words: Sequence[str], start: int, *, kept: bool = 
     try:
         line = split_line(words[start:])
     except UnknownOption as error:
-        raise CannotMigrate(
-            f"{path}.command", f"{error} is not a known option of torchrun: take it away"
-        ) from error
+        text = f"{error} is not a known option of torchrun: take it away"
+        raise CannotMigrate(f"{path}.command", text) from error
     if line.program == len(words) - start:
         raise CannotMigrate(f"{path}.command", "starts torchrun without a script")
     remarks: tuple[str, ...] = ()
     if (program := words[start + line.program]).startswith("$("):
-        remarks = (
-            f"{program} may hold options of torchrun: write them out, without those of the rendezvous",
-        )
+        without = "write them out, without those of the rendezvous"
+        remarks = (f"{program} may hold options of torchrun: {without}",)
     if kept:
         stays = (*words[:start], *line.kept)
         if "use-env" in line.options:
@@ -196,7 +199,7 @@ def _read_torchrun(path: str, words: Sequence[str], start: int, *, kept: bool = 
         return Launch(stays, (), "torchrun", line.options, (JOINS, *remarks), unbuffered=True)
     no_python = any(word in ("--no-python", "--no_python") for word in line.kept)
     args = line.kept
-    # torch.distributed.launch gives the script another argument, unless told not to.
+    # torch.distributed.launch gives the script another argument by default.
     if "launch" in words[start - 1] and "use-env" not in line.options:
         script = line.program - len(line.removed)
         args = (*args[: script + 1], LOCAL_RANK_ARGUMENT, *args[script + 1 :])
@@ -207,19 +210,16 @@ def _read_wrapped(path: str, words: Sequence[str], place: int) -> Launch:
     wrapper, inner = words[:place], words[place:]
     if start := _options_of_torchrun(inner):
         return _read_torchrun(path, words, place + start, kept=True)
-    launch = (
-        _read_shell(path, inner, plain=False)
-        if PurePosixPath(inner[0]).name in shell_text.SHELLS
-        else _read_words(path, inner)
-    )
+    if PurePosixPath(inner[0]).name in shell_text.SHELLS:
+        launch = _read_shell(path, inner, plain=False)
+    else:
+        launch = _read_words(path, inner)
     if launch.command:
         return replace(launch, command=(*wrapper, *launch.command))
     remarks = launch.remarks
     if wrappers.chooses_python(wrapper):
-        remarks = (
-            *remarks,
-            f"the agent itself runs with the image's `python3`, not with that of {wrapper[0]}: it needs torch there",
-        )
+        other = f"not with that of {wrapper[0]}: it needs torch there"
+        remarks = (*remarks, f"the agent itself runs with the image's `python3`, {other}")
     return Launch((), ("--no-python", *words), launch.by, remarks=remarks, unbuffered=True)
 
 
@@ -231,12 +231,10 @@ def _read_python(path: str, words: Sequence[str]) -> Launch:
         raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[module])
     if not rest:
         raise CannotMigrate(f"{path}.command", "starts a Python without a script")
-    remarks = (
-        ()
-        if "/" not in words[0]
-        else (f"the agent runs the image's `python3`: make sure that it is {words[0]}",)
-    )
-    # Options that the agent does not know: each process is started as written.
+    remarks: tuple[str, ...] = ()
+    if "/" in words[0]:
+        remarks = (f"the agent runs the image's `python3`: make sure that it is {words[0]}",)
+    # With options that the agent does not know, each process is started as written.
     if rest[0].startswith("-") and rest[0] != "-m":
         return Launch((), ("--no-python", words[0], *rest), "python", unbuffered=True)
     return Launch((), tuple(rest), "python", remarks=remarks)
@@ -246,10 +244,8 @@ def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launc
     needless = plain and len(words) == 3 and shell_text.PLAIN_FLAGS.match(words[1]) is not None
     if needless and (alone := shell_text.plain_words(words[2])) is not None:
         return _read_words(path, alone)
-    place = next(
-        (index for index, word in enumerate(words) if index and not word.startswith("-")),
-        len(words),
-    )
+    options = (index for index, word in enumerate(words) if index and not word.startswith("-"))
+    place = next(options, len(words))
     if place == len(words) or "c" not in words[place - 1].lstrip("-") or place == 1:
         raise _unknown(path, " ".join(words), words)
     text = words[place]
@@ -259,68 +255,57 @@ def _read_shell(path: str, words: Sequence[str], *, plain: bool = True) -> Launc
         return _read_shell(path, [*words[:place], text], plain=plain)
     taken = shell_text.take_options(text)
     if taken is not None:
-        if (
-            needless
-            and not taken.counted
-            and (alone := shell_text.plain_words(taken.text)) is not None
-        ):
+        alone = shell_text.plain_words(taken.text) if needless and not taken.counted else None
+        if alone is not None:
             launch = _read_words(path, alone)  # only the rendezvous needed a shell
             return replace(launch, options=taken.options | launch.options)
         remarks = [JOINS]
         if unset := unset_variables(taken.text, command=True):
-            remarks.append(
-                f"it uses {listed(unset)}, which the container does not have: only the training processes do"
-            )
+            only = "which the container does not have: only the training processes do"
+            remarks.append(f"it uses {listed(unset)}, {only}")
         if taken.variables:
-            remarks.append(
-                f"{listed(taken.variables)} may hold more options: remove torchrun's rendezvous options there, too"
-            )
+            there = "remove torchrun's rendezvous options there, too"
+            remarks.append(f"{listed(taken.variables)} may hold more options: {there}")
         if found := shell_text.SET_FOR_TORCHRUN.search(taken.text):
             remarks.append(
                 f"it sets {found[1]}, so its torchrun does not join the job: remove that"
             )
-        kept = (*words[:place], taken.text, *words[place + 1 :])
-        return Launch(
-            kept,
-            (),
-            "torchrun",
-            taken.options,
-            tuple(remarks),
-            unbuffered=True,
-            counted=taken.counted,
-        )
+        kept, said = (*words[:place], taken.text, *words[place + 1 :]), tuple(remarks)
+        launch = Launch(kept, (), "torchrun", taken.options, said, unbuffered=True)
+        return replace(launch, counted=taken.counted)
     if shell_text.TORCHRUN.search(text):
-        raise CannotMigrate(
-            f"{path}.command",
-            "calls torchrun in a way that is not known: write it as one command of its own",
-        )
+        text = "calls torchrun in a way that is not known: write it as one command of its own"
+        raise CannotMigrate(f"{path}.command", text)
     if found := SHELL_LAUNCHERS.search(text):
         raise CannotMigrate(f"{path}.command", OTHER_LAUNCHERS[found[1]])
     if shell_text.calls_python(text):
-        text = "each training process runs the whole shell command, once in each group: move what is to be done once into the image"
+        text = (
+            "each training process runs the whole shell command, once in each group: move what is "
+            "to be done once into the image"
+        )
         return Launch((), ("--no-python", *words), "python", remarks=(text,), unbuffered=True)
     raise _unknown(path, text, words)
 
 
 def _unknown(path: str, program: str, words: Sequence[str]) -> CannotMigrate:
     shown = shorten(program, LONGEST_SHOWN, placeholder=" …")
-    text = f"what {shown} does is not known: write the torchrun or Python command that it runs in its place"
+    text = (
+        f"what {shown} does is not known: write the torchrun or Python command that it runs in its "
+        "place"
+    )
     if PurePosixPath(words[0]).name not in shell_text.SHELLS:
-        text += f", or `torchrun --no-python {shlex.join(words[:2])}{' …' * (len(words) > 2)}` if each training process is to run it"
+        run = f"torchrun --no-python {shlex.join(words[:2])}{' …' * (len(words) > 2)}"
+        text += f", or `{run}` if each training process is to run it"
     return CannotMigrate(f"{path}.command", text)
 
 
 def _starts_something(word: str) -> bool:
     program = PurePosixPath(word).name
-    return program in {"torchrun", *shell_text.SHELLS, *OTHER_LAUNCHERS} or bool(
-        PYTHON.match(program)
-    )
+    known = {"torchrun", *shell_text.SHELLS, *OTHER_LAUNCHERS}
+    return program in known or bool(PYTHON.match(program))
 
 
 def _runs_shell(args: Sequence[str]) -> bool:
-    """Whether each training process is a shell, which knows the process's variables."""
-    return (
-        args[:1] == ("--no-python",)
-        and len(args) > 1
-        and PurePosixPath(args[1]).name in shell_text.SHELLS
-    )
+    """Whether each training process is a shell, which has the process's variables."""
+    program = PurePosixPath(args[1]).name if len(args) > 1 else ""
+    return args[:1] == ("--no-python",) and program in shell_text.SHELLS

@@ -1,11 +1,11 @@
-"""What a migration has to say to the person who asked for it."""
+"""The remarks of a migration for its user."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something that could not be carried over, or that means something else now."""
+    """A part that could not be carried over, or that means something else now."""
 
     path: str  # the field of the old manifest
     text: str
@@ -24,13 +24,13 @@ class Remarks:
             self.found.append(remark)
 
     def add_unsaid(self, others: "Remarks") -> None:
-        """Adds what has not been said of another field."""
+        """Adds the remarks whose texts another field does not have."""
         said = {remark.text for remark in self.found}
         self.found += [remark for remark in others.found if remark.text not in said]
 
 
 class CannotMigrate(Exception):
-    """A manifest that no ElasticPyTorchJob can be made of without asking."""
+    """A manifest that needs an answer to become an ElasticPyTorchJob."""
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__(f"{path}: {text}")

@@ -1,4 +1,4 @@
-"""Shell command strings: which are one plain command, and where others call torchrun."""
+"""Shell command strings: plain commands, and calls of torchrun in others."""
 
 import re
 import shlex
@@ -13,15 +13,17 @@ from elastic_pytorch_client.migration.torchrun_options import (
 )
 
 SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
-# Flags with which `-c` runs one command as it would run without a shell: no login files, no prompt.
+# Flags with which `-c` runs a command as without a shell: no login files, no prompt.
 PLAIN_FLAGS = re.compile(r"-[euxo]*c[eux]*\Z")
 EXPANDED = re.compile(r"[$`*?~{}#!\[\]]")
 EXPANDED_BY_SHELL = re.compile(r"[$`]")
 CONTINUED = re.compile(r"\\\n\s*")
 INTERPRETER = r"(?:[\w./-]*/)?python[\d.]*(?:\s+-(?!m)\S+(?:\s+[\w=.]+(?=\s+-))?)*\s+"
 TORCHRUN = re.compile(
-    rf"(?<![\w./-])(?:{INTERPRETER}-m\s*torch\.distributed\.(?:run|launch)|{INTERPRETER}\S*torch/distributed/(?:run|launch)\.py"
-    r"|\$\((?:which|command -v)\s+torchrun\s*\)|`(?:which|command -v)\s+torchrun\s*`|(?:[\w./-]*/)?torchrun)(?![\w./-])"
+    rf"(?<![\w./-])(?:{INTERPRETER}-m\s*torch\.distributed\.(?:run|launch)"
+    rf"|{INTERPRETER}\S*torch/distributed/(?:run|launch)\.py"
+    r"|\$\((?:which|command -v)\s+torchrun\s*\)|`(?:which|command -v)\s+torchrun\s*`"
+    r"|(?:[\w./-]*/)?torchrun)(?![\w./-])"
 )
 PYTHON = re.compile(r"(?<![\w./-])(?:[\w./-]*/)?python[\d.]*(?=\s)")
 SET_FOR_TORCHRUN = re.compile(
@@ -30,7 +32,7 @@ SET_FOR_TORCHRUN = re.compile(
 
 
 def plain_words(text: str) -> list[str] | None:
-    """The words of a string that is one plain command; None if only a shell can say what it does."""
+    """The words of a string that is one plain command; None if only a shell can interpret it."""
     text = CONTINUED.sub(" ", text.strip())
     if EXPANDED.search(text) or "\n" in text:
         return None
@@ -50,17 +52,16 @@ def plain_words(text: str) -> list[str] | None:
 
 @dataclass(slots=True)
 class ShellText:
-    """A string for a shell that calls torchrun somewhere."""
+    """A shell's string with a call of torchrun."""
 
-    text: str  # without the options that the operator decides, or that move into the spec
+    text: str  # without options that the operator decides, or that move into the spec
     options: dict[str, str] = field(default_factory=dict)
-    counted: bool = False  # the shell works out the number of processes, so the option stays
-    # Of the shell, where options stand, with unknown values.
-    variables: list[str] = field(default_factory=list)
+    counted: bool = False  # the shell computes the number of processes, so the option stays
+    variables: list[str] = field(default_factory=list)  # unknown ones in places of options
 
 
 def take_options(text: str) -> ShellText | None:
-    """Takes torchrun's options out of a shell's string; None if it calls no torchrun, or in a way that cannot be told."""
+    """Takes torchrun's options out of a shell's string; None without a known call."""
     if within := _within_one_word(text):
         start, end = within
         inner = take_options(shlex.split(text[start:end])[0])
@@ -74,17 +75,16 @@ def take_options(text: str) -> ShellText | None:
     except UnknownOption:
         return None
     for start, end in sorted(unneeded, reverse=True):
-        if any(
-            low <= start and end <= high and (low, high) != (start, end) for low, high in unneeded
-        ):
-            continue  # it goes with the word that it is a part of
+        around = unneeded - {(start, end)}
+        if any(low <= start and end <= high for low, high in around):
+            continue  # a part of another one
         text = text[:start].rstrip(" \t") + text[end:]
     taken.text = _without_empty_lines(text)
     return taken if calls else None
 
 
 def _within_one_word(text: str) -> tuple[int, int] | None:
-    """The word, made of several quoted strings or of one with escapes, that holds all calls; None: there is none."""
+    """The word of quoted strings or escapes that holds all calls; None: there is none."""
     calls = list(TORCHRUN.finditer(text))
     for start, end in pieces(text, 0, len(text)) if calls else ():
         last = word_end(text, start)
@@ -96,14 +96,13 @@ def _within_one_word(text: str) -> tuple[int, int] | None:
 
 
 def _calls(text: str) -> list[tuple[int, int]]:
-    """Where a text names torchrun, or a variable that it sets to a torchrun."""
+    """The places of torchrun, or of a variable with it as a value."""
     found = []
     for call in TORCHRUN.finditer(text):
         found.append(call.span())
         if name := re.search(r"""(\w+)=['"]?\Z""", text[: call.start()]):
-            found += [
-                use.span() for use in re.finditer(rf"\$(?:{name[1]}\b|\{{{name[1]}\}})", text)
-            ]
+            uses = rf"\$(?:{name[1]}\b|\{{{name[1]}\}})"
+            found += [use.span() for use in re.finditer(uses, text)]
     return found
 
 
@@ -113,15 +112,15 @@ def _unneeded(
     taken: ShellText,
     followed: frozenset[str] = frozenset(),
 ) -> set[tuple[int, int]]:
-    """Which of the words that follow a torchrun go; their options are added to what was taken.
+    """The words after a torchrun that go; adds their options to `taken`.
 
-    The words may stand in the values of the `followed` variables.
+    The words may be in the values of the `followed` variables.
     """
     words = [_unquoted(text[start:end]) for start, end in spans]
     line: TorchrunLine = split_line(words)
     removed = set(line.removed) - set(line.places.get("use-env", ()))
     for name, value in line.options.items():
-        # A number that the shell works out stays where it is.
+        # A number that the shell computes stays.
         if name == "nproc-per-node" and EXPANDED.search(value):
             taken.counted = True
             removed -= set(line.places[name])
@@ -139,7 +138,7 @@ def _unneeded(
 
 
 def _values(text: str, name: str) -> list[list[tuple[int, int]]]:
-    """Where the words stand of what a text sets a variable to: an array, a quoted string, or one word."""
+    """The places of the words of a variable's values: an array, a quoted string, or one word."""
     found = []
     for assignment in re.finditer(rf"(?:^|(?<=[\s;&|('\"])){re.escape(name)}\+?=", text):
         start = assignment.end()
@@ -153,10 +152,10 @@ def _values(text: str, name: str) -> list[list[tuple[int, int]]]:
 
 
 def _limit(text: str, place: int) -> int:
-    """Where the quotes end, or the substitution, around a place.
+    """The end of the quotes or the substitution around a place.
 
     Raises:
-        UnknownOption: where its command ends cannot be told.
+        UnknownOption: the end of its command is not known.
     """
     if text[:place].endswith("=("):
         raise UnknownOption(text[place:])
@@ -166,32 +165,25 @@ def _limit(text: str, place: int) -> int:
     ):
         start, end = around
         quoted = text[start] in "'\""
-        if quoted and (
-            "\\" in text[start:end].replace("\\\n", "")
-            or (end < limit and text[end] not in ENDS_OF_WORDS)
-        ):
+        escaped = "\\" in text[start:end].replace("\\\n", "")
+        if quoted and (escaped or (end < limit and text[end] not in ENDS_OF_WORDS)):
             raise UnknownOption(text[start:end])
         low, limit = start + (1 if quoted or text[start] == "`" else 2), end - 1
     return limit
 
 
 def words_of_torchrun(text: str) -> list[str]:
-    """The words of a shell's string that name torchrun's script, or stand where either that or options can stand."""
+    """The words of a shell's string that may be torchrun's script, or else its options."""
     found: list[str] = []
     for call in TORCHRUN.finditer(text):
         try:
-            words = [
-                _unquoted(text[start:end])
-                for start, end in words_from(text, call.end(), _limit(text, call.start()))
-            ]
+            spans = words_from(text, call.end(), _limit(text, call.start()))
+            words = [_unquoted(text[start:end]) for start, end in spans]
             line = split_line(words)
         except UnknownOption:
             continue
-        found += [
-            words[place]
-            for place in dict.fromkeys((*line.variables, line.program))
-            if place < len(words)
-        ]
+        places = dict.fromkeys((*line.variables, line.program))
+        found += [words[place] for place in places if place < len(words)]
     return found
 
 
@@ -204,5 +196,5 @@ def _unquoted(value: str) -> str:
 
 
 def _without_empty_lines(text: str) -> str:
-    """Without the continued lines that held nothing but what was taken out."""
+    """Removes continued lines that have become empty."""
     return re.sub(r"(\\\n[ \t]*)+(?=\\\n)", "", text)

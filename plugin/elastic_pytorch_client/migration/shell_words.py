@@ -1,7 +1,4 @@
-"""Where the words of shell commands stand in a text.
-
-Nothing is expanded: only the ends of quotes and substitutions are found.
-"""
+"""The places of words of shell commands in a text, by quotes and substitutions alone."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +10,7 @@ CLOSED_BY = {'"': '"', "`": "`", "$(": ")", "${": "}"}
 
 
 def words_from(text: str, place: int, limit: int, *, array: bool = False) -> list[tuple[int, int]]:
-    """Where the words of the command stand that goes on at a place, up to a limit such as the quote around it.
+    """The places of the words of a command from a place to a limit, such as its quote's end.
 
     In an array, as in `NAME=(…)`, new lines only separate words.
     """
@@ -28,18 +25,18 @@ def words_from(text: str, place: int, limit: int, *, array: bool = False) -> lis
 
 
 def word_end(text: str, place: int) -> int:
-    """Where the word ends that begins at a place; the same place: none begins there."""
-    while (
-        place < len(text)
-        and text[place] not in ENDS_OF_WORDS
-        and not text.startswith("\\\n", place)
-    ):
+    """The end of the word that begins at a place, which is the place if none does."""
+
+    def goes_on(place: int) -> bool:
+        return text[place] not in ENDS_OF_WORDS and not text.startswith("\\\n", place)
+
+    while place < len(text) and goes_on(place):
         place = _piece_end(text, place)
     return place
 
 
 def pieces(text: str, place: int, limit: int) -> Iterator[tuple[int, int]]:
-    """Quoted strings and substitutions from a place to a limit, outside of comments: where each begins and ends."""
+    """The places of quoted strings and substitutions up to a limit, outside of comments."""
     text = text[:limit]
     while place < limit:
         if text[place] == "#" and (not place or text[place - 1] in ENDS_OF_WORDS):
@@ -49,12 +46,12 @@ def pieces(text: str, place: int, limit: int) -> Iterator[tuple[int, int]]:
         if end - place > 2 and text[end - 1] in "'\"`)}":
             yield place, end
         elif text[place] in "'\"`$" and end == limit:
-            end = place + 1  # it is not closed: an apostrophe of a here-document, perhaps
+            end = place + 1  # not closed, such as an apostrophe of a here-document
         place = end
 
 
 def _piece_end(text: str, place: int) -> int:
-    """Where the quoted string, the substitution or the character at a place ends."""
+    """The end of the quoted string, the substitution or the character at a place."""
     if text[place] == "\\":
         return min(place + 2, len(text))
     if text[place] == "'":

@@ -1,4 +1,4 @@
-"""The pod template: taken over as it is, without what the old operator needed and with the new operator's labels."""
+"""The pod template, without the needs of the old operator, and with the new one's labels."""
 
 import copy
 import re
@@ -27,47 +27,36 @@ LABELS = {
 }
 LABEL_FIELD = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]\Z")
 OLD_LABELS = (
-    "training.kubeflow.org/",
-    "jobset.sigs.k8s.io/",
-    "batch.kubernetes.io/",
-    "trainer.kubeflow.org/",
-    "volcano.sh/",
+    *("training.kubeflow.org/", "trainer.kubeflow.org/", "jobset.sigs.k8s.io/"),
+    *("batch.kubernetes.io/", "volcano.sh/"),
 )
 OLDEST_FOR_ARGS, OLDEST_FOR_COMMANDS = (2, 4), (2, 6)
 # PyTorch's own images, whose tags begin with torch's release.
 PYTORCH = re.compile(r"(?:docker\.io/|ghcr\.io/)?pytorch/pytorch:(\d+)\.(\d+)(?![\d])")
-# NVIDIA's images by year and month, with the first ones that have such a torch.
+# NVIDIA's images by year and month, and the first ones with such a torch.
 NVIDIA = re.compile(r"nvcr\.io/nvidia/pytorch:(\d\d)\.(\d\d)-")
 FIRST_OF_NVIDIA = {OLDEST_FOR_ARGS: (24, 5), OLDEST_FOR_COMMANDS: (24, 11)}
 
 
 def find_training_container(path: str, pod: Mapping[str, Any], name: str) -> tuple[int, Manifest]:
-    """The container that trains, and its place: the one of a name, or the only one.
+    """The training container and its index: that of a name, or the only one.
 
     Raises:
         CannotMigrate: there is none.
     """
     containers = pod.get("containers") or []
-    found = next(
-        (place for place, container in enumerate(containers) if container.get("name") == name), None
-    )
-    if found is None and len(containers) == 1:
-        found = 0
+    named = (place for place, each in enumerate(containers) if each.get("name") == name)
+    found = next(named, 0 if len(containers) == 1 else None)
     if found is None:
-        raise CannotMigrate(
-            f"{path}.spec.containers",
-            f"has none that is named `{name}`: which one trains is not known",
-        )
+        text = f"has none that is named `{name}`: which one trains is not known"
+        raise CannotMigrate(f"{path}.spec.containers", text)
     return found, containers[found]
 
 
 def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> Manifest:
-    """A copy of a template, without what is the operator's, and with selectors that find the new pods."""
-    metadata = {
-        key: value
-        for key, value in (template.get("metadata") or {}).items()
-        if key in KEPT_METADATA and value
-    }
+    """A copy of a template without the operator's fields, whose selectors find the new pods."""
+    kept = (template.get("metadata") or {}).items()
+    metadata = {key: value for key, value in kept if key in KEPT_METADATA and value}
     metadata = copy.deepcopy(metadata)
     labels = metadata.get("labels") or {}
     for label in [label for label in labels if label.startswith((*OLD_LABELS, f"{names.GROUP}/"))]:
@@ -78,19 +67,14 @@ def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> 
     spec = copy.deepcopy(dict(template.get("spec") or {}))
     for field in OF_THE_OPERATOR:
         if spec.pop(field, None) and field != "restartPolicy":
-            remarks.add(
-                f"{path}.spec.{field}",
-                "is dropped: the operator names the workers' hosts `JOB-worker-N`",
-            )
+            text = "is dropped: the operator names the workers' hosts `JOB-worker-N`"
+            remarks.add(f"{path}.spec.{field}", text)
     if spec.pop("activeDeadlineSeconds", None):
-        remarks.add(
-            f"{path}.spec.activeDeadlineSeconds",
-            "is dropped: it limits each pod; spec.activeDeadlineSeconds limits the job",
-        )
-    if (
-        spec.get("serviceAccountName") or spec.get("serviceAccount")
-    ) and "automountServiceAccountToken" not in spec:
-        # As it was: here, pods get no token unless they ask for it.
+        text = "is dropped: it limits each pod; spec.activeDeadlineSeconds limits the job"
+        remarks.add(f"{path}.spec.activeDeadlineSeconds", text)
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account and "automountServiceAccountToken" not in spec:
+        # As it was: here, pods get no token by default.
         spec["automountServiceAccountToken"] = True
     for part in ("affinity", "topologySpreadConstraints"):
         if part in spec:
@@ -102,7 +86,7 @@ def clean_template(path: str, template: Mapping[str, Any], remarks: Remarks) -> 
 
 
 def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks) -> None:
-    """Has a container start training as the agent does, under the name that the operator looks for."""
+    """Has a container start training as the agent does, under the operator's name for it."""
     container["name"] = names.TRAINING_CONTAINER
     for field, words in (("command", launch.command), ("args", launch.args)):
         container.pop(field, None)
@@ -116,34 +100,28 @@ def set_launch(path: str, container: Manifest, launch: Launch, remarks: Remarks)
     if len(ports) < len(container.get("ports") or ()):
         remarks.add(
             f"{path}.ports",
-            "pytorchjob-port is dropped: `spec.rendezvous.port` of the job sets the port, if one is needed",
+            "pytorchjob-port is dropped: `spec.rendezvous.port` of the job sets the port, if one "
+            "is needed",
         )
     container.pop("ports", None)
     if ports:
         container["ports"] = ports
-    if launch.unbuffered and not any(
-        variable.get("name") == "PYTHONUNBUFFERED" for variable in container.get("env") or ()
-    ):
-        container["env"] = [
-            *(container.get("env") or []),
-            {"name": "PYTHONUNBUFFERED", "value": "1"},
-        ]
-    ordered = {
-        key: container[key]
-        for key in ("name", "image", "imagePullPolicy", "command", "args")
-        if key in container
-    }
+    env = container.get("env") or []
+    set_already = any(variable.get("name") == "PYTHONUNBUFFERED" for variable in env)
+    if launch.unbuffered and not set_already:
+        container["env"] = [*env, {"name": "PYTHONUNBUFFERED", "value": "1"}]
+    first = ("name", "image", "imagePullPolicy", "command", "args")
+    ordered = {key: container[key] for key in first if key in container}
     rest = {key: value for key, value in container.items() if key not in ordered}
     container.clear()
     container.update(ordered | rest)
 
 
 def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str, str]:
-    """Drops the variables that the operator or the agent sets.
+    """Drops the operator's and the agent's variables.
 
     Returns:
-        The values of those that are torchrun's options and still have a place in the spec, by the
-        options' names.
+        The values of torchrun's options that the spec still has, by the options' names.
     """
     kept, taken, dropped = [], {}, []
     for variable in container.get("env") or ():
@@ -155,10 +133,8 @@ def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str
         else:
             kept.append(variable)
     if dropped:
-        remarks.add(
-            f"{path}.env",
-            f"{', '.join(dropped)}: dropped, for the operator and the agent set them for each group",
-        )
+        why = "dropped, for the operator and the agent set them for each group"
+        remarks.add(f"{path}.env", f"{', '.join(dropped)}: {why}")
     container.pop("env", None)
     if kept:
         container["env"] = kept
@@ -166,19 +142,15 @@ def take_variables(path: str, container: Manifest, remarks: Remarks) -> dict[str
 
 
 def accelerators(container: Mapping[str, Any]) -> int:
-    """How many accelerators a container asks for: its limits, else its requests."""
+    """The accelerators of a container: its limits, else its requests."""
     resources = container.get("resources") or {}
-    total = 0
-    for name in ACCELERATORS:
-        amount = (resources.get("limits") or {}).get(
-            name, (resources.get("requests") or {}).get(name, 0)
-        )
-        total += int(amount) if str(amount).isdecimal() else 0
-    return total
+    wanted = (resources.get("requests") or {}) | (resources.get("limits") or {})
+    amounts = (str(wanted.get(name, 0)) for name in ACCELERATORS)
+    return sum(int(amount) for amount in amounts if amount.isdecimal())
 
 
 def _relabel(path: str, part: Any, own: Mapping[str, str], remarks: Remarks) -> Any:
-    """A part of a template whose selectors find the new pods, by labels that these have beside their own."""
+    """A part of a template whose selectors find the new pods by their labels."""
     if isinstance(part, list):
         return [_relabel(path, item, own, remarks) for item in part]
     if not isinstance(part, dict):
@@ -201,10 +173,8 @@ def _new_label(path: str, label: str, own: Mapping[str, str], remarks: Remarks) 
         remarks.add(path, f"selects by {LABELS[label]} now, instead of {label}")
         return LABELS[label]
     if label.startswith(OLD_LABELS):
-        remarks.add(
-            path,
-            f"selects by {label}, which worker pods do not have: select by {names.LABEL_JOB_NAME}",
-        )
+        unknown = f"which worker pods do not have: select by {names.LABEL_JOB_NAME}"
+        remarks.add(path, f"selects by {label}, {unknown}")
     return label
 
 
@@ -215,11 +185,8 @@ def _repoint(path: str, part: Any, remarks: Remarks) -> None:
     if not isinstance(part, dict) or is_set_for_processes(str(part.get("name", ""))):
         return
     for key, value in part.items():
-        if (
-            key != "fieldPath"
-            or not isinstance(value, str)
-            or (found := LABEL_FIELD.match(value)) is None
-        ):
+        found = LABEL_FIELD.match(value) if key == "fieldPath" and isinstance(value, str) else None
+        if found is None:
             _repoint(path, value, remarks)
         elif found[1] in LABELS:
             label = LABELS[found[1]]
@@ -227,20 +194,20 @@ def _repoint(path: str, part: Any, remarks: Remarks) -> None:
             counts = "" if label == names.LABEL_JOB_NAME else ": it counts all workers from 0"
             remarks.add(path, f"reads the label {label} now, instead of {found[1]}{counts}")
         elif found[1].startswith(OLD_LABELS):
-            remarks.add(
-                path, f"reads {found[1]}, which worker pods do not have, and gets an empty value"
-            )
+            unknown = "which worker pods do not have, and gets an empty value"
+            remarks.add(path, f"reads {found[1]}, {unknown}")
 
 
 def too_old(image: str, *, command: bool) -> str:
-    """What to say of an image whose torch is too old; empty: it is not, or its tag does not tell."""
+    """The remark on an image with too old a torch; empty: it has not, or its tag does not say."""
     needed = OLDEST_FOR_COMMANDS if command else OLDEST_FOR_ARGS
     wanted = f"torch {needed[0]}.{needed[1]} or newer, and Python 3.10 or newer"
     why = "a command that calls torchrun needs" if command else "workers need"
     if (found := PYTORCH.match(image)) and (int(found[1]), int(found[2])) < needed:
         return f"has torch {found[1]}.{found[2]}: {why} {wanted}"
-    if (found := NVIDIA.match(image)) and (int(found[1]), int(found[2])) < (
-        first := FIRST_OF_NVIDIA[needed]
-    ):
-        return f"has a torch that is too old: {why} {wanted}, as NVIDIA's images have since {first[0]}.{first[1]:02}"
+    if found := NVIDIA.match(image):
+        year, month = FIRST_OF_NVIDIA[needed]
+        if (int(found[1]), int(found[2])) < (year, month):
+            since = f"as NVIDIA's images have since {year}.{month:02}"
+            return f"has a torch that is too old: {why} {wanted}, {since}"
     return ""

@@ -1,82 +1,58 @@
-"""The command line of torchrun, split into what the operator decides, what moves into the job's spec, and what stays."""
+"""torchrun's command line: what the operator decides, what moves into the spec, what stays."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# Who is in the group and where it meets: the operator decides that.
+# The group's members and meeting point, which the operator decides.
 DECIDED = {
-    "nnodes",
-    "node-rank",
-    "rdzv-backend",
-    "rdzv-endpoint",
-    "rdzv-id",
-    "rdzv-conf",
-    "master-addr",
-    "master-port",
-    "local-addr",
+    *("nnodes", "node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"),
+    *("master-addr", "master-port", "local-addr"),
 }
 DECIDED_FLAGS = {"standalone"}
 MOVED = {"nproc-per-node", "max-restarts"}
 KEPT = {
-    "monitor-interval",
-    "start-method",
-    "event-log-handler",
-    "role",
-    "log-dir",
-    "r",
-    "redirects",
-    "t",
-    "tee",
-    "local-ranks-filter",
-    "duplicate-stdout-filters",
-    "duplicate-stderr-filters",
-    "logs-specs",
-    "log-line-prefix-template",
-    "numa-binding",
-    "signals-to-handle",
-    "shutdown-timeout",
+    *("monitor-interval", "start-method", "event-log-handler", "role", "log-dir"),
+    *("r", "redirects", "t", "tee", "local-ranks-filter", "logs-specs"),
+    *("duplicate-stdout-filters", "duplicate-stderr-filters", "log-line-prefix-template"),
+    *("numa-binding", "signals-to-handle", "shutdown-timeout"),
 }
 KEPT_FLAGS = {"m", "module", "no-python", "run-path", "virtual-local-rank"}
 # Of torch.distributed.launch: the variables instead of --local-rank, as torchrun does anyway.
 DROPPED_FLAGS = {"use-env"}
 WITH_VALUE = DECIDED | MOVED | KEPT
 FLAGS = DECIDED_FLAGS | KEPT_FLAGS | DROPPED_FLAGS
-# A variable of a shell that stands where an option or the script is expected: it can be either, or
-# several words.
+# A shell's variable for options or the script; it may be several words.
 VARIABLE = re.compile(r"\$(?:\{?(\w+)(?:\[[@*]\])?\}?|[@*])\Z")
 
 
 class UnknownOption(ValueError):
-    """An option of which it is not known whether a value follows it."""
+    """An unknown option, which may or may not have a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class TorchrunLine:
     kept: tuple[str, ...]  # options that stay, the script or module, and its arguments
     options: dict[str, str]  # the other options, spelled with dashes; flags have an empty value
-    program: int  # the script's place in the words; their number: none
-    removed: tuple[int, ...]  # places of the words that are not kept
-    # Of the words that each option takes.
-    places: dict[str, list[int]] = field(default_factory=dict)
-    # Places of a shell's variables where options or the script can stand.
-    variables: tuple[int, ...] = ()
+    program: int  # the script's index in the words; their number: none
+    removed: tuple[int, ...]  # indexes of the words that are not kept
+    places: dict[str, list[int]] = field(default_factory=dict)  # of each option's words
+    variables: tuple[int, ...] = ()  # indexes of a shell's variables for options or the script
 
 
 def option_name(word: str) -> str | None:
-    """The name of the option that a word is or begins, spelled with dashes; None: torchrun has none such.
+    """The name of a word's option, spelled with dashes; None: torchrun has none such.
 
-    As torchrun's own parser does, it takes a beginning that only one option has, and a short option
-    with its value in the same word.
+    As torchrun's own parser does, it takes an unambiguous beginning, and a short option with its
+    value in the same word.
     """
     name = word.lstrip("-").partition("=")[0].replace("_", "-")
     if name in WITH_VALUE | FLAGS:
         return name
     if not word.startswith("--"):
         return word[1] if word[1:2] in ("r", "t") else None
-    longer = [
-        known for known in WITH_VALUE | FLAGS if len(known) > 1 and name and known.startswith(name)
-    ]
+    known = (option for option in WITH_VALUE | FLAGS if len(option) > 1)
+    longer = [option for option in known if name and option.startswith(name)]
     return longer[0] if len(longer) == 1 else None
 
 
@@ -84,7 +60,7 @@ def split_line(words: Sequence[str]) -> TorchrunLine:
     """Splits the words that follow `torchrun`.
 
     Raises:
-        UnknownOption: one of them is not known.
+        UnknownOption: one of them is unknown.
     """
     options: dict[str, str] = {}
     places: dict[str, list[int]] = {}
@@ -96,11 +72,8 @@ def split_line(words: Sequence[str]) -> TorchrunLine:
         if VARIABLE.match(word):
             variables.append(place)
             following = next((later for later in words[place:] if not VARIABLE.match(later)), "")
-            if (
-                len(following) > 1
-                and following.startswith("-")
-                and (following == "--" or option_name(following))
-            ):
+            is_option = following == "--" or option_name(following)
+            if len(following) > 1 and following.startswith("-") and is_option:
                 place += 1
                 continue
         if not word.startswith("-") or len(word) == 1:
@@ -123,6 +96,5 @@ def split_line(words: Sequence[str]) -> TorchrunLine:
         place += len(taken)
     removed = sorted([*separator, *(taken for found in places.values() for taken in found)])
     kept = tuple(word for index, word in enumerate(words) if index not in removed)
-    return TorchrunLine(
-        kept, options, min(place, len(words)), tuple(removed), places, tuple(variables)
-    )
+    program = min(place, len(words))
+    return TorchrunLine(kept, options, program, tuple(removed), places, tuple(variables))

@@ -1,7 +1,4 @@
-"""YAML as Kubernetes reads it: `1:3` is a string, `1e-4` is a number, a date is a string.
-
-PyYAML alone sees an int, a string and a date.
-"""
+"""YAML as Kubernetes reads it: `1:3` and dates are strings, unlike for PyYAML, `1e-4` a number."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +10,7 @@ INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)\Z")
 FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z"
 )
-WORDS_FOR_BOOLEANS = re.compile(r"[yYnN]\Z")  # older readers take them for true and false
+WORDS_FOR_BOOLEANS = re.compile(r"[yYnN]\Z")  # for older readers
 DIGITS = list("-+0123456789.")
 NOT_AS_PYYAML = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"}
 
@@ -23,7 +20,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what Kubernetes would not read as a string; lists are indented, and nothing is written as an alias."""
+    """Quotes strings as Kubernetes needs it, indents lists, and writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -43,15 +40,13 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", WORDS_FOR_BOOLEANS, list
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
-    )
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
-    words = bool(items) and all(
-        isinstance(item, (int, str)) and "\n" not in str(item) for item in items
-    )
+    short = (isinstance(item, (int, str)) and "\n" not in str(item) for item in items)
+    words = bool(items) and all(short)
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=words)
 
 
@@ -60,7 +55,7 @@ _Dumper.add_representer(list, _represent_list)
 
 
 def read_documents(text: str) -> list[Any]:
-    """All documents in a text, empty ones left out.
+    """All documents of a text, without empty ones.
 
     Raises:
         yaml.YAMLError: it is no YAML.

@@ -1,1 +1,1 @@
-"""The kinds of job that are read: PyTorchJob, and TrainJob with its runtimes."""
+"""The kinds of job that migration reads."""

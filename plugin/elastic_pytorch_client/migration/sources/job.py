@@ -1,9 +1,9 @@
-"""Job (batch/v1) whose pods train: Indexed ones that torchrun joins into a group, and those of one pod."""
+"""Job (batch/v1) whose pods train: as an Indexed group or as one pod."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_pytorch_client.migration.failure_policy import failure_policy
+from elastic_pytorch_client.migration.failure_policy import AGENT_REPORTS, failure_policy
 from elastic_pytorch_client.migration.job_metadata import drop_manager, migrate_metadata, suspension
 from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.launch import Launch
@@ -16,6 +16,7 @@ from elastic_pytorch_client.migration.sources.training_pods import (
     processes_of,
     read_training_pods,
     say_hosts,
+    set_fields,
     trains,
 )
 
@@ -26,13 +27,17 @@ OWN_CONTROLLER = "kubernetes.io/job-controller"
 INDEX_VARIABLES = ("JOB_COMPLETION_INDEX",)
 OLD_LABELS = ("job-name", "controller-uid")  # beside those with a prefix
 DROPPED = {
-    "backoffLimitPerIndex": "is dropped: workers form one group, which fails or succeeds as a whole. See failurePolicy.backoffLimit",
+    "backoffLimitPerIndex": (
+        "is dropped: workers form one group, which fails or succeeds as a whole. See "
+        "failurePolicy.backoffLimit"
+    ),
     "maxFailedIndexes": "is dropped: workers form one group, which fails or succeeds as a whole",
     "successPolicy": "is dropped: the job is complete when all its workers have succeeded",
     "podReplacementPolicy": "is dropped: the operator replaces a worker once its pod is ending",
 }
 PASSED = (
-    "is passed on as it is: nothing says that it trains (torchrun, MASTER_ADDR, or a Python script that is named after training). "
+    "is passed on as it is: nothing says that it trains (torchrun, MASTER_ADDR, or a Python "
+    "script that is named after training). "
     "If it does, write torchrun before its script"
 )
 
@@ -40,11 +45,7 @@ PASSED = (
 def migrate_job(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
-    """The ElasticPyTorchJob that means the same as a Job that trains; any other Job as it is.
-
-    Raises:
-        CannotMigrate: it cannot be done.
-    """
+    """The ElasticPyTorchJob for a Job that trains; any other Job as it is."""
     spec = manifest.get("spec") or {}
     if not job_trains(spec, entrypoint):
         remarks.add("spec.template", PASSED)
@@ -62,11 +63,7 @@ def migrate_job(
         sizes,
         processes_of(pods, remarks),
         suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
-        {
-            field: spec[field]
-            for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds")
-            if spec.get(field) is not None
-        },
+        set_fields(spec, "ttlSecondsAfterFinished", "activeDeadlineSeconds"),
         policy_of("spec", spec, spec.get("backoffLimit"), pods, remarks),
     )
     return [job]
@@ -78,18 +75,15 @@ def job_trains(spec: Mapping[str, Any], entrypoint: Sequence[str] = ()) -> bool:
 
 
 def pods_of(path: str, spec: Mapping[str, Any]) -> int:
-    """How many pods of a Job run side by side.
-
-    Raises:
-        CannotMigrate: they run one after the other, so that they are no group.
-    """
+    """How many pods of a Job run side by side."""
     parallelism = spec.get("parallelism")
     pods = 1 if parallelism is None else int(parallelism)
     completions = int(spec.get("completions") or pods)
     if completions > pods >= 1:
         raise CannotMigrate(
             f"{path}.completions",
-            f"{completions} pods run {pods} at a time, so that they are no group. Write a Job for each training",
+            f"{completions} pods run {pods} at a time, so that they are no group. Write a Job for "
+            "each training",
         )
     return max(1, completions)  # parallelism 0 is a pause
 
@@ -97,11 +91,7 @@ def pods_of(path: str, spec: Mapping[str, Any]) -> int:
 def read_pods(
     path: str, spec: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]
 ) -> TrainingPods:
-    """A Job's pods that train, with remarks for the fields of the Job that have no place.
-
-    Raises:
-        CannotMigrate: it cannot be worked out how they train.
-    """
+    """A Job's training pods, with a remark for each field of the Job that is dropped."""
     template = spec.get("template") or {}
     metadata = template.get("metadata") or {}
     labels = {
@@ -122,14 +112,17 @@ def policy_of(
     pods: TrainingPods,
     remarks: Remarks,
 ) -> Manifest:
-    """A job's `failurePolicy`, empty if its defaults mean the same."""
+    """The `failurePolicy` to write, unless its defaults mean the same."""
     if backoff_limit == 0:
-        text = "0 fails the Job with the first pod that is lost, too. Here that does not count, unless failurePolicy.onPodLoss is FailJob"
+        text = (
+            "0 fails the Job with the first pod that is lost, too. Here that does not count, "
+            "unless failurePolicy.onPodLoss is FailJob"
+        )
         remarks.add(f"{path}.backoffLimit", text)
     policy = failure_policy(
         f"{path}.template.spec.restartPolicy",
         f"{pods.path}, --max-restarts" if backoff_limit is None else f"{path}.backoffLimit",
-        "",  # with Never and with OnFailure, a failed pod is started again up to backoffLimit times
+        "",  # Never and OnFailure both start failed pods again
         backoff_limit=backoff_limit,
         max_restarts=pods.max_restarts,
         launch=pods.launch,
@@ -147,7 +140,6 @@ def policy_of(
 def say_alone(
     path: str, count: int, spec: Mapping[str, Any], pods: TrainingPods, remarks: Remarks
 ) -> None:
-    """Says that pods join now, if nothing joined them before."""
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
     told = any(
         variable.get("name") in OF_A_GROUP
@@ -157,7 +149,8 @@ def say_alone(
     if count > 1 and pods.launch.by == "python" and not told:
         remarks.add(
             path,
-            f"nothing tells the {count} pods of each other, unless the script does. Now they form one group",
+            f"nothing tells the {count} pods of each other, unless the script does. Now they form "
+            "one group",
         )
 
 
@@ -168,9 +161,12 @@ def subdomain_of(manifest: Mapping[str, Any]) -> str:
 
 def _say_exit_codes(path: str, launch: Launch, remarks: Remarks) -> None:
     if launch.by == "torchrun" and not launch.command:
-        text = "torchrun exited with 1 whatever its script did; the agent reports the script's own exit code"
+        text = AGENT_REPORTS
     elif launch.command:
-        text = "the rules see the exit code of the `command`: torchrun in it does not report its script's"
+        text = (
+            "the rules see the exit code of the `command`: torchrun in it does not report its "
+            "script's"
+        )
     else:
         return
     remarks.add(path, text)

@@ -19,6 +19,7 @@ from elastic_pytorch_client.migration.sources.training_pods import (
     make_job,
     processes_of,
     say_hosts,
+    set_fields,
     shared_claims,
 )
 
@@ -35,18 +36,15 @@ MAX_BACKOFF_LIMIT = 2**31 - 1
 def migrate_jobset(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
-    """The ElasticPyTorchJob that means the same as a JobSet that trains; any other JobSet as it is.
-
-    Raises:
-        CannotMigrate: it cannot be done.
-    """
+    """The ElasticPyTorchJob for a JobSet that trains; any other JobSet as it is."""
     spec = manifest.get("spec") or {}
     jobs = spec.get("replicatedJobs") or ()
     training = [job for job in jobs if job_trains(_job_spec(job), entrypoint)]
     if not training:
         remarks.add(
             REPLICATED,
-            "is passed on as it is: no job in it starts torchrun, has MASTER_ADDR, or runs a script named after training",
+            "is passed on as it is: no job in it starts torchrun, has MASTER_ADDR, or runs a "
+            "script named after training",
         )
         return [manifest]
     if len(training) > 1:
@@ -75,16 +73,8 @@ def migrate_jobset(
         sizes,
         processes_of(pods, remarks),
         suspension("spec.suspend", spec.get("suspend"), metadata, remarks),
-        {
-            field: spec[field]
-            for field in ("ttlSecondsAfterFinished",)
-            if spec.get(field) is not None
-        },
-        {
-            field: job_spec[field]
-            for field in ("activeDeadlineSeconds",)
-            if job_spec.get(field) is not None
-        },
+        set_fields(spec, "ttlSecondsAfterFinished"),
+        set_fields(job_spec, "activeDeadlineSeconds"),
         policy_of(path, job_spec, _backoff_limit(spec, job_spec), pods, remarks),
         shared_claims(claims_of_policies("spec", spec), pods, remarks),
     )
@@ -96,11 +86,9 @@ def _job_spec(job: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _backoff_limit(spec: Mapping[str, Any], job_spec: Mapping[str, Any]) -> int | None:
-    """How many failures the JobSet survives: those of a Job, in its first attempt and in each restart of all Jobs."""
-    restarts, limit = (
-        (spec.get("failurePolicy") or {}).get("maxRestarts"),
-        job_spec.get("backoffLimit"),
-    )
+    """How many failures the JobSet survives: its Job's limit, for each attempt."""
+    restarts = (spec.get("failurePolicy") or {}).get("maxRestarts")
+    limit = job_spec.get("backoffLimit")
     if restarts is None:
         return limit
     return min(
@@ -126,7 +114,10 @@ def _say_what_is_dropped(
 ) -> None:
     for job in spec.get("replicatedJobs") or ():
         if job is not training:
-            text = "is dropped, for it does not train. Run it as a Job of its own, before the training or beside it"
+            text = (
+                "is dropped, for it does not train. Run it as a Job of its own, before the "
+                "training or beside it"
+            )
             remarks.add(f"{REPLICATED}[{job.get('name')}]", text)
     if training.get("dependsOn"):
         remarks.add(
@@ -150,7 +141,7 @@ def _say_what_is_dropped(
 
 
 def _say_rules(spec: Mapping[str, Any], job_spec: Mapping[str, Any], remarks: Remarks) -> None:
-    """Says what becomes of rules that name reasons of failed Jobs; one means what a rule for pods means here."""
+    """Rules name reasons of failed Jobs; the one for PodFailurePolicy is as here."""
     policy = spec.get("failurePolicy") or {}
     rules = policy.get("rules") or ()
     own = [
@@ -160,8 +151,14 @@ def _say_rules(spec: Mapping[str, Any], job_spec: Mapping[str, Any], remarks: Re
         == ("FailJobSet", ["PodFailurePolicy"])
     ]
     if len(own) < len(rules):
-        text = "are dropped: failurePolicy.rules of the job match exit codes and conditions of pods, not reasons of Jobs"
+        text = (
+            "are dropped: failurePolicy.rules of the job match exit codes and conditions of "
+            "pods, not reasons of Jobs"
+        )
         remarks.add("spec.failurePolicy.rules", text)
     if job_spec.get("podFailurePolicy") and policy.get("maxRestarts") and not own:
-        text = "with FailJob, the JobSet started all Jobs again, up to maxRestarts times. Here FailJob fails the job"
+        text = (
+            "with FailJob, the JobSet started all Jobs again, up to maxRestarts times. Here "
+            "FailJob fails the job"
+        )
         remarks.add(f"{REPLICATED}.podFailurePolicy", text)

@@ -1,4 +1,4 @@
-"""Objects that are no jobs of a kind that is read: some are passed on as they are, others train and cannot be."""
+"""Objects of kinds that migration does not read: passed on, or refused."""
 
 import difflib
 from collections.abc import Mapping
@@ -8,12 +8,27 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.migration.remarks import Remark
 from elastic_pytorch_client.migration.sources import pytorchjob, trainjob
 
-_OWN_GROUP = "{0} has its own way to form a group. Write an ElasticPyTorchJob with the script in `args`, if it uses torch.distributed"
-_RAY = "Ray's controller starts the processes, and not torchrun. Write an ElasticPyTorchJob if the script trains without Ray Train"
-_WORKFLOW = "a job inside of a workflow is not migrated. Take it out into a file, migrate that, and put the result in its place"
-_SET = "is not migrated, and can hold anything. If its pods call torchrun, write an ElasticPyTorchJob with the script in `args`"
+_OWN_GROUP = (
+    "{0} has its own way to form a group. Write an ElasticPyTorchJob with the script in `args`, "
+    "if it uses torch.distributed"
+)
+_RAY = (
+    "Ray's controller starts the processes, and not torchrun. Write an ElasticPyTorchJob if the "
+    "script trains without Ray Train"
+)
+_WORKFLOW = (
+    "a job inside of a workflow is not migrated. Take it out into a file, migrate that, and put "
+    "the result in its place"
+)
+_SET = (
+    "is not migrated, and can hold anything. If its pods call torchrun, write an "
+    "ElasticPyTorchJob with the script in `args`"
+)
 TRAINING = {
-    "MPIJob": "mpirun starts the processes, and not torchrun. Write an ElasticPyTorchJob if the script can use the gloo or nccl backend",
+    "MPIJob": (
+        "mpirun starts the processes, and not torchrun. Write an ElasticPyTorchJob if the script "
+        "can use the gloo or nccl backend"
+    ),
     "TFJob": "TensorFlow does not use torch.distributed, so there is nothing to migrate",
     "PaddleJob": _OWN_GROUP.format("PaddlePaddle"),
     "XGBoostJob": _OWN_GROUP.format("XGBoost"),
@@ -28,7 +43,10 @@ TRAINING = {
     "WorkflowTemplate": _WORKFLOW,
     "ClusterWorkflowTemplate": _WORKFLOW,
     "PipelineRun": _WORKFLOW,
-    "Experiment": "Katib's template of a trial is not migrated. Take it out into a file, migrate that, and put the result in its place",
+    "Experiment": (
+        "Katib's template of a trial is not migrated. Take it out into a file, migrate that, and "
+        "put the result in its place"
+    ),
 }
 GROUPS = {
     pytorchjob.KIND: pytorchjob.API_GROUP,
@@ -39,7 +57,7 @@ LEAST_LIKENESS = 0.85  # PyTorchJobs is 0.95 like PyTorchJob, MPIJob half
 
 
 def refusal(manifest: Mapping[str, Any]) -> Remark | None:
-    """Why an object that no source reads cannot be passed on as it is; None: it can."""
+    """Why such an object cannot be passed on; None: it can."""
     kind, version = str(manifest.get("kind")), str(manifest.get("apiVersion", ""))
     if kind in TRAINING:
         return Remark("kind", TRAINING[kind])
@@ -59,7 +77,7 @@ def refusal(manifest: Mapping[str, Any]) -> Remark | None:
 
 
 def passed_on(manifest: Mapping[str, Any]) -> list[Remark]:
-    """What to say of an object that is written as it is; nothing of an ElasticPyTorchJob."""
+    """The remark on an object that is passed on; none on an ElasticPyTorchJob."""
     if manifest.get("kind") == names.KIND:
         return []
     text = "is none that is migrated: the object is written as it is"

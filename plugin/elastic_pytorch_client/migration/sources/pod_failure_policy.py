@@ -44,7 +44,10 @@ def _rule(
             "onPodConditions": copy.deepcopy(list(rule.get("onPodConditions") or ())),
         }
     if codes.get("containerName") not in (None, container):
-        text = f"is dropped: exit codes are those of the training process, not of {codes['containerName']}"
+        text = (
+            "is dropped: exit codes are those of the training process, not of "
+            f"{codes['containerName']}"
+        )
         remarks.add(path, text)
         return None
     values = [int(value) for value in codes.get("values") or ()]

@@ -25,6 +25,7 @@ from elastic_pytorch_client.migration.sources.training_pods import (
     make_job,
     read_container,
     say_hosts,
+    set_fields,
 )
 from elastic_pytorch_client.migration.template import clean_template, find_training_container
 
@@ -48,11 +49,7 @@ class Replica:
 def migrate_pytorchjob(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
 ) -> list[Manifest]:
-    """The ElasticPyTorchJob that means the same as a PyTorchJob, and the HorizontalPodAutoscaler that its operator would have made.
-
-    Raises:
-        CannotMigrate: it cannot be done.
-    """
+    """The ElasticPyTorchJob for a PyTorchJob, and the HorizontalPodAutoscaler of its operator."""
     spec = manifest.get("spec") or {}
     master, worker = _replicas(spec, remarks, entrypoint)
     base = worker or master
@@ -101,7 +98,10 @@ def _replicas(
     master = _replica("Master", specs["Master"], own, entrypoint) if "Master" in specs else None
     remarks.add_unsaid(own)
     if master is not None and worker is not None and master.restart_policy != worker.restart_policy:
-        text = f"{master.restart_policy} differs from the Worker's. Workers are alike, and {worker.restart_policy} is taken"
+        text = (
+            f"{master.restart_policy} differs from the Worker's. Workers are alike, and "
+            f"{worker.restart_policy} is taken"
+        )
         remarks.add(f"{REPLICAS}.Master.restartPolicy", text)
     return master, worker
 
@@ -125,7 +125,7 @@ def _replica(
 
 
 def _sizes(spec: Mapping[str, Any], total: int, base: Replica, remarks: Remarks) -> Manifest:
-    """`replicas`, and the bounds of an elastic job: torchrun's own `--nnodes` wins over the elasticPolicy, as it does there."""
+    """`replicas` and the bounds; torchrun's `--nnodes` wins over the elasticPolicy, as there."""
     elastic, options = spec.get("elasticPolicy"), base.pods.options
     minimum, maximum = total, total
     if elastic is not None:
@@ -142,7 +142,10 @@ def _sizes(spec: Mapping[str, Any], total: int, base: Replica, remarks: Remarks)
     ):
         text = f"torchrun's --nnodes={options['nnodes']} is taken, as torchrun did"
         if minimum < maximum and bounds[0] == bounds[1]:
-            text += f". The elasticPolicy of {minimum} to {maximum} had no effect: set minReplicas and maxReplicas to be elastic"
+            text += (
+                f". The elasticPolicy of {minimum} to {maximum} had no effect: set minReplicas "
+                "and maxReplicas to be elastic"
+            )
         remarks.add(REPLICAS, text)
         minimum, maximum = bounds
     alone = (
@@ -153,7 +156,8 @@ def _sizes(spec: Mapping[str, Any], total: int, base: Replica, remarks: Remarks)
     if alone and total > 1:
         remarks.add(
             REPLICAS,
-            f"each of the {total} pods trained by itself (standalone). Now they form one group of {total} workers",
+            f"each of the {total} pods trained by itself (standalone). Now they form one group of "
+            f"{total} workers",
         )
     if elastic is not None:
         _rendezvous(elastic, remarks)
@@ -186,7 +190,10 @@ def _rendezvous(elastic: Mapping[str, Any], remarks: Remarks) -> None:
             f"{', '.join(fields)} {verb} dropped: the operator tells the workers where to meet",
         )
     if elastic.get("rdzvConf"):
-        text = "is dropped. For last_call_timeout, set spec.resizePolicy.settleSeconds. A job below its minimum waits, it does not time out"
+        text = (
+            "is dropped. For last_call_timeout, set spec.resizePolicy.settleSeconds. A job below "
+            "its minimum waits, it does not time out"
+        )
         remarks.add("spec.elasticPolicy.rdzvConf", text)
 
 
@@ -242,9 +249,7 @@ def _run_policy(
     spec: Manifest = suspension("spec.runPolicy.suspend", policy.get("suspend"), metadata, remarks)
     # The default there; here it is Running.
     spec["cleanPodPolicy"] = policy.get("cleanPodPolicy") or "None"
-    for field in ("ttlSecondsAfterFinished", "activeDeadlineSeconds"):
-        if policy.get(field) is not None:
-            spec[field] = policy[field]
+    spec |= set_fields(policy, "ttlSecondsAfterFinished", "activeDeadlineSeconds")
     drop_manager("spec.runPolicy.managedBy", policy.get("managedBy"), OWN_CONTROLLER, remarks)
     _scheduling(policy.get("schedulingPolicy") or {}, template, sizes, remarks)
     return spec
@@ -267,7 +272,10 @@ def _scheduling(
         )
     if policy.get("minAvailable") is not None:
         least = sizes.get("minReplicas", sizes["replicas"])
-        text = f"is dropped. With spec.scheduling.gangScheduler, the PodGroup has the size of the least group that trains ({least})"
+        text = (
+            "is dropped. With spec.scheduling.gangScheduler, the PodGroup has the size of the "
+            f"least group that trains ({least})"
+        )
         remarks.add(f"{path}.minAvailable", text)
     if policy.get("minResources"):
         remarks.add(
@@ -275,7 +283,10 @@ def _scheduling(
             "is dropped: spec.scheduling.gangScheduler computes it from the template's requests",
         )
     if policy.get("scheduleTimeoutSeconds"):
-        text = "is dropped. spec.scheduling.scheduleTimeoutSeconds makes a job give its places back, with any scheduler"
+        text = (
+            "is dropped. spec.scheduling.scheduleTimeoutSeconds makes a job give its places "
+            "back, with any scheduler"
+        )
         remarks.add(f"{path}.scheduleTimeoutSeconds", text)
 
 
@@ -292,12 +303,14 @@ def _autoscaler(spec: Mapping[str, Any], job: Manifest, remarks: Remarks) -> lis
     if "name" not in job["metadata"]:
         remarks.add(
             "spec.elasticPolicy.metrics",
-            "is dropped: a HorizontalPodAutoscaler needs the job's name, and generateName sets it later",
+            "is dropped: a HorizontalPodAutoscaler needs the job's name, and generateName sets "
+            "it later",
         )
         return []
     remarks.add(
         "spec.elasticPolicy.metrics",
-        "becomes a HorizontalPodAutoscaler of its own, which training-operator made itself. It is not deleted with the job: delete both",
+        "becomes a HorizontalPodAutoscaler of its own, which training-operator made itself. It "
+        "is not deleted with the job: delete both",
     )
     sizes = job["spec"]
     metadata = {

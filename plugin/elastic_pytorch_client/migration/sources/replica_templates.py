@@ -1,4 +1,4 @@
-"""Master and Worker become workers that are alike: which template they get, and what the other one had."""
+"""One template for the workers, from those of the Master and the Worker."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -9,16 +9,18 @@ from elastic_pytorch_client.migration.remarks import Remarks
 Manifest = dict[str, Any]
 
 SHARED = (
-    "only the Master has it. It is given to all workers, for each of them can be rank 0. A claim must allow ReadWriteMany if the "
+    "only the Master has it. It is given to all workers, for each of them can be rank 0. A claim "
+    "must allow ReadWriteMany if the "
     "workers run on several nodes"
 )
 IDENTITY = (
-    "only the Master has it. It is given to all workers, for each of them can be rank 0, and needs the same rights to save "
+    "only the Master has it. It is given to all workers, for each of them can be rank 0, and "
+    "needs the same rights to save "
     "checkpoints"
 )
 ACCOUNT = ("serviceAccountName", "serviceAccount")
 TOKEN = "automountServiceAccountToken"
-# The migration itself adds them to a template, so a manifest need not have them.
+# The migration adds them itself.
 ADDED = (f".spec.{TOKEN}", ".env[PYTHONUNBUFFERED]")
 
 DIFFERENT = "differs from the Worker's. Workers are alike, and the Worker's is taken"
@@ -28,7 +30,7 @@ DROPPED = "only the Master has it, and it is dropped: workers are alike"
 def merge_templates(
     master_path: str, master: Manifest, worker: Manifest, remarks: Remarks
 ) -> Manifest:
-    """The Worker's template, with the volumes and the account that only the Master has; every other difference gets a remark."""
+    """The Worker's template with the Master's volumes and account; remarks on the rest."""
     merged = copy.deepcopy(worker)
     pod, other = merged["spec"], copy.deepcopy(master["spec"])
     _add_named(f"{master_path}.spec.volumes", pod, other, "volumes", "name", remarks)
@@ -65,7 +67,7 @@ def _add_named(
 
 
 def _differences(one: Any, other: Any, path: str) -> Iterator[tuple[str, bool]]:
-    """The paths at which two templates differ, no deeper than what has no name there; and whether only the first has something."""
+    """The paths at which two templates differ, and whether only the first has a value."""
     if one == other:
         return
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -83,7 +85,7 @@ def _differences(one: Any, other: Any, path: str) -> Iterator[tuple[str, bool]]:
 
 
 def _by_name(items: Any) -> Manifest | None:
-    """The items of a list by their names or mount paths; an absent list is empty; None if they have none."""
+    """The items by their names or mount paths; None: they have neither."""
     if items is None:
         return {}
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):

@@ -1,4 +1,4 @@
-"""A ClusterTrainingRuntime or TrainingRuntime (trainer.kubeflow.org/v1alpha1), and what a TrainJob patches in it."""
+"""(Cluster)TrainingRuntime (trainer.kubeflow.org/v1alpha1), and a TrainJob's patches."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ Manifest = dict[str, Any]
 KINDS = ("ClusterTrainingRuntime", "TrainingRuntime")
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 TRAINER_JOB = TRAINER_CONTAINER = "node"
-# What Kubeflow's own torch-distributed says, but for the image, which differs with its release.
+# Kubeflow's torch-distributed, without the image, which differs with its release.
 TORCH_DISTRIBUTED: Manifest = {
     "spec": {
         "mlPolicy": {"numNodes": 1, "torch": {}},
@@ -51,11 +51,7 @@ class Runtime:
 def find_runtime(
     reference: Mapping[str, Any], runtimes: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """The runtime that a TrainJob refers to.
-
-    Raises:
-        CannotMigrate: it is not known.
-    """
+    """The runtime that a TrainJob refers to."""
     kind, name = reference.get("kind") or KINDS[0], reference.get("name")
     for runtime in runtimes:
         if runtime.get("kind") == kind and (runtime.get("metadata") or {}).get("name") == name:
@@ -64,17 +60,14 @@ def find_runtime(
         return TORCH_DISTRIBUTED
     raise CannotMigrate(
         "spec.runtimeRef",
-        f"{kind} {name} is not known: save it (`kubectl get {kind.lower()} {name} -o yaml > runtime.yaml`) and pass it with "
+        f"{kind} {name} is not known: save it (`kubectl get {kind.lower()} {name} -o yaml > "
+        "runtime.yaml`) and pass it with "
         "--runtime runtime.yaml",
     )
 
 
 def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
-    """What of a runtime concerns training.
-
-    Raises:
-        CannotMigrate: it does not train with torch, or has no job that trains.
-    """
+    """What of a runtime concerns training."""
     spec = runtime.get("spec") or {}
     policy = spec.get("mlPolicy") or {}
     if "torch" not in policy:
@@ -92,7 +85,10 @@ def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
         )
     for job in jobs:
         if job is not trainer:
-            text = f"the runtime's job {job.get('name')} is dropped. Run it before, as a Job that fills the volume"
+            text = (
+                f"the runtime's job {job.get('name')} is dropped. Run it before, as a Job that "
+                "fills the volume"
+            )
             remarks.add("spec.runtimeRef", text)
     together = spec.get("podGroupPolicy") or {}
     job_spec = (trainer.get("template") or {}).get("spec") or {}
@@ -110,7 +106,7 @@ def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
 
 
 def apply_patches(spec: Mapping[str, Any], job: str, template: Manifest, remarks: Remarks) -> None:
-    """Changes a pod template as a TrainJob's patches say, in each of the forms that releases of Trainer have had."""
+    """Applies a TrainJob's patches to a pod template, in the form of each Trainer release."""
     for path, patch in _patches(spec, job, remarks):
         for field, value in (patch.get("metadata") or {}).items():
             if field in ("labels", "annotations"):
@@ -140,7 +136,8 @@ def _patches(
             if of_job.get("metadata"):
                 remarks.add(
                     path,
-                    "metadata of the Job is dropped: there is none. The pods' metadata go into spec.template",
+                    "metadata of the Job is dropped: there is none. The pods' metadata go into "
+                    "spec.template",
                 )
             if replicated.get("name") == job:
                 yield path, inner
@@ -191,7 +188,7 @@ def _patch_containers(
 def merge_variables(
     own: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]
 ) -> list[Manifest]:
-    """Environment variables with others put over those of the same name."""
+    """Environment variables; later ones replace those of the same name."""
     return _by_key(own, more, "name")
 
 

@@ -1,4 +1,4 @@
-"""Pods that train, in kinds that do not say so: which container trains, and how the agent starts it."""
+"""Which container of a pod trains, and how the agent starts it."""
 
 import copy
 import re
@@ -45,7 +45,7 @@ class TrainingPods:
 
     @property
     def max_restarts(self) -> int | None:
-        """Torchrun's `--max-restarts`; None: it is not given, or is no number."""
+        """Torchrun's `--max-restarts`, if it is given as a number."""
         given = self.options.get("max-restarts", "")
         return int(given) if given.isdecimal() else None
 
@@ -72,11 +72,7 @@ def read_training_pods(
     remarks: Remarks,
     entrypoint: Sequence[str] = (),
 ) -> TrainingPods:
-    """A pod template as the new job's.
-
-    Raises:
-        CannotMigrate: it cannot be done, or which container trains is not known.
-    """
+    """A pod template as the new job's."""
     cleaned = clean_template(path, template, remarks)
     containers = cleaned["spec"].get("containers") or []
     found = [container for container in containers if trains(container, entrypoint)] or containers
@@ -101,11 +97,7 @@ def read_training_pods(
 def read_container(
     path: str, template: Manifest, container: Manifest, remarks: Remarks, entrypoint: Sequence[str]
 ) -> TrainingPods:
-    """The pods of a cleaned template, with its container at a path started as the agent does.
-
-    Raises:
-        CannotMigrate: it cannot be done.
-    """
+    """The pods of a cleaned template; the agent starts the container at `path`."""
     name, values = str(container.get("name")), _values(container)
     variables = take_variables(path, container, remarks)
     launch = read_launch(
@@ -126,7 +118,7 @@ def _values(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
-    """`nprocPerNode` as torchrun counts, empty if the job's default means the same."""
+    """`nprocPerNode` as torchrun counts, unless the default means the same."""
     if pods.launch.counted:
         remarks.add(f"{pods.path}.command", COUNTED_BY_COMMAND)
         return {}
@@ -146,7 +138,7 @@ def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
 
 
 def make_job(metadata: Manifest, pods: TrainingPods, *fields: Manifest) -> Manifest:
-    """An ElasticPyTorchJob of its metadata, its pods and the rest of its spec, in the order of the fields."""
+    """An ElasticPyTorchJob whose spec has `fields` in their order, then the pods."""
     spec = {name: value for part in fields for name, value in part.items()}
     return {
         "apiVersion": names.API_VERSION,
@@ -154,6 +146,10 @@ def make_job(metadata: Manifest, pods: TrainingPods, *fields: Manifest) -> Manif
         "metadata": metadata,
         "spec": {**spec, "template": pods.template},
     }
+
+
+def set_fields(spec: Mapping[str, Any], *fields: str) -> Manifest:
+    return {field: spec[field] for field in fields if spec.get(field) is not None}
 
 
 def claims_of_policies(
@@ -172,7 +168,7 @@ def claims_of_policies(
 def shared_claims(
     claims: Iterable[tuple[str, str, Mapping[str, Any]]], pods: TrainingPods, remarks: Remarks
 ) -> Manifest:
-    """`sharedVolumeClaims` of those claims, by path, name and spec, that the pods mount; empty without any."""
+    """`sharedVolumeClaims` for the claims that the pods mount."""
     pod = pods.template["spec"]
     containers = (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
     mounted = {
@@ -184,15 +180,21 @@ def shared_claims(
     for path, name, spec in claims:
         if name in mounted:
             shared.append({"metadata": {"name": name}, "spec": copy.deepcopy(dict(spec))})
-            text = "becomes one of spec.sharedVolumeClaims, which stays with the default of sharedVolumeClaimRetentionPolicy"
+            text = (
+                "becomes one of spec.sharedVolumeClaims, which stays with the default of "
+                "sharedVolumeClaimRetentionPolicy"
+            )
             remarks.add(path, text)
     return {"sharedVolumeClaims": shared} if shared else {}
 
 
 def say_hosts(path: str, name: object, hosts: str, pods: TrainingPods, remarks: Remarks) -> None:
-    """Says where a template still names the old pods' hosts, which begin with the job's name and go on as a pattern says."""
+    """Remarks that a template still names an old pod's host: the job's name, then `hosts`."""
     if name and (found := re.search(rf"\b{re.escape(str(name))}-{hosts}", str(pods.template))):
-        text = f"{found[0]} is a host of the old job. In the training processes, MASTER_ADDR is rank 0's address"
+        text = (
+            f"{found[0]} is a host of the old job. In the training processes, MASTER_ADDR is rank "
+            "0's address"
+        )
         remarks.add(path, text)
 
 
@@ -202,7 +204,10 @@ def _drop_index(
     kept = []
     for variable in container.get("env") or ():
         if variable.get("name") in index_variables:
-            text = "is dropped: pods have no completion index. In the training processes, GROUP_RANK is the pod's place in the group"
+            text = (
+                "is dropped: pods have no completion index. In the training processes, "
+                "GROUP_RANK is the pod's place in the group"
+            )
             remarks.add(f"{path}.env[{variable.get('name')}]", text)
         else:
             kept.append(variable)
@@ -225,7 +230,8 @@ def _check_index(
         ):
             raise CannotMigrate(
                 f"{path}.args",
-                f'use {name}, which pods do not have here. Read it in the script: os.environ["GROUP_RANK"]',
+                f"use {name}, which pods do not have here. Read it in the script: "
+                'os.environ["GROUP_RANK"]',
             )
         remarks.add(
             f"{path}.command",

@@ -41,11 +41,7 @@ def migrate_trainjob(
     runtimes: Sequence[Mapping[str, Any]] = (),
     entrypoint: Sequence[str] = (),
 ) -> list[Manifest]:
-    """The ElasticPyTorchJob that means the same as a TrainJob.
-
-    Raises:
-        CannotMigrate: it cannot be done.
-    """
+    """The ElasticPyTorchJob for a TrainJob."""
     spec = manifest.get("spec") or {}
     trainer = spec.get("trainer") or {}
     found = find_runtime(spec.get("runtimeRef") or {}, runtimes)
@@ -61,7 +57,8 @@ def migrate_trainjob(
         )
         raise CannotMigrate(
             f"{PATH}.image",
-            f"is missing, and the image of the runtime {name} {known}: write it into the TrainJob, or pass the runtime with --runtime",
+            f"is missing, and the image of the runtime {name} {known}: write it into the "
+            "TrainJob, or pass the runtime with --runtime",
         )
     pods = read_container(PATH, template, container, remarks, entrypoint)
     replicas = int(trainer.get("numNodes") or runtime.nodes)
@@ -89,10 +86,13 @@ def migrate_trainjob(
 
 
 def _place_together(gang: str, metadata: Mapping[str, Any], remarks: Remarks) -> Manifest:
-    """What a podGroupPolicy becomes; with a queue, Kueue admits the workers together."""
+    """What a podGroupPolicy becomes; in a queue, Kueue already admits workers together."""
     if not gang or QUEUE_LABEL in (metadata.get("labels") or {}):
         return {}
-    text = f"the podGroupPolicy becomes spec.scheduling.gangScheduler: name {gang} in gangSchedulers of the operator's chart, or remove it"
+    text = (
+        f"the podGroupPolicy becomes spec.scheduling.gangScheduler: name {gang} in gangSchedulers "
+        "of the operator's chart, or remove it"
+    )
     remarks.add("spec.runtimeRef", text)
     return {"scheduling": {"gangScheduler": gang}}
 
@@ -108,7 +108,7 @@ def _apply_trainer(trainer: Mapping[str, Any], container: Manifest) -> None:
 
 
 def _with_labels(manifest: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
-    """The TrainJob with the labels and annotations of the JobSet among its own: of `spec` in Trainer 2.0 and 2.1, or of patches."""
+    """The TrainJob with the JobSet's labels and annotations: in `spec` to 2.1, then patches."""
     metadata = dict(manifest.get("metadata") or {})
     patches = [
         ((patch.get("trainingRuntimeSpec") or {}).get("template") or {})
@@ -128,7 +128,7 @@ def _processes(
     pods: TrainingPods,
     remarks: Remarks,
 ) -> int | str | None:
-    """As Trainer's torch plugin: `auto` is the GPUs, or without them the CPUs that the container asks for."""
+    """As Trainer's torch plugin: `auto` is the GPUs, else the CPUs that are asked for."""
     path, started_by = f"{PATH}.numProcPerNode", pods.launch.by
     if pods.launch.counted:
         remarks.add(f"{PATH}.command", COUNTED_BY_COMMAND)
@@ -141,14 +141,17 @@ def _processes(
         cores = _cores(container)
         if cores <= 1:
             return None
-        text = f"Trainer starts one process for each of the {cores} CPUs that the container asks for: nprocPerNode is {cores}"
+        text = (
+            f"Trainer starts one process for each of the {cores} CPUs that the container asks "
+            f"for: nprocPerNode is {cores}"
+        )
         remarks.add(path, text)
         return cores
     return process_count(path, given, started_by=started_by, accelerators=asked, remarks=remarks)
 
 
 def _other_gpus(container: Mapping[str, Any]) -> bool:
-    """Whether it asks for GPUs under a name that the operator does not count."""
+    """Whether it asks for GPUs that the operator does not count."""
     resources = container.get("resources") or {}
     return any(
         "gpu" in name.lower()
@@ -158,7 +161,7 @@ def _other_gpus(container: Mapping[str, Any]) -> bool:
 
 
 def _cores(container: Mapping[str, Any]) -> int:
-    """The CPUs that a container asks for, rounded up, as Kubernetes' Quantity.Value does: requests, else limits."""
+    """The CPUs that are asked for, rounded up as by Kubernetes' Quantity.Value."""
     resources = container.get("resources") or {}
     asked = (
         (resources.get("requests") or {}).get("cpu")
@@ -178,6 +181,8 @@ def _say_what_is_dropped(spec: Mapping[str, Any], remarks: Remarks) -> None:
         if initializer.get(part) is not None:
             remarks.add(
                 f"spec.initializer.{part}",
-                f"{initializer[part].get('storageUri') or 'it'} is not downloaded. Run a Job before that fills a volume, and mount that "
-                "volume at the path the script reads: spec.sharedVolumeClaims makes one for the job",
+                f"{initializer[part].get('storageUri') or 'it'} is not downloaded. Run a Job "
+                "before that fills a volume, and mount that "
+                "volume at the path the script reads: spec.sharedVolumeClaims makes one for the "
+                "job",
             )

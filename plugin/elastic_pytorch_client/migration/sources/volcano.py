@@ -1,4 +1,4 @@
-"""Job of Volcano (batch.volcano.sh/v1alpha1) with a task that trains, or with a master and workers, as its pytorch plugin has them."""
+"""Job of Volcano (batch.volcano.sh/v1alpha1): one task that trains, or master and workers."""
 
 import copy
 import re
@@ -16,6 +16,7 @@ from elastic_pytorch_client.migration.sources.training_pods import (
     processes_of,
     read_training_pods,
     say_hosts,
+    set_fields,
     shared_claims,
     trains,
 )
@@ -28,15 +29,24 @@ SCHEDULER = "volcano"
 VOLUME = "volume"
 DEFAULT_QUEUE = "default"
 GANG = (
-    "spec.scheduling.gangScheduler has Kubernetes' own scheduler place the workers together, from 1.37 on: "
-    "name Kubernetes in gangSchedulers of the operator's chart. Set Coscheduling if the cluster has that, or remove it"
+    "spec.scheduling.gangScheduler has Kubernetes' own scheduler place the workers together, "
+    "from 1.37 on: "
+    "name Kubernetes in gangSchedulers of the operator's chart. Set Coscheduling if the cluster "
+    "has that, or remove it"
 )
-QUEUE = f"becomes the label {QUEUE_LABEL}: Kueue admits the workers together. Create a LocalQueue of this name, or remove the label"
-# What Volcano's plugins do, and who does it now; other plugins get a remark.
+QUEUE = (
+    f"becomes the label {QUEUE_LABEL}: Kueue admits the workers together. Create a LocalQueue of "
+    "this name, or remove the label"
+)
+# Other plugins get a remark.
 PLUGINS = ("pytorch", "svc", "env", "ssh")
-PASSED = "is passed on as it is: there is no plugin pytorch, and no task starts torchrun, has MASTER_ADDR, or runs a training script"
+PASSED = (
+    "is passed on as it is: there is no plugin pytorch, and no task starts torchrun, has "
+    "MASTER_ADDR, or runs a training script"
+)
 POLICIES = (
-    "are dropped: a lost pod is replaced and a failed process restarted, and the job is complete when all its workers have succeeded. See "
+    "are dropped: a lost pod is replaced and a failed process restarted, and the job is complete "
+    "when all its workers have succeeded. See "
     "spec.failurePolicy"
 )
 
@@ -44,11 +54,7 @@ POLICIES = (
 def migrate_volcano_job(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
-    """The ElasticPyTorchJob that means the same as a Job of Volcano that trains; any other one as it is.
-
-    Raises:
-        CannotMigrate: it cannot be done.
-    """
+    """The ElasticPyTorchJob for a Job that trains; any other Job as it is."""
     spec = manifest.get("spec") or {}
     tasks = spec.get("tasks") or ()
     plugins = spec.get("plugins") or {}
@@ -75,7 +81,7 @@ def migrate_volcano_job(
                 f"spec.tasks[{task.get('name')}]",
                 "is dropped, for it does not train. Run it as a Job of its own",
             )
-    # What workers have is taken, where a master's differs.
+    # Workers first: their values win over the master's.
     training.sort(key=lambda task: task.get("name") == roles[0])
     pods = _pods(training, spec, remarks, entrypoint)
     count = sum(_replicas(task) for task in training)
@@ -91,11 +97,7 @@ def migrate_volcano_job(
         pods,
         sizes,
         processes_of(pods, remarks),
-        {
-            field: spec[field]
-            for field in ("ttlSecondsAfterFinished",)
-            if spec.get(field) is not None
-        },
+        set_fields(spec, "ttlSecondsAfterFinished"),
         _failure_policy(spec, training, pods, remarks),
         shared_claims(_claims(spec), pods, remarks),
         gang,
@@ -104,7 +106,7 @@ def migrate_volcano_job(
 
 
 def _roles(plugins: Mapping[str, Any]) -> tuple[str, str]:
-    """The names of the tasks that are the master and the workers to Volcano's pytorch plugin."""
+    """The names of the master's and the workers' task, as the pytorch plugin is set."""
     named = {"master": "master", "worker": "worker"}
     for word in plugins.get("pytorch") or ():
         name, _, value = str(word).lstrip("-").partition("=")
@@ -129,7 +131,7 @@ def _pods(
     remarks: Remarks,
     entrypoint: Sequence[str],
 ) -> TrainingPods:
-    """The pods of the workers, with what else the master has that all of them can have."""
+    """The workers' pods, with what of the master's they all can have."""
     own = Remarks()
     first, *rest = (
         read_training_pods(
@@ -182,7 +184,7 @@ def _claims(spec: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]
 
 
 def _tell_of_least(spec: Mapping[str, Any], sizes: Manifest, remarks: Remarks) -> None:
-    """`minAvailable` says how many pods Volcano starts at once; the group had the size of all of them all the same."""
+    """Volcano starts `minAvailable` pods at once, but the group had the size of all."""
     least = spec.get("minAvailable")
     if least is None or "minReplicas" in sizes or not 1 <= int(least) < sizes["replicas"]:
         return

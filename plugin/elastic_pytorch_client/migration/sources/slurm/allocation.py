@@ -1,4 +1,4 @@
-"""What a batch script asks Slurm for, as the number of workers and the resources of each."""
+"""What a batch script asks Slurm for: workers, and the resources of each."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Allocation:
     memory: str  # of each node, as Kubernetes writes it; empty: not said
 
     def resources(self) -> dict[str, Any]:
-        """A container's `resources`, empty if nothing is asked for."""
+        """A container's `resources`."""
         requests = {
             **({"cpu": self.cpus} if self.cpus else {}),
             **({"memory": self.memory} if self.memory else {}),
@@ -40,7 +40,7 @@ class Allocation:
         }
 
     def variables(self) -> dict[str, str]:
-        """The variables of Slurm that are numbers known beforehand."""
+        """Slurm's variables whose numbers are known beforehand."""
         known = {
             "SLURM_NNODES": self.nodes,
             "SLURM_JOB_NUM_NODES": self.nodes,
@@ -58,11 +58,7 @@ class Allocation:
 
 
 def read_allocation(options: Mapping[str, str], remarks: Remarks) -> Allocation:
-    """Reads sbatch's options.
-
-    Raises:
-        CannotMigrate: one of them is not a number where it must be one.
-    """
+    """Reads sbatch's options."""
     tasks_in_all = _number("ntasks", options.get("ntasks"), 0)
     tasks = _number("ntasks-per-node", options.get("ntasks-per-node"), 0)
     low, _, high = options.get("nodes", "").partition("-")
@@ -80,11 +76,7 @@ def read_allocation(options: Mapping[str, str], remarks: Remarks) -> Allocation:
 
 
 def seconds_of(time: str) -> int | None:
-    """The seconds of `--time`, in any of its forms; None: there is no limit.
-
-    Raises:
-        CannotMigrate: it has none of them.
-    """
+    """The seconds of `--time`; None: there is no limit."""
     if time.upper() in UNLIMITED:
         return None
     days, dash, clock = time.rpartition("-")
@@ -142,7 +134,8 @@ def _gpus(options: Mapping[str, str], nodes: int, tasks: int, remarks: Remarks) 
         if kind:
             remarks.add(
                 f"--{option}",
-                f"GPUs of the kind {kind}: choose its nodes by a nodeSelector or an affinity in spec.template",
+                f"GPUs of the kind {kind}: choose its nodes by a nodeSelector or an affinity in "
+                "spec.template",
             )
         return -(-int(number) * factor // divisor)
     return 0

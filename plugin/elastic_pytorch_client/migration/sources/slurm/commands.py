@@ -1,4 +1,4 @@
-"""The commands of a batch script: which one starts the training, in which environment, and what else they do."""
+"""Which command of a batch script starts the training, and in which environment."""
 
 import re
 import shlex
@@ -33,7 +33,7 @@ OWN_LAUNCHER = re.compile(rf"(?:[\w./-]*/)?(?:{'|'.join({*OTHER_LAUNCHERS} - {'m
 SHELL_SCRIPT = re.compile(r"[\w./-]+\.sh\b")
 # As the agent sets the variable anyway.
 TO_ITSELF = re.compile(r"""(?<!\S)(\w+)=("?)\$\{?\1\}?\2\s+""")
-# What sets nothing up that a pod would miss.
+# They set nothing up that a pod would miss.
 QUIET = {
     *(
         "[",
@@ -67,7 +67,7 @@ QUIET = {
         "which",
     ),
 }
-# What srun starts on all nodes beside them, before a training or after it.
+# What srun starts on all nodes beside a training.
 BESIDE = {"cat", "chmod", "cp", "ln", "mkdir", "mv", "pkill", "rm", "rsync", "sync", "tar", "touch"}
 UNTOUCHED = "\0"
 SOFTWARE = {
@@ -83,7 +83,7 @@ SOFTWARE = {
     "spack",
     "pyenv",
 }
-# Each training process has the variable that torchrun sets, where a task of srun has Slurm's.
+# Slurm's variable of a task, and torchrun's of a process.
 OF_A_TASK = {
     "SLURM_PROCID": "${RANK}",
     "SLURM_LOCALID": "${LOCAL_RANK}",
@@ -119,11 +119,7 @@ class Surroundings:
 def read_commands(
     commands: Sequence[Command], known: Mapping[str, str], remarks: Remarks
 ) -> tuple[Start, Surroundings]:
-    """Finds the command that starts the training; a remark names each other one that a pod would miss.
-
-    Raises:
-        CannotMigrate: there is none, or more than one, or it stands in a loop or a condition.
-    """
+    """Finds the command that starts the training; remarks on others that a pod would miss."""
     around = Surroundings({**OF_A_TASK, **known})
     starts: list[Start] = []
     for command in commands:
@@ -151,11 +147,17 @@ def read_commands(
     if nested := next((start for start in found if start.nested), None):
         if (launcher := PurePosixPath(nested.text.partition(" ")[0]).name) in OTHER_LAUNCHERS:
             raise CannotMigrate(f"line {nested.line}", OTHER_LAUNCHERS[launcher])
-        text = "the training starts in a loop, a condition or a function. Write it as one command, and a file for each training"
+        text = (
+            "the training starts in a loop, a condition or a function. Write it as one command, "
+            "and a file for each training"
+        )
         raise CannotMigrate(f"line {nested.line}", text)
     if len(found) > 1:
         lines = ", ".join(str(start.line) for start in found)
-        text = "each starts a training: write a file for each of them, and remove those that start none"
+        text = (
+            "each starts a training: write a file for each of them, and remove those that start "
+            "none"
+        )
         raise CannotMigrate(f"lines {lines}", text)
     for start in starts:
         if start is not found[0]:
@@ -167,7 +169,7 @@ def read_commands(
 
 
 def resolve(text: str, variables: dict[str, str]) -> str:
-    """A text with the variables in it replaced by their values, where these are known; `${NAME:=VALUE}` makes one known."""
+    """A text with the known variables replaced; `${NAME:=VALUE}` makes one known."""
 
     def value(found: re.Match[str]) -> str:
         name, default = found["name"] or found["plain"], found["default"]
@@ -181,16 +183,12 @@ def resolve(text: str, variables: dict[str, str]) -> str:
 
 
 def split_commands(text: str) -> list[str]:
-    """The commands of a text, without redirections, pipes to others, and comments."""
+    """The commands of a text, without redirections, later parts of pipes, and comments."""
     return [command.text for command in read_commands_of(text)]
 
 
 def _assign(part: str, around: Surroundings) -> str:
-    """Takes assignments from the start of a command.
-
-    Returns:
-        The command that follows them.
-    """
+    """Takes assignments from the start of a command, and returns the rest."""
     declared = DECLARED.match(part)
     words = declared[0].split() if declared else []
     exported = words[:1] == ["export"] or any("x" in word for word in words[1:])
@@ -211,7 +209,7 @@ def _assign(part: str, around: Surroundings) -> str:
         except ValueError:
             plain = value
         worked_out = "$(" in plain or "`" in plain
-        # What only the script knows are mostly options of the rendezvous.
+        # Mostly options of the rendezvous.
         if not worked_out or LAUNCHER.match(plain):
             _add(around, name, plain, "" if more else None)
         else:
@@ -233,7 +231,7 @@ def _assign(part: str, around: Surroundings) -> str:
 
 
 def _add(around: Surroundings, name: str, value: str, separator: str | None) -> None:
-    """Sets a variable; with a separator, adds to it, which only makes a value if there is one that is known."""
+    """Sets a variable, or with a separator adds to its value if that is known."""
     if separator is None:
         around.variables[name] = value
     elif name in around.variables:
@@ -241,7 +239,7 @@ def _add(around: Surroundings, name: str, value: str, separator: str | None) -> 
 
 
 def _assign_perhaps(part: str, around: Surroundings) -> str:
-    """The same in a loop or a condition: what is assigned there has no value that is known."""
+    """Assigns in a loop or a condition: the value is then not known."""
     own = Surroundings(dict.fromkeys(around.variables, UNTOUCHED))
     rest = _assign(part, own)
     for name in [name for name in around.variables if own.variables.get(name) != UNTOUCHED]:
@@ -251,7 +249,7 @@ def _assign_perhaps(part: str, around: Surroundings) -> str:
 
 
 def _start(command: Command, part: str) -> Start | None:
-    """The start of a training that a command may be: any program that srun starts, or one that is known."""
+    """The training that a command may start: srun's program, or a known one."""
     by_srun = bool(re.match(r"(?:time\s+)?srun\s", part))
     part = part.removeprefix("exec ")
     if part.partition(" ")[0] in QUIET:

@@ -1,4 +1,4 @@
-"""The ElasticPyTorchJob that does what a batch script does."""
+"""The ElasticPyTorchJob for a batch script."""
 
 import re
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ READ = {
     "cpus-per-gpu",
 }
 READ |= {"mem", "mem-per-cpu", "mem-per-gpu", "time", "job-name", "chdir", "container-image"}
-# What pods have anyway, or what no pod has.
+# Pods have them anyway, or never.
 WITHOUT_REMARK = {
     "export",
     "get-user-env",
@@ -74,12 +74,15 @@ DROPPED = {
     "exclusive": "ask for all of a node's GPUs or CPUs in the container's resources",
     "signal": "pods get SIGTERM, and SIGKILL after terminationGracePeriodSeconds of spec.template",
 }
-TIME = "becomes activeDeadlineSeconds, after which the job fails. Unlike in Slurm, the time in which it waits for workers counts, too"
+TIME = (
+    "becomes activeDeadlineSeconds, after which the job fails. Unlike in Slurm, the time in "
+    "which it waits for workers counts, too"
+)
 NO_COUNTERPART = "it has no counterpart"
 IMAGE = re.compile(r"--container-image[= ](\S+)")
 IN_A_REGISTRY = re.compile(r"\w[\w./:@#-]*\Z")  # others are files
 TASKS = re.compile(r"--ntasks-per-node[= ](\d+)")
-# An array, or a part of a value, which only the batch script's shell works out.
+# Arrays and parts of values: only the batch script's shell works them out.
 WORKED_OUT = re.compile(r"\$\{(?:[#!](\w+)[^}]*|(\w+)[^}\w][^}]*)\}")
 ARGUMENT = re.compile(r"\$(?:[1-9]|\{[1-9]\d*\})")
 ALWAYS_SET = {"HOME", "PWD"}
@@ -89,11 +92,7 @@ FOLDERS = re.compile(r"(?<![\w./$}):-])/(?!dev/|bin/|usr/|opt/|etc/|tmp\b|proc/)
 
 
 def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Manifest]:
-    """The ElasticPyTorchJob that does what a batch script does, with an image to fill in.
-
-    Raises:
-        CannotMigrate: it cannot be done.
-    """
+    """The ElasticPyTorchJob for a batch script, with an image to fill in."""
     script = read_script(text)
     _refuse(text, script.options)
     allocation = read_allocation(script.options, remarks)
@@ -173,7 +172,8 @@ def _pods(
     if unknown := sorted({*around.unknown} - SET_BY_AGENT - set(environment)):
         remarks.add(
             path,
-            f"{', '.join(unknown)}: set in the container's env, for only the batch script knows the values",
+            f"{', '.join(unknown)}: set in the container's env, for only the batch script knows "
+            "the values",
         )
     if environment:
         container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
@@ -191,7 +191,8 @@ def _pods(
     if folders := sorted(set(FOLDERS.findall(used))):
         remarks.add(
             path,
-            f"{', '.join(folders)}: mount volumes there, in spec.template, unless the image has them",
+            f"{', '.join(folders)}: mount volumes there, in spec.template, unless the image has "
+            "them",
         )
     return TrainingPods(
         path,
@@ -210,7 +211,7 @@ def _set_by_env(before: str) -> dict[str, str]:
 
 
 def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
-    """The image that Pyxis names, if it is in a registry; else one to fill in."""
+    """The image that Pyxis names, if it is in a registry."""
     found = IMAGE.search(start.before)
     image = found[1].strip("'\"") if found else options.get("container-image", "")
     if IN_A_REGISTRY.match(image) and not image.endswith(".sqsh"):
@@ -229,7 +230,10 @@ def _image(start: Start, options: Mapping[str, str], remarks: Remarks) -> str:
 def _launch(path: str, text: str) -> Launch:
     if needed := _needed_without_value(text):
         has = "has" if len(needed) == 1 else "have"
-        words = f"{listed(needed)} {has} no value here, for the batch script does not run: write it into the command"
+        words = (
+            f"{listed(needed)} {has} no value here, for the batch script does not run: write it "
+            "into the command"
+        )
         raise CannotMigrate(path, words)
     try:
         return read_launch(path, ["bash", "-c", text], [])
@@ -238,7 +242,7 @@ def _launch(path: str, text: str) -> Launch:
 
 
 def _needed_without_value(text: str) -> list[str]:
-    """What a command cannot do without, and what only the batch script knows: parts of values, its arguments, what is to be started."""
+    """What a command needs and only the batch script knows."""
     found = [
         part[0]
         for part in WORKED_OUT.finditer(text)
@@ -256,7 +260,7 @@ def _needed_without_value(text: str) -> list[str]:
 
 
 def _started(text: str) -> list[str]:
-    """The words of a command that name what is started: programs, scripts, and what may be torchrun's options."""
+    """The words that name programs, scripts and perhaps torchrun's options."""
     found = shell_text.words_of_torchrun(text)
     for part in split_commands(text):
         words = part.replace('"', "").split()
@@ -304,11 +308,15 @@ def _processes(
         )
     if pods.launch.by != "python" or not start.by_srun:
         if start.by_srun and tasks > 1 and pods.launch.by == "torchrun":
-            text = f"srun started torchrun {tasks} times on each node. Now the agent starts nproc-per-node processes, once"
+            text = (
+                f"srun started torchrun {tasks} times on each node. Now the agent starts "
+                "nproc-per-node processes, once"
+            )
             remarks.add(path, text)
         return processes_of(pods, remarks)
     remarks.add(
         path,
-        "in a script that reads SLURM_PROCID, SLURM_LOCALID or SLURM_NTASKS, read RANK, LOCAL_RANK and WORLD_SIZE",
+        "in a script that reads SLURM_PROCID, SLURM_LOCALID or SLURM_NTASKS, read RANK, "
+        "LOCAL_RANK and WORLD_SIZE",
     )
     return {} if tasks == max(1, pods.accelerators) else {"nprocPerNode": tasks}

@@ -1,4 +1,4 @@
-"""The text of a batch script: its `#SBATCH` lines, and its commands."""
+"""The `#SBATCH` lines and the commands of a batch script."""
 
 import re
 import shlex
@@ -42,8 +42,7 @@ FLAGS = {
     "quiet",
     "parsable",
 }
-# In tree-sitter's grammar of bash: what is one command, and what makes those in it run perhaps, or
-# several times.
+# Nodes of tree-sitter's bash grammar: one command, and what runs others perhaps or repeatedly.
 SIMPLE = {
     "command",
     "declaration_command",
@@ -89,7 +88,7 @@ def read_script(text: str) -> BatchScript:
 
 
 def read_commands_of(text: str) -> Iterator[Command]:
-    """The simple commands of a shell's text, in its order, those of a pipeline by its first."""
+    """The simple commands of a shell's text; a pipeline's first stands for it."""
     # Imported late: the other verbs need no shell.
     from tree_sitter import Language, Parser  # noqa: PLC0415
     from tree_sitter_bash import language  # noqa: PLC0415
@@ -127,10 +126,11 @@ def _is_choice(node: "Node") -> bool:
 
 
 def _text(node: "Node") -> str:
-    """A command on one line, but for what stands between quotes; an array has no comments."""
+    """A command on one line, except for what is quoted; arrays lose their comments."""
     assert node.text is not None  # the tree was parsed from bytes
     if node.type == "array":
-        return f"({' '.join(_text(child) for child in node.named_children if child.type != 'comment')})"
+        words = (_text(child) for child in node.named_children if child.type != "comment")
+        return f"({' '.join(words)})"
     if node.type in ("declaration_command", "variable_assignment", "variable_assignments"):
         parts, end = [], node.start_byte
         for child in node.children:
