@@ -2,9 +2,11 @@
 
 from elastic_pytorch_client import Job
 
-job = Job.create(name="my-job", image="my-image", args=["train.py"], replicas=4, min_replicas=2,
-max_replicas=8) for status in job.progress():
-    print(status.state, status.progress.step, status.progress.loss)
+job = Job.create(
+name="my-job", image="my-image", args=["train.py"], replicas=4, min_replicas=2, max_replicas=8
+)
+for status in job.progress():
+print(status.state, status.progress.step, status.progress.loss)
 """
 
 from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster

@@ -20,15 +20,14 @@ from elastic_pytorch_client.verbs import changes, list_jobs, logs, migrate, stac
 from elastic_pytorch_client.verbs.context import Context, Verb
 
 FAILED, INTERRUPTED = 1, 130
-PLAIN_WIDTH = 140  # where there is no terminal to ask
+PLAIN_WIDTH = 140  # without a terminal
 
 
 def _verb(module: ModuleType) -> Verb:
-    """The verb that a module of its own has; `migrate` asks no cluster, and runs otherwise."""
+    """The verb of a module; `migrate` runs without a cluster."""
     run = getattr(module, "run", lambda context, options: FAILED)
-    return Verb(
-        module.NAME, module.HELP, module.add_arguments, run, changes=False, examples=module.EXAMPLES
-    )
+    name, about, examples = module.NAME, module.HELP, module.EXAMPLES
+    return Verb(name, about, module.add_arguments, run, changes=False, examples=examples)
 
 
 VERBS: dict[str, Verb] = {
@@ -45,7 +44,7 @@ def main() -> None:
     """The program `kubectl-epj`, which kubectl runs as `kubectl epj`."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # as kubectl, whatever the locale or the code page
+            stream.reconfigure(encoding="utf-8")  # as kubectl, whatever the locale
     sys.exit(run(sys.argv[1:], KubernetesCluster.connect, _console()))
 
 
@@ -55,20 +54,19 @@ def run(
     console: Console,
     make: Callable[..., Context] = Context,
 ) -> int:
-    """Does what a command line says.
+    """Runs a command line.
 
     Returns:
-        The exit code: 0, or 1 if it could not be done (with one line on stderr), 130 if it was
-        interrupted; `why` has 3.
+        The exit code: 0, or 1 after an error (with one line on stderr), 130 after an interruption;
+        `why` has 3.
     """
     options = parser().parse_args(list(words))
     verb = VERBS[options.verb]
     try:
         if options.verb == migrate.NAME:
             return migrate.run_offline(options, sys.stdout, sys.stderr)
-        cluster = connect(
-            Access(**{name: getattr(options, name) for name in Access.__dataclass_fields__})
-        )
+        access = {name: getattr(options, name) for name in Access.__dataclass_fields__}
+        cluster = connect(Access(**access))
         if verb.changes and cluster.context:
             print(f"context: {cluster.context}", file=sys.stderr)
         everywhere = getattr(options, "all_namespaces", False)
@@ -81,7 +79,7 @@ def run(
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says which verb a misspelt one could be."""
+    """Suggests a verb for a misspelt one."""
 
     def error(self, message: str) -> NoReturn:
         if unknown := re.match(r"argument VERB: invalid choice: '([^']*)'", message):
@@ -94,23 +92,28 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     outer = _Parser(
         prog="kubectl epj",
-        description="Shows how elastic PyTorch jobs train and why they do not, changes their size, and migrates other jobs.",
-        epilog="exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; why: 3 if something is not as wanted",
+        description=(
+            "Shows how elastic PyTorch jobs train and why they do not, changes their size, and "
+            "migrates other jobs."
+        ),
+        epilog=(
+            "exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; why: 3 if something is "
+            "not as wanted"
+        ),
     )
     outer.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     _add_access(outer, default="")
     verbs = outer.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():
-        examples = "\n".join(
-            ["examples:", *(f"  kubectl epj {name} {words}".rstrip() for words in verb.examples)]
-        )
+        examples = (f"  kubectl epj {name} {words}".rstrip() for words in verb.examples)
         inner = verbs.add_parser(
             name,
             help=verb.help,
             description=f"{verb.help[:1].upper()}{verb.help[1:]}.",
-            epilog=examples,
+            epilog="\n".join(["examples:", *examples]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        # Without a value here, the one before the verb stays.
         # Left out, they leave what stood before the verb.
         _add_access(inner, default=argparse.SUPPRESS)
         verb.add_arguments(inner)
@@ -118,14 +121,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def actions_of(verb: str) -> list[argparse.Action]:
-    """What argparse knows of the arguments of a verb, or of the program itself if it is empty."""
+    """Argparse's actions of a verb, or of the program itself if it is empty."""
     outer = parser()
     if not verb:
         return outer._actions
-    chosen = next(
-        action for action in outer._actions if isinstance(action, argparse._SubParsersAction)
-    )
-    actions: list[argparse.Action] = chosen.choices[verb]._actions
+    verbs = (each for each in outer._actions if isinstance(each, argparse._SubParsersAction))
+    actions: list[argparse.Action] = next(verbs).choices[verb]._actions
     return actions
 
 
@@ -155,7 +156,7 @@ def _add_access(parser: argparse.ArgumentParser, default: str) -> None:
 
 def _console() -> Console:
     if hasattr(signal, "SIGPIPE"):
-        # `kubectl epj logs … | head` ends as any Unix program does
+        # So that `kubectl epj logs … | head` ends quietly.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     wide = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
     return Console(width=wide, highlight=False)

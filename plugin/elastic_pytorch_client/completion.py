@@ -1,4 +1,4 @@
-"""What kubectl's own shell completion asks for `kubectl epj …`: it runs `kubectl_complete-epj` with the words typed so far."""
+"""The answers to kubectl's shell completion, which runs `kubectl_complete-epj` with the words."""
 
 import argparse
 import sys
@@ -17,20 +17,16 @@ class _Typed:
     """The words before the last one, as argparse would read them."""
 
     verb: str = ""
-    names: int = 0  # words behind the verb that are neither options nor their values
-    # That may follow, in all spellings.
-    options: dict[str, argparse.Action] = field(default_factory=dict)
-    pending: argparse.Action | None = None  # whose value the last word is
+    names: int = 0  # words after the verb that are neither options nor their values
+    options: dict[str, argparse.Action] = field(default_factory=dict)  # by all spellings
+    pending: argparse.Action | None = None  # the last word is its value
     access: dict[str, str] = field(default_factory=dict)
 
 
 def candidates(
     words: Sequence[str], job_names: Callable[[Access], Sequence[str]]
 ) -> tuple[list[str], str]:
-    """What the last word could become, and the directive for the shell.
-
-    The last word is unfinished, perhaps empty.
-    """
+    """The completions of the last word, which may be empty, and the directive for the shell."""
     *before, unfinished = words or [""]
     typed = _read(before)
     if typed.pending is not None:
@@ -51,7 +47,7 @@ def candidates(
 
 
 def main() -> None:
-    """Prints them; nothing if anything is wrong: errors would disturb the command line."""
+    """Prints them, but no errors, which would disturb the command line."""
     try:
         found, directive = candidates(sys.argv[1:], _ask)
     except (EpjError, OSError):
@@ -79,9 +75,8 @@ def _read(words: Sequence[str]) -> _Typed:
 
 
 def _options(verb: str) -> dict[str, argparse.Action]:
-    return {
-        spelling: action for action in cli.actions_of(verb) for spelling in action.option_strings
-    }
+    actions = cli.actions_of(verb)
+    return {spelling: action for action in actions for spelling in action.option_strings}
 
 
 def _note(typed: _Typed, action: argparse.Action, value: str) -> None:

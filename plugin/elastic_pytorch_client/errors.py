@@ -1,16 +1,16 @@
-"""What can go wrong between a client and the API server, each in one line that says what to do."""
+"""The errors between a client and the API server, each in one line with the remedy."""
 
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
-# The API server puts it before the sentence of a rule.
+# The API server's words before the sentence of a rule.
 INVALID_VALUE = re.compile(r"^Invalid value: [^:]*: ")
 
 
 class EpjError(Exception):
-    """What went wrong, in one line for people: the base of all errors of the client."""
+    """The base of all errors of the client, with one line for people."""
 
 
 class NoSuchJob(EpjError):
@@ -30,11 +30,11 @@ class Refused(EpjError):
 
 
 class Unreachable(EpjError):
-    """There is no answer from the API server, or no way to it is configured."""
+    """The API server does not answer, or no way to it is configured."""
 
 
 class NotFound(EpjError):
-    """There is no object of that name, of another kind than a job."""
+    """There is no object of that name, of a kind other than a job."""
 
 
 class JobFailed(EpjError):
@@ -50,11 +50,11 @@ class JobFailed(EpjError):
 
 
 class TimedOut(EpjError):
-    """A wait has ended before what it waits for has come."""
+    """A wait has ended without its result."""
 
 
 def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> EpjError:
-    """What an HTTP status and the body of an answer mean; the job is the namespace and name that were asked for."""
+    """The error of an HTTP answer to a request, perhaps about a job's namespace and name."""
     try:
         status = json.loads(answer)
         message, details = str(status["message"]), status.get("details") or {}
@@ -63,12 +63,12 @@ def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> Ep
     match code:
         case 404 if job is not None and details.get("name"):
             namespace, name = job
-            return NoSuchJob(
-                f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"; `kubectl epj list -A` shows all'
-            )
+            here = f'there is no ElasticPyTorchJob "{name}" in namespace "{namespace}"'
+            return NoSuchJob(f"{here}; `kubectl epj list -A` shows all")
         case 404 if not details.get("name"):
             return NoJobKind(
-                "this cluster does not have the kind ElasticPyTorchJob: install the chart elastic-pytorch-operator"
+                "this cluster does not have the kind ElasticPyTorchJob: install the chart "
+                "elastic-pytorch-operator"
             )
         case 404:
             return NotFound(message)
@@ -87,17 +87,16 @@ def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> Ep
 
 
 def error_of_exec(error: Exception, namespace: str, pod: str) -> EpjError:
-    """What became of a command: the client has one kind of error for all, with the HTTP status in its words."""
+    """The error of a command; the client's only has the HTTP status in its words."""
     said = one_line(getattr(error, "reason", None) or error)
     if getattr(error.__context__, "status_code", None) == 403:
-        return NotAllowed(
-            f"you may not run a command in pod {pod}: it needs the verbs get and create on pods/exec in {namespace}"
-        )
+        needs = f"it needs the verbs get and create on pods/exec in {namespace}"
+        return NotAllowed(f"you may not run a command in pod {pod}: {needs}")
     return Unreachable(f"cannot run a command in pod {pod}: {said}")
 
 
 def _cause(cause: Mapping[str, Any]) -> str:
-    """The field and the sentence of one cause of a refusal, without the value that was sent."""
+    """The field and the sentence of one cause of a refusal, without the sent value."""
     message = INVALID_VALUE.sub("", one_line(cause.get("message", "")))
     field = str(cause.get("field", ""))
     return f"{field}: {message}" if field and field != "<nil>" else message
@@ -108,10 +107,8 @@ def one_line(error: object) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """The innermost reason of a connection error: the outer ones quote objects."""
-    while (inner := getattr(error, "reason", None)) is not None and isinstance(
-        inner, BaseException
-    ):
+    """The innermost reason of a connection error, as the outer ones quote objects."""
+    while isinstance(inner := getattr(error, "reason", None), BaseException):
         error = inner
     text = one_line(error)
     return text.rpartition(": ")[2] if text.startswith(("<", "HTTP")) and ": " in text else text

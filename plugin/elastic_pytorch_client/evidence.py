@@ -1,7 +1,4 @@
-"""What a diagnosis is made of, read from the cluster: pods, nodes, events.
-
-What the user may not read is left out.
-"""
+"""The evidence for a diagnosis: the pods, nodes and events that the user may read."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,13 +12,13 @@ from elastic_pytorch_client.reading.nodes import NodeView, view_node
 from elastic_pytorch_client.reading.text import parse_time
 from elastic_pytorch_client.reading.timeline import JobEvent, read_events
 
-MAX_PODS = 10  # whose events are asked for
+MAX_PODS = 10  # whose events are read
 
 
 def read_evidence(
     cluster: ClusterReader, job: JobView, nodes: Sequence[NodeView] | None, now: datetime
 ) -> Evidence:
-    """What `diagnose` judges a job by.
+    """The evidence about a job.
 
     Raises:
         EpjError: the pods cannot be read.
@@ -33,15 +30,14 @@ def read_evidence(
 def read_job_events(cluster: ClusterReader, job: JobView) -> list[JobEvent]:
     """A job's events, oldest first; empty if the user may not read them."""
     try:
-        return read_events(
-            cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name), job.uid
-        )
+        events = cluster.list_events(job.namespace, "ElasticPyTorchJob", job.name)
+        return read_events(events, job.uid)
     except EpjError:
         return []
 
 
 def read_nodes(cluster: ClusterReader) -> list[NodeView] | None:
-    """All nodes; None if the user may not look at them, which is common."""
+    """All nodes; None if the user may not read them, which is common."""
     try:
         return [view_node(node) for node in cluster.list_nodes()]
     except EpjError:
@@ -61,15 +57,11 @@ def _warnings(cluster: ClusterReader, pods: Sequence[Mapping[str, Any]]) -> dict
             events = cluster.list_events(namespace, "Pod", name)
         except EpjError:
             return found
-        warnings = [
-            (parse_time(e.get("lastTimestamp") or e.get("eventTime")), e)
-            for e in events
-            if e.get("type") == "Warning"
-        ]
-        dated = [(at, event) for at, event in warnings if at]
+        warnings = (event for event in events if event.get("type") == "Warning")
+        times = ((parse_time(e.get("lastTimestamp") or e.get("eventTime")), e) for e in warnings)
+        dated = [(at, event) for at, event in times if at]
         if dated:
             newest = max(dated, key=lambda pair: pair[0])[1]
-            found[name] = (
-                f"{newest.get('reason')}: {' '.join(str(newest.get('message', '')).split())}"
-            )
+            message = " ".join(str(newest.get("message", "")).split())
+            found[name] = f"{newest.get('reason')}: {message}"
     return found

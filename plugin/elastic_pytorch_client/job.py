@@ -1,6 +1,7 @@
 """A job as an object, for notebooks, pipelines and tests."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,8 @@ class Job:
         """Returns the jobs of a namespace."""
         cluster = cluster or KubernetesCluster.connect()
         place = namespace or cluster.namespace
-        return [
-            cls(str(found["metadata"]["name"]), place, cluster)
-            for found in cluster.list_jobs(place)
-        ]
+        found = cluster.list_jobs(place)
+        return [cls(str(job["metadata"]["name"]), place, cluster) for job in found]
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -116,7 +115,7 @@ class Job:
         self.cluster.patch_job(self.namespace, self.name, {"spec": {"suspend": False}})
 
     def delete(self, *, wait: bool = False, timeout_seconds: float = DELETE_SECONDS) -> None:
-        """Deletes the job and all that it owns; it is no error if it does not exist any more.
+        """Deletes the job and all that it owns; a job that is gone is no error.
 
         With `wait`, waits until it is gone; its pods may take their grace period.
         """
@@ -132,7 +131,7 @@ class Job:
         raise TimedOut(f"{self.name} still exists {timeout_seconds:.0f} s after it was deleted")
 
     def progress(self, *, timeout_seconds: float | None = None) -> Iterator[JobView]:
-        """Yields the job as it is now, and again after each change of its spec or status, until it has ended or is deleted.
+        """Yields the job now, and after each change of spec or status, until its end or deletion.
 
         Broken connections are opened again; changes that come in between are reported as one.
         """
@@ -148,9 +147,8 @@ class Job:
         view = self._wait_for(lambda view: view.ended, "it had ended", timeout_seconds)
         failed = view.condition("Failed")
         if failed is not None and failed.true:
-            raise JobFailed(
-                f"{self.name} has failed, {failed.reason}: {failed.message}", failed.reason
-            )
+            why = f"{self.name} has failed, {failed.reason}: {failed.message}"
+            raise JobFailed(why, failed.reason)
         return view
 
     def wait_until_whole(self, *, timeout_seconds: float | None = None) -> JobView:
@@ -160,11 +158,11 @@ class Job:
             JobFailed: the job has ended first.
             TimedOut: they do not train in time.
         """
-        return self._wait_for(
-            lambda view: view.seen and view.at_wanted_size,
-            "all its workers trained",
-            timeout_seconds,
-        )
+
+        def whole(view: JobView) -> bool:
+            return view.seen and view.at_wanted_size
+
+        return self._wait_for(whole, "all its workers trained", timeout_seconds)
 
     def logs(self, *, rank: int | None = None, tail_lines: int | None = None) -> Iterator[Line]:
         """Yields the log lines of the workers whose pods still exist.
@@ -177,7 +175,7 @@ class Job:
         return read_logs(self.cluster, self.status, choice, tail_lines=tail_lines)
 
     def follow_logs(self, *, rank: int | None = None) -> Iterator[Line]:
-        """Yields the log lines of the workers as they are written, across replaced pods, until the job ends.
+        """Yields the workers' log lines as they come, across replaced pods, until the job ends.
 
         Args:
             rank: only the worker that has this rank at the time; None: all workers.
@@ -186,34 +184,20 @@ class Job:
         return follow_logs(self.cluster, self.namespace, self.name, choice)
 
     def timeline(self) -> list[JobEvent]:
-        """Returns the job's events, oldest first, as far back as the cluster keeps them (an hour, usually).
+        """Returns the job's events, oldest first, as long as the cluster keeps them (an hour).
 
         Each has `at`, `reason`, `note` and `warning`, and what its annotations say: `round`,
         `workers`, `cause`, `seconds`, `steps_lost`.
         """
-        return read_events(
-            self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name),
-            self.status.uid,
-        )
+        found = self.cluster.list_events(self.namespace, "ElasticPyTorchJob", self.name)
+        return read_events(found, self.status.uid)
 
     def _follow(self, timeout_seconds: float | None) -> Iterator[JobView]:
-        return follow_job(
-            self.cluster,
-            self.namespace,
-            self.name,
-            timeout_seconds=timeout_seconds,
-            clock=self._clock,
-        )
+        place = (self.cluster, self.namespace, self.name)
+        return follow_job(*place, timeout_seconds=timeout_seconds, clock=self._clock)
 
     def _wait_for(
         self, fulfilled: Callable[[JobView], bool], what: str, timeout_seconds: float | None
     ) -> JobView:
-        return wait_for_job(
-            self.cluster,
-            self.namespace,
-            self.name,
-            fulfilled,
-            what,
-            timeout_seconds=timeout_seconds,
-            clock=self._clock,
-        )
+        wait = partial(wait_for_job, self.cluster, self.namespace, self.name, clock=self._clock)
+        return wait(fulfilled, what, timeout_seconds=timeout_seconds)

@@ -41,10 +41,8 @@ def build_manifest(
         containers.insert(0, training)
     training |= {"image": image, "args": list(args)}
     if env:
-        training["env"] = [
-            *training.get("env", ()),
-            *({"name": key, "value": value} for key, value in env.items()),
-        ]
+        added = [{"name": key, "value": value} for key, value in env.items()]
+        training["env"] = [*training.get("env", ()), *added]
     if resources:
         training["resources"] = {kind: dict(amounts) for kind, amounts in resources.items()}
     sizes = {
@@ -67,7 +65,7 @@ def build_manifest(
 
 
 def read_manifest(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
-    """The job in a manifest, in YAML text, or in a file.
+    """The job of a manifest, of YAML text, or of a file.
 
     Raises:
         Refused: there is none.
@@ -79,19 +77,14 @@ def read_manifest(source: Mapping[str, Any] | str | Path) -> dict[str, Any]:
         documents = list(yaml.safe_load_all(text))
     except (OSError, yaml.YAMLError) as error:
         raise Refused(f"cannot read the manifest: {' '.join(str(error).split())}") from error
-    found = next(
-        (d for d in documents if isinstance(d, dict) and d.get("kind") == names.KIND), None
-    )
+    objects = (document for document in documents if isinstance(document, dict))
+    found = next((each for each in objects if each.get("kind") == names.KIND), None)
     if found is None:
         raise Refused(f"the manifest holds no {names.KIND}")
     return found
 
 
 def shown_manifest(job: Mapping[str, Any]) -> dict[str, Any]:
-    """A job as kubectl prints it: without who has set which field."""
-    return {
-        **job,
-        "metadata": {
-            name: value for name, value in job["metadata"].items() if name != "managedFields"
-        },
-    }
+    """A job as kubectl prints it, without its managed fields."""
+    metadata = {key: value for key, value in job["metadata"].items() if key != "managedFields"}
+    return {**job, "metadata": metadata}

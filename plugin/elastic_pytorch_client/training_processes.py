@@ -1,12 +1,12 @@
-"""Writes where the main thread of each training process is, in the container that it runs in.
+"""Prints where the main thread of each training process is, in the process's own container.
 
-`kubectl epj stacks` sends this file to the container's own Python as it is. So it needs nothing but
-the standard library, of Python 3.10 or newer.
+`kubectl epj stacks` sends this file as it is to the container's Python. So it needs only the
+standard library, of Python 3.10 or newer.
 
 A training process has a memory file open, by which the agent finds out whether the process can
-still run its handler (elastic_pytorch.stopping.answers). What a script forks itself has it, too,
-but so has its parent then. On a signal, it writes its main thread's Python stack there, wherever
-the thread is.
+still run its handler (elastic_pytorch.stopping.answers). Forks of a script inherit it, but then the
+parent has it, too. On a signal, a process writes its main thread's Python stack there, wherever the
+thread is.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 WORKER = "ELASTIC_PYTORCH_WORKER"
 MEMORY_NAME = "elastic-pytorch-stop"
-STACK_SIGNAL = 11  # after SIGRTMIN, which macOS does not have
+STACK_SIGNAL = 11  # after SIGRTMIN, which macOS lacks
 STACK_HEAD, ANSWER_HEAD = b"Stack (most recent call first):", b"Python runs; the handler is "
 STACK_SECONDS = 5.0
 TGKILL = {"x86_64": 234, "aarch64": 131}
@@ -31,16 +31,16 @@ TGKILL = {"x86_64": 234, "aarch64": 131}
 
 class Process(NamedTuple):
     parent: int  # 0: outside of the container
-    marked: bool  # whether it has the memory file of training processes open
+    marked: bool  # it has the memory file of training processes open
 
 
 def container_command() -> list[str]:
-    """Returns the command that has a container run this file; see `main`."""
+    """The command by which a container runs this file; see `main`."""
     return ["python3", "-c", Path(__file__).read_text()]
 
 
 def training_processes(processes: dict[int, Process]) -> list[int]:
-    """Returns the ids of the training processes, the oldest first."""
+    """The ids of the training processes, the oldest first."""
     marked = {pid for pid, process in processes.items() if process.marked}
     return sorted(pid for pid in marked if processes[pid].parent not in marked)
 
@@ -51,12 +51,11 @@ def read_processes() -> dict[int, Process]:
         if not folder.name.isdigit() or not _is_of_this_worker(folder):
             continue
         try:
-            # proc(5): `pid (name) state parent ...`, where the name may hold anything
-            state, parent = (
-                (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
-            )
-            marked = any(MEMORY_NAME in os.readlink(link) for link in (folder / "fd").iterdir())  # noqa: PTH115
-        except (OSError, ValueError):  # it has ended
+            # proc(5): `pid (name) state parent ...`, with any name
+            stat = (folder / "stat").read_text(errors="replace")
+            state, parent = stat.rpartition(")")[2].split()[:2]
+            marked = any(_is_memory(link) for link in (folder / "fd").iterdir())
+        except (OSError, ValueError):  # ended
             continue
         if state not in ("Z", "X"):
             found[int(folder.name)] = Process(int(parent), marked)
@@ -64,10 +63,7 @@ def read_processes() -> dict[int, Process]:
 
 
 def _is_of_this_worker(process: Path) -> bool:
-    """Whether a process is known to have this worker's environment.
-
-    One that cannot be read is none of the worker's.
-    """
+    """Whether a process is known to have this worker's environment."""
     if not os.environ.get(WORKER):
         return False
     wanted = f"{WORKER}={os.environ[WORKER]}".encode()
@@ -78,31 +74,29 @@ def _is_of_this_worker(process: Path) -> bool:
 
 
 def read_stacks(pids: Iterable[int]) -> dict[int, str]:
-    """Returns the Python stack of each process's main thread, the innermost call first; empty: it has not been written in time."""
+    """The stack of each process's main thread, innermost call first; empty: it came too late."""
     files = {pid: file for pid in pids if (file := _memory_of(pid)) is not None}
     before = {pid: os.fstat(file).st_size for pid, file in files.items()}
     stacks = dict.fromkeys(pids, "")
     for pid in files:
-        for _ in range(2):  # once the second stack has begun, the first one is complete
-            with contextlib.suppress(OSError):  # it has just ended
+        for _ in range(2):  # the first stack is complete when the second one begins
+            with contextlib.suppress(OSError):  # just ended
                 _signal_main_thread(pid, signal.SIGRTMIN + STACK_SIGNAL)
     until = time.monotonic() + STACK_SECONDS
     while files and time.monotonic() < until:
         time.sleep(0.01)
         for pid, file in list(files.items()):
-            written = os.pread(file, os.fstat(file).st_size - before[pid], before[pid]).split(
-                STACK_HEAD
-            )
+            size = os.fstat(file).st_size - before[pid]
+            written = os.pread(file, size, before[pid]).split(STACK_HEAD)
             if len(written) > 2:
-                stacks[pid] = (
-                    written[1].partition(ANSWER_HEAD)[0].decode(errors="replace").strip("\n")
-                )
+                stack = written[1].partition(ANSWER_HEAD)[0]
+                stacks[pid] = stack.decode(errors="replace").strip("\n")
                 os.close(files.pop(pid))
     return stacks
 
 
 def _signal_main_thread(pid: int, number: int) -> None:
-    """Signals the main thread itself: while one signal is pending there, the kernel gives a process's next one to another thread."""
+    """Signals the main thread: a process's next signal might go to another one meanwhile."""
     call = TGKILL.get(platform.machine())
     if call is None:
         os.kill(pid, number)
@@ -111,21 +105,23 @@ def _signal_main_thread(pid: int, number: int) -> None:
 
 
 def _memory_of(pid: int) -> int | None:
-    """Opens the memory file of a process; None if it does not expect the signal, which would kill it."""
+    """Opens a process's memory file; None if the process does not expect the deadly signal."""
     with contextlib.suppress(OSError):
         status = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
         caught = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt:"))
+        expected = caught >> (signal.SIGRTMIN + STACK_SIGNAL - 1) & 1
         for link in Path(f"/proc/{pid}/fd").iterdir():
-            if (
-                MEMORY_NAME in os.readlink(link)
-                and caught >> (signal.SIGRTMIN + STACK_SIGNAL - 1) & 1
-            ):  # noqa: PTH115
+            if _is_memory(link) and expected:
                 return os.open(link, os.O_RDONLY)
     return None
 
 
+def _is_memory(link: Path) -> bool:
+    return MEMORY_NAME in str(link.readlink())
+
+
 def main() -> int:
-    """Prints as JSON where all training processes are; returns the exit code."""
+    """Prints the stacks of all training processes as JSON; returns the exit code."""
     found = training_processes(read_processes())
     if not found:
         print("no training process was found", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Following jobs for as long as it takes: a watch that ends or breaks is opened again."""
+"""Follows jobs for any time: a watch that ends or breaks is opened again."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,14 +8,14 @@ from elastic_pytorch_client.cluster import WATCH_SECONDS, Cluster, Object
 from elastic_pytorch_client.errors import EpjError, JobFailed, NoSuchJob, TimedOut, Unreachable
 from elastic_pytorch_client.reading.job_view import JobView, view_job
 
-PAUSE_SECONDS = 0.2  # between two watches: a server that ends each at once is not asked without end
+PAUSE_SECONDS = 0.2  # between two watches, as a server may end each at once
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time, as following sees it; tests have their own."""
+    """The time of following, which tests replace."""
 
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -29,12 +29,12 @@ def follow_job(
     timeout_seconds: float | None = None,
     clock: Clock | None = None,
 ) -> Iterator[JobView]:
-    """A job as it is now, and again whenever it changes, until it is deleted or time is up.
+    """A job now, and after each change, until its deletion or the end of the time.
 
     Raises:
         NoSuchJob: there is none now.
-        NotAllowed: the user may not look.
-        Unreachable: the API server does not answer the first time; later, it is asked again.
+        NotAllowed: the user may not read it.
+        Unreachable: the API server does not answer at first; later, it is asked again.
     """
     clock = clock or Clock()
     until = None if timeout_seconds is None else clock.monotonic() + timeout_seconds
@@ -53,7 +53,7 @@ def follow_job(
                     yield view_job(found)
                 if until is not None and clock.monotonic() >= until:
                     return
-            # Deleted between two watches: the new one does not tell.
+            # The next watch would not report a deletion between two watches.
             cluster.get_job(namespace, name)
             clock.sleep(PAUSE_SECONDS)
         except NoSuchJob:
@@ -80,7 +80,7 @@ def wait_for_job(
     timeout_seconds: float | None = None,
     clock: Clock | None = None,
 ) -> JobView:
-    """Waits until a job fulfils something, which `what` says as a clause.
+    """Waits until a job fulfils something, with `what` as a clause.
 
     Raises:
         JobFailed: it has ended instead, or is gone.
@@ -97,9 +97,8 @@ def wait_for_job(
         raise JobFailed(f"{name} has been deleted before {what}") from None
     except EpjError:
         pass  # an API server that does not answer says nothing about the job
-    raise TimedOut(
-        f"{timeout_seconds or 0:.0f} s have passed before {what}; `kubectl epj why {name}` says why"
-    )
+    passed = f"{timeout_seconds or 0:.0f} s have passed before {what}"
+    raise TimedOut(f"{passed}; `kubectl epj why {name}` says why")
 
 
 def _seconds_for_a_watch(until: float | None, clock: Clock) -> int:

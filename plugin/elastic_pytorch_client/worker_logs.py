@@ -1,4 +1,4 @@
-"""The logs of a job's workers, each line with who said it; followed over the replacement of pods."""
+"""The logs of a job's workers, each line with its worker, across replaced pods."""
 
 import queue
 import re
@@ -20,22 +20,20 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whose logs; with neither given, those of all workers."""
+    """Whose logs; by default those of all workers."""
 
     ranks: frozenset[int] = frozenset()
     indexes: frozenset[int] = frozenset()
 
     def of(self, job: JobView) -> list[Worker]:
-        all_workers = sorted(
-            job.workers, key=lambda w: (w.rank is None, w.rank or 0, w.index, w.name)
-        )
+        ordered = sorted(job.workers, key=lambda w: (w.rank is None, w.rank or 0, w.index, w.name))
         if not self.ranks and not self.indexes:
-            return all_workers
-        return [w for w in all_workers if w.rank in self.ranks or w.index in self.indexes]
+            return ordered
+        return [w for w in ordered if w.rank in self.ranks or w.index in self.indexes]
 
 
 def find_workers(cluster: ClusterReader, job: JobView, choice: Choice) -> JobView:
-    """A job with all its workers that are chosen: pods are asked for if the status does not list them all."""
+    """A job with all its chosen workers, by their pods if the status does not list them."""
     indexes = choice.indexes - {worker.index for worker in job.workers}
     everyone = not choice.ranks and not choice.indexes
     if not job.unlisted or not (indexes or everyone):
@@ -61,7 +59,7 @@ class Line:
 def read_logs(
     cluster: ClusterReader, job: JobView, choice: Choice, *, tail_lines: int | None = None
 ) -> Iterator[Line]:
-    """What there is of the chosen workers' logs, one worker after the other; those without a log yet are left out."""
+    """The present logs of the chosen workers, one after the other, if they have one."""
     for worker in choice.of(find_workers(cluster, job, choice)):
         try:
             for line in cluster.pod_log(job.namespace, worker.name, tail_lines=tail_lines):
@@ -78,7 +76,7 @@ def follow_logs(
     *,
     tail_lines: int | None = None,
 ) -> Iterator[Line]:
-    """The chosen workers' lines as they come, of replacements too, until the job has ended or is deleted.
+    """The chosen workers' lines as they come, also of replacements, until the job's end.
 
     Raises:
         NotAllowed: the user may not read logs.
@@ -90,9 +88,8 @@ def follow_logs(
         while job is not None:
             job = find_workers(cluster, job, choice)
             readers.read(choice.of(job), job)
-            yield from readers.lines(
-                FINAL_LINES_SECONDS if job.ended else REFRESH_SECONDS, until_silent=job.ended
-            )
+            seconds = FINAL_LINES_SECONDS if job.ended else REFRESH_SECONDS
+            yield from readers.lines(seconds, until_silent=job.ended)
             if job.ended:
                 return
             try:
@@ -107,7 +104,7 @@ def follow_logs(
 
 @dataclass
 class _LogReaders:
-    """A thread for each pod that is read; their lines come together in a queue."""
+    """A thread for each pod that is read; a queue collects their lines."""
 
     cluster: ClusterReader
     namespace: str
@@ -118,22 +115,21 @@ class _LogReaders:
     _readers: dict[str, threading.Thread] = field(default_factory=dict)
     _last: dict[str, str] = field(default_factory=dict)  # the newest timestamp of each pod
     _chosen: dict[str, Worker] = field(default_factory=dict)
-    _seen: set[str] = field(default_factory=set)  # pods that were in the job before
+    _seen: set[str] = field(default_factory=set)  # earlier pods of the job
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def read(self, chosen: list[Worker], job: JobView) -> None:
-        """Reads the chosen workers that are not read yet, and again those whose connection has ended.
+        """Reads chosen workers that are not read yet, or whose connection has ended.
 
-        One that has left the group or the job is still listened to: its final lines are the most
-        interesting. One that has another rank now is not.
+        A worker that has left the group or the job is still read, as its final lines are the most
+        interesting, but not one that has another rank now.
         """
         moved = {w.name for w in job.workers if w.rank is not None} - {w.name for w in chosen}
-        self._chosen = {name: w for name, w in self._chosen.items() if name not in moved} | {
-            w.name: w for w in chosen
-        }
+        stay = {name: worker for name, worker in self._chosen.items() if name not in moved}
+        self._chosen = stay | {worker.name: worker for worker in chosen}
         for worker in chosen:
             if worker.name in self._seen and worker.name not in self._last:
-                # It had another rank until now: what it said then is not asked for.
+                # The lines of its other rank do not count.
                 self._last[worker.name] = max(self._last.values(), default="")
             reader = self._readers.get(worker.name)
             if reader is None or not reader.is_alive():
@@ -142,20 +138,17 @@ class _LogReaders:
                 )
                 self._readers[worker.name].start()
         self._seen |= {worker.name for worker in job.workers}
-        self.tail_lines = None  # pods that come from now on are read from their beginning
+        self.tail_lines = None  # later pods are read from their begin
 
     def stop(self) -> None:
         self._stopped.set()
 
     def lines(self, seconds: float, *, until_silent: bool) -> Iterator[Line]:
-        """The lines of the next seconds; fewer if no pod is left that logs."""
+        """The lines of the next seconds; it ends early if no pod logs any more."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if (
-                until_silent
-                and self._queue.empty()
-                and not any(reader.is_alive() for reader in self._readers.values())
-            ):
+            alive = any(reader.is_alive() for reader in self._readers.values())
+            if until_silent and self._queue.empty() and not alive:
                 return
             try:
                 pod, text = self._queue.get(timeout=min(left, 0.1))
@@ -170,22 +163,23 @@ class _LogReaders:
         before = self._last.get(pod, "")
         since = _to_the_second(before) if before else None
         try:
-            for line in self.cluster.pod_log(
+            follow = self.cluster.pod_log(
                 self.namespace, pod, follow=True, tail_lines=tail_lines, since=since
-            ):
+            )
+            for line in follow:
                 stamp, _ = _parts(line)
-                if before and stamp <= before:  # `since` is exact to the second only
+                if before and stamp <= before:  # `since` is exact to the second
                     continue
                 self._last[pod] = stamp or self._last.get(pod, "")
                 if not self._put(pod, line):
                     return
         except NotAllowed as error:
             self._put(pod, error)
-        except EpjError:  # not started yet, or gone: it is looked at again
+        except EpjError:  # not started yet, or gone
             return
 
     def _put(self, pod: str, line: str | NotAllowed) -> bool:
-        """Waits until there is room; false if no reader is left."""
+        """Waits for room; false if no reader is left."""
         while not self._stopped.is_set():
             try:
                 self._queue.put((pod, line), timeout=1)
@@ -200,7 +194,7 @@ def _to_the_second(stamp: str) -> str:
 
 
 def _parts(line: str) -> tuple[str, str]:
-    """The time of a line, and the rest; a kubelet that cannot read a log says so in a line without a time."""
+    """The time of a line, and the rest; a kubelet's own remark has no time."""
     stamp, _, text = line.partition(" ")
     return (stamp, text) if _STAMP.fullmatch(stamp) else ("", line)
 

@@ -1,4 +1,4 @@
-"""All that a client asks of the API server: an interface, and the real one."""
+"""The client's requests to the API server: an interface, and the real one."""
 
 from elastic_pytorch_client.cluster.interface import (
     WATCH_SECONDS,

@@ -1,4 +1,4 @@
-"""What a client asks of a cluster: an interface. Works on plain dicts, as the API has them."""
+"""The interface of a cluster, with plain dicts as in the API."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -7,16 +7,15 @@ from elastic_pytorch_client import names
 
 Object = dict[str, Any]
 
-# Then the API server ends a watch, and the next one begins: a dead connection is noticed within
-# this time.
+# The API server ends a watch after this time, and the next one notices a dead connection.
 WATCH_SECONDS = 60
 
 
 class ClusterReader(Protocol):
-    """What those ask of a cluster who only look at jobs. All methods raise EpjError.
+    """The requests of those who only read jobs. All methods raise EpjError.
 
     Attributes:
-        namespace: the one that is meant if none is given.
+        namespace: the default one.
     """
 
     namespace: str
@@ -62,7 +61,7 @@ class ClusterReader(Protocol):
         tail_lines: int | None = None,
         since: str | None = None,
     ) -> Iterator[str]:
-        """Yields the lines of the training container's log, each with its RFC 3339 timestamp in front.
+        """Yields the lines of the training container's log, each behind its RFC 3339 timestamp.
 
         Args:
             namespace: the namespace of the pod.
@@ -75,7 +74,7 @@ class ClusterReader(Protocol):
 
 
 class Cluster(ClusterReader, Protocol):
-    """What the plugin and the SDK ask of a cluster. All methods raise EpjError.
+    """The requests of the plugin and the SDK. All methods raise EpjError.
 
     Attributes:
         context: the context of the kubeconfig, if others of it mean other clusters; else empty.
@@ -84,7 +83,7 @@ class Cluster(ClusterReader, Protocol):
     context: str
 
     def list_jobs(self, namespace: str | None, selector: str = "") -> list[Object]:
-        """Returns the jobs of a namespace with the labels that a selector names; None: of all namespaces."""
+        """Returns the jobs of a namespace, None: of all, with the labels of a selector."""
         ...
 
     def create_job(self, namespace: str, manifest: Mapping[str, Any]) -> Object:
@@ -96,7 +95,7 @@ class Cluster(ClusterReader, Protocol):
         ...
 
     def scale_job(self, namespace: str, name: str, replicas: int) -> None:
-        """Sets `spec.replicas` by the scale subresource, as `kubectl scale` does: that may be allowed where editing is not.
+        """Sets `spec.replicas` by the scale subresource, which users may change without `spec`.
 
         Args:
             namespace: the namespace of the job.
@@ -110,11 +109,10 @@ class Cluster(ClusterReader, Protocol):
         ...
 
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
-        """Runs a command in a container, as `kubectl exec` does; returns what it has written to stdout.
+        """Runs a command in a container, as `kubectl exec` does; returns its stdout.
 
         Raises:
-            Refused: it has ended with another exit code than 0; the message has what it has written
-                to stderr.
+            Refused: its exit code is not 0; the message has its stderr.
         """
         ...
 
@@ -125,8 +123,9 @@ def is_running(pod: Mapping[str, Any]) -> bool:
 
 
 def training_container(pod: Mapping[str, Any]) -> str:
-    """The container of a worker pod that trains: what the operator has written, else `pytorch`, or the first."""
-    if told := (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_TRAINING_CONTAINER):
-        return str(told)
+    """The training container of a worker pod: the operator's choice, `pytorch`, or the first."""
+    annotations = pod["metadata"].get("annotations") or {}
+    if chosen := annotations.get(names.ANNOTATION_TRAINING_CONTAINER):
+        return str(chosen)
     containers = [str(c["name"]) for c in pod["spec"]["containers"]]
     return names.TRAINING_CONTAINER if names.TRAINING_CONTAINER in containers else containers[0]

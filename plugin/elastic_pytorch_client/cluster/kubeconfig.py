@@ -1,8 +1,8 @@
-"""The cluster that kubectl would act on: the files of a kubeconfig merged, and one context of them chosen.
+"""The cluster of kubectl: merges the files of a kubeconfig, and chooses one context.
 
-The rules are those of client-go's `clientcmd`, against which the tests compare them. The official
-Python client merges otherwise: there the last file's current context counts, a context needs a
-current one beside it, and paths are relative to the first file.
+The rules are those of client-go's `clientcmd`, with which the tests compare them. The official
+Python client merges otherwise: it takes the last file's current context, a context needs a current
+one in its file, and paths are relative to the first file.
 """
 
 import os
@@ -17,13 +17,14 @@ from elastic_pytorch_client.errors import Unreachable, one_line
 
 KINDS = ("clusters", "contexts", "users")
 PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+CANNOT_USE = "cannot use the kubeconfig"
 
 Entries = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The cluster to connect to, as kubectl's own options name it.
+    """The cluster to connect to, by kubectl's own options.
 
     Attributes:
         kubeconfig: a kubeconfig file; empty: the files of $KUBECONFIG, or ~/.kube/config.
@@ -31,8 +32,7 @@ class Access:
         namespace: the namespace; empty: the context's.
         cluster: a cluster of the kubeconfig; empty: the context's.
         user: a user of the kubeconfig; empty: the context's.
-        act_as: a user or ServiceAccount to act as; empty: the one that the user of the kubeconfig
-            names, or none.
+        act_as: a user or ServiceAccount to act as; empty: as the user of the kubeconfig says.
     """
 
     kubeconfig: str = ""
@@ -51,20 +51,20 @@ class NoContext(Unreachable):
 class Chosen:
     config: dict[str, Any]  # of this context alone, with absolute paths, for the official client
     context: str
-    namespace: str  # empty: none
-    is_one_of_several: bool  # whether contexts of other clusters stand beside it
-    act_as: str = ""  # empty: none
+    namespace: str  # may be empty
+    is_one_of_several: bool  # there are contexts of other clusters
+    act_as: str = ""
 
 
 def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
-    """Reads the context that is meant.
+    """Reads the chosen context.
 
     Args:
-        access: what the options say.
+        access: the options.
         environment: KUBECONFIG and HOME.
 
     Raises:
-        NoContext: there is no file, or no context is current.
+        NoContext: there is no file, or no current context.
         Unreachable: a file or the context cannot be used.
     """
     current, (clusters, contexts, users) = _merge(_files(access, environment))
@@ -72,32 +72,25 @@ def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
     if not name and not access.cluster:
         raise NoContext(f"no cluster is configured: {_nothing(access, environment, contexts)}")
     if name and name not in contexts:
-        raise Unreachable(
-            f'cannot use the kubeconfig: it has no context "{name}"; {_choices(contexts)}'
-        )
+        raise Unreachable(f'{CANNOT_USE}: it has no context "{name}"; {_choices(contexts)}')
     context = contexts.get(name, {})
-    cluster, user = (
-        access.cluster or str(context.get("cluster", "")),
-        access.user or str(context.get("user", "")),
-    )
+    cluster = access.cluster or str(context.get("cluster", ""))
+    user = access.user or str(context.get("user", ""))
     for kind, wanted, given, known in (
         ("cluster", cluster, access.cluster, clusters),
         ("user", user, access.user, users),
     ):
         if wanted not in known and (wanted or kind == "cluster"):
-            missing = (
-                f'it has no {kind} "{wanted}"'
-                if given
-                else f'the {kind} "{wanted}" of the context "{name}" is missing'
-            )
-            raise Unreachable(f"cannot use the kubeconfig: {missing}")
+            missing = f'the {kind} "{wanted}" of the context "{name}" is missing'
+            if given:
+                missing = f'it has no {kind} "{wanted}"'
+            raise Unreachable(f"{CANNOT_USE}: {missing}")
     if "server" not in clusters[cluster]:
-        raise Unreachable(f'cannot use the kubeconfig: the cluster "{cluster}" has no server')
+        raise Unreachable(f'{CANNOT_USE}: the cluster "{cluster}" has no server')
     fields = users.get(user, {})
     if others := sorted(field for field in fields if field.startswith("as-")):
-        raise Unreachable(
-            f'cannot use the kubeconfig: the user "{user}" acts as another with {others[0]}: only kubectl can'
-        )
+        acts = f'the user "{user}" acts as another with {others[0]}: only kubectl can'
+        raise Unreachable(f"{CANNOT_USE}: {acts}")
     config = {
         "current-context": name,
         "contexts": [{"name": name, "context": {"cluster": cluster, "user": user}}],
@@ -105,17 +98,12 @@ def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
         "users": [{"name": user, "user": _with_token(users[user])}] if user else [],
     }
     several = len({other.get("cluster") for other in contexts.values()}) > 1
-    return Chosen(
-        config,
-        name,
-        str(context.get("namespace", "")),
-        several,
-        access.act_as or str(fields.get("as", "")),
-    )
+    act_as = access.act_as or str(fields.get("as", ""))
+    return Chosen(config, name, str(context.get("namespace", "")), several, act_as)
 
 
 def _files(access: Access, environment: Mapping[str, str]) -> list[Path]:
-    """The files that count, the first one first; those of KUBECONFIG may be missing."""
+    """The files in order; those of KUBECONFIG may be missing."""
     if access.kubeconfig:
         return [Path(access.kubeconfig)]
     if variable := environment.get("KUBECONFIG"):
@@ -126,7 +114,7 @@ def _files(access: Access, environment: Mapping[str, str]) -> list[Path]:
 
 
 def _merge(files: list[Path]) -> tuple[str, tuple[Entries, Entries, Entries]]:
-    """The current context and all entries: the first file that names one has all of it."""
+    """The current context and all entries; the first file with an entry has all of it."""
     current, merged = "", (Entries(), Entries(), Entries())
     for file in files:
         try:
@@ -144,7 +132,7 @@ def _merge(files: list[Path]) -> tuple[str, tuple[Entries, Entries, Entries]]:
 
 
 def _entries(content: Mapping[str, Any], kind: str, folder: Path) -> Entries:
-    """A file's entries of a kind, by name, without empty fields, and with absolute paths."""
+    """A file's entries of a kind by name, without empty fields, with absolute paths."""
     found: Entries = {}
     listed = [] if content.get(kind) is None else content[kind]
     if not isinstance(listed, list):
@@ -158,27 +146,27 @@ def _entries(content: Mapping[str, Any], kind: str, folder: Path) -> Entries:
             if field in found[name]:
                 found[name][field] = str(folder / found[name][field])
         command = (found[name].get("exec") or {}).get("command") or ""
-        if os.sep in command:  # otherwise it is looked up in PATH
+        if os.sep in command:  # otherwise PATH has it
             found[name]["exec"] = found[name]["exec"] | {"command": str(folder / command)}
     return found
 
 
 def _with_token(user: dict[str, Any]) -> dict[str, Any]:
-    """A user whose token is read: that of a file counts, without the line's end that most such files have."""
+    """A user with the token of its file, without the line's end that most such files have."""
     if "tokenFile" not in user:
         return user
     try:
         return user | {"token": Path(user["tokenFile"]).read_text(encoding="utf-8").strip()}
     except OSError as error:
-        raise Unreachable(f"cannot use the kubeconfig: {one_line(error)}") from error
+        raise Unreachable(f"{CANNOT_USE}: {one_line(error)}") from error
 
 
 def _nothing(access: Access, environment: Mapping[str, str], contexts: Entries) -> str:
     if contexts:
-        return (
-            f"the kubeconfig has no current context: choose one by --context; {_choices(contexts)}"
-        )
-    return f"no context stands in {access.kubeconfig or environment.get('KUBECONFIG') or '~/.kube/config'}"
+        choose = f"choose one by --context; {_choices(contexts)}"
+        return f"the kubeconfig has no current context: {choose}"
+    where = access.kubeconfig or environment.get("KUBECONFIG") or "~/.kube/config"
+    return f"no context stands in {where}"
 
 
 def _choices(contexts: Entries) -> str:

@@ -1,4 +1,4 @@
-"""A cluster that is one: the API server, through the official client."""
+"""A real cluster: the API server, through the official client."""
 
 import json
 import os
@@ -9,7 +9,12 @@ from urllib.parse import quote, urlencode
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object, training_container
-from elastic_pytorch_client.cluster.kubeconfig import Access, NoContext, read_kubeconfig
+from elastic_pytorch_client.cluster.kubeconfig import (
+    CANNOT_USE,
+    Access,
+    NoContext,
+    read_kubeconfig,
+)
 from elastic_pytorch_client.errors import (
     EpjError,
     Refused,
@@ -24,8 +29,7 @@ PAGE_SIZE = 500
 REQUEST_SECONDS = 30
 JOBS = f"/apis/{names.API_VERSION}"
 MAX_LINE_BYTES = 8 << 20  # more than any object of the API server has
-# Of each end of a longer line: its time is at its begin, and the newest output at its end.
-KEPT_BYTES = 1 << 20
+KEPT_BYTES = 1 << 20  # of both ends of a longer line: its time, and its newest output
 
 
 class KubernetesCluster:
@@ -37,12 +41,12 @@ class KubernetesCluster:
 
     @classmethod
     def connect(cls, access: Access | None = None) -> "KubernetesCluster":
-        """Connects to the cluster that kubectl would take, or in a pod without a kubeconfig as its ServiceAccount.
+        """Connects to kubectl's cluster, or in a pod without a kubeconfig to the pod's.
 
         Raises:
-            Unreachable: the kubeconfig cannot be used, or there is none, and this is no pod with a
-                ServiceAccount.
+            Unreachable: the kubeconfig cannot be used, or there is none, and no ServiceAccount.
         """
+        # Imported late, as it takes half a second, which `kubectl epj --help` need not wait for.
         # Imported late: it takes half a second, which `kubectl epj --help` need not wait for.
         from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415
         from kubernetes.config import (  # noqa: PLC0415
@@ -57,13 +61,10 @@ class KubernetesCluster:
         try:
             chosen = read_kubeconfig(access, os.environ)
             load_kube_config_from_dict(chosen.config, client_configuration=configuration)  # type: ignore[no-untyped-call]
-            namespace, context = (
-                chosen.namespace,
-                chosen.context if chosen.is_one_of_several else "",
-            )
-            act_as = chosen.act_as
+            namespace, act_as = chosen.namespace, chosen.act_as
+            context = chosen.context if chosen.is_one_of_several else ""
         except (ConfigException, OSError) as error:
-            raise Unreachable(f"cannot use the kubeconfig: {one_line(error)}") from error
+            raise Unreachable(f"{CANNOT_USE}: {one_line(error)}") from error
         except NoContext as nothing:
             if access.kubeconfig:
                 raise
@@ -107,12 +108,8 @@ class KubernetesCluster:
         self._request("PATCH", f"{_job_path(namespace, name)}/scale", body, job=(namespace, name))
 
     def delete_job(self, namespace: str, name: str) -> None:
-        self._request(
-            "DELETE",
-            _job_path(namespace, name),
-            {"propagationPolicy": "Background"},
-            job=(namespace, name),
-        )
+        path, body = _job_path(namespace, name), {"propagationPolicy": "Background"}
+        self._request("DELETE", path, body, job=(namespace, name))
 
     def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
         selector = f"{names.LABEL_JOB_NAME}={job}"
@@ -121,13 +118,10 @@ class KubernetesCluster:
         return self._list(f"/api/v1/namespaces/{quote(namespace)}/pods", labelSelector=selector)
 
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
-        from kubernetes.stream import ws_client  # noqa: PLC0415  as the client itself
+        from kubernetes.stream import ws_client  # noqa: PLC0415  late, as the client itself
 
-        query = [("command", word) for word in command] + [
-            ("container", container),
-            ("stdout", "true"),
-            ("stderr", "true"),
-        ]
+        query = [("command", word) for word in command]
+        query += [("container", container), ("stdout", "true"), ("stderr", "true")]
         path = f"{_pod_path(namespace, pod)}/exec?{urlencode(query)}"
         try:
             _, url, headers, _, _ = self._api.param_serialize(
@@ -139,18 +133,14 @@ class KubernetesCluster:
                 self._api.configuration, "GET", url, headers=lower, _preload_content=False
             )
             client.run_forever(timeout=REQUEST_SECONDS)
-            output, errors, code = (
-                client.read_stdout(timeout=0),
-                client.read_stderr(timeout=0),
-                client.returncode,
-            )
+            output, errors = client.read_stdout(timeout=0), client.read_stderr(timeout=0)
+            code = client.returncode
             client.close()
         except Exception as error:
             raise error_of_exec(error, namespace, pod) from error
         if code != 0:
-            raise Refused(
-                f"the command in pod {pod} has ended with exit code {code}: {one_line(errors)}"
-            )
+            ended = f"the command in pod {pod} has ended with exit code {code}"
+            raise Refused(f"{ended}: {one_line(errors)}")
         return str(output)
 
     def list_nodes(self) -> list[Object]:
@@ -174,11 +164,9 @@ class KubernetesCluster:
         query |= {"follow": "true"} if follow else {}
         query |= {"tailLines": str(tail_lines)} if tail_lines is not None else {}
         query |= {"sinceTime": since} if since else {}
-        yield from self._lines(
-            f"{_pod_path(namespace, pod)}/log",
-            query,
-            read_seconds=None if follow else REQUEST_SECONDS,
-        )
+        read_seconds = None if follow else REQUEST_SECONDS
+        path = f"{_pod_path(namespace, pod)}/log"
+        yield from self._lines(path, query, read_seconds=read_seconds)
 
     def _list(self, path: str, **query: str) -> list[Object]:
         items: list[Object] = []
@@ -210,12 +198,11 @@ class KubernetesCluster:
     def _lines(
         self, path: str, query: Mapping[str, str], *, read_seconds: float | None
     ) -> Iterator[str]:
-        """A stream's lines; a connection that breaks ends it."""
-        import urllib3  # noqa: PLC0415  with the client, late
+        """A stream's lines; a broken connection ends it."""
+        import urllib3  # noqa: PLC0415  late, with the client
 
-        response = self._open(
-            "GET", f"{path}?{urlencode(query)}", None, (10, read_seconds), None
-        ).response
+        address, timeout = f"{path}?{urlencode(query)}", (10, read_seconds)
+        response = self._open("GET", address, None, timeout, None).response
         lines = LineCutter()
         try:
             for chunk in response.stream(65536, decode_content=True):
@@ -235,7 +222,7 @@ class KubernetesCluster:
         timeout: tuple[float, float | None],
         job: tuple[str, str] | None,
     ) -> Any:
-        """Sends a request; returns the response, unread, if it is a good one."""
+        """Sends a request; returns the unread response, if it is a good one."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Accept": "application/json", "Content-Type": kind}
         try:
@@ -243,7 +230,7 @@ class KubernetesCluster:
                 method, path, header_params=headers, query_params=[], auth_settings=["BearerToken"]
             )
             response = self._api.call_api(method, url, headers, body=body, _request_timeout=timeout)
-        except Exception as error:  # the client has as many kinds as it has layers; none is worth a stack trace here
+        except Exception as error:  # each of the client's layers has its own kinds
             if isinstance(error, EpjError):
                 raise
             raise Unreachable(f"no answer from the API server: {reason_of(error)}") from error
@@ -253,13 +240,13 @@ class KubernetesCluster:
 
 
 class LineCutter:
-    """Cuts a stream into lines. Of a line that is too long, the middle is left out."""
+    """Cuts a stream into lines, without the middle of a very long line."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def take(self, data: bytes) -> list[str]:
-        """Returns the lines that are complete with some more of the stream."""
+        """Returns the lines that new data of the stream completes."""
         *ends, rest = data.split(b"\n")
         lines = []
         for end in ends:

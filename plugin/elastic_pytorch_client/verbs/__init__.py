@@ -1,1 +1,1 @@
-"""One verb of `kubectl epj` in each module: its options, and what it does."""
+"""One verb of `kubectl epj` in each module: its options, and its action."""

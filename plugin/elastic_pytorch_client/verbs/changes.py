@@ -49,13 +49,14 @@ def _add_restart_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _restart(context: Context, options: argparse.Namespace) -> int:
-    """Stops the workers and has them start again; the job does not stay suspended if the wait in between is given up."""
+    """Stops the workers and starts them again, even if the wait in between is given up."""
     name = options.name
     job = context.job(name)
     if job.ended:
         raise Refused(
-            f"{name} has ended ({job.state}), and stays so: to run it again, `kubectl get epj {name} -o yaml > {name}.yaml`, "
-            f"`kubectl delete epj {name}` and `kubectl create -f {name}.yaml`"
+            f"{name} has ended ({job.state}), and stays so: to run it again, "
+            f"`kubectl get epj {name} -o yaml > {name}.yaml`, `kubectl delete epj {name}` and "
+            f"`kubectl create -f {name}.yaml`"
         )
     if job.suspended:
         raise Refused(f"{name} is suspended: `kubectl epj resume {name}` starts its workers")
@@ -69,9 +70,8 @@ def _restart(context: Context, options: argparse.Namespace) -> int:
         except NoSuchJob:  # the wait has said so
             pass
         except EpjError as error:
-            raise EpjError(
-                f"{error}; {name} stays suspended: `kubectl epj resume {name}`"
-            ) from error
+            stays = f"{name} stays suspended: `kubectl epj resume {name}`"
+            raise EpjError(f"{error}; {stays}") from error
     context.console.print(f"{name}: its workers start again", highlight=False)
     return _wait_for_training(context, options, ALL_TRAINED)
 
@@ -82,17 +82,18 @@ def _set_suspended(context: Context, name: str, suspended: bool) -> None:
 
 def _wait_for_training(context: Context, options: argparse.Namespace, what: str) -> int:
     if options.wait:
-        job = context.wait(
-            options.name, lambda job: job.seen and job.at_wanted_size, what, options.timeout
-        )
-        context.console.print(
-            f"{options.name}: {job.size} workers train in round {job.round}", highlight=False
-        )
+
+        def trains(job: JobView) -> bool:
+            return job.seen and job.at_wanted_size
+
+        job = context.wait(options.name, trains, what, options.timeout)
+        said = f"{options.name}: {job.size} workers train in round {job.round}"
+        context.console.print(said, highlight=False)
     return 0
 
 
 def has_stopped(job: JobView) -> bool:
-    """Whether the operator has seen the suspension, and no pod of the job is left."""
+    """Whether the operator has seen the suspension, and no pod is left."""
     return job.seen and job.holds("Suspended")
 
 
@@ -110,9 +111,8 @@ def _add_resize_arguments(parser: argparse.ArgumentParser) -> None:
 def _resize(context: Context, options: argparse.Namespace) -> int:
     before = context.job(options.name)
     context.cluster.scale_job(context.one_namespace, options.name, options.replicas)
-    context.console.print(
-        f"{options.name}: {before.wanted} -> {options.replicas} workers wanted", highlight=False
-    )
+    said = f"{options.name}: {before.wanted} -> {options.replicas} workers wanted"
+    context.console.print(said, highlight=False)
     return _wait_for_training(context, options, f"all {options.replicas} workers trained")
 
 

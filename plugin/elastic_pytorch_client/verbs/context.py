@@ -1,4 +1,4 @@
-"""What every verb receives, and what several need."""
+"""The context of every verb, and options that several have."""
 
 import argparse
 import json
@@ -46,15 +46,8 @@ class Context:
     def wait(
         self, name: str, fulfilled: Callable[[JobView], bool], what: str, seconds: float
     ) -> JobView:
-        return wait_for_job(
-            self.cluster,
-            self.one_namespace,
-            name,
-            fulfilled,
-            what,
-            timeout_seconds=seconds,
-            clock=self.clock,
-        )
+        place = (self.cluster, self.one_namespace, name)
+        return wait_for_job(*place, fulfilled, what, timeout_seconds=seconds, clock=self.clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +56,8 @@ class Verb:
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[Context, argparse.Namespace], int]  # returns the exit code
-    changes: bool  # whether it changes something in the cluster
-    examples: tuple[str, ...] = ()  # what may follow the verb
+    changes: bool  # of the cluster
+    examples: tuple[str, ...] = ()  # the words after the verb
 
 
 def add_output(parser: argparse.ArgumentParser, *others: str) -> None:
@@ -79,22 +72,18 @@ def add_output(parser: argparse.ArgumentParser, *others: str) -> None:
 
 
 def print_data(context: Context, output: str, data: Mapping[str, Any]) -> None:
-    text = (
-        json.dumps(data, indent=2)
-        if output == "json"
-        else yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip("\n")
-    )
+    if output == "json":
+        text = json.dumps(data, indent=2)
+    else:
+        text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip("\n")
     context.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def job_name(text: str) -> str:
-    """The name in `NAME` or `epj/NAME`, as kubectl takes it."""
+    """The name in `NAME` or `epj/NAME`, as in kubectl."""
     kind, slash, name = text.partition("/")
-    if slash and kind.removesuffix(f".{names.GROUP}") in (
-        "epj",
-        "elasticpytorchjob",
-        "elasticpytorchjobs",
-    ):
+    kinds = ("epj", "elasticpytorchjob", "elasticpytorchjobs")
+    if slash and kind.removesuffix(f".{names.GROUP}") in kinds:
         text = name
     if not text or "/" in text:
         raise argparse.ArgumentTypeError(f"not the name of a job: {kind}{slash}{name}")

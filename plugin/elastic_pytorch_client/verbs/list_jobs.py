@@ -29,26 +29,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(context: Context, options: argparse.Namespace) -> int:
     found = sorted(context.cluster.list_jobs(context.namespace, options.selector), key=_place)
     if options.output in ("json", "yaml"):
-        print_data(
-            context,
-            options.output,
-            {"apiVersion": "v1", "kind": "List", "items": list(map(shown_manifest, found))},
-        )
+        items = list(map(shown_manifest, found))
+        print_data(context, options.output, {"apiVersion": "v1", "kind": "List", "items": items})
         return 0
     jobs = [view_job(job) for job in found]
     if options.output == "name":
         for job in jobs:
-            context.console.print(
-                f"{names.KIND.lower()}.{names.GROUP}/{job.name}", highlight=False, soft_wrap=True
-            )
+            name = f"{names.KIND.lower()}.{names.GROUP}/{job.name}"
+            context.console.print(name, highlight=False, soft_wrap=True)
         return 0
     if not jobs:
         where = "" if context.namespace is None else f' in namespace "{context.namespace}"'
         context.console.print(f"There are no ElasticPyTorchJobs{where}.", highlight=False)
         return 0
-    table = show_list(
-        jobs, context.now(), namespaces=context.namespace is None, wide=options.output == "wide"
-    )
+    namespaces, wide = context.namespace is None, options.output == "wide"
+    table = show_list(jobs, context.now(), namespaces=namespaces, wide=wide)
     context.console.print(table, crop=False)
     return 0
 

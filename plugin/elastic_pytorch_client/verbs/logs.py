@@ -1,4 +1,4 @@
-"""`kubectl epj logs NAME`: what the workers say, by rank, over the replacement of their pods."""
+"""`kubectl epj logs NAME`: the logs of the workers, by rank, across replaced pods."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -67,9 +67,10 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def no_such_worker(job: JobView, ranks: Sequence[int], indexes: Sequence[int]) -> str:
-    """That a job has none of the workers that were asked for, and how to find others."""
+    """The message that a job has none of the wanted workers, and how to find others."""
     wanted = [f"rank {rank}" for rank in ranks] + [f"index {index}" for index in indexes]
     who = " or ".join(wanted) if wanted else "worker"
     if ranks and job.unlisted:
-        return f"the status of {job.name} has the ranks of {len(job.workers)} workers, and no {who}: choose it by --index"
+        ranks_of = f"the status of {job.name} has the ranks of {len(job.workers)} workers"
+        return f"{ranks_of}, and no {who}: choose it by --index"
     return f"{job.name} has no {who} now; `kubectl epj status {job.name}` shows its workers"

@@ -1,4 +1,4 @@
-"""`kubectl epj migrate -f FILE`: ElasticPyTorchJob manifests from those of other kinds, and from Slurm's scripts. Asks no API server."""
+"""`kubectl epj migrate -f FILE`: ElasticPyTorchJobs from other kinds and Slurm's scripts."""
 
 import argparse
 import re
@@ -23,14 +23,15 @@ NAME, HELP = "migrate", "write ElasticPyTorchJobs for other kinds of jobs; needs
 EXAMPLES = ("-f job.yaml", "--slurm train.sbatch", "-f job.yaml --runtime runtime.yaml")
 FAILED = 1
 NAMED_AT_MOST = 3
-# Of installed packages that know what a cluster admits, as local mode does: they raise ValueError
-# for a job that none would.
+# Packages with the checks of a cluster, such as local mode, raise ValueError for a job.
 CHECKS = "elastic_pytorch_client.job_checks"
 Check = Callable[[dict[str, Any]], object]
-# What Helm works out, and no other: Argo and shells have braces, too.
+# Helm's own actions, as Argo and shells have braces, too.
 HELM_ACTION = re.compile(
-    r"\{\{-?\s*(?:\.(?:Values|Release|Chart|Files|Capabilities|Template)\b|(?:include|template|define|if|range|with|end)\b)"
+    r"\{\{-?\s*(?:\.(?:Values|Release|Chart|Files|Capabilities|Template)\b"
+    r"|(?:include|template|define|if|range|with|end)\b)"
 )
+RENDER = "render it first, helm template CHART | kubectl epj migrate -f -"
 YAML_SOURCE = ' in "<unicode string>",'
 
 
@@ -69,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Writes the manifests to one stream, and the remarks to the other.
+    """Writes the manifests to one stream, without a request to a cluster, and remarks to another.
 
     Returns:
         0, or 1 if a document cannot be migrated; the others are written all the same.
@@ -80,20 +81,18 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     files = [*options.files, *options.filename]
     if not files and not options.slurm:
         raise Refused(
-            "which manifests? `kubectl epj migrate -f job.yaml`, `-f -` for stdin, or `--slurm train.sbatch`"
+            "which manifests? `kubectl epj migrate -f job.yaml`, `-f -` for stdin, or "
+            "`--slurm train.sbatch`"
         )
     try:
         entrypoint = shlex.split(options.entrypoint)
     except ValueError as error:
         raise Refused(f"cannot read --entrypoint: {error}") from error
-    runtimes = [
-        runtime for file in options.runtime for runtime in _read(file) if isinstance(runtime, dict)
-    ]
+    listed = (runtime for file in options.runtime for runtime in _read(file))
+    runtimes = [runtime for runtime in listed if isinstance(runtime, dict)]
     found: list[tuple[str, Migrated]] = []
     for file in files:
-        found += [
-            (file, migrated) for migrated in migrate_documents(_read(file), runtimes, entrypoint)
-        ]
+        found += [(file, each) for each in migrate_documents(_read(file), runtimes, entrypoint)]
     found += [(file, migrate_script(_text(file), file)) for file in options.slurm]
     checks: list[Check] = [check.load() for check in entry_points(group=CHECKS)]
     found = [(file, _checked(migrated, checks)) for file, migrated in found]
@@ -101,27 +100,20 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if documents:
         out.write(write_documents(documents))
     for file in dict.fromkeys(file for file, _ in found):
-        err.write(
-            _tell_all(
-                "stdin" if file == "-" else file,
-                [migrated for source, migrated in found if source == file],
-            )
-        )
+        of_file = [migrated for source, migrated in found if source == file]
+        err.write(_describe_all("stdin" if file == "-" else file, of_file))
     return FAILED if any(migrated.failed for _, migrated in found) else 0
 
 
 def _checked(migrated: Migrated, checks: Sequence[Check]) -> Migrated:
-    """What became of a document, which has failed if a check refuses a job in it."""
+    """A document's outcome, which is a failure if a check refuses a job in it."""
     for job in (document for document in migrated.documents if document.get("kind") == names.KIND):
         for check in checks:
             try:
                 check(dict(job))
             except ValueError as error:
-                return replace(
-                    migrated,
-                    documents=(),
-                    failed=Remark("the new job", f"no cluster would admit it: {error}"),
-                )
+                failed = Remark("the new job", f"no cluster would admit it: {error}")
+                return replace(migrated, documents=(), failed=failed)
     return migrated
 
 
@@ -129,19 +121,14 @@ def _read(file: str) -> list[Any]:
     source = "stdin" if file == "-" else file
     text = _text(file)
     if HELM_ACTION.search(text):
-        raise Refused(
-            f"{source} is a Helm template: render it first, helm template CHART | kubectl epj migrate -f -"
-        )
+        raise Refused(f"{source} is a Helm template: {RENDER}")
     try:
         return read_documents(text)
     except yaml.YAMLError as error:
         if "{{" in text:
-            raise Refused(
-                f"{source} is a template: render it first, helm template CHART | kubectl epj migrate -f -"
-            ) from error
-        raise Refused(
-            f"cannot read {source}: {' '.join(str(error).replace(YAML_SOURCE, ' at').split())}"
-        ) from error
+            raise Refused(f"{source} is a template: {RENDER}") from error
+        why = " ".join(str(error).replace(YAML_SOURCE, " at").split())
+        raise Refused(f"cannot read {source}: {why}") from error
 
 
 def _text(file: str) -> str:
@@ -151,26 +138,22 @@ def _text(file: str) -> str:
         raise Refused(f"cannot read {'stdin' if file == '-' else file}: {error}") from error
 
 
-def _tell_all(file: str, found: Sequence[Migrated]) -> str:
-    same = {
-        remark: number
-        for remark, number in Counter(r for one in found for r in one.remarks).items()
-        if number > 1
-    }
+def _describe_all(file: str, found: Sequence[Migrated]) -> str:
+    counts = Counter(remark for one in found for remark in one.remarks)
+    same = {remark for remark, number in counts.items() if number > 1}
     groups: dict[tuple[str, ...], list[Remark]] = {}
-    for remark in same:
-        groups.setdefault(tuple(one.title for one in found if remark in one.remarks), []).append(
-            remark
-        )
-    told = [
-        _tell(file, f"{len(titles)} objects ({_some(titles)})", remarks, None)
+    for remark in counts:
+        if remark in same:
+            titles = tuple(one.title for one in found if remark in one.remarks)
+            groups.setdefault(titles, []).append(remark)
+    parts = [
+        _describe(file, f"{len(titles)} objects ({_some(titles)})", remarks, None)
         for titles, remarks in groups.items()
     ]
-    told += [
-        _tell(file, one.title, [remark for remark in one.remarks if remark not in same], one.failed)
-        for one in found
-    ]
-    return "".join(told)
+    for one in found:
+        own = [remark for remark in one.remarks if remark not in same]
+        parts.append(_describe(file, one.title, own, one.failed))
+    return "".join(parts)
 
 
 def _some(titles: Sequence[str]) -> str:
@@ -178,8 +161,7 @@ def _some(titles: Sequence[str]) -> str:
     return ", ".join(titles[:NAMED_AT_MOST]) + (f", and {left} more" if left > 0 else "")
 
 
-def _tell(file: str, title: str, remarks: Sequence[Remark], failed: Remark | None) -> str:
-    lines = [f"  {remark}\n" for remark in remarks] + (
-        [] if failed is None else [f"  error: {failed}\n"]
-    )
+def _describe(file: str, title: str, remarks: Sequence[Remark], failed: Remark | None) -> str:
+    lines = [f"  {remark}\n" for remark in remarks]
+    lines += [] if failed is None else [f"  error: {failed}\n"]
     return f"{file}: {title}\n{''.join(lines)}" if lines else ""

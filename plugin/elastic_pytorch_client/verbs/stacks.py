@@ -29,9 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(context: Context, options: argparse.Namespace) -> int:
     groups = group_stacks(read_stacks(context.cluster, context.job(options.name)))
     if not groups:
-        raise NotFound(
-            f"no worker of {options.name} runs; `kubectl epj why {options.name}` says why"
-        )
+        name = options.name
+        raise NotFound(f"no worker of {name} runs; `kubectl epj why {name}` says why")
     if options.output:
         print_data(context, options.output, {"groups": describe_groups(groups)})
     else:
@@ -42,9 +41,8 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 def _show(group: Sequence[ProcessStack], groups: Sequence[Sequence[ProcessStack]]) -> list[Text]:
     trouble, waited_for = group[0].trouble, is_waited_for(group, groups)
-    title = Text(name_processes(group), BAD if trouble or waited_for else BUSY).append(
-        f", {trouble}" if trouble else "", MUTED
-    )
+    title = Text(name_processes(group), BAD if trouble or waited_for else BUSY)
+    title.append(f", {trouble}" if trouble else "", MUTED)
     title.append(f", {WAITED_FOR}" if waited_for else "", BAD)
     return [title, *([Text(group[0].stack)] if group[0].stack else []), Text()]
 
@@ -54,7 +52,7 @@ def stacks_of(cluster: Cluster, job: JobView) -> list[dict[str, Any]]:
 
 
 def describe_groups(groups: Sequence[Sequence[ProcessStack]]) -> list[dict[str, Any]]:
-    """Data for JSON of the processes that are at the same place."""
+    """The processes at the same place, as data for JSON."""
     return [_data(group, groups) for group in groups]
 
 
@@ -76,18 +74,15 @@ def _data(
 
 
 def name_processes(group: Sequence[ProcessStack]) -> str:
-    """Which processes these are, as `ranks 0-2, 5`; of workers with several processes, with their ids in the pod."""
+    """The names of processes, as `ranks 0-2, 5`; a worker with several has their ids."""
     names: list[str] = []
     several = len({stack.worker.name for stack in group}) < len(group)
     if several or any(stack.worker.rank is None for stack in group):
         for worker in dict.fromkeys(stack.worker for stack in group):
             pids = [str(stack.pid) for stack in group if stack.worker == worker and stack.pid]
             who = f"rank {worker.rank}" if worker.rank is not None else f"index {worker.index}"
-            names.append(
-                f"{who} ({'process' if len(pids) == 1 else 'processes'} {', '.join(pids)})"
-                if pids
-                else who
-            )
+            many = "process" if len(pids) == 1 else "processes"
+            names.append(f"{who} ({many} {', '.join(pids)})" if pids else who)
         return "; ".join(names)
     ranks = sorted(stack.worker.rank or 0 for stack in group)
     ends: list[tuple[int, int]] = []

@@ -27,14 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(context: Context, options: argparse.Namespace) -> int:
     if options.output and options.watch:
         raise Refused(
-            "-o prints the job once: use `kubectl get epj NAME --watch -o json`, or leave out --watch"
+            "-o prints the job once: use `kubectl get epj NAME --watch -o json`, or leave out "
+            "--watch"
         )
     if options.output:
-        print_data(
-            context,
-            options.output,
-            shown_manifest(context.cluster.get_job(context.one_namespace, options.name)),
-        )
+        found = context.cluster.get_job(context.one_namespace, options.name)
+        print_data(context, options.output, shown_manifest(found))
         return 0
 
     def draw(job: JobView) -> RenderableType:
@@ -43,9 +41,8 @@ def run(context: Context, options: argparse.Namespace) -> int:
     if not options.watch:
         context.console.print(draw(context.job(options.name)))
         return 0
-    jobs = until_ended(
-        follow_job(context.cluster, context.one_namespace, options.name, clock=context.clock)
-    )
+    place = (context.cluster, context.one_namespace, options.name)
+    jobs = until_ended(follow_job(*place, clock=context.clock))
     if not context.console.is_terminal:
         for job in jobs:
             context.console.print(draw(job))

@@ -32,22 +32,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context, options: argparse.Namespace) -> int:
     if hasattr(signal, "SIGPIPE"):
-        # A page that is closed ends its stream, not the process.
+        # A closed page ends its stream, not the process.
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     live = LiveJobs(context.cluster, context.namespace)
     try:
-        server = PageServer(
-            context.cluster, live, context.now, options.port, partial(stacks_of, context.cluster)
-        )
+        stacks = partial(stacks_of, context.cluster)
+        server = PageServer(context.cluster, live, context.now, options.port, stacks)
     except (OSError, OverflowError) as error:
         raise Refused(f"cannot listen on port {options.port} of 127.0.0.1: {error}") from error
     with server:
         live.start()
         threading.Thread(target=server.serve_forever, name="page", daemon=True).start()
         try:
-            context.console.print(
-                f"The page is at {server.url}", soft_wrap=True, highlight=False, markup=False
-            )
+            where = f"The page is at {server.url}"
+            context.console.print(where, soft_wrap=True, highlight=False, markup=False)
             context.console.print(
                 "The address has a secret: who knows it sees what you may see. Ctrl-C ends it."
             )
@@ -55,7 +53,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
                 open_page(server.url)
             while True:
                 context.clock.sleep(WAIT_SECONDS)
-        except KeyboardInterrupt:  # that is how to leave it
+        except KeyboardInterrupt:
             return 0
         finally:
             live.stop()
@@ -63,12 +61,11 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def open_page(url: str, browser_of: Callable[[], webbrowser.BaseBrowser] = webbrowser.get) -> bool:
-    """Opens a page in the user's browser, unless there is only one that would take over the terminal."""
+    """Opens a page in the user's browser, unless its only one would take over the terminal."""
     try:
         browser = browser_of()
     except webbrowser.Error:
         return False
-    in_terminal = isinstance(browser, webbrowser.GenericBrowser) and not isinstance(
-        browser, webbrowser.BackgroundBrowser
-    )
+    generic = isinstance(browser, webbrowser.GenericBrowser)
+    in_terminal = generic and not isinstance(browser, webbrowser.BackgroundBrowser)
     return not in_terminal and browser.open(url)

@@ -41,9 +41,9 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def show_why(diagnosis: Diagnosis, lost: str = "") -> RenderableType:
-    """The headline, and each finding with what to do about it; commands stand on lines of their own.
+    """The headline, and the findings with their remedies, whose commands have own lines.
 
-    A text `lost` says what the job's time was lost to.
+    `lost` is what the job's time was lost to.
     """
     mark, style = ("✔", GOOD) if diagnosis.well else ("▲", BUSY) if diagnosis.good else ("✗", BAD)
     parts: list[RenderableType] = [
@@ -53,15 +53,11 @@ def show_why(diagnosis: Diagnosis, lost: str = "") -> RenderableType:
         parts += [Text(), Padding(Text(finding.what), (0, 0, 0, 2))]
         for line in finding.do.splitlines():
             command = line.startswith("  ")
-            text = (
-                Text(line.strip(), ACCENT)
-                if command
-                else Text("→ ", ACCENT).append(line, "default")
-            )
+            text = Text(line.strip(), ACCENT)
+            if not command:
+                text = Text("→ ", ACCENT).append(line, "default")
             parts.append(Padding(text, (0, 0, 0, 6 if command else 2)))
     if lost:
-        parts += [
-            Text(),
-            Padding(Text(f"Since it began, the job lost {lost} of its time.", MUTED), (0, 0, 0, 2)),
-        ]
+        since = Text(f"Since it began, the job lost {lost} of its time.", MUTED)
+        parts += [Text(), Padding(since, (0, 0, 0, 2))]
     return Group(*parts)

@@ -1,1 +1,1 @@
-"""What people see. Pure: facts in, text out; nothing here asks a cluster or the clock."""
+"""What people see. Pure: nothing here asks a cluster or the clock."""

@@ -1,4 +1,4 @@
-"""A table of jobs: on a narrow screen it leaves out whole columns, the least important one first."""
+"""A table of jobs, which omits the least important columns on a narrow screen."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,18 @@ from rich.text import Text
 @dataclass(frozen=True, slots=True)
 class Column:
     title: str
-    importance: int  # 0: always there; of others, the highest number is left out first
+    importance: int  # 0: always there; the highest number is left out first
     cells: Sequence[Text]
 
     @property
-    def width(self) -> int:
-        """In characters."""
+    def width(self) -> int:  # characters
         return max(cell_len(self.title), *(cell.cell_len for cell in self.cells), 0)
 
 
 def choose_columns(
     importance: Sequence[int], widths: Sequence[int], *, gap: int, room: int
 ) -> list[int]:
-    """Returns the places of the columns that a screen has room for, by their importance and widths in characters."""
+    """The indexes of the columns that fit, by importance, with widths in characters."""
     kept = list(range(len(widths)))
     for place in sorted(kept, key=lambda place: -importance[place]):
         if not importance[place] or sum(widths[i] for i in kept) + gap * (len(kept) - 1) <= room:
@@ -35,17 +34,15 @@ def choose_columns(
 
 @dataclass(frozen=True, slots=True)
 class JobTable:
-    """Draws columns as the width of the screen allows.
+    """Draws the columns that the screen has room for.
 
-    The columns that are always there may need more than the screen has. Then lines are longer than
-    the screen, as kubectl's are.
+    If those that are always there need more, lines are longer than the screen, as kubectl's are.
     """
 
     columns: Sequence[Column]
-    # What is said of each row below the table, unless the screen has room for the last column.
-    notes: Sequence[Text] = ()
+    notes: Sequence[Text] = ()  # of rows, below the table, if the last column is left out
     gap: int = 2
-    wide: bool = False  # all columns, whatever the width of the screen
+    wide: bool = False  # all columns on any screen
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions

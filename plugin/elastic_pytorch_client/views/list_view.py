@@ -15,23 +15,17 @@ from elastic_pytorch_client.views.widgets import MUTED, state_mark, state_style
 def show_list(
     jobs: Sequence[JobView], now: datetime, *, namespaces: bool, wide: bool = False
 ) -> RenderableType:
+    losses = ("" if (loss := job.progress.loss) is None else f"{loss:.4g}" for job in jobs)
+    ages = (short(seconds_since(job.created, now)) if job.created else "" for job in jobs)
     columns = [
         *name_columns(jobs, namespaces=namespaces),
         Column("WORKERS", 0, [Text(ready_of_wanted(job)) for job in jobs]),
         Column("WORLD", 6, [Text(str(job.world)) for job in jobs]),
         Column("STEP", 1, [Text(how_far(job)) for job in jobs]),
-        Column(
-            "LOSS",
-            5,
-            [Text("" if job.progress.loss is None else f"{job.progress.loss:.4g}") for job in jobs],
-        ),
+        Column("LOSS", 5, list(map(Text, losses))),
         Column("GOODPUT", 4, [Text(str(job.goodput) or "-") for job in jobs]),
         Column("INTERRUPTIONS", 5, [Text(str(job.interruptions)) for job in jobs]),
-        Column(
-            "AGE",
-            3,
-            [Text(short(seconds_since(job.created, now)) if job.created else "") for job in jobs],
-        ),
+        Column("AGE", 3, list(map(Text, ages))),
         Column("NOTE", 7, [Text(note(job), MUTED) for job in jobs]),
     ]
     notes = [
@@ -45,15 +39,13 @@ def show_list(
 def name_columns(jobs: Sequence[JobView], *, namespaces: bool) -> list[Column]:
     states = [Text(f"{state_mark(job.state)} {job.state}", state_style(job.state)) for job in jobs]
     names = [Column("NAME", 0, [Text(job.name) for job in jobs]), Column("STATE", 0, states)]
-    return (
-        [Column("NAMESPACE", 0, [Text(job.namespace) for job in jobs]), *names]
-        if namespaces
-        else names
-    )
+    if not namespaces:
+        return names
+    return [Column("NAMESPACE", 0, [Text(job.namespace) for job in jobs]), *names]
 
 
 def ready_of_wanted(job: JobView) -> str:
-    """The ready workers and how many are wanted, as `2/4`; a job that has ended or is suspended wants none."""
+    """The ready of the wanted workers, as `2/4`; an ended or suspended job wants none."""
     return "-" if job.ended or (job.suspended and not job.ready) else f"{job.ready}/{job.wanted}"
 
 
@@ -62,15 +54,13 @@ def how_far(job: JobView) -> str:
     progress = job.progress
     if progress.step is None:
         return "-"
-    return (
-        f"{progress.step}/{progress.total} ({progress.fraction:.0%})"
-        if progress.fraction is not None
-        else str(progress.step)
-    )
+    if progress.fraction is None:
+        return str(progress.step)
+    return f"{progress.step}/{progress.total} ({progress.fraction:.0%})"
 
 
 def note(job: JobView) -> str:
-    """What is wrong with a job, in one line; empty if nothing is."""
+    """A job's trouble in one line; may be empty."""
     for type_ in ("Failed", "Degraded"):
         condition = job.condition(type_)
         if condition is not None and condition.true:

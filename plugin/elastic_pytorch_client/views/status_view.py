@@ -1,4 +1,4 @@
-"""One job on one screen: how far, who, what holds, and what happened."""
+"""One job on one screen: progress, workers, conditions, events."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ from rich.tree import Tree
 from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.reading.history import HistoryEntry, name_slowest
-from elastic_pytorch_client.reading.job_view import Condition, JobView, Worker
+from elastic_pytorch_client.reading.job_view import Condition, JobView, Progress, Worker
 from elastic_pytorch_client.reading.stragglers import slowest_by_worker
 from elastic_pytorch_client.reading.text import first_line, seconds_since, short, spell
 from elastic_pytorch_client.reading.timeline import JobEvent
@@ -41,11 +41,8 @@ def show_status(job: JobView, events: Sequence[JobEvent], now: datetime) -> Rend
     if (how_far := _how_far(job)) is not None:
         parts.append(Padding(how_far, (0, 0, 0, 2)))
     parts += [Text(), _workers(job, now)]
-    if (
-        (interruption := job.last_interruption) is not None
-        and interruption.slowest
-        and not job.ended
-    ):
+    interruption = job.last_interruption
+    if interruption is not None and interruption.slowest and not job.ended:
         parts.append(Text(f"  {describe_interruption(interruption)}", MUTED))
     if goodput := describe_goodput(job.goodput):
         parts.append(Text(f"  {goodput}", MUTED))
@@ -59,19 +56,17 @@ def show_status(job: JobView, events: Sequence[JobEvent], now: datetime) -> Rend
 
 
 def describe_goodput(goodput: Goodput) -> str:
-    """The share of the time that was spent on kept steps, and what the rest was lost to; empty: it is not known."""
+    """The share of the time with kept steps, and the rest's losses; empty: unknown."""
     if goodput.ratio is None:
         return ""
     return f"goodput {goodput}, lost {goodput.lost}" if goodput.lost else f"goodput {goodput}"
 
 
 def describe_interruption(interruption: HistoryEntry) -> str:
-    """What the last change of the group took, and which part of it took longest."""
-    lost = (
-        f"; {interruption.steps_lost} step{'' if interruption.steps_lost == 1 else 's'} repeated"
-        if interruption.steps_lost
-        else ""
-    )
+    """The duration of the last change of the group, and its slowest phase."""
+    steps, lost = interruption.steps_lost, ""
+    if steps:
+        lost = f"; {steps} step{'' if steps == 1 else 's'} repeated"
     slowest = name_slowest(interruption.phases, interruption.slowest)
     text = f"training resumed {interruption.seconds or 0.0:.1f} s after {interruption.cause}{lost}"
     return f"{text}; the slowest phase was {slowest}" if slowest else text
@@ -98,38 +93,27 @@ def _how_far(job: JobView) -> Text | None:
         text.append(f" {progress.fraction:.0%}  step {progress.step} of {progress.total}")
     else:
         text.append(f"step {progress.step}")
-    trains = job.world > 0
+    trains, speed = job.world > 0, progress.steps_per_second
     if trains and progress.seconds_left:
         text.append(f", about {spell(progress.seconds_left)} left")
     facts = [f"loss {progress.loss:.4g}"] if progress.loss is not None else []
     facts += progress.name_metrics(SHOWN_METRICS)
-    facts += (
-        [f"{progress.steps_per_second:.3g} steps/s"]
-        if trains and progress.steps_per_second is not None
-        else []
-    )
-    facts += (
-        [f"checkpoint at step {progress.checkpoint_step}"]
-        if progress.checkpoint_step is not None
-        else []
-    )
+    if trains and speed is not None:
+        facts.append(f"{speed:.3g} steps/s")
+    if progress.checkpoint_step is not None:
+        facts.append(f"checkpoint at step {progress.checkpoint_step}")
     return text.append("\n" + " · ".join(facts), MUTED) if facts else text
 
 
 def _workers(job: JobView, now: datetime) -> Tree:
     members = job.members
-    size = (
-        f"{job.wanted} wanted ({job.minimum} to {job.maximum})"
-        if job.elastic
-        else f"{job.wanted} wanted, a fixed size"
-    )
-    standing = (
-        "the job has ended"
-        if job.ended
-        else "none wanted while suspended"
-        if job.suspended
-        else f"{job.size if job.world else 0} train, {size}"
-    )
+    if job.ended:
+        standing = "the job has ended"
+    elif job.suspended:
+        standing = "none wanted while suspended"
+    else:
+        sizes = f" ({job.minimum} to {job.maximum})" if job.elastic else ", a fixed size"
+        standing = f"{job.size if job.world else 0} train, {job.wanted} wanted{sizes}"
     label = Text().append("Workers", "bold").append(f"  {standing}")
     if job.described_spares and not (job.ended or job.suspended):
         label.append(f" · {job.described_spares}")
@@ -141,60 +125,43 @@ def _workers(job: JobView, now: datetime) -> Tree:
     shown = all_workers
     if len(all_workers) > MAX_WORKERS:
         shown = _notable(all_workers, slowest_by_worker(job.stragglers), MAX_WORKERS)
-    widths = [
-        max((len(w.name) for w in shown), default=0),
-        max((len(w.node) for w in shown), default=0),
-    ]
+    columns = [worker.name for worker in shown], [worker.node for worker in shown]
+    widths = [max(map(len, texts), default=0) for texts in columns]
     for worker in shown:
         tree.add(_worker(job, now, worker, widths))
     rest = Counter({state: len(indexes) for state, indexes in job.unlisted.items()})
     rest.update(w.state for w in all_workers if w not in shown)
     if rest:
-        tree.add(
-            Text(
-                "and " + ", ".join(f"{count} more {state}" for state, count in rest.most_common()),
-                MUTED,
-            )
-        )
+        counts = ", ".join(f"{count} more {state}" for state, count in rest.most_common())
+        tree.add(Text(f"and {counts}", MUTED))
     if job.backend != names.BACKEND_OPERATOR and all_workers:
-        tree.add(
-            Text(
-                f"torchrun ({job.backend}) assigns the ranks; the operator does not know them",
-                MUTED,
-            )
-        )
+        unknown = f"torchrun ({job.backend}) assigns the ranks; the operator does not know them"
+        tree.add(Text(unknown, MUTED))
     if not all_workers:
         tree.add(Text("none", MUTED))
     return tree
 
 
 def _worker(job: JobView, now: datetime, worker: Worker, widths: Sequence[int]) -> Text:
-    place = (
-        f"rank {worker.rank}"
-        if worker.rank is not None
-        else "trains"
-        if worker in job.members
-        else "waits"
-    )
+    place = "trains" if worker in job.members else "waits"
     if worker.state == "Spare":
         place = "spare"
+    elif worker.rank is not None:
+        place = f"rank {worker.rank}"
     elif worker.state in ("Leaving", "Lost"):
-        place = "gone" if worker.rank is None else place
-    text = Text(f"{place:<8} ", "" if worker.rank is not None else MUTED).append(
-        f"{worker.name:<{widths[0]}}  "
-    )
+        place = "gone"
+    text = Text(f"{place:<8} ", "" if worker.rank is not None else MUTED)
+    text.append(f"{worker.name:<{widths[0]}}  ")
     text.append(f"{worker.node or 'no node yet':<{max(widths[1], 11)}}  ", MUTED)
-    # The status of a job that has ended keeps what its workers did last.
+    # The status of an ended job keeps the last states of its workers.
     state, said = worker.state, worker.describe_state(now)
     if job.ended and state == "Running":
         state = said = "Ended"
     text.append(f"{state_mark(state)} {said}", state_style(state))
     if worker.rank is not None and job.progress.step is not None and job.world:
         text.append(f"  step {job.progress.step}", MUTED)
-    if (
-        worker.rank is not None
-        and (slow := slowest_by_worker(job.stragglers).get(worker.name)) is not None
-    ):
+    slow = slowest_by_worker(job.stragglers).get(worker.name)
+    if worker.rank is not None and slow is not None:
         text.append(f"  ▲ {slow.slowdown} times the median's work", BUSY)
     return text
 
@@ -211,14 +178,12 @@ def _conditions(job: JobView, now: datetime) -> list[RenderableType]:
     grid.add_column(no_wrap=True)
     grid.add_column()
     grid.add_column(justify="right", no_wrap=True)
-    told = [c for c in job.conditions if c.true or _tells(job, c)]
-    for condition in told:
+    for condition in (c for c in job.conditions if c.true or _explains(job, c)):
         mark, style = _sign(condition)
         age = short(seconds_since(condition.since, now)) if condition.since else ""
         name = f"{_whether(condition)}{condition.type}"
-        text = Text(
-            first_line(condition.message) or condition.reason, "" if condition.true else MUTED
-        )
+        said = first_line(condition.message) or condition.reason
+        text = Text(said, "" if condition.true else MUTED)
         grid.add_row(Text(f"  {mark} {name}", style), text, Text(age, MUTED))
     return [grid]
 
@@ -229,11 +194,11 @@ def _whether(condition: Condition) -> str:
     return "" if condition.true else "not yet " if condition.type == "Suspended" else "not "
 
 
-def _tells(job: JobView, condition: Condition) -> bool:
-    """Whether it tells something that a condition is false: why nothing trains, or what a suspension waits for."""
-    return (condition.type == "Running" and not job.ended) or (
-        condition.type == "Suspended" and job.stopping
-    )
+def _explains(job: JobView, condition: Condition) -> bool:
+    """Whether a false condition says why nothing trains, or what a suspension waits for."""
+    if condition.type == "Running":
+        return not job.ended
+    return condition.type == "Suspended" and job.stopping
 
 
 def _sign(condition: Condition) -> tuple[str, str]:
@@ -247,18 +212,12 @@ def _sign(condition: Condition) -> tuple[str, str]:
 def _root_cause(job: JobView) -> list[RenderableType]:
     cause = job.root_cause
     assert cause is not None
-    how = (
-        f"signal {cause.signal}"
-        if cause.signal
-        else f"exit code {cause.exit_code}"
-        if cause.exit_code is not None
-        else ""
-    )
-    title = (
-        Text()
-        .append("\nLast failure", "bold")
-        .append(f"  {cause.where}" + (f", {how}" if how else ""), MUTED)
-    )
+    how = ""
+    if cause.signal:
+        how = f", signal {cause.signal}"
+    elif cause.exit_code is not None:
+        how = f", exit code {cause.exit_code}"
+    title = Text().append("\nLast failure", "bold").append(f"  {cause.where}{how}", MUTED)
     lines = [line for line in cause.message.rstrip().splitlines() if line.strip()][-6:]
     text = Text()
     for number, line in enumerate(lines):
@@ -268,32 +227,25 @@ def _root_cause(job: JobView) -> list[RenderableType]:
 
 
 def _rounds(job: JobView) -> list[RenderableType]:
-    told = job.history[-MAX_COLUMNS:]
-    if len(told) < 2:
+    entries = job.history[-MAX_COLUMNS:]
+    if len(entries) < 2:
         return []
-    progress = job.progress
-    losses = [_finite(loss) for loss in (*(entry.loss for entry in told), progress.loss)]
-    speeds = [
-        _finite(speed)
-        for speed in (*(entry.steps_per_second for entry in told), progress.steps_per_second)
-    ]
+    points: list[HistoryEntry | Progress] = [*entries, job.progress]
+    losses = [_finite(point.loss) for point in points]
+    speeds = [_finite(point.steps_per_second) for point in points]
     sizes, marks, size, width = [], "", 0, max(1, min(COLUMN_WIDTH, MAX_COLUMNS // len(losses)))
-    for column, entry in enumerate(told):
+    for column, entry in enumerate(entries):
         size = entry.workers if entry.workers is not None else size
         sizes.append(float(size))
         if entry.round and len(marks) <= column * width:
             marks = f"{marks.ljust(column * width)}{entry.round} "
     sizes.append(float(size if job.ended else job.size if job.world else 0))
     text = Text()
-    for name, values, floor in (
-        ("loss", losses, None),
-        ("steps/s", speeds, 0.0),
-        ("workers", sizes, 0.0),
-    ):
+    rows = (("loss", losses, None), ("steps/s", speeds, 0.0), ("workers", sizes, 0.0))
+    for name, values, floor in rows:
         if (known := [value for value in values if value is not None]) and len(known) > 1:
-            text.append(f"  {name:<8}", MUTED).append(spark(values, width, floor)).append(
-                f"  {known[0]:.3g} to {known[-1]:.3g}\n", MUTED
-            )
+            text.append(f"  {name:<8}", MUTED).append(spark(values, width, floor))
+            text.append(f"  {known[0]:.3g} to {known[-1]:.3g}\n", MUTED)
     return [Text("\nRounds", "bold"), text.append(f"  round   {marks.rstrip()}", MUTED)]
 
 
@@ -309,10 +261,8 @@ def _timeline(events: Sequence[JobEvent], now: datetime) -> RenderableType:
     grid.add_column(no_wrap=True)
     grid.add_column()
     for event in events[-MAX_EVENTS:]:
-        ago = f"  {short(seconds_since(event.at, now))} ago"
-        grid.add_row(
-            Text(ago, MUTED), Text(event.reason, _event_style(event)), Text(first_line(event.note))
-        )
+        ago = Text(f"  {short(seconds_since(event.at, now))} ago", MUTED)
+        grid.add_row(ago, Text(event.reason, _event_style(event)), Text(first_line(event.note)))
     if len(events) > MAX_EVENTS:
         return Group(Text(f"  {len(events) - MAX_EVENTS} earlier events", MUTED), grid)
     return grid

@@ -1,4 +1,4 @@
-"""What several views are made of: colours by meaning, and progress bars."""
+"""Parts of several views: colours by meaning, and progress bars."""
 
 import itertools
 from collections.abc import Sequence
@@ -10,24 +10,13 @@ GOOD, BUSY, BAD = "green", "yellow", "red"
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 _STATES = {
-    "Running": GOOD,
-    "Complete": GOOD,
-    "Succeeded": GOOD,
-    "Spare": GOOD,
-    "Ready": BUSY,
-    "Starting": BUSY,
-    "Preparing": BUSY,
-    "Saving": BUSY,
-    "Resizing": BUSY,
-    "Pending": BUSY,
-    "Silent": BUSY,
-    "Leaving": MUTED,
-    "Ended": MUTED,
-    "Suspended": MUTED,
-    "Suspending": MUTED,
-    "Lost": BAD,
-    "Failed": BAD,
+    **dict.fromkeys(("Running", "Complete", "Succeeded", "Spare"), GOOD),
+    **dict.fromkeys(("Ready", "Starting", "Preparing", "Saving"), BUSY),
+    **dict.fromkeys(("Resizing", "Pending", "Silent"), BUSY),
+    **dict.fromkeys(("Leaving", "Ended", "Suspended", "Suspending"), MUTED),
+    **dict.fromkeys(("Lost", "Failed"), BAD),
 }
+_MARKS = {"Running": "●", "Succeeded": "✔", "Complete": "✔", "Lost": "✗", "Failed": "✗"}
 
 
 def state_style(state: str) -> str:
@@ -35,10 +24,8 @@ def state_style(state: str) -> str:
 
 
 def state_mark(state: str) -> str:
-    """A sign before a state, which says the same without colours."""
-    return {"Running": "●", "Succeeded": "✔", "Complete": "✔", "Lost": "✗", "Failed": "✗"}.get(
-        state, "○"
-    )
+    """A sign for a state, which needs no colour."""
+    return _MARKS.get(state, "○")
 
 
 def progress_bar(fraction: float, width: int) -> Text:
@@ -50,7 +37,7 @@ def progress_bar(fraction: float, width: int) -> Text:
 
 
 def spark(values: Sequence[float | None], width: int, floor: float | None = None) -> str:
-    """A line of blocks as high as some finite values, with a gap where there is none, from a floor or else the least of them."""
+    """A line of blocks for finite values, with gaps, from a floor or else the least value."""
     known = [value for value in values if value is not None]
     low = min(known, default=0.0) if floor is None else floor
     span = max(known, default=0.0) - low or 1.0
