@@ -186,7 +186,6 @@ def test_a_copy_is_complete_at_the_end(tmp_path: Path, end: str) -> None:
     if end == "flush":
         assert training.state.flush()
         loaded = load_newest(tmp_path, StateVersion(0, 0))
-        assert loaded is not None
         assert check(loaded.version, loaded.tree) == 3
     elif end == "restore":
         assert training.state.restore() == 3
@@ -208,7 +207,6 @@ def test_flushes_wait_for_the_copy(tmp_path: Path) -> None:
             training.model.seen -= 1
     assert training.state.flush()
     loaded = load_newest(tmp_path, StateVersion(0, 0))
-    assert loaded is not None
     assert check(loaded.version, loaded.tree) == 3
 
 

@@ -1,6 +1,7 @@
 import json
 import os
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,19 @@ def step_of(snapshot: Snapshot) -> int:
     return version.step
 
 
-def test_what_was_written_last_is_read() -> None:
-    snapshot = Snapshot.create("test")
+@pytest.fixture
+def snapshot() -> Iterator[Snapshot]:
+    made = Snapshot.create("test")
+    yield made
+    made.close()
+
+
+def write(snapshot: Snapshot, *steps: int) -> None:
+    for step in steps:
+        snapshot.write(StateVersion(1, step), state(step))
+
+
+def test_what_was_written_last_is_read(snapshot: Snapshot) -> None:
     assert snapshot.newest() is None
     with pytest.raises(LookupError):
         snapshot.read()
@@ -47,11 +59,9 @@ def test_what_was_written_last_is_read() -> None:
         snapshot.write(StateVersion(2, step), state(step))
         assert snapshot.newest() == StateVersion(2, step)
         assert step_of(snapshot) == step
-    snapshot.close()
 
 
-def test_a_state_may_change_its_shape() -> None:
-    snapshot = Snapshot.create("test")
+def test_a_state_may_change_its_shape(snapshot: Snapshot) -> None:
     for step, size in enumerate((1, 0, 10**6, 10, 10**6, 5)):
         snapshot.write(
             StateVersion(1, step),
@@ -64,20 +74,16 @@ def test_a_state_may_change_its_shape() -> None:
     assert snapshot.read()[1] == {"text": "x" * 10**6}
     snapshot.write(StateVersion(1, 10), None)
     assert snapshot.read() == (StateVersion(1, 10), None)
-    snapshot.close()
 
 
-def test_what_is_read_is_private() -> None:
-    snapshot = Snapshot.create("test")
-    snapshot.write(StateVersion(1, 1), state(1))
+def test_what_is_read_is_private(snapshot: Snapshot) -> None:
+    write(snapshot, 1)
     _, tree = snapshot.read()
-    for step in (2, 3, 4, 5):
-        snapshot.write(StateVersion(1, step), state(step))
+    write(snapshot, 2, 3, 4, 5)
     assert tree["w"].tolist() == [1.0] * 100
     tree["w"].zero_()
     assert step_of(snapshot) == 5
     assert tree["w"].untyped_storage().nbytes() == 400
-    snapshot.close()
 
 
 def test_another_process_may_go_on_with_it() -> None:
@@ -92,20 +98,17 @@ def test_another_process_may_go_on_with_it() -> None:
     assert step_of(third) == 3
 
 
-def test_what_cannot_be_saved_changes_nothing() -> None:
-    snapshot = Snapshot.create("test")
-    snapshot.write(StateVersion(1, 1), state(1))
+def test_what_cannot_be_saved_changes_nothing(snapshot: Snapshot) -> None:
+    write(snapshot, 1)
     with pytest.raises(UnsupportedValue, match="hook"):
         snapshot.write(StateVersion(1, 2), {**state(2), "hook": print})
     assert step_of(snapshot) == 1
 
 
-def test_a_pinned_state_stays_while_others_are_written() -> None:
-    snapshot = Snapshot.create("test")
+def test_a_pinned_state_stays_while_others_are_written(snapshot: Snapshot) -> None:
     assert pin_newest(snapshot.fd) is None
-    snapshot.write(StateVersion(1, 1), state(1))
+    write(snapshot, 1)
     slot = pin_newest(snapshot.fd)
-    assert slot is not None
     before = os.pread(snapshot.fd, slot.length, slot.offset)
     for step in range(2, 9):
         snapshot.write(StateVersion(1, step), state(step))
@@ -113,13 +116,11 @@ def test_a_pinned_state_stays_while_others_are_written() -> None:
     assert still_holds(snapshot.fd, slot)
     assert os.pread(snapshot.fd, slot.length, slot.offset) == before
     unpin(snapshot.fd)
-    for step in (9, 10):
-        snapshot.write(StateVersion(1, step), state(step))
+    write(snapshot, 9, 10)
     assert not still_holds(snapshot.fd, slot)
 
 
-def test_pins_and_writes_at_the_same_time() -> None:
-    snapshot = Snapshot.create("test")
+def test_pins_and_writes_at_the_same_time(snapshot: Snapshot) -> None:
     snapshot.write(StateVersion(1, 0), {"w": torch.zeros(1000)})
     ended = threading.Event()
     wrong = []
@@ -127,7 +128,6 @@ def test_pins_and_writes_at_the_same_time() -> None:
     def pin() -> None:
         while not ended.is_set():
             slot = pin_newest(snapshot.fd)
-            assert slot is not None
             data = os.pread(snapshot.fd, 4000, slot.offset + 64)
             if still_holds(snapshot.fd, slot) and set(memoryview(data).cast("f")) != {
                 float(slot.version.step)
@@ -157,10 +157,9 @@ def test_a_pin_that_moves_from_slot_to_slot_leaves_one_to_write_to() -> None:
 
     snapshot = Pinned.create("test")
     assert isinstance(snapshot, Pinned)
-    for step in (1, 2, 3):
-        snapshot.write(StateVersion(1, step), state(step))
+    write(snapshot, 1, 2, 3)
     snapshot.pins = iter(range(slots.SLOTS))
-    snapshot.write(StateVersion(1, 4), state(4))
+    write(snapshot, 4)
     assert step_of(snapshot) == 4
 
 
@@ -173,10 +172,8 @@ def test_other_files_are_no_snapshots(tmp_path: Path) -> None:
         os.close(fd)
 
 
-def test_a_damaged_entry_is_no_state() -> None:
-    snapshot = Snapshot.create("test")
-    snapshot.write(StateVersion(1, 1), state(1))
-    snapshot.write(StateVersion(1, 2), state(2))
+def test_a_damaged_entry_is_no_state(snapshot: Snapshot) -> None:
+    write(snapshot, 1, 2)
     slot, _ = slots.valid_slots(slots.read_header(snapshot.fd))
     for byte in range(36):
         at = slots.entry_offset(slot.number) + byte
@@ -198,7 +195,9 @@ def states_in_memory(snapshot: Snapshot) -> int:
     return os.fstat(snapshot.fd).st_blocks * 512 // MEMORY_STATE_BYTES
 
 
-def test_memory_is_taken_for_two_states_and_for_a_third_one_only_during_a_flush() -> None:
+def test_memory_is_for_two_states_and_a_third_only_during_a_flush(
+    snapshot: Snapshot,
+) -> None:
     def write(step: int) -> int:
         snapshot.write(
             StateVersion(1, step), {"w": torch.full((MEMORY_STATE_BYTES // 4,), float(step))}
@@ -206,7 +205,6 @@ def test_memory_is_taken_for_two_states_and_for_a_third_one_only_during_a_flush(
         assert (snapshot.read()[1]["w"] == step).all()
         return states_in_memory(snapshot)
 
-    snapshot = Snapshot.create("test")
     assert write(1) == 2, "so that the next commit does not wait for memory"
     assert [write(step) for step in range(2, 6)] == [2] * 4
     for step in range(10, 40, 10):
@@ -215,7 +213,6 @@ def test_memory_is_taken_for_two_states_and_for_a_third_one_only_during_a_flush(
         assert [write(step + more) for more in range(1, 4)] == [3] * 3
         unpin(snapshot.fd)
         assert [write(step + more) for more in range(4, 7)] == [2] * 3
-    snapshot.close()
 
 
 def test_memory_that_a_process_before_has_left_is_given_back() -> None:
@@ -257,7 +254,7 @@ def test_a_state_is_the_newest_when_its_copy_is_complete() -> None:
         return held[-1]
 
     snapshot = Snapshot.create("test")
-    snapshot.write(StateVersion(1, 1), state(1))
+    write(snapshot, 1)
     snapshot.start(StateVersion(1, 2), state(2), copy)
     assert snapshot.copying
     assert not snapshot.settle(wait=False)
@@ -273,14 +270,13 @@ def test_a_state_is_the_newest_when_its_copy_is_complete() -> None:
     assert step_of(again) == 4, "and all before it is closed"
 
 
-def test_a_copy_that_is_of_no_worth_is_never_read() -> None:
-    snapshot = Snapshot.create("test")
-    snapshot.write(StateVersion(1, 1), state(1))
+def test_a_copy_that_is_of_no_worth_is_never_read(snapshot: Snapshot) -> None:
+    write(snapshot, 1)
     for step in range(2, 5):
         snapshot.start(StateVersion(1, step), state(step), partial(Held, whole=False))
         assert snapshot.settle(wait=True)
         assert step_of(snapshot) == 1
-    snapshot.write(StateVersion(1, 5), state(5))
+    write(snapshot, 5)
     assert step_of(snapshot) == 5
 
 
@@ -313,33 +309,15 @@ def test_container_without_room_is_told_instead_of_killed(tmp_path: Path) -> Non
     snapshot.close()
 
 
+STAT = "anon 600\ninactive_file 100\nactive_file 50\n"
+
+
 @pytest.mark.parametrize(
     ("files", "bytes_left"),
     [
-        (
-            {
-                "memory.max": "1000",
-                "memory.current": "900",
-                "memory.stat": "anon 600\ninactive_file 100\nactive_file 50\n",
-            },
-            None,
-        ),
-        (
-            {
-                "memory.max": "1000",
-                "memory.current": "900",
-                "memory.stat": "anon 600\ninactive_file 100\nactive_file 50\nslab_reclaimable 30\n",
-            },
-            280,
-        ),
-        (
-            {
-                "memory.max": "max",
-                "memory.current": "9",
-                "memory.stat": "inactive_file 1\nactive_file 1\nslab_reclaimable 1\n",
-            },
-            None,
-        ),
+        ({"max": "1000", "current": "900", "stat": STAT}, None),
+        ({"max": "1000", "current": "900", "stat": f"{STAT}slab_reclaimable 30\n"}, 280),
+        ({"max": "max", "current": "9", "stat": f"{STAT}slab_reclaimable 1\n"}, None),
         ({}, None),
     ],
 )
@@ -347,5 +325,5 @@ def test_room_of_a_container_is_what_it_has_not_taken_or_can_take_back(
     tmp_path: Path, files: dict[str, str], bytes_left: int | None
 ) -> None:
     for name, content in files.items():
-        (tmp_path / name).write_text(content)
+        (tmp_path / f"memory.{name}").write_text(content)
     assert room(tmp_path) == bytes_left
