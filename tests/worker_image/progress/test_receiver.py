@@ -166,7 +166,6 @@ def test_when_the_processes_started_and_their_group_formed(receiver: ProgressRec
     until(lambda: receiver.current().step == 2)
     assert receiver.current().formed_at == found.formed_at
     told = found.to_json(found.started_at + 2.0)
-    assert told is not None
     assert told["startedAgeSeconds"] == 2.0
     assert 0 <= (told["formedAgeSeconds"] or 0) <= 2.0
     receiver.start_round()
@@ -182,7 +181,7 @@ def test_the_group_and_the_first_step_of_each_round_are_news(receiver: ProgressR
         report_group_formed()
         report(step=first)
         report(step=first + 1)
-        until(lambda first=first: receiver.current().step == first + 1)  # type: ignore[misc]
+        until(lambda first=first: receiver.current().step == first + 1)
     assert news == [None, 7, None, 5]
 
 
@@ -209,7 +208,7 @@ def test_nothing_is_reported_without_an_agent(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_nonsense_does_not_raise(receiver: ProgressReceiver) -> None:
-    report(step="seven", loss=object())  # type: ignore[arg-type]
+    report(step="seven", loss=object())
     report(step=3, loss=float("nan"))
     until(lambda: receiver.current() == Progress(step=3, first_step=3))
 
@@ -262,5 +261,4 @@ def test_a_whole_machines_work_is_a_small_part_of_a_heartbeat() -> None:
     for second in range(6):
         for local_rank in range(MAX_LOCAL_RANKS):
             told = windows.add(local_rank, 1e5 / 3, 1.0, float(second)) or told
-    assert told is not None
     assert len(json.dumps(told.to_json())) < 8 * 1024

@@ -27,8 +27,7 @@ def script_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script_end, "over", False)
 
 
-class Lost(Exception):
-    """The process ends here."""
+class Lost(Exception): ...
 
 
 class Training:

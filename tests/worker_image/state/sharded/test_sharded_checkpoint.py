@@ -156,7 +156,6 @@ def save_engine(folder: Path, steps: list[int]) -> None:
 def load_engine(folder: Path) -> tuple[StateVersion, Any, list[str]]:
     engine = NumbersEngine()
     found = load_sharded(folder, dict, group=cpu_group(), engine=engine)
-    assert found is not None
     return found[0], found[1]["best"], engine.read
 
 

@@ -162,7 +162,6 @@ def test_each_sample_counts_once_an_epoch_whatever_the_groups_are(
                 for batch, _ in parts
                 for sample in batch
             )
-    assert state is not None
     assert state["epoch"] == epochs
     every = [(shard, sample) for shard, length in enumerate(lengths) for sample in range(length)]
     assert seen == {(epoch, sample): 1 for epoch in range(epochs) for sample in every}
