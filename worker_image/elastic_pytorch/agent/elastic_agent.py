@@ -1,8 +1,7 @@
 """Torch's own elastic agent, with the group decided by the operator.
 
-Torch's loop (`SimpleElasticAgent._invoke_run`) runs as it is, and this subclass overrides the
-methods that it calls. It reports a failed or superseded group as HEALTHY, and `RestartRequest`
-restarts it. Overridden methods have open signatures, because torch's differ between releases.
+This subclass overrides what torch's loop (`SimpleElasticAgent._invoke_run`) calls, with open
+signatures, because torch's differ between releases.
 """
 
 import signal
@@ -46,8 +45,7 @@ from elastic_pytorch.wakeup import Wakeup
 PEER_STOPPED_SECONDS = 5.0
 STACKS_SECONDS = 1.0  # for workers to write their stacks before they are ended
 
-# Torch's events carry the host's fully qualified name, which torch looks up each time. With a slow
-# DNS, workers would wait for seconds.
+# For each event, torch looks up the fully qualified name, which takes seconds with a slow DNS.
 api._get_fq_hostname = socket.gethostname
 
 
@@ -65,9 +63,8 @@ class ElasticAgent(LocalElasticAgent):
         timeouts: Timeouts,
         **more: Any,
     ) -> None:
-        more["log_line_prefix_template"] = follow_ranks(
-            more.get("log_line_prefix_template"), self._rank_now
-        )
+        prefix = "log_line_prefix_template"
+        more[prefix] = follow_ranks(more.get(prefix), self._rank_now)
         super().__init__(spec, logs, **more)
         self.failure: Failure | None = None
         self._rendezvous_handler = rendezvous
@@ -86,7 +83,8 @@ class ElasticAgent(LocalElasticAgent):
         self._preparation: Preparation | None = None
 
     def _initialize_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
-        if self._timeouts.prepare_seconds is None or self._rendezvous_handler.finds_group():
+        prepare_seconds = self._timeouts.prepare_seconds
+        if prepare_seconds is None or self._rendezvous_handler.finds_group():
             super()._initialize_workers(worker_group, *args, **kwargs)
             return
         self._client.report(state="preparing", round=0, rank=0, world_size=0, failure=None)
@@ -97,29 +95,21 @@ class ElasticAgent(LocalElasticAgent):
         self._start_workers(worker_group)
         self._logs.preparing = False
         assert self._processes is not None
-        self._preparation = Preparation(
-            self._processes, self._handover, self._timeouts.prepare_seconds
-        )
+        self._preparation = Preparation(self._processes, self._handover, prepare_seconds)
         self._preparation.finish(self._rendezvous_handler.wait)
         self._keep_workers(worker_group)
         self._preparation = None
         worker_group.state = WorkerState.HEALTHY
 
     def check_preparation(self) -> None:
-        """Checks workers that have no group yet. Called repeatedly while this agent waits for one.
-
-        Raises:
-            PreparationError: a worker has failed, or is not ready in time.
-        """
+        """Called repeatedly before the first group; raises PreparationError."""
         if self._preparation is None or self._processes is None:
             return
-        worker_group = self.get_worker_group()
-        self._find_failures(worker_group, dict(self._processes.exit_codes()))
-        failure = self._preparation.failure(self._local_failures.in_order())
-        if failure is None:
+        self._find_failures(dict(self._processes.exit_codes()))
+        if (failure := self._preparation.failure(self._local_failures.in_order())) is None:
             return
         if self._preparation.late:
-            self._dump_stacks(worker_group)
+            self._dump_stacks()
             time.sleep(STACKS_SECONDS)
         self._client.report(state="failed", failure=failure)
         raise PreparationError(failure)
@@ -130,7 +120,7 @@ class ElasticAgent(LocalElasticAgent):
         return processes is not None and self._handover.all_in_process(processes.pids.values())
 
     def ask_for_stacks(self) -> None:
-        """Has the workers write their stacks to stderr. Safe in any thread."""
+        """Safe in any thread."""
         self._stacks_wanted = True
         self._wakeup.ring()
 
@@ -139,13 +129,14 @@ class ElasticAgent(LocalElasticAgent):
     ) -> list[Worker]:
         # All pods run equally many workers, so nothing needs to be exchanged.
         size = spec.local_world_size
+        first, world_size = group_rank * size, group_world_size * size
         return [
             Worker(
                 local_rank=local_rank,
-                global_rank=group_rank * size + local_rank,
-                role_rank=group_rank * size + local_rank,
-                world_size=group_world_size * size,
-                role_world_size=group_world_size * size,
+                global_rank=first + local_rank,
+                role_rank=first + local_rank,
+                world_size=world_size,
+                role_world_size=world_size,
             )
             for local_rank in range(size)
         ]
@@ -158,8 +149,7 @@ class ElasticAgent(LocalElasticAgent):
         self._handover.start_round()
         self._local_failures = LocalFailures()
         self._oom_kills.happened()  # forgets kills of earlier rounds
-        # TORCHELASTIC_RESTART_COUNT is the difference of the two. It may become negative, because
-        # the operator has the budget.
+        # TORCHELASTIC_RESTART_COUNT is the difference of the two. The operator has the budget.
         self._remaining_restarts = worker_group.spec.max_restarts - self._failures
         self._start_error = None
         make_temporary_folder_again()
@@ -177,7 +167,7 @@ class ElasticAgent(LocalElasticAgent):
                 raise fault from error
             if not isinstance(error, OSError):
                 raise
-            self._start_error = error  # most likely a program that does not exist
+            self._start_error = error
             return {}
         finally:
             self._signals.install()  # torch has just installed its own
@@ -185,11 +175,8 @@ class ElasticAgent(LocalElasticAgent):
         self._processes = WorkerProcesses(self._pcontext, self._logs.tails.end_line)
         if not self._logs.preparing:
             self._rendezvous_handler.note_started()
-        logger.info(
-            "workers started in %s: pids %s",
-            milliseconds(since),
-            " ".join(str(pid) for pid in pids.values()),
-        )
+        shown = " ".join(map(str, pids.values()))
+        logger.info("workers started in %s: pids %s", milliseconds(since), shown)
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
@@ -197,18 +184,15 @@ class ElasticAgent(LocalElasticAgent):
         self._wait_for_news()
         if self._stacks_wanted:
             self._stacks_wanted = False
-            self._dump_stacks(worker_group)
-            self._client.report_places(
-                [place.to_json() for place in self._processes.find_places()]
-                if self._processes
-                else []
-            )
+            self._dump_stacks()
+            places = self._processes.find_places() if self._processes else []
+            self._client.report_places([place.to_json() for place in places])
         if self._client.verdict is not None:
             return self._result_of_verdict(worker_group)
         handler = self._rendezvous_handler
         # A newer round takes precedence over a failure, which is then its consequence.
         if not handler.newer_round_known() and not handler.restart.broken:
-            self._look_at_exits(worker_group)
+            self._look_at_exits()
         way = self._way_to_next_round()
         if self._signals.received is not None and self._may_leave(way):
             raise SignalException(f"got {self._signals.received.name}", self._signals.received)
@@ -233,7 +217,7 @@ class ElasticAgent(LocalElasticAgent):
         )
 
     def _keep_workers(self, worker_group: WorkerGroup) -> None:
-        """Brings living workers into the next round, as torch restarts them, but without a stop."""
+        """Brings living workers into the next round."""
         since = time.monotonic()
         assert self._processes is not None
         pids = self._processes.pids
@@ -260,98 +244,66 @@ class ElasticAgent(LocalElasticAgent):
         }
         self._handover.keep_processes(environments)
         self._rendezvous_handler.note_started()
-        logger.info(
-            "workers taken along in %s: pids %s",
-            milliseconds(since),
-            " ".join(str(pid) for pid in pids.values()),
-        )
+        shown = " ".join(map(str, pids.values()))
+        logger.info("workers taken along in %s: pids %s", milliseconds(since), shown)
 
     def _rank_now(self, local_rank: int) -> int:
         return int(self.get_worker_group().workers[local_rank].global_rank)
 
-    def _dump_stacks(self, worker_group: WorkerGroup) -> None:
+    def _dump_stacks(self) -> None:
         if self._processes is not None:
             exited = self._processes.exit_codes()
             running = {
-                pid: local_rank
+                pid: f"rank {self._rank_now(local_rank)} (local rank {local_rank})"
                 for local_rank, pid in self._processes.pids.items()
                 if local_rank not in exited
             }
-            ranks = {worker.local_rank: worker.global_rank for worker in worker_group.workers}
-            dump_stacks(
-                {
-                    pid: f"rank {ranks[local_rank]} (local rank {local_rank})"
-                    for pid, local_rank in running.items()
-                }
-            )
+            dump_stacks(running)
 
-    def _look_at_exits(self, worker_group: WorkerGroup) -> None:
+    def _look_at_exits(self) -> None:
         if self._start_error is not None:
-            error = self._start_error
-            rank = worker_group.workers[0].global_rank
-            message = f"{type(error).__name__}: {error}"
-            self._report_failure(
-                Failure(0, rank, 0, 127, time.monotonic(), type(error).__name__, message)
-            )
+            name, rank = type(self._start_error).__name__, self._rank_now(0)
+            message = f"{name}: {self._start_error}"
+            self._report_failure(Failure(0, rank, 0, 127, time.monotonic(), name, message))
         elif self._processes is not None:
             exit_codes = dict(self._processes.exit_codes())  # a worker may exit between two reads
-            running = self._find_failures(worker_group, exit_codes)
+            running = self._find_failures(exit_codes)
             seconds_left = self._local_failures.seconds_left()
             if seconds_left is not None:
                 if not running or not seconds_left:
                     self._report_failure(*self._local_failures.in_order())
-            elif (
-                len(exit_codes) == len(self._processes.pids)
-                and self._client.reported.state == "running"
-            ):
+            elif not running and self._client.reported.state == "running":
                 self._client.report(state="succeeded")
                 logger.info("all workers have exited with 0; waiting for the verdict")
 
-    def _find_failures(self, worker_group: WorkerGroup, exit_codes: dict[int, int]) -> set[int]:
-        """Records workers that have failed or lost a peer, and returns the running local ranks."""
+    def _find_failures(self, exit_codes: dict[int, int]) -> set[int]:
+        """Records workers that have failed or lost a peer; returns the local ranks that run."""
         assert self._processes is not None
-        found = self._local_failures
+        assert self._pcontext is not None
+        found, pids = self._local_failures, self._processes.pids
         failed = {
-            local_rank
-            for local_rank, code in exit_codes.items()
-            if code != 0 and local_rank not in found
+            rank: code for rank, code in sorted(exit_codes.items()) if code and rank not in found
         }
-        killed = any(exit_codes[local_rank] == -signal.SIGKILL for local_rank in failed)
-        oom_killed = killed and self._oom_kills.happened()
-        for local_rank in sorted(failed):
+        oom_killed = -signal.SIGKILL in failed.values() and self._oom_kills.happened()
+        for local_rank, exit_code in failed.items():
             found.add(
-                self._describe(
-                    worker_group, local_rank, exit_codes[local_rank], oom_killed=oom_killed
+                describe(
+                    local_rank=local_rank,
+                    rank=self._rank_now(local_rank),
+                    pid=pids[local_rank],
+                    exit_code=exit_code,
+                    error_file=str(self._pcontext.error_files.get(local_rank, "")),
+                    stderr_file=str(self._pcontext.stderrs.get(local_rank, "")),
+                    stderr=self._logs.tails.text(local_rank),
+                    oom_killed=oom_killed,
                 )
             )
-        lost = self._handover.lost_peers(self._processes.pids)
+        lost = self._handover.lost_peers(pids)
         for local_rank, message in lost.items():
-            rank, pid = (
-                worker_group.workers[local_rank].global_rank,
-                self._processes.pids[local_rank],
-            )
-            found.add(
-                Failure(
-                    local_rank, rank, pid, 1, time.monotonic(), message.partition(":")[0], message
-                )
-            )
-        return set(self._processes.pids) - set(exit_codes) - set(lost)
-
-    def _describe(
-        self, worker_group: WorkerGroup, local_rank: int, exit_code: int, *, oom_killed: bool
-    ) -> Failure:
-        context = self._pcontext
-        assert self._processes is not None
-        return describe(
-            local_rank=local_rank,
-            rank=worker_group.workers[local_rank].global_rank,
-            pid=self._processes.pids[local_rank],
-            exit_code=exit_code,
-            error_file=str(context.error_files.get(local_rank, "")) if context else "",
-            stderr_file=str(context.stderrs.get(local_rank, "")) if context else "",
-            stderr=self._logs.tails.text(local_rank),
-            oom_killed=oom_killed,
-        )
+            rank, pid, now = self._rank_now(local_rank), pids[local_rank], time.monotonic()
+            exception = message.partition(":")[0]
+            found.add(Failure(local_rank, rank, pid, 1, now, exception, message))
+        return set(pids) - set(exit_codes) - set(lost)
 
     def _report_failure(self, failure: Failure, *others: Failure) -> None:
         self.failure = failure
@@ -366,10 +318,8 @@ class ElasticAgent(LocalElasticAgent):
     def _result_of_verdict(self, worker_group: WorkerGroup) -> RunResult:
         logger.info("the operator's verdict: %s", self._client.verdict)
         if self._client.verdict == "complete":
-            return RunResult(
-                WorkerState.SUCCEEDED,
-                return_values={worker.global_rank: None for worker in worker_group.workers},
-            )
+            results = {worker.global_rank: None for worker in worker_group.workers}
+            return RunResult(WorkerState.SUCCEEDED, return_values=results)
         self._remaining_restarts = 0  # has torch's loop stop the workers and end
         return RunResult(WorkerState.FAILED)
 
@@ -380,12 +330,9 @@ class ElasticAgent(LocalElasticAgent):
 
     def _wait_for_news(self) -> None:
         reap_orphans(set(self._processes.pids.values()) if self._processes else set())
-        left = self._local_failures.seconds_left()
-        seconds = (
-            self._timeouts.monitor_seconds
-            if left is None
-            else min(self._timeouts.monitor_seconds, left)
-        )
+        seconds = self._timeouts.monitor_seconds
+        if (left := self._local_failures.seconds_left()) is not None:
+            seconds = min(seconds, left)
         if self._signals.received is not None:
             seconds = min(seconds, max(0.0, self._leave_at() - time.monotonic()))
         if self._processes is not None:
@@ -395,9 +342,8 @@ class ElasticAgent(LocalElasticAgent):
 
     def _leave_at(self) -> float:
         """When to stop workers if no round follows SIGTERM: they need the rest to save."""
-        return self._signals.at + min(
-            self._client.leave_seconds, max(LEAVE_SECONDS, self._timeouts.stop_seconds / 2)
-        )
+        most = max(LEAVE_SECONDS, self._timeouts.stop_seconds / 2)
+        return self._signals.at + min(self._client.leave_seconds, most)
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
         if self._client.reported.state == "running":
@@ -413,9 +359,8 @@ class ElasticAgent(LocalElasticAgent):
             running = not processes.all_exited()
             if running:
                 logger.info("stopping the workers with %s", death_sig.name)
-            deadline = (
-                self._signals.at if self._signals.received else since
-            ) + self._timeouts.stop_seconds
+            asked_at = self._signals.at if self._signals.received else since
+            deadline = asked_at + self._timeouts.stop_seconds
             failed = any(processes.exit_codes().values())
             try:
                 processes.stop(
@@ -429,7 +374,7 @@ class ElasticAgent(LocalElasticAgent):
                 processes.close()
             if running:
                 logger.info("workers stopped in %s", milliseconds(since))
-        # Torch still has to close the tails of the log files; the processes are gone.
+        # Torch only closes the tails of the log files: the processes are gone.
         super()._shutdown(death_sig, *args, **kwargs)
         if processes is not None and (running or failed):
             self._logs.end_lines()

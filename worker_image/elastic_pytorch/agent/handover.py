@@ -52,15 +52,9 @@ def choose_way(
 ) -> Way:
     """Decides how a pod's workers leave their round.
 
-    Args:
-        workers: all workers of the pod.
-        newer: a newer round is known. If not, a worker has failed.
-        orderly: all members of the round are alive, so they reach a step boundary together.
-        waited_seconds: since the end of the round was known, and whether it is orderly.
-        idle_seconds: since all workers became idle.
-        boundary_seconds: the longest wait for a step boundary.
-        rest_seconds: how long workers that can continue without a restart may take to notice a lost
-            peer, or to leave their group at a boundary.
+    Without a newer round, a worker has failed. In an orderly round all members are alive, so they
+    reach a step boundary together. Workers that can continue without a restart have `rest_seconds`
+    to notice a lost peer, or to leave their group.
     """
     if all(worker.is_idle for worker in workers):
         if not all(worker.in_process for worker in workers):
@@ -163,7 +157,7 @@ class Handover:
         return {local_rank: report.lost_peer for local_rank, report in reports if report.lost_peer}
 
     def keep_processes(self, environments: Mapping[int, Mapping[str, str]]) -> None:
-        """Lets the workers continue in the next round; they cooperate once they have a group."""
+        """Workers cooperate again once they have a group."""
         with self._lock:
             self._reports = {
                 pid: WorkerReport(in_process=report.in_process)
@@ -174,7 +168,7 @@ class Handover:
             self._server.send(pid, {"kind": GO, "environment": dict(environment)})
 
     def _boundary_limit(self) -> float:
-        """The longest wait for a boundary. A change that becomes urgent gets its time again."""
+        """A change that becomes urgent gets its full time again."""
         if self._urgent_since is None:
             return max(UNHURRIED_SECONDS, self._boundary_seconds)
         return self._urgent_since - self._since + self._boundary_seconds
@@ -190,20 +184,18 @@ class Handover:
     def _receive(self, pid: int, message: dict[str, Any]) -> None:
         with self._lock:
             report = self._reports.get(pid, WorkerReport())
-            match message.get("kind"):
-                case kind if kind == COOPERATES:
-                    report = replace(
-                        report, cooperates=True, in_process=message.get("inProcess") is True
-                    )
-                case kind if kind == PARKED:
-                    report = replace(report, parked=True)
-                case kind if kind == LEFT:
-                    report = replace(report, left=True)
-                case kind if kind == LOST_PEER:
-                    report = replace(
-                        report, lost_peer=str(message.get("message") or "a peer is lost")
-                    )
-                case _:
-                    return
+            kind = message.get("kind")
+            if kind == COOPERATES:
+                in_process = message.get("inProcess") is True
+                report = replace(report, cooperates=True, in_process=in_process)
+            elif kind == PARKED:
+                report = replace(report, parked=True)
+            elif kind == LEFT:
+                report = replace(report, left=True)
+            elif kind == LOST_PEER:
+                lost_peer = str(message.get("message") or "a peer is lost")
+                report = replace(report, lost_peer=lost_peer)
+            else:
+                return
             self._reports[pid] = report
         self._on_news()

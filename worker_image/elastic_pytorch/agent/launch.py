@@ -51,7 +51,7 @@ def launch(
     pod_server: PodServer,
     began: float,
 ) -> int:
-    """Runs the agent to its end, and returns the exit code.
+    """Returns the exit code.
 
     Raises:
         OptionsError: the command line cannot be run.
@@ -168,7 +168,7 @@ def launch(
 
 
 def _run(agent: ElasticAgent, client: OperatorClient, settings: Settings) -> int | None:
-    """Runs the agent's loop, and returns the exit code; None: the operator's verdict decides."""
+    """Returns the exit code; None: the operator's verdict decides."""
     try:
         agent.run()
     except SignalException as error:
@@ -185,18 +185,14 @@ def _run(agent: ElasticAgent, client: OperatorClient, settings: Settings) -> int
     except UnkillableError as error:
         # At once, as if the node had died: an orderly end would wait for the process. The operator
         # replaces a silent pod on another node.
-        _tell_end(
-            settings,
+        reason = (
             f"{error}: it hangs in the kernel, most likely in a driver, "
-            "and its pod is of no more use",
+            "and its pod is of no more use"
         )
+        logger.error("end: %s", reason)
+        write_termination_message(settings.termination_log, reason)
         os._exit(OF_NO_MORE_USE)
     return None
-
-
-def _tell_end(settings: Settings, reason: str) -> None:
-    logger.error("end: %s", reason)
-    write_termination_message(settings.termination_log, reason)
 
 
 def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, Any]:
@@ -221,11 +217,7 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
 
 
 def _count_processes(wanted: str) -> int:
-    """Reads `--nproc-per-node` as torchrun does.
-
-    Raises:
-        ValueError: neither a number nor a word of torchrun's, or the container has no such device.
-    """
+    """Raises ValueError for an unknown word, or a device that the container lacks."""
     try:
         return int(determine_local_world_size(wanted))
     except ValueError as error:
@@ -238,7 +230,7 @@ def _count_processes(wanted: str) -> int:
 
 
 def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
-    """The options that LaunchConfig and WorkerSpec share in newer releases of torch only."""
+    """The options that LaunchConfig and WorkerSpec share, but only in newer releases of torch."""
     names = {field.name for field in dataclasses.fields(spec)} & {
         field.name for field in dataclasses.fields(config)
     }

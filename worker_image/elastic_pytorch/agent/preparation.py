@@ -1,7 +1,7 @@
 """Workers that start before their group exists.
 
-A failure before then is this pod's alone: no group has lost anything. The pod ends, and the
-operator makes another one after a pause.
+A failure before then concerns no group: the pod ends, and the operator makes another one after a
+pause.
 """
 
 import time
@@ -32,12 +32,8 @@ class Preparation:
         limit_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._processes, self._handover, self._limit_seconds, self._clock = (
-            processes,
-            handover,
-            limit_seconds,
-            clock,
-        )
+        self._processes, self._handover = processes, handover
+        self._limit_seconds, self._clock = limit_seconds, clock
         self._since = clock()
 
     @property
@@ -52,10 +48,7 @@ class Preparation:
         ]
 
     def finish(self, wait: Callable[[float], None]) -> None:
-        """Waits until all workers are ready.
-
-        `wait` takes the longest time to wait in seconds, and raises what ends the preparation.
-        """
+        """Waits until all workers are ready. `wait` takes seconds, and raises what ends it."""
         while not self._handover.all_free(self._processes.pids.values()):
             wait(POLL_SECONDS)
         logger.info("workers are ready to join a group after %s", milliseconds(self._since))
@@ -65,12 +58,8 @@ class Preparation:
         if reported:
             return reported[0]
         if exited := sorted(self._processes.exit_codes()):
-            return self._failure_of(
-                exited[0],
-                0,
-                "",
-                "has ended its process with exit code 0 before it had joined a group",
-            )
+            message = "has ended its process with exit code 0 before it had joined a group"
+            return self._failure_of(exited[0], 0, "", message)
         if late := self.late:
             message = (
                 "was not ready to join a group within spec.prepare.timeoutSeconds "
@@ -82,12 +71,5 @@ class Preparation:
 
     def _failure_of(self, local_rank: int, exit_code: int, exception: str, message: str) -> Failure:
         pid = self._processes.pids[local_rank]
-        return Failure(
-            local_rank,
-            local_rank,
-            pid,
-            exit_code,
-            self._clock(),
-            exception,
-            f"local rank {local_rank} {message}",
-        )
+        text = f"local rank {local_rank} {message}"
+        return Failure(local_rank, local_rank, pid, exit_code, self._clock(), exception, text)

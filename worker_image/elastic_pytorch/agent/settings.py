@@ -25,7 +25,7 @@ class Settings:
     operator_port: int
     operator_authorities: str  # PEM; empty: plain HTTP
     token_file: str  # empty: no token is sent
-    job: str
+
     run_id: str  # the job's UID: TORCHELASTIC_RUN_ID
     grace_seconds: float  # from SIGTERM to SIGKILL of the pod
     store_port: int  # the first that is tried for the store of a round
@@ -82,12 +82,12 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     authorities = (
         required("ELASTIC_PYTORCH_OPERATOR_AUTHORITIES") if parts.scheme == "https" else ""
     )
+    checkpoint_path = environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH")
     return Settings(
         operator_host=parts.hostname,
         operator_port=port,
         operator_authorities=authorities,
         token_file=environ.get("ELASTIC_PYTORCH_TOKEN_FILE", ""),
-        job=environ.get("ELASTIC_PYTORCH_JOB", ""),
         run_id=required("ELASTIC_PYTORCH_JOB_UID"),
         grace_seconds=number("ELASTIC_PYTORCH_GRACE_SECONDS", 30),
         rest_seconds=number("ELASTIC_PYTORCH_REST_SECONDS", REST_SECONDS),
@@ -100,9 +100,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         termination_log=environ.get("ELASTIC_PYTORCH_TERMINATION_LOG", "/dev/termination-log"),
         prepare_seconds=number("ELASTIC_PYTORCH_PREPARE_SECONDS", 0) or None,
         unit_replicas=count(UNIT_REPLICAS),
-        checkpoint_path=Path(folder)
-        if (folder := environ.get("ELASTIC_PYTORCH_CHECKPOINT_PATH"))
-        else None,
+        checkpoint_path=Path(checkpoint_path) if checkpoint_path else None,
     )
 
 

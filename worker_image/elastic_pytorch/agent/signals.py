@@ -18,8 +18,7 @@ POLL_SECONDS = 0.1
 class Signals:
     """Records the first signal and calls `on_first`; the main thread acts on it where it is safe.
 
-    Torch's own handlers raise an exception wherever the main thread is, perhaps half-way through
-    the start of workers.
+    Torch's own handlers would raise an exception half-way through the start of workers.
     """
 
     def __init__(self, names: str, on_first: Callable[[], None]) -> None:
@@ -63,11 +62,9 @@ def wait_for_disk(
     since = time.monotonic()
     margin = min(MARGIN_SECONDS, 0.1 * grace_seconds)
     while not pod_server.drain(POLL_SECONDS):
-        deadline = (
-            since + disk_seconds
-            if signals.received is None
-            else signals.at + grace_seconds - margin
-        )
+        deadline = since + disk_seconds
+        if signals.received is not None:
+            deadline = signals.at + grace_seconds - margin
         if time.monotonic() >= deadline:
             logger.warning("end: the last checkpoint is not on the disk, and there is no time left")
             return False

@@ -28,7 +28,7 @@ class LogFolderError(SettingsError):
 
 
 def lack(error: BaseException) -> str:
-    """What the pod or its node lacks, if that has caused the error; else empty."""
+    """What the pod or its node lacks; empty: nothing that explains the error."""
     if isinstance(error, RuntimeError) and NO_THREAD in str(error):
         return LACKS[errno.EAGAIN]
     if isinstance(error, MemoryError):
@@ -39,31 +39,27 @@ def lack(error: BaseException) -> str:
 def start_fault(
     error: Exception, *, temporary: str, log_dir: str, program: str
 ) -> CannotStartError | LogFolderError | None:
-    """Why workers could not be started; None: the user's program is at fault.
+    """Returns None if the user's program is at fault.
 
     `program` is empty if workers are forked. The log folder may be in the temporary one.
     """
-    told = f"no worker can be started: {error}"
+    problem = f"no worker can be started: {error}"
     if lacking := lack(error):
-        return CannotStartError(f"{told}; {lacking}")
+        return CannotStartError(f"{problem}; {lacking}")
     if isinstance(error, EOFError | BrokenPipeError | ConnectionResetError):
-        return CannotStartError(f"{told}; the process that forks workers has ended")
+        return CannotStartError(f"{problem}; the process that forks workers has ended")
     if not isinstance(error, OSError):
         return None
+    of_folder = CannotStartError(f"{problem}; the temporary folder is {temporary}")
     # Connecting a socket names no path, and multiprocessing's sockets are in the temporary folder.
     if error.filename is None:
-        of_folder = (
-            isinstance(error, FileNotFoundError | ConnectionRefusedError)
-            or error.errno == errno.ENOSPC
-        )
-        return (
-            CannotStartError(f"{told}; the temporary folder is {temporary}") if of_folder else None
-        )
+        connects = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+        return of_folder if connects or error.errno == errno.ENOSPC else None
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
     if path == program:
         return None
     if Path(path).is_relative_to(temporary):
-        return CannotStartError(f"{told}; the temporary folder is {temporary}")
+        return of_folder
     return log_folder_error(log_dir, error) if Path(path).is_relative_to(log_dir) else None
 
 
@@ -76,11 +72,7 @@ def log_folder_error(log_dir: str, error: OSError) -> LogFolderError:
 
 
 def check_log_folder(log_dir: str | None) -> None:
-    """Makes sure that the log folder exists and can be written; without one, torch makes its own.
-
-    Raises:
-        LogFolderError: it cannot be written.
-    """
+    """Makes the log folder, or raises LogFolderError; without a name, torch makes one."""
     if not log_dir or log_dir == os.devnull:
         return
     tried = Path(log_dir, f".elastic_pytorch_{os.uname().nodename}_{os.getpid()}")

@@ -6,7 +6,7 @@ A hook that torch has renamed would silently never be called.
 import dis
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from elastic_pytorch.agent.settings import SettingsError
 from elastic_pytorch.log import logger
@@ -49,12 +49,7 @@ class UnsuitableTorch(SettingsError):
 
 
 def check_torch() -> None:
-    """Imports torch and checks that it has what the agent relies on.
-
-    Raises:
-        UnsuitableTorch: it lacks something; the message has its version and the names.
-        ImportError: there is no torch.
-    """
+    """Raises UnsuitableTorch with the version and the missing names, or ImportError."""
     import torch  # noqa: PLC0415 - takes seconds
 
     if lacking := missing(AGENT):
@@ -71,20 +66,16 @@ def check_torch() -> None:
 
 
 def missing(names: Mapping[str, Sequence[str]]) -> list[str]:
-    """Returns the missing names, with their modules; for a missing module, its name alone."""
-    return list(_missing(names))
-
-
-def _missing(names: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """A missing module has its name alone."""
+    found = []
     for module_name, attributes in names.items():
         try:
             module = importlib.import_module(module_name)
         except ImportError:
-            yield module_name
+            found.append(module_name)
             continue
-        for attribute in attributes:
-            if not _has(module, attribute):
-                yield f"{module_name}.{attribute}"
+        found += [f"{module_name}.{each}" for each in attributes if not _has(module, each)]
+    return found
 
 
 def _has(holder: object, path: str) -> bool:
@@ -95,7 +86,7 @@ def _has(holder: object, path: str) -> bool:
 
 
 def _objects_have(kind: type, name: str) -> bool:
-    """Whether a method of the class, or of one of its bases, sets this attribute."""
+    """Whether a method of the class, or of one of its bases, sets an attribute."""
     functions = [
         inspect.unwrap(value)
         for each in kind.__mro__
