@@ -36,7 +36,7 @@ def load_newest(folder: Folder, beyond: StateVersion) -> Loaded | None:
     """Reads the newest whole checkpoint beyond a version; the log has why others are skipped.
 
     Raises:
-        OSError: the folder, or a file in it that may be whole, cannot be read.
+        OSError: a file that may be whole cannot be read.
         MemoryError: there is no room for a whole state.
     """
     place = place_at(folder)
@@ -56,11 +56,8 @@ def first_whole(
 ) -> Content | None:
     """Returns the content of the first checkpoint that is whole; None: none is.
 
-    Args:
-        look: lists the checkpoints. One that is gone may just have been replaced by a newer one, so
-            they are listed again.
-        read: returns the content of a checkpoint, or raises one of `DAMAGE`.
-        problems: gets the errors of skipped checkpoints, as the log does.
+    `look` lists checkpoints, again if one is gone, as a newer one may have replaced it. `read`
+    returns a checkpoint's content, or raises one of `DAMAGE`, which `problems` gets.
     """
     gone: set[Location] = set()
     while (found := next((each for each in look() if each[1] not in problems), None)) is not None:
@@ -80,10 +77,8 @@ def is_gone(location: Location) -> bool:
     """Whether a file does not exist, or a folder of a file system."""
     if isinstance(location, Path):
         return not location.exists()
-    return (
-        version_of(location.name) is not None
-        and location.name not in place_at(location.parent).names()
-    )
+    named = version_of(location.name) is not None
+    return named and location.name not in place_at(location.parent).names()
 
 
 def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:
@@ -99,7 +94,7 @@ def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:
 
 
 def load_version(path: Location, version: StateVersion) -> Any:
-    """Raises what `load` does, a ValueError also for another version's checkpoint."""
+    """Raises what `load` does, and ValueError for another version's checkpoint."""
     return _of_version(version, load(path))
 
 

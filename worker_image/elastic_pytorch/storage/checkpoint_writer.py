@@ -1,8 +1,7 @@
-"""Writes snapshots to checkpoint folders, one at a time, in a thread. Standard library only.
+"""Writes snapshots to checkpoint folders in a thread, one at a time. Standard library only.
 
-After each write the thread rests for nine times as long as a write of that snapshot takes
-(elastic_pytorch.rest), unless a request is urgent: before a worker leaves, and at the end of
-training.
+After each write it rests for nine times as long (see `rest`), unless a request is urgent: before a
+worker leaves, and at the end of training.
 """
 
 import contextlib
@@ -37,10 +36,7 @@ class Flush(NamedTuple):
 
 
 class CheckpointWriter:
-    """A thread that starts with the first request.
-
-    `on_written` gets the step of each new version on the disk, and the seconds of writing it.
-    """
+    """`on_written` gets the step of each new version on the disk, and its seconds."""
 
     def __init__(
         self,
@@ -51,7 +47,7 @@ class CheckpointWriter:
         self._clock = clock
         self._rested_at = clock()
         self._rests: defaultdict[str, Rest] = defaultdict(Rest)  # by snapshot
-        self._drains = 0  # in progress
+        self._drains = 0
         self._pending: dict[str, Flush] = {}
         self._busy = False
         self._changed = threading.Condition()
@@ -114,12 +110,8 @@ class CheckpointWriter:
                 os.close(flush.fd)
             if version is None or self._written[flush.name] != before:  # otherwise it was there
                 ended, rest = self._clock(), self._rests[flush.name]
-                seconds = (
-                    rest.after_failure(ended - begun)
-                    if version is None
-                    else rest.after(ended - begun)
-                )
-                self._rested_at = max(self._rested_at, ended + seconds)
+                after = rest.after_failure if version is None else rest.after
+                self._rested_at = max(self._rested_at, ended + after(ended - begun))
                 if version is not None:
                     self._on_written(version.step, ended - begun)
             flush.answer(version, trouble)

@@ -1,7 +1,4 @@
-"""Checkpoints in a folder of a file system: a file gets its name when all of it is on the disk.
-
-Standard library only.
-"""
+"""Checkpoints in a folder: a file gets its name when it is on the disk. Standard library only."""
 
 import contextlib
 import errno
@@ -29,7 +26,7 @@ CANNOT_SYNC = frozenset(
         errno.EISDIR,
     }
 )
-# Those of file systems that cannot rename, such as mounted buckets.
+# The errors of file systems that cannot rename, such as mounted buckets.
 CANNOT_RENAME = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EPERM})
 
 _PARTIAL = re.compile(r"\.partial-(?:\.claim-)?g(\d{6,19})(?:-s\d{9,19})?-[0-9a-f]{16}")
@@ -38,7 +35,7 @@ _PARTIAL = re.compile(r"\.partial-(?:\.claim-)?g(\d{6,19})(?:-s\d{9,19})?-[0-9a-
 class LocalFolder:
     def __init__(self, path: Path) -> None:
         self.location = path
-        self._written_at = 0.0  # by the file system's clock, as this machine's may be wrong
+        self._written_at = 0.0  # by the file system's clock: this machine's may be wrong
 
     def names(self) -> list[str]:
         try:
@@ -56,21 +53,17 @@ class LocalFolder:
         return found
 
     def folders(self) -> list[str]:
-        return (
-            [path.name for path in self.location.iterdir() if path.is_dir()]
-            if self.location.is_dir()
-            else []
-        )
+        if not self.location.is_dir():
+            return []
+        return [path.name for path in self.location.iterdir() if path.is_dir()]
 
     def put(
         self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
     ) -> None:
         del size
         self.location.mkdir(parents=True, exist_ok=True)
-        partial = (
-            self.location
-            / f".partial-{name.removeprefix('checkpoint-').removesuffix('.elastic')}-{os.urandom(8).hex()}"
-        )
+        stem = name.removeprefix("checkpoint-").removesuffix(".elastic")
+        partial = self.location / f".partial-{stem}-{os.urandom(8).hex()}"
         try:
             self._written_at = _write_file(partial, chunks)
             check()
@@ -92,7 +85,7 @@ class LocalFolder:
                     f"such as s3://BUCKET/PREFIX, or another volume ({error.strerror})"
                 ) from error
             raise
-        return True  # a file system shared by NFS does not say reliably who was first
+        return True  # over NFS, a file system does not reliably tell who was first
 
     def rename(self, partial: Path, name: str) -> None:
         partial.rename(self.location / name)
@@ -116,11 +109,7 @@ class LocalFolder:
 
 
 class LocalFile:
-    """A file that is read.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
+    """Raises OSError if the file cannot be opened."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb", buffering=0)
@@ -151,7 +140,7 @@ class LocalFile:
 
 
 def _write_file(path: Path, chunks: Iterable[Chunk]) -> float:
-    """Writes a file and syncs it to the disk; returns its time by the file system's clock."""
+    """Returns the synced file's time by the file system's clock."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         for chunk in chunks:
@@ -176,11 +165,7 @@ def _delete(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Syncs a folder's names to the disk, on file systems that can.
-
-    Raises:
-        OSError: the file system can, but failed.
-    """
+    """Raises OSError, unless the file system cannot sync folders."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""Credentials that obstore does not find by itself: AWS' file, and servers without TLS.
+"""Credentials that obstore does not find: AWS' file, and servers without TLS.
 
 obstore reads the environment, tokens of a service account (IRSA, EKS Pod Identity, Workload
 Identity) and the metadata services. Standard library only.
@@ -23,16 +23,12 @@ _BEFORE_FILES = (
 
 
 def options_for(scheme: str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Returns options for a store, beside those that the library reads from the environment."""
+    """Returns a store's options, beside those that the library reads from the environment."""
     if scheme != "s3":
         return {}
     options: dict[str, Any] = {}
-    endpoint = (
-        environment.get("AWS_ENDPOINT_URL_S3")
-        or environment.get("AWS_ENDPOINT_URL")
-        or environment.get("AWS_ENDPOINT")
-    )
-    if endpoint:
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    if endpoint := next(filter(None, map(environment.get, names)), None):
         options["endpoint"] = endpoint
     # The user's choice: a server in the cluster usually has no certificate.
     if endpoint and endpoint.startswith("http://"):
@@ -48,7 +44,7 @@ def options_for(scheme: str, environment: Mapping[str, str] = os.environ) -> dic
 
 
 def from_file(path: Path, profile: str) -> Callable[[], dict[str, Any]]:
-    """Returns a function that reads a profile's credentials, now and every few minutes."""
+    """Returns a function that reads a profile's credentials."""
 
     def read() -> dict[str, Any]:
         parser = configparser.RawConfigParser()

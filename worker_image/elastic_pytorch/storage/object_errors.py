@@ -1,4 +1,4 @@
-"""What the object storage's library raises, as errors that say which bucket it is about, and what to do."""
+"""Translates obstore's errors into errors with the bucket and the remedy."""
 
 import errno
 import re
@@ -6,13 +6,14 @@ import re
 from elastic_pytorch.object_url import ObjectUrl
 
 CREDENTIALS = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY from a Secret, or a service account with a role (IRSA, EKS Pod Identity), or a "
-    "mounted file named by AWS_SHARED_CREDENTIALS_FILE",
-    "gs": "a service account with Workload Identity, or a mounted key file named by GOOGLE_APPLICATION_CREDENTIALS",
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY from a Secret, "
+    "or a service account with a role (IRSA, EKS Pod Identity), "
+    "or a mounted file named by AWS_SHARED_CREDENTIALS_FILE",
+    "gs": "a service account with Workload Identity, "
+    "or a mounted key file named by GOOGLE_APPLICATION_CREDENTIALS",
 }
 
-# From what the services answer; the words of the library come last, which says only which request
-# failed.
+# From the services' answers. The library's own text comes last, and names only the request.
 _NO_BUCKET = re.compile(r"NoSuchBucket|The specified bucket does not exist")
 _EXPIRED = re.compile(
     r"ExpiredToken|TokenRefreshRequired|RequestExpired|token (?:has|is) expired", re.IGNORECASE
@@ -22,7 +23,8 @@ _REFUSED = re.compile(
     r"40[13] (?:Unauthorized|Forbidden)"
 )
 _NO_CREDENTIALS = re.compile(
-    r"169\.254\.\d+\.\d+|metadata\.google\.internal|/latest/(?:api/token|meta-data)|[Mm]issing ?(?:credential|access key|token)"
+    r"169\.254\.\d+\.\d+|metadata\.google\.internal|/latest/(?:api/token|meta-data)"
+    r"|[Mm]issing ?(?:credential|access key|token)"
 )
 _NO_CONDITIONS = re.compile(
     r"NotImplemented|501 Not Implemented|not (?:yet )?(?:implemented|supported)"
@@ -33,64 +35,41 @@ _REGION = re.compile(
 
 
 def plain_error(error: Exception, url: ObjectUrl) -> OSError:
-    """Returns the error that a failed request to a bucket means.
-
-    Returns:
-        A FileNotFoundError only if the object is not there: a bucket that is not there is an error
-        of another kind.
-    """
+    """Returns FileNotFoundError only for a missing object."""
     text = str(error)
-    told = _words(text)
+    reason = _reason(text)
     name = str(url)
     if _NO_BUCKET.search(text):
-        # A missing file means an empty folder to the callers. A bucket that has gone must not.
-        return OSError(
-            errno.ENODEV,
-            f"there is no bucket {url.bucket}: create it, or correct the URL ({told})",
-            name,
-        )
+        # Callers take a missing file for an empty folder, but a missing bucket must not be one.
+        problem = f"there is no bucket {url.bucket}: create it, or correct the URL"
+        return OSError(errno.ENODEV, f"{problem} ({reason})", name)
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, "no such object", name)
-    if _EXPIRED.search(text):
-        return PermissionError(
+    bucket, credentials = f"bucket {url.bucket}", CREDENTIALS[url.scheme]
+    for pattern, number, problem in (
+        (_EXPIRED, errno.EACCES, f"the credentials for {bucket} have expired: renew {credentials}"),
+        (_NO_CREDENTIALS, errno.EACCES, f"no credentials for {bucket}: give the pod {credentials}"),
+        (_REGION, errno.EIO, f"{bucket} is in another region: set AWS_REGION in the pod"),
+        (
+            _REFUSED,
             errno.EACCES,
-            f"the credentials for bucket {url.bucket} have expired: "
-            f"renew {CREDENTIALS[url.scheme]} ({told})",
-            name,
-        )
-    if _NO_CREDENTIALS.search(text):
-        return PermissionError(
-            errno.EACCES,
-            f"no credentials for bucket {url.bucket}: give the pod {CREDENTIALS[url.scheme]} "
-            f"({told})",
-            name,
-        )
-    if _REGION.search(text):
-        return OSError(
-            errno.EIO,
-            f"bucket {url.bucket} is in another region: set AWS_REGION in the pod ({told})",
-            name,
-        )
-    if _REFUSED.search(text):
-        return PermissionError(
-            errno.EACCES,
-            f"bucket {url.bucket} refuses these credentials: allow them to list the prefix and to "
-            f"get, put and delete objects below it ({told})",
-            name,
-        )
-    return OSError(errno.EIO, f"bucket {url.bucket}: {told}", name)
+            f"{bucket} refuses these credentials: allow them to list the prefix and to "
+            "get, put and delete objects below it",
+        ),
+    ):
+        if pattern.search(text):
+            return OSError(number, f"{problem} ({reason})", name)
+    return OSError(errno.EIO, f"{bucket}: {reason}", name)
 
 
 def lacks_conditions(error: Exception) -> bool:
-    """Whether a conditional write has failed because the storage does not know any."""
+    """Whether the storage has no conditional writes."""
     return bool(_NO_CONDITIONS.search(str(error)))
 
 
-def _words(text: str) -> str:
-    code, message = (
-        re.search(r"<Code>([^<]*)</Code>", text),
-        re.search(r"<Message>([^<]*)</Message>", text),
-    )
+def _reason(text: str) -> str:
+    code = re.search(r"<Code>([^<]*)</Code>", text)
+    message = re.search(r"<Message>([^<]*)</Message>", text)
     if code:
         return f"{code[1]}: {message[1]}" if message else code[1]
     return text.partition("\n")[0][:300]

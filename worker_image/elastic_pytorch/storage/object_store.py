@@ -1,8 +1,8 @@
-"""Checkpoints in object storage: S3 and what speaks its protocol, and Google Cloud Storage, by the library obstore.
+"""Checkpoints in object storage by obstore: S3 and its protocol, and Google Cloud Storage.
 
 An object appears whole by itself, so nothing is renamed. A large one is uploaded in parts, several
 at a time, and read in ranges. The library repeats requests that the storage has refused for a while
-(503, 429) and those whose connection was cut, with growing pauses.
+(503, 429), and those whose connection was cut.
 """
 
 import errno
@@ -27,8 +27,8 @@ from elastic_pytorch.storage.object_streams import (
 )
 
 MAX_PARTS = 9_000  # S3 takes 10,000
-# Each pause is a random one between the first and `base` times the last, so a base of 2 does not
-# let them grow. The time is the limit.
+# Each pause is random between the first and `base` times the last: with a base of 2 they would not
+# grow. The time is the limit.
 RETRIES = {
     "max_retries": 1000,
     "retry_timeout": timedelta(seconds=60),
@@ -42,11 +42,7 @@ CLIENT = {"connect_timeout": "5s", "timeout": "120s"}  # of one request, with it
 
 
 def obstore() -> Any:
-    """Returns the library.
-
-    Raises:
-        ImportError: it is not installed.
-    """
+    """Raises ImportError with the remedy."""
     try:
         import obstore  # noqa: PLC0415 - only for those who keep checkpoints in object storage
         import obstore.exceptions  # noqa: PLC0415
@@ -90,9 +86,10 @@ class ObjectStore:
         return self._does(self._obstore.list_with_delimiter, self._store)
 
     def open(self, name: str) -> "ObjectFile":
-        return ObjectFile(
-            self._does(self._obstore.head, self._store, name)["size"], self._reading(name)
-        )
+        return ObjectFile(self._size(name), self._reading(name))
+
+    def _size(self, name: str) -> int:
+        return int(self._does(self._obstore.head, self._store, name)["size"])
 
     def _reading(self, name: str) -> Callable[[int, int], Any]:
         def read(start: int, end: int) -> Any:
@@ -114,8 +111,8 @@ class ObjectStore:
         def checked() -> Iterator[Chunk]:
             yield first
             yield from parts
-            # In another thread, as this one drives the upload. Whatever is raised here, that is
-            # given up, and the object does not appear.
+            # In another thread, because this one drives the upload. If it raises, the upload is
+            # aborted, and the object does not appear.
             with ThreadPoolExecutor(1, "claim check") as pool:
                 pool.submit(check).result()
 
@@ -130,7 +127,7 @@ class ObjectStore:
         )
 
     def writer(self, name: str, size: int) -> ObjectWriter:
-        """Returns a stream to write an object of about `size` bytes; it appears when the stream is closed."""
+        """Returns a stream for about `size` bytes; the object appears when it is closed."""
         part_bytes = max(PART_BYTES, -(-size // MAX_PARTS))
         stream = self._does(
             self._obstore.open_writer,
@@ -142,13 +139,8 @@ class ObjectStore:
         return ObjectWriter(stream, lambda error: plain_error(error, self.location))
 
     def reader(self, name: str) -> io.BufferedReader:
-        """Returns a stream that reads an object where it is wanted, in any order.
-
-        Raises:
-            FileNotFoundError: there is none of that name.
-        """
-        size = self._does(self._obstore.head, self._store, name)["size"]
-        return io.BufferedReader(ObjectRanges(size, self._reading(name)), BUFFER_BYTES)
+        """Reads any part of an object; raises FileNotFoundError without one."""
+        return io.BufferedReader(ObjectRanges(self._size(name), self._reading(name)), BUFFER_BYTES)
 
     def create(self, name: str) -> bool:
         try:
@@ -184,7 +176,7 @@ class ObjectStore:
             )
 
     def clean(self, generation: int) -> None:
-        """Does nothing: uploads that were cut short are not seen, and only a rule of the bucket's lifecycle deletes their parts."""
+        """Does nothing: only the bucket's lifecycle deletes the parts of aborted uploads."""
 
     def _does(self, action: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         try:
@@ -201,11 +193,10 @@ class ObjectStore:
 
 
 class ObjectFile:
-    """An object that is read from its beginning to its end, ahead of the reader; its end may be read before.
+    """An object that is fetched from its beginning, ahead of its reader.
 
-    Each piece is fetched once and kept until it has been read in its turn, so that the checksum
-    costs no other request. `read` fetches a range, given its first byte and the one behind its
-    last.
+    Each piece is kept until its turn, so that the checksum costs no request. The end may be read
+    first. `read` fetches a range, given its first byte and the one behind its last.
     """
 
     def __init__(
@@ -216,7 +207,7 @@ class ObjectFile:
         self._piece_bytes = piece_bytes
         self._pool = ThreadPoolExecutor(PARALLEL, "object reader")
         self._pieces: dict[int, Future[memoryview]] = {}
-        self._summed = 0  # pieces that the checksum has; none is that holds a byte of the trailer
+        self._summed = 0  # pieces in the checksum, without those with a byte of the trailer
         self._sum = 0
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
@@ -264,7 +255,7 @@ class ObjectFile:
 
 
 def _parts(chunks: Iterable[Chunk], part_bytes: int) -> Iterator[bytearray]:
-    """Yields the chunks' bytes in parts of equal size, but for the last one; each has memory of its own, which its upload reads."""
+    """Joins chunks into parts of equal size, each in its own memory for its upload."""
     part, filled = bytearray(part_bytes), 0
     for chunk in chunks:
         view = memoryview(chunk)

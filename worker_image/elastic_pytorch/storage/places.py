@@ -23,31 +23,27 @@ class Place(Protocol):
     @property
     def location(self) -> Location: ...
     def names(self) -> list[str]:
-        """Returns the names of all files; none if the place does not exist yet."""
+        """Returns nothing of a place that does not exist yet."""
 
     def sizes(self) -> dict[str, int]:
-        """Returns the bytes of each file, by its name."""
+        """Returns bytes by name."""
 
-    def folders(self) -> list[str]:
-        """Returns the names of the places directly below."""
+    def folders(self) -> list[str]: ...
 
     def open(self, name: str) -> StoredFile:
-        """Opens a file to read ranges of it, or raises FileNotFoundError."""
+        """Raises FileNotFoundError if there is no such file."""
 
     def put(
         self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
     ) -> None:
         """Stores a file, which appears whole in place of one of its name, or not at all.
 
-        Args:
-            name: of the file.
-            chunks: its bytes, each valid until the next one.
-            size: in bytes, if known: object storage needs it for files of more than some 100 GB.
-            check: called when all bytes are stored, before the file appears.
+        Each chunk is valid until the next one. Object storage needs the size in bytes for files of
+        more than some 100 GB. `check` is called when all bytes are stored, before the file appears.
         """
 
     def create(self, name: str) -> bool:
-        """Stores an empty file; returns False if it exists, where the storage can tell.
+        """Stores an empty file; False: it exists, where the storage can tell.
 
         Raises:
             CannotClaim: object storage has no conditional writes, or a file system no renames.
@@ -61,7 +57,7 @@ class Place(Protocol):
 
 
 def usable(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """Returns a script's folder, or raises early what does not need a request.
+    """Returns a script's folder, or raises early what shows without a request.
 
     Raises:
         ValueError: it is no place for checkpoints.
@@ -87,13 +83,10 @@ def usable(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] | No
 
 
 def is_of_container(folder: str, *, token_folder: str, mounts: str) -> bool:
-    """Whether a folder is on the own disk of a pod's container, and not on a volume.
+    """Whether a folder is on a container's own disk, and not on a volume.
 
-    Args:
-        folder: an absolute path without symbolic links.
-        token_folder: the same of the agent's token. In a pod it is a volume, in local mode a folder
-            like any other.
-        mounts: the lines of Linux, see proc_pid_mountinfo(5).
+    Paths are absolute, without symbolic links. The agent's token is on a volume in a pod, but not
+    in local mode. `mounts` are the lines of proc_pid_mountinfo(5).
     """
     points = [line.split()[4] for line in mounts.splitlines()]
     mounted = {re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), each) for each in points}

@@ -1,14 +1,10 @@
 """Which checkpoints stay when a new one is there: the newest few, and milestones.
 
-The versions alone decide, so any rank decides alike.
+The versions alone decide, so all ranks decide alike. A multiple's milestone is the first checkpoint
+at or behind that step: hardly any is at a multiple.
 
-Checkpoints are written when it is time, and hardly ever at a multiple of a number of steps. So the
-milestone of a multiple is the first checkpoint that was written at that step or behind it. One that
-is behind several multiples is the milestone of all of them.
-
-A group that restores an older checkpoint goes back, and may pass a multiple again. Then there may
-be two milestones of it. One is never given up for the other, as the versions do not tell from which
-checkpoint a group went on.
+A group that restores an older checkpoint may pass a multiple again. Then both milestones stay,
+because versions do not tell from which checkpoint a group continued.
 """
 
 from collections.abc import Iterable
@@ -18,19 +14,15 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 
 class Retention(NamedTuple):
-    newest: int  # how many checkpoints
-    every_steps: int  # from one milestone to the next
+    newest: int
+    every_steps: int  # between milestones
 
 
-Keep = int | Retention  # a number: of the newest checkpoints, and no milestone
+Keep = int | Retention  # a number: of the newest checkpoints, without milestones
 
 
 def what_to_keep(keep: int, keep_every_steps: int | None) -> Keep:
-    """Returns what a script wants to be kept.
-
-    Raises:
-        ValueError: it cannot be.
-    """
+    """Returns a script's choice, or raises ValueError."""
     if keep_every_steps is None:
         return keep
     if type(keep_every_steps) is not int or keep_every_steps < 1:
@@ -41,15 +33,11 @@ def what_to_keep(keep: int, keep_every_steps: int | None) -> Keep:
     return Retention(keep, keep_every_steps)
 
 
-def parse_keep(told: object) -> Keep:
-    """Returns what a message in JSON wants to be kept.
-
-    Raises:
-        ValueError: it means nothing.
-    """
-    numbers: list[Any] = told if isinstance(told, list) else [told]
+def parse_keep(value: object) -> Keep:
+    """Reads a choice from a message, or raises ValueError."""
+    numbers: list[Any] = value if isinstance(value, list) else [value]
     if all(type(number) is int and number >= 1 for number in numbers):
-        if told is not numbers:
+        if value is not numbers:
             newest: int = numbers[0]
             return newest
         if len(numbers) == 2:
@@ -58,9 +46,9 @@ def parse_keep(told: object) -> Keep:
 
 
 def milestones(versions: Iterable[StateVersion], every_steps: int) -> set[StateVersion]:
-    """Returns those that no older one of the same stretch between two multiples of `every_steps` comes before.
+    """Returns each version that no older one of the same stretch between multiples precedes.
 
-    It does not change what is a milestone if others are deleted, or newer versions are written.
+    Milestones stay milestones if others are deleted, or newer versions are written.
     """
     least: dict[int, int] = {}  # step of a version, by the number of its multiple
     found = set()
@@ -75,9 +63,7 @@ def milestones(versions: Iterable[StateVersion], every_steps: int) -> set[StateV
 def surplus(
     versions: Iterable[StateVersion], written: StateVersion, keep: Keep
 ) -> set[StateVersion]:
-    """Returns the versions to delete.
-
-    Those larger than the one just written, which is kept, do not count, and stay.
+    """Returns the versions to delete; those larger than the one just written do not count.
 
     Raises:
         ValueError: it would keep nothing.

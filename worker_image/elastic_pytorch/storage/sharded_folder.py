@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.object_url import Location, ObjectUrl
@@ -39,11 +39,7 @@ def checkpoint_name(version: StateVersion) -> str:
 
 
 def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
-    """Returns the checkpoints, newest first, without a check of their files.
-
-    Raises:
-        OSError: the folder cannot be read; one that does not exist has no checkpoints.
-    """
+    """Returns the checkpoints, newest first, without a check of files; may raise OSError."""
     place = place_at(folder)
     found = ((_NAME.fullmatch(name), place.location / name) for name in place.folders())
     versions = (
@@ -62,43 +58,14 @@ def new_token() -> int:
     return 1 + secrets.randbits(62)
 
 
-class Drafts(Protocol):
-    """Where a checkpoint is written, and how readers find it. All methods raise OSError."""
-
-    def begin(self, version: StateVersion) -> int:
-        """Returns the token of a write. Rank 0 calls it before any rank writes."""
-
-    def location(self, version: StateVersion, token: int) -> Location:
-        pass
-
-    def publish(
-        self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]
-    ) -> None:
-        """Makes a checkpoint appear, and deletes older ones.
-
-        Rank 0 calls it when all other files are safe in the storage. `keep` leaves this checkpoint
-        and larger versions. `commit` writes the checkpoint's own file, which lists the others.
-
-        Raises:
-            Superseded: a larger generation has claimed the folder.
-            OSError: it could not be done; nothing has been deleted.
-        """
-
-    def discard(self, version: StateVersion, token: int) -> None:
-        """Deletes an unpublished checkpoint. Raises nothing."""
-
-
-def drafts_in(folder: Location) -> Drafts:
-    return ObjectDrafts(folder) if isinstance(folder, ObjectUrl) else FolderDrafts(folder)
-
-
 class FolderDrafts:
-    """A checkpoint gets its name when all of it is on the disk."""
+    """Where a checkpoint is written, and how readers find it. Methods may raise OSError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def begin(self, version: StateVersion) -> int:
+        """Returns the token of a write. Rank 0 calls it before any rank writes."""
         self._folder.mkdir(parents=True, exist_ok=True)
         check_claim(self._folder, version)
         token = new_token()
@@ -106,27 +73,31 @@ class FolderDrafts:
         return token
 
     def location(self, version: StateVersion, token: int) -> Path:
-        return (
-            self._folder
-            / f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
-        )
+        name = f".partial-sharded-g{version.generation:06}-s{version.step:09}-{token:016x}"
+        return self._folder / name
 
     def publish(
         self, version: StateVersion, token: int, keep: Keep, commit: Callable[[], object]
     ) -> None:
+        """Makes a checkpoint appear, and deletes older ones.
+
+        Rank 0 calls it when all other files are safe in the storage. `commit` writes the
+        checkpoint's own file, which lists the others.
+
+        Raises:
+            Superseded: a larger generation has claimed the folder.
+            OSError: it could not be done; nothing has been deleted.
+        """
         partial, path = self.location(version, token), self._folder / checkpoint_name(version)
         commit()
         sync_folder(partial)
         check_claim(self._folder, version)
         if path.exists():
-            # It has the same generation and step, so it is damaged: otherwise none would replace
-            # it.
-            _delete(path)
+            _delete(path)  # of the same generation and step, so it is damaged
         partial.rename(path)
         sync_folder(self._folder)
-        for other in surplus(
-            (other for other, _ in sharded_checkpoints(self._folder)), version, keep
-        ):
+        versions = (other for other, _ in sharded_checkpoints(self._folder))
+        for other in surplus(versions, version, keep):
             _delete(self._folder / checkpoint_name(other))
         for left_behind in self._folder.iterdir():
             match = _PARTIAL.fullmatch(left_behind.name)
@@ -134,6 +105,7 @@ class FolderDrafts:
                 _delete(left_behind)
 
     def discard(self, version: StateVersion, token: int) -> None:
+        """Raises nothing."""
         shutil.rmtree(self.location(version, token), ignore_errors=True)
 
 
@@ -190,34 +162,25 @@ class ObjectDrafts:
             logger.warning("cannot delete what was written of step %d: %s", version.step, error)
 
 
-def describe_files(folder: Location, names: Iterable[str]) -> list[ShardFile]:
-    """Returns files' sizes and checksums. Their names may lead into sub-folders.
+def drafts_in(folder: Location) -> FolderDrafts | ObjectDrafts:
+    return ObjectDrafts(folder) if isinstance(folder, ObjectUrl) else FolderDrafts(folder)
 
-    Raises:
-        OSError: one cannot be read.
-    """
+
+def describe_files(folder: Location, names: Iterable[str]) -> list[ShardFile]:
+    """Raises OSError if a file cannot be read. Names may lead into sub-folders."""
     place = place_at(folder)
     return [ShardFile(name, *_size_and_checksum(place, name)) for name in names]
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:
-    """Syncs files of a folder to the disk, for libraries that do not.
-
-    Raises:
-        OSError: it could not be done.
-    """
+    """For libraries that do not sync themselves. May raise OSError."""
     for name in names:
         with (folder / name).open("rb") as file:
             os.fsync(file.fileno())
 
 
 def check_sizes(folder: Location, files: Iterable[ShardFile]) -> None:
-    """Checks that files have the sizes with which they were written.
-
-    Raises:
-        ValueError: one has another size; the message says which.
-        OSError: one cannot be read.
-    """
+    """Raises ValueError with the name of a file of another size, or OSError."""
     seen: dict[str, dict[str, int]] = {}
     for name, size, _ in files:
         parent, _, last = name.rpartition("/")
@@ -230,12 +193,7 @@ def check_sizes(folder: Location, files: Iterable[ShardFile]) -> None:
 
 
 def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
-    """Checks that files have the checksums with which they were written.
-
-    Raises:
-        ValueError: one does not; the message says which.
-        OSError: one cannot be read.
-    """
+    """Raises ValueError with the name of a corrupt file, or OSError."""
     place = place_at(folder)
     for name, _, checksum in files:
         if _size_and_checksum(place, name)[1] != checksum:
@@ -243,12 +201,7 @@ def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
 
 
 def read_checked(folder: Location, file: ShardFile) -> bytearray:
-    """Reads a file, and checks its checksum.
-
-    Raises:
-        ValueError: it is wrong.
-        OSError: it cannot be read.
-    """
+    """Raises ValueError if the checksum is wrong, or OSError."""
     content = bytearray(file.size)
     with closing(place_at(folder).open(file.name)) as stored:
         stored.read_into(0, memoryview(content))
@@ -263,7 +216,7 @@ def _size_and_checksum(place: Place, name: str) -> tuple[int, int]:
 
 
 def _delete(path: Path) -> None:
-    """Deletes a checkpoint. It loses its name first, so that no reader finds half of it."""
+    """The checkpoint loses its name first, so that no reader finds half of it."""
     try:
         doomed = path.with_name(f".partial-sharded-g{0:06}-s{0:09}-{new_token():016x}")
         path.rename(doomed)
@@ -273,7 +226,7 @@ def _delete(path: Path) -> None:
 
 
 def _delete_objects(path: Location) -> None:
-    """Deletes a checkpoint. Its own file goes first, so that no reader finds half of it."""
+    """The checkpoint's own file goes first, so that no reader finds half of it."""
     place = place_at(path)
     names = place.names()
     place.delete([name for name in names if version_of(name) is not None])
