@@ -21,10 +21,8 @@ def cpu_limit(cgroup: Path = CGROUP) -> float | None:
         ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
     ):
         try:
-            quota, period = (
-                (cgroup / quota_file).read_text().split()[0],
-                (cgroup / period_file).read_text().split()[-1],
-            )
+            quota = (cgroup / quota_file).read_text().split()[0]
+            period = (cgroup / period_file).read_text().split()[-1]
             return int(quota) / int(period) if quota not in ("max", "-1") else None
         except (OSError, ValueError, ZeroDivisionError, IndexError):
             continue
@@ -52,8 +50,8 @@ def limit_threads(argv: Sequence[str], cgroup: Path = CGROUP) -> None:
 def raise_open_files() -> None:
     """Raises the limit of open files to the highest, or to `MOST_OPEN_FILES`.
 
-    Container runtimes start processes with 1024. A rank of a large group has a connection to each
-    other, and a DataLoader's workers may have many tensors.
+    Container runtimes start with 1024. A rank of a large group has a connection to each other, and
+    a DataLoader's workers may have many tensors.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)

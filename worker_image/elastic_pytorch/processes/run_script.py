@@ -24,7 +24,7 @@ import tempfile
 import threading
 import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -213,15 +213,9 @@ def _complain(words: object) -> None:
 
 def _finish(code: int) -> int:
     """The steps of Python's exit, in order: threads, exit handlers, open files, buffers."""
-    steps: Sequence[Callable[[], Any]] = (
-        threading._shutdown,  # type: ignore[attr-defined]
-        atexit._run_exitfuncs,
-        _close_files,
-    )
-    for step in steps:
-        ended = _outcome(step)
-        if ended == INTERRUPTED:
-            code = ended
+    for step in (threading._shutdown, atexit._run_exitfuncs, _close_files):  # type: ignore[attr-defined]
+        if _outcome(step) == INTERRUPTED:
+            code = INTERRUPTED
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None and not getattr(stream, "closed", False):
@@ -248,9 +242,8 @@ def _close_files() -> None:
             0 if isinstance(file, io.TextIOBase) else 2 if isinstance(file, _BUFFERS) else 1
         )
     )
+    buffers = [stream.buffer for stream in standard if isinstance(stream, io.TextIOWrapper)]
     for file in left:
-        if file not in standard and file not in [
-            stream.buffer for stream in standard if isinstance(stream, io.TextIOWrapper)
-        ]:
+        if file not in standard and file not in buffers:
             with contextlib.suppress(Exception):
                 file.close()

@@ -1,8 +1,7 @@
 """Kills the process groups of workers, and their descendants that have begun a session.
 
-Python's resource tracker unlinks the shared memory that these have left by name. It is in the same
-group, and waits until the creator of the memory and its forks are gone: SIGKILL to the group would
-end it first.
+Python's resource tracker, a process of the same group, unlinks their shared memory. It waits until
+the creator of the memory and its forks are gone, so SIGKILL to the group would end it first.
 
 A descendant without living ancestors has, in its initial environment, a variable that only the
 agent sets. Other processes of the container do not have it.
@@ -16,21 +15,18 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from elastic_pytorch.stopping.stacks import stat_fields
+
 UNLINK_SECONDS = 2.0  # for trackers, after the kill of all others
 POLL_SECONDS = 0.005
 _TRACKER = b"multiprocessing.resource_tracker"
 
 
 class Left(NamedTuple):
-    """How to find descendants that have left the groups.
+    """How to find descendants that have left the groups."""
 
-    Attributes:
-        variable: `NAME=value` in the environment of the agent's processes.
-        kept: processes that stay, with their descendants.
-    """
-
-    variable: str
-    kept: Collection[int]
+    variable: str  # `NAME=value` in the environment of the agent's processes
+    kept: Collection[int]  # processes that stay, with their descendants
 
 
 class _Process(NamedTuple):
@@ -89,13 +85,7 @@ def _processes() -> dict[int, _Process]:
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
-                # proc(5): `pid (name) state ppid pgrp ...`, where the name may hold anything
-                fields = (
-                    Path(entry.path, "stat")
-                    .read_text(encoding="utf-8", errors="replace")
-                    .rpartition(")")[2]
-                    .split()
-                )
-                if fields[0] not in "ZX":
-                    found[int(entry.name)] = _Process(int(fields[1]), int(fields[2]))
+                state, parent, group, *_ = stat_fields(entry.name)
+                if state not in "ZX":
+                    found[int(entry.name)] = _Process(int(parent), int(group))
     return found

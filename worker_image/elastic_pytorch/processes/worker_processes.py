@@ -38,11 +38,8 @@ class WorkerProcesses:
         self.pids: dict[int, int] = context.pids()
         # The forkserver, too, which starts the next workers.
         kept = {*children(os.getpid()), *self.pids.values()}
-        self._left = (
-            Left(f"{LOCAL_SOCKET}={os.environ[LOCAL_SOCKET]}", kept)
-            if LOCAL_SOCKET in os.environ
-            else None
-        )
+        path = os.environ.get(LOCAL_SOCKET)
+        self._left = None if path is None else Left(f"{LOCAL_SOCKET}={path}", kept)
         self._polls: dict[int, Callable[[], int | None]] = {}
         self._exit_codes: dict[int, int] = {}
         self._ended = ended
@@ -98,13 +95,9 @@ class WorkerProcesses:
     ) -> None:
         """Ends all running workers: with the signal, and at the deadline with SIGKILL.
 
-        Args:
-            death_signal: requests their end.
-            deadline: in monotonic seconds.
-            wakeup: ends a wait early.
-            patience_seconds: returns None if no peer is gone, so that a collective may still
-                complete. Otherwise workers that cannot run their handler get SIGKILL after that
-                long in one call of C.
+        The deadline is in monotonic seconds. `patience_seconds` returns None while no peer is gone,
+        so that a collective may still complete. Otherwise workers that cannot run their handler get
+        SIGKILL after that long in one call of C.
 
         Raises:
             UnkillableError: a worker has outlived SIGKILL.
@@ -117,11 +110,10 @@ class WorkerProcesses:
             if (patience := patience_seconds()) is not None:
                 for pid, stack in observer.find_stuck(patience):
                     killed.add(pid)
-                    where = stack.partition("\n")[0]
                     logger.warning(
                         "pid %d cannot run its handler after the loss of a peer, killing it: %s",
                         pid,
-                        where,
+                        stack.partition("\n")[0],
                     )
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
@@ -132,7 +124,9 @@ class WorkerProcesses:
             for pid in running:
                 with contextlib.suppress(OSError):  # a new worker without a group of its own
                     os.kill(pid, signal.SIGKILL)
-            self._wait_for_all(time.monotonic() + KILLED_SECONDS, wakeup)
+            deadline = time.monotonic() + KILLED_SECONDS
+            while not self.all_exited() and (left := deadline - time.monotonic()) > 0:
+                self.wait(wakeup, min(left, 0.25))
         # Left-over processes would obstruct the next workers.
         kill_groups(self.pids.values(), self._left)
         if running := self._running():
@@ -148,10 +142,6 @@ class WorkerProcesses:
     def _running(self) -> set[int]:
         exited = self.exit_codes()
         return {pid for rank, pid in self.pids.items() if rank not in exited}
-
-    def _wait_for_all(self, deadline: float, wakeup: Wakeup) -> None:
-        while not self.all_exited() and (left := deadline - time.monotonic()) > 0:
-            self.wait(wakeup, min(left, 0.25))
 
     def _ask_to_end(self, death_signal: signal.Signals) -> None:
         for pid in self._running():

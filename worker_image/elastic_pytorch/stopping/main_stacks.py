@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from elastic_pytorch.stopping.answers import ANSWER_HEAD, MEMORY_NAME, STACK_HEAD, STACK_SIGNAL
-from elastic_pytorch.stopping.observation import signal_main_thread
+from elastic_pytorch.stopping.answers import ANSWER_HEAD, STACK_HEAD, STACK_SIGNAL
+from elastic_pytorch.stopping.observation import memory_path, signal_main_thread
 from elastic_pytorch.stopping.places import StackSite, place_of
-from elastic_pytorch.stopping.stacks import children, handles
+from elastic_pytorch.stopping.stacks import children, handles, stat_fields
 
 WAIT_SECONDS = 1.0  # a stopped process never writes its stack
 _STATES = {"T": StackSite("stopped"), "t": StackSite("stopped"), "D": StackSite("kernel")}
@@ -52,20 +52,15 @@ def _memory_of(worker: int) -> tuple[int, int] | None:
     """The process that answers for a worker, and its opened memory file."""
     if handles(worker, STACK_SIGNAL):
         with contextlib.suppress(OSError):
-            for link in Path(f"/proc/{worker}/fd").iterdir():
-                with contextlib.suppress(OSError):
-                    if MEMORY_NAME in str(link.readlink()):
-                        return worker, os.open(link, os.O_RDONLY)
+            if path := memory_path(worker):
+                return worker, os.open(path, os.O_RDONLY)
         return None
-    return next(
-        (memory for child in children(worker) if (memory := _memory_of(child)) is not None), None
-    )
+    return next(filter(None, map(_memory_of, children(worker))), None)
 
 
 def _without_stack(pid: int) -> StackSite:
     with contextlib.suppress(OSError, IndexError):
-        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-        return _STATES.get(state, StackSite("silent"))
+        return _STATES.get(stat_fields(str(pid))[0], StackSite("silent"))
     return StackSite("silent")
 
 

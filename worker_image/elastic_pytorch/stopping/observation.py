@@ -1,7 +1,6 @@
 """Finds processes that must stop but cannot, because their main thread runs no Python code.
 
-A process that does not answer (see `answers`) is not observed: a C program's handler runs wherever
-the program is.
+A process that does not answer (see `answers`) is not observed: C runs handlers anywhere.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ from elastic_pytorch.stopping.answers import (
     STACK_HEAD,
     STACK_SIGNAL,
 )
-from elastic_pytorch.stopping.stacks import children, handles
+from elastic_pytorch.stopping.stacks import children, handles, stat_fields
 from elastic_pytorch.stopping.stuck import GAP_SECONDS, MainThread, Observation
 
 # Between two observations, at first: the time to write a stack on a busy machine.
@@ -35,10 +34,8 @@ _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 class StopObserver:
     """Observes the workers of one stop, and before it: later stacks are compared with those.
 
-    Args:
-        workers: process ids. Of one that does not answer, such as a shell script, the answering
-            descendants count.
-        death_signal: workers that do not handle it just die, and are not observed.
+    Of a worker that does not answer, such as a shell script, the answering descendants count.
+    Workers that do not handle the signal just die, and are not observed.
     """
 
     def __init__(self, workers: Iterable[int], death_signal: signal.Signals) -> None:
@@ -50,10 +47,7 @@ class StopObserver:
             # Asked after the signal, a process may hang in its handler, and would never answer.
             process.ask_answer()
         until = time.monotonic() + FIRST_STACK_SECONDS
-        while (
-            not all(process.has_written() for process in self._processes)
-            and time.monotonic() < until
-        ):
+        while not all(each.has_written() for each in self._processes) and time.monotonic() < until:
             time.sleep(0.001)
         self._since = self._observed_at = time.monotonic()
 
@@ -110,11 +104,8 @@ class _Process:
         self._read_bytes += len(written)
         text = written.decode(errors="replace")
         answers = [line for line in text.splitlines() if line.startswith(ANSWER_HEAD)]
-        stack = (
-            text.rpartition(STACK_HEAD)[2].partition(ANSWER_HEAD)[0].strip()
-            if STACK_HEAD in text
-            else ""
-        )
+        _, head, last = text.rpartition(STACK_HEAD)
+        stack = last.partition(ANSWER_HEAD)[0].strip() if head else ""
         cpu_seconds, sleeps = _cpu_time(self.pid)
         self._thread = self._thread.after(
             Observation(
@@ -152,11 +143,18 @@ def _answering(pid: int, death_signal: signal.Signals) -> list[_Process]:
         return [process for child in children(pid) for process in _answering(child, death_signal)]
     if handles(pid, death_signal):
         with contextlib.suppress(OSError):
-            for link in Path(f"/proc/{pid}/fd").iterdir():
-                with contextlib.suppress(OSError):
-                    if MEMORY_NAME in str(link.readlink()):
-                        return [_Process(pid, str(link))]
+            if path := memory_path(pid):
+                return [_Process(pid, path)]
     return []
+
+
+def memory_path(pid: int) -> str:
+    """Where a process's memory file can be opened; empty: none. May raise OSError."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if MEMORY_NAME in str(link.readlink()):
+                return str(link)
+    return ""
 
 
 def signal_main_thread(pid: int, number: int) -> None:
@@ -172,7 +170,7 @@ def signal_main_thread(pid: int, number: int) -> None:
 def _cpu_time(pid: int) -> tuple[float, bool]:
     """The main thread's CPU time in seconds, and whether it is asleep."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = stat_fields(f"{pid}/task/{pid}")
         return (int(fields[11]) + int(fields[12])) * _TICK_SECONDS, fields[0] == "S"
     return 0.0, False
 

@@ -1,8 +1,8 @@
 """Writes the Python stacks of workers that hang to their stderr, and so to the pod's log.
 
 faulthandler answers a signal in C with the stacks of all threads. Schedulers and trainers use
-SIGUSR1 and SIGUSR2, but neither torch nor Python this real-time signal, and scripts hardly ever. It
-kills a process that does not handle it, so only those that do get it.
+SIGUSR1 and SIGUSR2, but hardly any program this real-time signal. It kills a process that does not
+handle it, so only those that do get it.
 """
 
 import contextlib
@@ -51,6 +51,15 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError):  # the thread has just ended
                 found += map(int, (thread / "children").read_text().split())
     return found
+
+
+def stat_fields(process: str) -> list[str]:
+    """The fields of proc(5)'s `stat` from the state on, or OSError.
+
+    The process may be `PID/task/TID`. Its name, which comes before, may hold anything.
+    """
+    stat = Path("/proc", process, "stat").read_text(encoding="utf-8", errors="replace")
+    return stat.rpartition(")")[2].split()
 
 
 def _answering(pid: int) -> list[int]:
