@@ -30,8 +30,7 @@ class Client(Protocol):
     def wait_message(self, timeout_seconds: float) -> Message | None:
         """Returns the next message; None: the time is over."""
 
-    def connected(self) -> bool:
-        pass
+    def connected(self) -> bool: ...
 
     def send(self, message: Message) -> None: ...
 
@@ -51,9 +50,8 @@ class AgentLink:
     def leaves_group(self) -> bool:
         """Whether this pod is not in the next group; called after the stop.
 
-        The ranks learn of a change at different times, and stop together when the first one has, so
-        this waits for the announcement. Without it in time, this pod counts as leaving: a peer has
-        the same state.
+        All ranks stop when the first one has learned of the change, so this waits for this pod's
+        own announcement. Without it in time, the pod counts as leaving: a peer has the same state.
         """
         deadline = time.monotonic() + ANNOUNCED_SECONDS
         self.wanted()
@@ -94,11 +92,7 @@ class AgentLink:
         self._client.send({"kind": LOST_PEER, "message": message[:MAX_MESSAGE_CHARACTERS]})
 
     def wait_for_go(self) -> dict[str, str]:
-        """Waits without limit for the next group's environment variables.
-
-        Raises:
-            ConnectionError: the agent is gone.
-        """
+        """Waits for the next group's variables; raises ConnectionError if the agent is gone."""
         while True:
             message = self._client.wait_message(CHECK_SECONDS)
             if message is None:

@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from elastic_pytorch.object_url import ObjectUrl, location_of
 from elastic_pytorch.pod.messages import (
@@ -35,7 +35,13 @@ ANSWER_SECONDS = 60.0  # a pod may be throttled, or its machine paused
 REVIVE_SECONDS = 10.0  # between two starts of a server that keeps ending
 
 
-Known = TypeVar("Known")
+@dataclass(slots=True)
+class _Flushes:
+    asked: int = 0  # number of the last request
+    answered: int = 0
+    version: StateVersion | None = None  # on the disk
+    trouble: str = ""
+    failed: int = 0  # in a row
 
 
 class PodClient:
@@ -51,13 +57,9 @@ class PodClient:
         self._waiting: Waiting = deque()
         self._messages: deque[Message] = deque()
         self._answers: deque[tuple[Message, list[int]]] = deque()
-        self._asked: dict[str, int] = {}
-        self._answered: dict[str, int] = {}
-        self._flushed: dict[str, StateVersion] = {}
+        self._flushes: defaultdict[str, _Flushes] = defaultdict(_Flushes)  # by name
         self._fetches = 0
         self._trouble = ""
-        self._troubles: dict[str, str] = {}
-        self._failed: dict[str, int] = {}
         self._lock = threading.RLock()
         self._closed = False
         alive = weakref.ref(self)
@@ -135,7 +137,7 @@ class PodClient:
         """
         with self._lock:
             self._revive()
-            number = self._asked[name] = self._asked.get(name, 0) + 1
+            number = self._flushes[name].asked = self._flushes[name].asked + 1
             request = {"storage": "flush", "name": name, "number": number, "stamp": version}
             if not isinstance(location_of(folder), ObjectUrl):
                 folder = os.path.abspath(folder)  # noqa: PTH100 - the server has another cwd
@@ -144,26 +146,24 @@ class PodClient:
     def flushed(self, name: str) -> StateVersion | None:
         """The newest version of a held state that is on the disk, as far as this client knows."""
         self._receive()
-        return self._flushed.get(name)
+        return self._flushes[name].version
 
     def trouble(self, name: str | None = None) -> str:
         """Why the last flush of this state, or of any state, has failed; empty: it has not."""
         self._receive()
-        return self._trouble or next(
-            (trouble for trouble in self._of(name, self._troubles).values() if trouble), ""
-        )
+        return self._trouble or next((each.trouble for each in self._of(name) if each.trouble), "")
 
     def failed_flushes(self, name: str) -> int:
         self._receive()
-        return self._failed.get(name, 0)
+        return self._flushes[name].failed
 
     def drain(self, timeout_seconds: float, name: str | None = None) -> bool:
         """Waits for the flushes of this state, or of all; False: failed, or not in time."""
         deadline = time.monotonic() + timeout_seconds
         done = self._wait(
-            deadline, lambda: self._of(name, self._asked).items() <= self._answered.items()
+            deadline, lambda: all(each.asked == each.answered for each in self._of(name))
         )
-        return done and not any(self._of(name, self._troubles).values())
+        return done and not any(each.trouble for each in self._of(name))
 
     def deliver(self, timeout_seconds: float) -> bool:
         """Waits until the server has all requests; False: it is gone, or the time is over."""
@@ -202,9 +202,9 @@ class PodClient:
             while self._held:
                 close(self._held.popitem()[1])
 
-    @staticmethod
-    def _of(name: str | None, known: dict[str, Known]) -> dict[str, Known]:
-        return known if name is None else {name: known[name]} if name in known else {}
+    def _of(self, name: str | None) -> list[_Flushes]:
+        with self._lock:
+            return list(self._flushes.values()) if name is None else [self._flushes[name]]
 
     def _revive(self) -> None:
         """Replaces a server beside a worker, which the kernel may have killed for its memory."""
@@ -272,23 +272,22 @@ class PodClient:
         elif what == "fetched":
             self._answers.append((message, descriptors))
         elif what == "flushed":
-            self._answered[message["name"]] = message["number"]
-            self._note(message["name"], message["trouble"])
+            flushes = self._flushes[message["name"]]
+            self._note(flushes, message["number"], message["trouble"])
             if message["stamp"] is not None:
                 self._trouble = ""
                 version = StateVersion(*message["stamp"])
-                self._flushed[message["name"]] = max(
-                    version, self._flushed.get(message["name"], version)
-                )
+                flushes.version = max(version, flushes.version or version)
         elif what == "refused":
             self._trouble = f"the local server refuses: {message['reason']}"
-            if type(message.get("number")) is int and message.get("name") in self._asked:
-                self._answered[message["name"]] = message["number"]
-                self._note(message["name"], self._trouble)
+            refused = self._flushes.get(message.get("name", ""))
+            if refused and refused.asked and type(message.get("number")) is int:
+                self._note(refused, message["number"], self._trouble)
 
-    def _note(self, name: str, trouble: str) -> None:
-        self._troubles[name] = trouble
-        self._failed[name] = self._failed.get(name, 0) + 1 if trouble else 0
+    @staticmethod
+    def _note(flushes: _Flushes, number: int, trouble: str) -> None:
+        flushes.answered, flushes.trouble = number, trouble
+        flushes.failed = flushes.failed + 1 if trouble else 0
 
     def _lose(self) -> None:
         if self._socket is not None:
@@ -320,11 +319,7 @@ def _open_link() -> socket.socket:
 
 
 def connect_to_agent(path: str) -> socket.socket:
-    """Returns a connection to the agent's server, which does not block.
-
-    Raises:
-        OSError, ValueError: nothing listens there, or another server does.
-    """
+    """Returns a non-blocking connection; OSError or ValueError: our server is not there."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         link.settimeout(ANSWER_SECONDS)

@@ -1,9 +1,8 @@
 """The pod's server: keeps workers' memory files, has them flushed, and passes messages on.
 
 It exchanges JSON over a unix socket of packets, with descriptors beside them. Messages with a key
-`storage` are its own, others are between the agent and the workers. It is a thread of the agent;
-under plain torchrun it is a process beside the worker: `python -m elastic_pytorch.pod.server --fd
-N`. Standard library only, for a quick start.
+`storage` are its own, others are between the agent and the workers. It is a thread of the agent, or
+under plain torchrun a process beside the worker. Standard library only, for a quick start.
 """
 
 import contextlib
@@ -66,7 +65,7 @@ def _worker_of(pid: int) -> int:
 
 class PodServer:
     def __init__(self, checkpoint_writer: CheckpointWriter | None = None) -> None:
-        self.path = ""  # for the workers' environment; empty: there is none
+        self.path = ""
         # The server's thread calls it with a worker's process id and its message.
         self.on_message: Callable[[int, Message], None] = lambda _pid, _message: None
         self._folder: SocketFolder | None = None
@@ -330,11 +329,8 @@ class PodServer:
             logger.warning(
                 "the local server refuses what process %d says: %s", connection.pid, reason
             )
-        refused = (
-            {key: message.get(key) for key in ("name", "number")}
-            if isinstance(message, dict)
-            else {}
-        )
+        fields = message if isinstance(message, dict) else {}
+        refused = {"name": fields.get("name"), "number": fields.get("number")}
         with self._lock:
             self._post(connection, {"storage": "refused", "reason": reason[:1000], **refused})
 
