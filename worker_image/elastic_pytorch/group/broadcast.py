@@ -18,11 +18,7 @@ def broadcast_tree(tree: Any, root: int, group: Any) -> Any:
     skeleton, tensors = flatten(tree) if sending else (b"", [])
     length = torch.tensor([len(skeleton)])
     dist.broadcast(length, source, group=group)
-    text = (
-        torch.frombuffer(bytearray(skeleton), dtype=torch.uint8)
-        if sending
-        else torch.empty(int(length), dtype=torch.uint8)
-    )
+    text = torch.frombuffer(bytearray(skeleton if sending else int(length)), dtype=torch.uint8)
     dist.broadcast(text, source, group=group)
     if not sending:
         skeleton = text.numpy().tobytes()

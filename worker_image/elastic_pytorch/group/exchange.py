@@ -82,18 +82,9 @@ def exchange(
 
     In each turn a rank sends to one other rank and receives from one, so that no rank gets all data
     at once. The tensors are contiguous, on the CPU.
-
-    Raises:
-        RuntimeError: a peer is lost.
     """
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     for turn in range(1, size):
         to, source = (rank + turn) % size, (rank - turn) % size
-        swap(
-            ByteStream(sends.get(to, ())),
-            to,
-            ByteStream(receives.get(source, ())),
-            source,
-            group,
-            tag,
-        )
+        sending, receiving = ByteStream(sends.get(to, ())), ByteStream(receives.get(source, ()))
+        swap(sending, to, receiving, source, group, tag)

@@ -1,8 +1,7 @@
 """Changes the group within the living process, instead of starting the script again.
 
-A decorated function is called again when the group has changed, with a new process group and all
-that its `State` has committed. Objects of the old group, such as a DistributedDataParallel, are
-gone by then.
+A decorated function is called again, with a new process group and all that its `State` has
+committed. Objects of the old group are gone by then.
 """
 
 import contextlib
@@ -28,17 +27,17 @@ from elastic_pytorch.torch_fixes import gloo_sockets, lost_operations, store_con
 
 Result = TypeVar("Result")
 
-# ProcessGroupNCCL's groups are aborted from here, as torch's `_abort_process_group` requires. Its
-# watchdog must not end the process when a peer is lost, and must not sleep for a minute before it
-# ends, because the end of the group waits for it. The heartbeat monitor checks each second whether
-# the watchdog has timed out, and then sleeps for eight minutes. Here it checks as rarely.
+# For ProcessGroupNCCL's groups, which are aborted from here. Its watchdog must not end the process
+# when a peer is lost, nor sleep for a minute before it ends, which the end of the group waits for.
+# The heartbeat monitor checks each second whether the watchdog has timed out, and then sleeps for
+# eight minutes. Here it checks as rarely.
 _NCCL_VARIABLES = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",
     "TORCH_NCCL_COORD_CHECK_MILSEC": "480000",
 }
-# This variable decides what "nccl" means when its first group is made. Since torch 2.15 the default
-# is ProcessGroupNCCL2, whose abort and watchdog are not tested with this module.
+# What "nccl" means, decided at its first group. Since torch 2.15 it is ProcessGroupNCCL2, whose
+# abort and watchdog are not tested with this module.
 _CHOICE_OF_NCCL, _PROVEN_NCCL = "TORCH_DIST_USE_NCCL2", "0"
 
 
@@ -73,8 +72,7 @@ _kept: set[Holder] = set()
 def register_holder(holder: Holder, *, keep: bool = False) -> None:
     """Registers an object that must drop its group when that is left, as it keeps the group alive.
 
-    A holder to `keep` lives until then, even if the script drops it: it must end what it has begun
-    in the group.
+    A holder to `keep` lives until then without the script, to end what it has begun in the group.
     """
     _holders.add(holder)
     if keep and active():
@@ -91,11 +89,7 @@ def active() -> bool:
 
 
 def check() -> None:
-    """Called when the tensors' values are complete, before they are kept.
-
-    Raises:
-        GroupAborted: a collective may have ended before it was done.
-    """
+    """Called when tensors are complete; raises GroupAborted if they may not be."""
     if _watch is not None and _watch.broken:
         raise GroupAborted("the group was aborted, as a peer is lost")
 
@@ -143,7 +137,9 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
                 lost, step = "", 0
                 with _watching() as watch:
                     try:
-                        return _checked(function(*args, **kwargs))
+                        result = function(*args, **kwargs)
+                        check()
+                        return result
                     except GroupChanged as changed:
                         lost, step = _meet(changed), changed.step
                     except GroupAborted as aborted:
@@ -196,13 +192,8 @@ def _choose_nccl() -> None:
         )
 
 
-def _checked(result: Result) -> Result:
-    check()
-    return result
-
-
 def _meet(changed: GroupChanged) -> str:
-    """Waits for all ranks before any of them leaves; returns the wait's error, or an empty text."""
+    """Waits for all ranks before any of them leaves; returns the error, or an empty text."""
     try:
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.synchronize()
@@ -226,9 +217,8 @@ def _leave_group(*, broken: bool) -> None:
         dist.destroy_process_group()
         if not lost_operations.end(backends):
             logger.info("an operation of the group has not ended; it is left to gloo's time-out")
-    # A group's name is the number of groups before it, and its ranks meet only if they agree on
-    # that. A new process begins with 0. So does destroy_process_group, unless the group was never
-    # formed.
+    # Ranks meet only if they agree on the group's name, the number of groups before it. A new
+    # process begins with 0. So does destroy_process_group, unless the group was never formed.
     distributed_c10d._world.group_count = 0
     # A script without sharded tensors need not load their modules. Torch 2.4 has only the second.
     if not sys.modules.keys().isdisjoint({"torch.distributed.tensor", "torch.distributed._tensor"}):

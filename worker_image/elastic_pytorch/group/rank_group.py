@@ -67,12 +67,8 @@ class TorchGroup:
         return int(sent)
 
     def send(self, content: bytes, length: int, root: int) -> bytes:
-        is_root = self.rank == root
-        buffer = (
-            torch.frombuffer(bytearray(content), dtype=torch.uint8)
-            if is_root
-            else torch.empty(length, dtype=torch.uint8)
-        )
+        data = bytearray(content if self.rank == root else length)
+        buffer = torch.frombuffer(data, dtype=torch.uint8)
         dist.broadcast(buffer, global_rank(root, self._group), group=self._group)
         return buffer.numpy().tobytes()
 

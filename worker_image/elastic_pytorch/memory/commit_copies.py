@@ -2,9 +2,9 @@
 
 A GPU's work is a queue. A copy in that queue sees the values of the commit, and later writes to a
 tensor wait for it. A copy beside the queue lets forward and backward of the next step continue,
-which only read weights. The optimizer's step waits for the copy, which it would overwrite, so only
-tensors that an optimizer owns are copied in this way. If the tensors' version counters show another
-write meanwhile, the copy is invalid, and is dropped.
+which only read weights. The optimizer's step waits for it, so only tensors that an optimizer owns
+are copied in this way. Another write meanwhile, which the tensors' version counters show, makes the
+copy invalid.
 """
 
 from collections.abc import Iterable, Sequence
@@ -61,6 +61,10 @@ def copy_at_once(targets: Tensors, sources: Tensors) -> Copy:
     return _Complete()
 
 
+def _unzip(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[Tensors, Tensors]:
+    return [target for target, _ in pairs], [source for _, source in pairs]
+
+
 class Copier:
     """Copies the states of a training in turn. CPU tensors are copied at once.
 
@@ -71,11 +75,8 @@ class Copier:
         self.held_up_seconds = 0.0  # of the training's own work, by the last finished copy
         self._lane = lane
         self._overlap = overlap
-        self._optimizers = (
-            [each for each in registered if isinstance(each, torch.optim.Optimizer)]
-            if overlap
-            else []
-        )
+        optimizers = [each for each in registered if isinstance(each, torch.optim.Optimizer)]
+        self._optimizers = optimizers if overlap else []
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step) for optimizer in self._optimizers
         ]
@@ -120,12 +121,10 @@ class Copier:
         taken = {id(target) for target, _ in beside}
         in_turn = [(t, s) for t, s, here in pairs if here and id(t) not in taken]
         if beside:
-            self._lane.copy_beside([t for t, _ in beside], [s for _, s in beside])
+            self._lane.copy_beside(*_unzip(beside))
         if in_turn:
-            self._lane.copy_in_turn([t for t, _ in in_turn], [s for _, s in in_turn])
-        copy_at_once(
-            [t for t, _, here in pairs if not here], [s for _, s, here in pairs if not here]
-        )
+            self._lane.copy_in_turn(*_unzip(in_turn))
+        copy_at_once(*_unzip([(t, s) for t, s, here in pairs if not here]))
         self._running = _UnderWay(self, sources, [source for _, source in beside])
         return self._running
 

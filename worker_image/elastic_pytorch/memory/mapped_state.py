@@ -1,13 +1,12 @@
 """A state in a snapshot's memory, which all processes of a pod share."""
 
-import ctypes
 import mmap
 import weakref
 from typing import Any
 
 import torch
 
-from elastic_pytorch.memory.slot_memory import MADV_POPULATE_WRITE
+from elastic_pytorch.memory.slot_memory import populate
 from elastic_pytorch.memory.slots import Slot, read_header, valid_slots
 from elastic_pytorch.state_format.payload import view_payload
 
@@ -35,12 +34,9 @@ class MappedState:
         self.tree: Any = view_payload(self._map, self._length)
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        at = (
-            tensor.data_ptr()
-            if tensor.device.type == "cpu" and tensor.layout is torch.strided
-            else 0
-        )
-        return self._address <= at < self._address + self._length
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            return False
+        return self._address <= tensor.data_ptr() < self._address + self._length
 
     @property
     def payload(self) -> torch.Tensor:
@@ -59,12 +55,7 @@ class MappedState:
 
 
 def _take_copy(memory: mmap.mmap, address: int) -> None:
-    if (
-        ctypes.CDLL(None).madvise(
-            ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), MADV_POPULATE_WRITE
-        )
-        == 0
-    ):
+    if populate(address, len(memory)):
         return
     for at in range(0, len(memory), mmap.PAGESIZE):  # an older kernel
         memory[at] = memory[at]

@@ -28,9 +28,8 @@ def room(cgroup: Path | None = None) -> int | None:
     cgroup = cgroup or CGROUP
     try:
         used = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
-        taken = int((cgroup / "memory.current").read_text()) - sum(
-            int(used[name]) for name in RECLAIMABLE
-        )
+        reclaimable = sum(int(used[name]) for name in RECLAIMABLE)
+        taken = int((cgroup / "memory.current").read_text()) - reclaimable
         return int((cgroup / "memory.max").read_text()) - taken
     except (OSError, ValueError, KeyError):  # "max"
         return None
@@ -71,12 +70,7 @@ class SlotMemory:
         self._bytes = memoryview(self._map)
         self._whole = torch.frombuffer(self._map, dtype=torch.uint8)
         self._locked = False
-        # Populating all pages at once is faster, and does not slow other threads. Older kernels
-        # refuse, and populate page by page.
-        address = self._whole.data_ptr()
-        ctypes.CDLL(None).madvise(
-            ctypes.c_void_p(address), ctypes.c_size_t(length), MADV_POPULATE_WRITE
-        )
+        populate(self._whole.data_ptr(), length)
         self.tensors = [
             self._whole[offset : offset + dtype.itemsize * shape.numel()].view(dtype).view(shape)
             if shape.numel()
@@ -101,6 +95,15 @@ class SlotMemory:
         self._bytes[self._data_end : end] = skeleton
         self._bytes[: PREFIX.size] = PREFIX.pack(self._data_end - PREFIX.size, len(skeleton))
         return end
+
+
+def populate(address: int, length: int) -> bool:
+    """Takes memory for all pages at once, if the kernel can.
+
+    This is faster than page by page, and does not slow other threads.
+    """
+    libc, start = ctypes.CDLL(None), ctypes.c_void_p(address)
+    return bool(libc.madvise(start, ctypes.c_size_t(length), MADV_POPULATE_WRITE) == 0)
 
 
 def give_back(fd: int, number: int) -> None:

@@ -26,8 +26,8 @@ TRIES = 1000  # a pin moves once in a flush
 class Snapshot:
     """States in alternating slots of a memfd, of which one is whole at any time.
 
-    It takes twice the state's size: for the newest state, and the one that is being written. Two
-    commits during a flush make it three times the size, until the next commit.
+    It takes twice the state's size, for the newest state and the next, and three times if two
+    commits come during a flush, until the next commit.
 
     Raises:
         ValueError: the descriptor is not a snapshot's.
@@ -160,7 +160,13 @@ class Snapshot:
             raise LookupError("an empty snapshot")
 
         def read_into(offset: int, buffer: memoryview) -> None:
-            read_exactly(self.fd, slots[0].offset + offset, buffer)
+            done = 0
+            while done < len(buffer):
+                at = slots[0].offset + offset + done
+                count = os.preadv(self.fd, [buffer[done : done + (1 << 30)]], at)
+                if count == 0:
+                    raise ValueError("it ends too early")
+                done += count
 
         return slots[0].version, read_payload(read_into, slots[0].length)
 
@@ -228,17 +234,3 @@ class Arriving:
 
     def complete(self) -> None:
         os.pwrite(self._fd, slots.pack_entry(self._slot), slots.entry_offset(self._slot.number))
-
-
-def read_exactly(fd: int, offset: int, buffer: memoryview) -> None:
-    """Fills a buffer from a file.
-
-    Raises:
-        ValueError: the file ends too early.
-    """
-    done = 0
-    while done < len(buffer):
-        count = os.preadv(fd, [buffer[done : done + (1 << 30)]], offset + done)
-        if count == 0:
-            raise ValueError("it ends too early")
-        done += count
