@@ -94,11 +94,7 @@ def describe(
         message = _describe_exit(exit_code, words)
         traceback = _head(last_words.crash(words), MAX_TRACEBACK_BYTES) or words
     exception = last_words.EXCEPTION.match(message) if traceback else None
-    known = (
-        exception.group(1)
-        if exception and message.startswith(exception.group(1)) and exit_code > 0
-        else ""
-    )
+    known = exception[1] if exception and exit_code > 0 else ""
     failure = bounded(
         Failure(local_rank, rank, pid, exit_code, observed, known, message, traceback)
     )
@@ -111,11 +107,8 @@ def describe(
 
 def bounded(failure: Failure) -> Failure:
     """Cuts texts to the lengths of `describe`."""
-    message, traceback = (
-        _head(failure.message, MAX_MESSAGE_BYTES),
-        _tail(failure.traceback, MAX_TRACEBACK_BYTES),
-    )
-    return replace(failure, message=message, traceback=traceback)
+    traceback = _tail(failure.traceback, MAX_TRACEBACK_BYTES)
+    return replace(failure, message=_head(failure.message, MAX_MESSAGE_BYTES), traceback=traceback)
 
 
 def write_termination_message(path: str, message: str, traceback: str = "") -> None:
@@ -137,9 +130,8 @@ def _describe_exit(exit_code: int, words: str) -> str:
     if exit_code == 1 and (raised := last_words.exception(words)):
         return raised
     lines = words.strip().splitlines()
-    return f"exited with code {exit_code}" + (
-        f"; its last line on stderr: {lines[-1].rstrip()}" if lines else ""
-    )
+    last = f"; its last line on stderr: {lines[-1].rstrip()}" if lines else ""
+    return f"exited with code {exit_code}{last}"
 
 
 def _read_error_file(path: str) -> tuple[str, str]:
@@ -157,9 +149,8 @@ def _read_error_file(path: str) -> tuple[str, str]:
         message = fields["message"]
         if isinstance(message, dict):
             extra = message.get("extraInfo")
-            return str(message["message"]), str(extra.get("py_callstack", "")) if isinstance(
-                extra, dict
-            ) else ""
+            stack = extra.get("py_callstack", "") if isinstance(extra, dict) else ""
+            return str(message["message"]), str(stack)
         return str(message), ""
     except (OSError, ValueError, KeyError, TypeError):
         return "", ""

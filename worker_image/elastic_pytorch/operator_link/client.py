@@ -24,8 +24,6 @@ State = Literal["preparing", "ready", "running", "stopping", "failed", "succeede
 
 @dataclass(frozen=True, slots=True)
 class ReportedState:
-    """`leaving` is not a part of it, because a signal handler sets that."""
-
     state: State = "ready"
     round: int = 0
     rank: int = 0
@@ -114,7 +112,7 @@ class OperatorClient:
         self.send_heartbeat()
 
     def report_places(self, places: Sequence[Mapping[str, str]]) -> None:
-        """Only for the main thread. The places are in the order of local ranks."""
+        """Only for the main thread."""
         self._places = NotedPlaces(self._reported.round, time.monotonic(), places)
         self.send_heartbeat()
 
@@ -179,7 +177,7 @@ class OperatorClient:
 
     def heartbeat(self) -> dict[str, Any]:
         self.asked = False  # from here on, a change asks again
-        reported = self._reported
+        reported, failure = self._reported, self._reported.failure
         # The operator needs to know that the work is done, more than that this agent leaves.
         state = "leaving" if self.leaving and reported.state != "succeeded" else reported.state
         return {
@@ -193,9 +191,7 @@ class OperatorClient:
             "port": self._port(),
             "restarts": reported.restarts,
             "progress": self._progress(),
-            "failure": reported.failure.to_json()
-            if reported.failure and state == "failed"
-            else None,
+            "failure": failure.to_json() if failure and state == "failed" else None,
             "places": self._places.to_json(reported.round),
             "givesUp": reported.gives_up,
             "keepsProcesses": self._keeps_processes(),

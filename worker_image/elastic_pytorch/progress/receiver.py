@@ -43,11 +43,7 @@ class Progress:
     checkpoint_seconds: float | None = None  # that writing the newest checkpoint took
 
     def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
-        """The largest step counts, and the newest of everything else.
-
-        Raises:
-            ValueError: a field is not what `report` sends.
-        """
+        """The largest step counts, and the newest of all else; raises ValueError for bad fields."""
         step, total, checkpoint = (
             _count(fields.get(key)) for key in ("step", "total", "checkpointStep")
         )
@@ -114,16 +110,9 @@ def parse_report(datagram: bytes) -> dict[str, object]:
 
 
 def add_work(windows: WorkWindows, fields: Mapping[str, object], now: float) -> Work | None:
-    """Returns the window that a report ends, if any.
-
-    Raises:
-        ValueError: a field is not what `report` sends.
-    """
-    work, step, local_rank = (
-        _number(fields.get("workSeconds")),
-        _number(fields.get("stepSeconds")),
-        _count(fields.get("localRank")),
-    )
+    """Returns the window that a report ends, if any, or raises ValueError."""
+    work, step = _number(fields.get("workSeconds")), _number(fields.get("stepSeconds"))
+    local_rank = _count(fields.get("localRank"))
     if work is None or step is None or local_rank is None:
         return None
     if work < 0 or step < 0 or local_rank >= MAX_LOCAL_RANKS:

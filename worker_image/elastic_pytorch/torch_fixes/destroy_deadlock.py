@@ -1,15 +1,15 @@
 """Avoids a deadlock in torch when a process group is destroyed, and an abort soon after.
 
-The destructor of gloo's group may wait for its threads while it holds Python's interpreter lock. A
-thread that has carried out the last collective, and drops its last reference to a tensor, needs
-that lock. So a script that destroys its group right after a collective, as nearly all do, hangs
-once in a few dozen runs on a busy machine. Torch 2.8 has fixed it for a group with its last
-reference in Python (pytorch/pytorch#154976), but not in a DistributedDataParallel (seen with 2.10).
+The destructor of gloo's group may wait for its threads while it holds Python's interpreter lock,
+which a thread needs to drop its last reference to a tensor. A script that destroys its group right
+after a collective, as nearly all do, hangs once in a few dozen runs on a busy machine. Torch 2.8
+has fixed it for a last reference in Python (pytorch/pytorch#154976), but not in a
+DistributedDataParallel (seen with 2.10).
 
-A group with a reference in FSDP2's device mesh is destructed only when Python finalizes the
-interpreter. Until version 3.13, Python then ends a thread that asks for the lock, which in a
-destructor of C++ aborts the process: "terminate called without an active exception", SIGABRT
-(pytorch/pytorch#190489, seen with 2.15).
+A group with a reference in FSDP2's device mesh is destructed only when Python is finalized. Until
+version 3.13, Python then ends a thread that asks for the lock, which in a destructor of C++ aborts
+the process: "terminate called without an active exception", SIGABRT (pytorch/pytorch#190489, seen
+with 2.15).
 """
 
 import importlib
@@ -74,20 +74,15 @@ def wait_for_rest(seconds: float) -> bool:
 
 def _running() -> bool:
     # Python did not create gloo's threads. The work of Python's own may never end.
-    known = {str(thread.native_id) for thread in threading.enumerate()} | {
-        str(threading.get_native_id())
-    }
+    known = {str(thread.native_id) for thread in threading.enumerate()}
+    known.add(str(threading.get_native_id()))
     for task in Path("/proc/self/task").iterdir():
         try:
             # proc(5): `pid (name) state ...`, where the name may hold anything
-            state = (
-                (task / "stat")
-                .read_text(encoding="utf-8", errors="replace")
-                .rpartition(")")[2]
-                .split()[0]
-            )
+            stat = (task / "stat").read_text(encoding="utf-8", errors="replace")
         except OSError:  # an ended thread
             continue
+        state = stat.rpartition(")")[2].split()[0]
         if task.name not in known and state in ("R", "D"):  # D: in the kernel, as for a page
             return True
     return False
