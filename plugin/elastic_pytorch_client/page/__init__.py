@@ -1,1 +1,1 @@
-"""The local page of `kubectl epj ui`: what it shows, and the server that it comes from."""
+"""The local page of `kubectl epj ui`: its data, and its server."""

@@ -1,4 +1,4 @@
-"""What the page shows of one job: data for JSON."""
+"""The page's data of one job, for JSON."""
 
 import re
 from collections.abc import Iterable
@@ -61,7 +61,7 @@ def log_of(lines: Iterable[Line]) -> list[dict[str, str]]:
 
 
 def plain(text: str) -> str:
-    """A text without colours and other commands for a terminal; of a line that was written over, what was written last."""
+    """A text without commands for a terminal; of an overwritten line, the last state."""
     shown = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
     return _CONTROL.sub("", "\n".join(shown))
 

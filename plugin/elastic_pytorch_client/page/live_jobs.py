@@ -1,4 +1,4 @@
-"""The rows of all jobs, kept up to date in the background for the pages that are open."""
+"""The rows of all jobs, updated in the background for the open pages."""
 
 import json
 import threading
@@ -18,24 +18,24 @@ REFRESH_SECONDS = 0.5
 class Changes:
     rows: Mapping[str, str]  # new and changed ones as JSON, by the job's UID
     removed: tuple[str, ...]  # UIDs
-    trouble: str  # why what is known may be old; empty: it is not
+    trouble: str  # why the rows may be old; empty: they are not
 
 
 @dataclass
 class LiveJobs:
-    """The jobs of a namespace, as the API server reports them to a thread, and their rows, which follow every half second."""
+    """The jobs of a namespace, as a thread watches them, and their rows, every half second."""
 
     cluster: ClusterReader
     namespace: str | None  # None: all
-    trouble: str = ""  # why what is known may be old
+    trouble: str = ""  # why the rows may be old
     _known: dict[str, JobView] = field(default_factory=dict)
-    _views: dict[str, JobView] = field(default_factory=dict)  # that the rows show
+    _views: dict[str, JobView] = field(default_factory=dict)  # in the rows
     _rows: dict[str, str] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """Looks once, and from then on in the background.
+        """Reads all jobs, and then watches them in the background.
 
         Raises:
             EpjError: the jobs cannot be read.
@@ -61,7 +61,7 @@ class LiveJobs:
     def changes(
         self, shown: Mapping[str, str], trouble: str, wait_seconds: float
     ) -> Changes | None:
-        """What differs from what a page shows, as soon as anything does; None if nothing has in time."""
+        """The differences from a page's rows, as soon as there are any; None: none in time."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self.stopped or self._differs(shown, trouble), wait_seconds
@@ -75,7 +75,7 @@ class LiveJobs:
         return trouble != self.trouble or shown != self._rows
 
     def _look(self) -> None:
-        """Asks for all: a watch does not tell what was deleted before it began."""
+        """Lists all, as a watch does not report earlier deletions."""
         found = self.cluster.list_jobs(self.namespace)
         with self._changed:
             self._known = {_uid(job): view_job(job) for job in found}

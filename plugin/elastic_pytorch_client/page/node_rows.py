@@ -1,7 +1,4 @@
-"""What the page shows of nodes: those that something is the matter with, the worst first.
-
-Data for JSON.
-"""
+"""The page's data of nodes with a trouble, the worst first, for JSON."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +13,11 @@ from elastic_pytorch_client.reading.nodes import NodeView
 
 MAX_NODES = 300
 MAX_FINDINGS = 8  # of one node
-MAX_JOBS = 3  # that are named as running on a node
+MAX_JOBS = 3  # named for a node
 MAX_CHARACTERS = 300
 FAILURE_SHOWN = timedelta(days=1)
 SOON = timedelta(minutes=10)  # as the operator replaces workers ahead of an end
-PAST = timedelta(hours=1)  # then an end has not come, whatever the node announces
+PAST = timedelta(hours=1)  # after which an announced end has not come
 TONES = {5: "bad", 4: "bad", 3: "busy", 2: "busy"}
 
 
@@ -29,14 +26,14 @@ class NodeFinding:
     trouble: int
     state: str
     what: str
-    job: JobView | None = None  # that tells it; None: the node itself does
-    at: datetime | None = None  # since when, or when; None: not known
+    job: JobView | None = None  # its source; None: the node
+    at: datetime | None = None  # since when, or when; None: unknown
 
 
 def nodes_of(
     jobs: Iterable[JobView], nodes: Sequence[NodeView] | None, now: datetime
 ) -> dict[str, Any]:
-    """All nodes in trouble, and how many others have workers."""
+    """All nodes with a trouble, and the number of others with workers."""
     findings: defaultdict[str, list[NodeFinding]] = defaultdict(list)
     workers: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     for job in jobs:
@@ -53,10 +50,9 @@ def nodes_of(
         in_trouble,
         key=lambda node: (-max(f.trouble for f in in_trouble[node]), -len(in_trouble[node]), node),
     )
+    shown = order[:MAX_NODES]
     return {
-        "nodes": [
-            _row(node, in_trouble[node], workers.get(node, {})) for node in order[:MAX_NODES]
-        ],
+        "nodes": [_row(node, in_trouble[node], workers.get(node, {})) for node in shown],
         "more": max(0, len(order) - MAX_NODES),
         "well": len(workers.keys() - in_trouble.keys()),
         "listed": nodes is not None,
@@ -87,26 +83,21 @@ def _row(node: str, findings: Sequence[NodeFinding], workers: dict[str, int]) ->
 
 def _findings_of_job(job: JobView, now: datetime) -> Iterator[tuple[str, NodeFinding]]:
     cause = job.root_cause
-    told = cause is not None and (now - cause.time < FAILURE_SHOWN if cause.time else not job.ended)
-    if cause is not None and cause.node and told:
+    recent = cause and (now - cause.time < FAILURE_SHOWN if cause.time else not job.ended)
+    if cause is not None and cause.node and recent:
         how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}"
-        yield (
-            cause.node,
-            NodeFinding(3, "failure", f"{cause.worker} failed here with {how}", job, cause.time),
-        )
+        what = f"{cause.worker} failed here with {how}"
+        yield cause.node, NodeFinding(3, "failure", what, job, cause.time)
     if job.ended:
         return
     for slow in job.stragglers:
-        what = f"rank {slow.rank} ({slow.worker}) works {slow.slowdown} times as long in a step as the median"
+        times = f"works {slow.slowdown} times as long in a step as the median"
+        what = f"rank {slow.rank} ({slow.worker}) {times}"
         yield slow.node, NodeFinding(2, "slow", what, job)
     for worker in job.workers:
         if worker.state == "Lost":
-            yield (
-                worker.node,
-                NodeFinding(
-                    5, "suspect", f"{worker.name} is lost: new workers keep away from here", job
-                ),
-            )
+            what = f"{worker.name} is lost: new workers keep away from here"
+            yield worker.node, NodeFinding(5, "suspect", what, job)
         elif worker.state == "Silent":
             yield worker.node, NodeFinding(1, "silent", f"{worker.name} has not been heard of", job)
 
@@ -119,11 +110,7 @@ def _findings_of_node(node: NodeView, now: datetime) -> Iterator[NodeFinding]:
         trouble, state = (4, "ends soon") if end.at - now <= SOON else (1, "ends later")
         yield NodeFinding(trouble, state, f"the node {end.what}", at=end.at)
     elif end is not None and end.at is None:
-        trouble, state = (
-            (4, "fault" if end.fault else "ends soon")
-            if end.sure
-            else (1, "fault" if end.fault else "may end")
-        )
-        yield NodeFinding(trouble, state, f"the node {end.what}")
+        state = "fault" if end.fault else "ends soon" if end.sure else "may end"
+        yield NodeFinding(4 if end.sure else 1, state, f"the node {end.what}")
     if node.cordoned:
         yield NodeFinding(1, "cordoned", "the node is cordoned: it takes no more pods")

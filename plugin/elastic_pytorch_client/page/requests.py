@@ -1,4 +1,4 @@
-"""Which requests are answered: those of the page itself. Pure.
+"""Which requests the server answers: only the page's own. Pure.
 
 The server listens on 127.0.0.1 only, but every program and every web page on the machine can reach
 it. Three things keep them out: a secret in the path, the header Host (a name that an attacker
@@ -36,8 +36,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    # Of the path below the secret, decoded: `("jobs", "team", "lm")`; the page itself is
-    # `("",)`.
+    # The decoded path below the secret: `("jobs", "team", "lm")`; the page itself is `("",)`.
     parts: tuple[str, ...]
     query: str = ""  # undecoded
 
@@ -45,14 +44,14 @@ class Target:
 def check_request(
     method: str, path: str, hosts: Sequence[str], origins: Sequence[str], *, secret: str, port: int
 ) -> Target | Refusal:
-    """What a request asks for, or why it is refused.
+    """The target of a request, or its refusal.
 
     Args:
         method: such as GET.
         path: with its query, as it was sent.
         hosts: the headers Host.
-        origins: the headers Origin; browsers leave it out when they open the page.
-        secret: the first part of every path that is answered.
+        origins: the headers Origin; browsers omit it when they open the page.
+        secret: the first part of every path of the page.
         port: of the server.
     """
     own = [f"{name}:{port}" for name in ("127.0.0.1", "localhost")]
@@ -63,16 +62,14 @@ def check_request(
     place, _, query = path.partition("?")
     first, *rest = [unquote(part) for part in place.removeprefix("/").split("/")]
     if not path.startswith("/") or not hmac.compare_digest(first.encode(), secret.encode()):
-        return Refusal(
-            HTTPStatus.FORBIDDEN, "use the whole address that `kubectl epj ui` has printed"
-        )
+        message = "use the whole address that `kubectl epj ui` has printed"
+        return Refusal(HTTPStatus.FORBIDDEN, message)
     if method != METHOD:
-        return Refusal(
-            HTTPStatus.METHOD_NOT_ALLOWED, "this page changes nothing: it answers GET only"
-        )
+        message = "this page changes nothing: it answers GET only"
+        return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, message)
     return Target(tuple(rest), query)
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of a job or of a namespace, and so part of an address of the API server."""
+    """Whether a text can name a job or a namespace, and be part of an API server's address."""
     return _NAME.fullmatch(text) is not None

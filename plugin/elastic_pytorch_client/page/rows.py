@@ -1,4 +1,4 @@
-"""What the page shows of each job in its table: data for JSON, without numbers that JSON does not have."""
+"""The page's data of each job in its table, for JSON, which lacks some numbers."""
 
 import math
 from collections import Counter
@@ -20,6 +20,7 @@ TONES = {GOOD: "good", BUSY: "busy", BAD: "bad"}
 def row_of(job: JobView) -> dict[str, Any]:
     progress, last = job.progress, job.last_interruption
     losses = [*(entry.loss for entry in job.history), progress.loss]
+    speed = progress.steps_per_second if job.world else None
     return {
         "id": job.uid,
         "namespace": job.namespace,
@@ -36,9 +37,7 @@ def row_of(job: JobView) -> dict[str, Any]:
         "secondsLeft": progress.seconds_left if job.world else None,
         "loss": "" if progress.loss is None else f"{progress.loss:.4g}",
         "losses": pool(finite(losses), SPARK_POINTS),
-        "speed": f"{progress.steps_per_second:.3g}"
-        if job.world and progress.steps_per_second is not None
-        else "",
+        "speed": "" if speed is None else f"{speed:.3g}",
         "goodput": str(job.goodput),
         "lost": job.goodput.lost,
         "interruptions": job.interruptions,
@@ -49,7 +48,7 @@ def row_of(job: JobView) -> dict[str, Any]:
 
 
 def trouble(job: JobView) -> int:
-    """How much a job needs a person, for the order of the rows: the highest first."""
+    """How much a job needs a person, the highest first."""
     if job.failed:
         return 5
     if job.ended or job.suspended:
@@ -64,19 +63,18 @@ def trouble(job: JobView) -> int:
 
 
 def blocks(job: JobView) -> list[list[str]]:
-    """A tone and a state for each wanted worker of a job of a few, in the order of its indexes; none for a large job."""
+    """A tone and a state for each wanted worker by its index; none for a large job."""
     if job.ended or job.suspended or job.wanted > MAX_BLOCKS or job.unlisted:
         return []
-    states = {
-        w.index: w.state for w in sorted(job.workers, key=lambda w: (w.rank is not None, w.name))
-    }
+    workers = sorted(job.workers, key=lambda w: (w.rank is not None, w.name))
+    states = {worker.index: worker.state for worker in workers}
     shown = [states[index] for index in sorted(states) if states[index] != "Spare"][:MAX_BLOCKS]
     missing = max(0, job.wanted - len(shown))
     return [[tone(state), state] for state in shown] + [["none", "no pod yet"]] * missing
 
 
 def tone(state: str) -> str:
-    """What the colour of a state means: `good`, `busy`, `bad`, or `quiet`."""
+    """The meaning of a state's colour: `good`, `busy`, `bad`, or `quiet`."""
     return TONES.get(state_style(state), "quiet")
 
 
@@ -95,9 +93,7 @@ def describe_group(job: JobView) -> str:
     others = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     size = f"{job.size if job.world else 0} of {job.wanted} train"
     world = f"world size {job.world}, round {job.round}" if job.world else ""
-    ranks = (
-        f"torchrun ({job.backend}) assigns the ranks"
-        if job.backend != names.BACKEND_OPERATOR
-        else ""
-    )
+    ranks = ""
+    if job.backend != names.BACKEND_OPERATOR:
+        ranks = f"torchrun ({job.backend}) assigns the ranks"
     return ", ".join(part for part in (size, world, others, job.described_spares, ranks) if part)

@@ -1,4 +1,4 @@
-"""The server of the page: on this machine only, for who has the secret, and for looking only."""
+"""The server of the page: for this machine, for who has the secret, and read-only."""
 
 import json
 import secrets
@@ -29,19 +29,15 @@ from elastic_pytorch_client.reading.nodes import NodeView
 from elastic_pytorch_client.worker_logs import Choice, find_workers, read_logs
 
 ADDRESS = "127.0.0.1"
-KINDS = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-}
+KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+KINDS[".svg"] = "image/svg+xml"
 PAGE = "page.html"
-# Between two words to a page that has nothing to hear: so its end is noticed.
-KEEP_ALIVE_SECONDS = 10.0
-IDLE_SECONDS = 60  # then a connection is closed
+NOTHING = b"there is nothing here"
+KEEP_ALIVE_SECONDS = 10.0  # between two comments, without which a page's end goes unnoticed
+IDLE_SECONDS = 60  # until a connection is closed
 LOG_LINES = 200
 MAX_DIGITS = 9  # of an index
-# A large cluster's list of nodes is long, and an open page asks again and again.
+# A large cluster's list of nodes is long, and an open page asks for it often.
 KEPT = timedelta(minutes=1)
 
 
@@ -54,7 +50,7 @@ class KeptNodes:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def nodes(self) -> list[NodeView] | None:
-        """All of them; None if the user may not look at them."""
+        """All nodes; None if the user may not read them."""
         with self._lock:
             now = self.now()
             if self._read is None or not timedelta() <= now - self._read < KEPT:
@@ -73,7 +69,7 @@ class PageServer(ThreadingHTTPServer):
         port: int = 0,
         stacks_of: Callable[[JobView], list[dict[str, Any]]] | None = None,
     ) -> None:
-        """With `stacks_of`, which describes the stacks of a job's processes as `kubectl epj stacks -o json` does, the page offers them."""
+        """With `stacks_of`, the page offers what `kubectl epj stacks -o json` prints."""
         self.cluster, self.live, self.now, self.stacks_of = cluster, live, now, stacks_of
         self.nodes = KeptNodes(cluster, now)
         self.secret = secrets.token_urlsafe(24)
@@ -85,15 +81,11 @@ class PageServer(ThreadingHTTPServer):
 
     @cached_property
     def static(self) -> dict[str, bytes]:
-        found = files("elastic_pytorch_client.page") / "static"
-        return {
-            file.name: file.read_bytes()
-            for file in found.iterdir()
-            if file.name.endswith(tuple(KINDS))
-        }
+        found = (files("elastic_pytorch_client.page") / "static").iterdir()
+        return {file.name: file.read_bytes() for file in found if file.name.endswith(tuple(KINDS))}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing of connections that a browser has closed."""
+        """Ignores connections that a browser has closed."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -116,46 +108,47 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = answer  # noqa: N815
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Says nothing: the terminal has the address of the page, and that is to stay in sight."""
+        """Prints nothing, so that the page's address stays in sight."""
 
     def _answer(self, target: Target) -> None:
+        server = self.server
         match target.parts:
-            case (name,) if (file := name or PAGE) in self.server.static:
+            case (name,) if (file := name or PAGE) in server.static:
                 kind = KINDS[file[file.rindex(".") :]]
-                self._send(HTTPStatus.OK, f"{kind}; charset=utf-8", self.server.static[file])
+                self._send(HTTPStatus.OK, f"{kind}; charset=utf-8", server.static[file])
             case ("events",):
                 self._stream()
             case ("nodes",):
                 self._send_data(
-                    lambda: nodes_of(
-                        self.server.live.jobs(), self.server.nodes.nodes(), self.server.now()
-                    )
+                    lambda: nodes_of(server.live.jobs(), server.nodes.nodes(), server.now())
                 )
-            case ("jobs", namespace, name) if is_name(namespace) and is_name(name):
+            case (kind, namespace, name) if is_name(namespace) and is_name(name):
+                self._answer_about(kind, namespace, name, target.query)
+            case _:
+                self._send(HTTPStatus.NOT_FOUND, "text/plain", NOTHING)
+
+    def _answer_about(self, kind: str, namespace: str, name: str, query: str) -> None:
+        stacks_of = self.server.stacks_of
+        match kind:
+            case "jobs":
                 self._send_data(lambda: self._job(namespace, name))
-            case ("manifests", namespace, name) if is_name(namespace) and is_name(name):
+            case "manifests":
                 self._send_data(lambda: self._manifest(namespace, name))
-            case ("logs", namespace, name) if is_name(namespace) and is_name(name):
-                asked = parse_qs(target.query)
+            case "logs":
+                asked = parse_qs(query)
                 index, lines = asked.get("index", [""])[0], None if "whole" in asked else LOG_LINES
                 self._send_data(lambda: self._log(namespace, name, index, lines))
-            case ("stacks", namespace, name) if (
-                is_name(namespace) and is_name(name) and self.server.stacks_of is not None
-            ):
-                stacks_of = self.server.stacks_of
-                self._send_data(
-                    lambda: {
-                        "groups": stacks_of(view_job(self.server.cluster.get_job(namespace, name)))
-                    }
-                )
+            case "stacks" if stacks_of is not None:
+                self._send_data(lambda: {"groups": stacks_of(self._view(namespace, name))})
             case _:
-                self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is nothing here")
+                self._send(HTTPStatus.NOT_FOUND, "text/plain", NOTHING)
+
+    def _view(self, namespace: str, name: str) -> JobView:
+        return view_job(self.server.cluster.get_job(namespace, name))
 
     def _job(self, namespace: str, name: str) -> Any:
-        job = view_job(self.server.cluster.get_job(namespace, name))
-        evidence = read_evidence(
-            self.server.cluster, job, self.server.nodes.nodes(), self.server.now()
-        )
+        server, job = self.server, self._view(namespace, name)
+        evidence = read_evidence(server.cluster, job, server.nodes.nodes(), server.now())
         return details_of(job, evidence) | {"stacks": self.server.stacks_of is not None}
 
     def _manifest(self, namespace: str, name: str) -> Any:
@@ -166,9 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not (index.isascii() and index.isdecimal() and len(index) <= MAX_DIGITS):
             return {"lines": []}
         choice = Choice(indexes=frozenset({int(index)}))
-        job = find_workers(
-            self.server.cluster, view_job(self.server.cluster.get_job(namespace, name)), choice
-        )
+        job = find_workers(self.server.cluster, self._view(namespace, name), choice)
         return {"lines": log_of(read_logs(self.server.cluster, job, choice, tail_lines=tail_lines))}
 
     def _send_data(self, read: Callable[[], Any]) -> None:
@@ -188,10 +179,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._begin(HTTPStatus.OK, "text/event-stream")
         shown: dict[str, str] = {}
         trouble = ""
-        changes: Changes | None = self.server.live.changes(shown, trouble, 0) or Changes(
-            {}, (), ""
-        )  # that there are none is news, too
-        while not self.server.live.stopped:
+        live = self.server.live
+        # That there are no jobs is news, too.
+        changes: Changes | None = live.changes(shown, trouble, 0) or Changes({}, (), "")
+        while not live.stopped:
             if changes is None:
                 self.wfile.write(b": still here\n\n")
             else:
@@ -199,23 +190,16 @@ class _Handler(BaseHTTPRequestHandler):
                 shown.update(changes.rows)
                 for uid in changes.removed:
                     del shown[uid]
-                about = {
-                    "removed": changes.removed,
-                    "trouble": trouble,
-                    "namespace": self.server.live.namespace,
-                }
-                self.wfile.write(
-                    f'data: {{"rows":[{",".join(changes.rows.values())}],{json.dumps(about)[1:]}\n\n'.encode()
-                )
-            changes = self.server.live.changes(shown, trouble, KEEP_ALIVE_SECONDS)
+                about = {"removed": changes.removed, "trouble": trouble}
+                more = json.dumps(about | {"namespace": live.namespace})
+                rows = ",".join(changes.rows.values())
+                self.wfile.write(f'data: {{"rows":[{rows}],{more[1:]}\n\n'.encode())
+            changes = live.changes(shown, trouble, KEEP_ALIVE_SECONDS)
 
     def _begin(self, code: HTTPStatus, kind: str, length: int | None = None) -> None:
         self.send_response(code)
-        headers = {
-            "Content-Type": kind,
-            **HEADERS,
-            **({} if length is None else {"Content-Length": str(length)}),
-        }
+        headers = {"Content-Type": kind, **HEADERS}
+        headers |= {} if length is None else {"Content-Length": str(length)}
         headers |= {"Connection": "close"} if self.close_connection else {}
         for name, value in headers.items():
             self.send_header(name, value)

@@ -1,7 +1,4 @@
-"""The timeline of a job: its group, loss and speed, what interrupted it, and its events.
-
-Times are seconds since 1970.
-"""
+"""The timeline of a job: group, loss, speed, interruptions, events; in seconds since 1970."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -13,19 +10,16 @@ from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.reading.timeline import JobEvent
 
 MAX_SECONDS = 1e9
-FUTURE = timedelta(minutes=5)  # clocks differ; what is later than that is a mistake of its author
+FUTURE = timedelta(minutes=5)  # clocks differ; what is later is a mistake
 
 
 def timeline_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict[str, Any]:
     events = [event for event in events if event.at <= now + FUTURE]
     end = job.completed or now
-    told = [entry.at for entry in job.history if entry.at] + [event.at for event in events]
-    begin = min([*told, job.completed or job.started or now])
-    present = HistoryEntry(
-        end,
-        loss=job.progress.loss,
-        steps_per_second=job.progress.steps_per_second if job.world else None,
-    )
+    times = [entry.at for entry in job.history if entry.at] + [event.at for event in events]
+    begin = min([*times, job.completed or job.started or now])
+    speed = job.progress.steps_per_second if job.world else None
+    present = HistoryEntry(end, loss=job.progress.loss, steps_per_second=speed)
     return {
         "begin": seconds_of(begin),
         "end": seconds_of(max(end, begin + timedelta(seconds=1))),
@@ -48,20 +42,15 @@ def timeline_of(job: JobView, events: Sequence[JobEvent], now: datetime) -> dict
 
 
 def group_sizes(job: JobView) -> list[dict[str, Any]]:
-    """The workers that trained together since each change of the group, 0 while it stood still; and the round."""
+    """The workers and the round after each change of the group, with 0 for a standstill."""
     sizes = []
     for entry in job.history:
         if entry.at is None or entry.workers is None:
             continue
-        # When the others stood still is not known.
+        # Of several interruptions, only the last time is known.
         if entry.seconds is not None and entry.count == 1:
-            sizes.append(
-                {
-                    "at": seconds_of(entry.at - timedelta(seconds=_length(entry))),
-                    "workers": 0,
-                    "round": entry.round,
-                }
-            )
+            stopped = seconds_of(entry.at - timedelta(seconds=_length(entry)))
+            sizes.append({"at": stopped, "workers": 0, "round": entry.round})
         sizes.append({"at": seconds_of(entry.at), "workers": entry.workers, "round": entry.round})
     running = job.condition("Running")
     if not job.world and running is not None and running.since is not None:
@@ -72,15 +61,12 @@ def group_sizes(job: JobView) -> list[dict[str, Any]]:
 def _points(
     entries: Sequence[HistoryEntry], value: Callable[[HistoryEntry], float | None]
 ) -> list[list[float | None]]:
-    return [
-        [seconds_of(entry.at), told]
-        for entry in entries
-        if entry.at
-        for told in finite([value(entry)])
-    ]
+    dated = ((seconds_of(entry.at), value(entry)) for entry in entries if entry.at)
+    return [[at, known] for at, found in dated for known in finite([found])]
 
 
 def _interruption(interruption: HistoryEntry) -> dict[str, Any]:
+    phases = interruption.phases.items()
     return {
         "ended": seconds_of(interruption.at),
         "cause": interruption.cause,
@@ -90,11 +76,7 @@ def _interruption(interruption: HistoryEntry) -> dict[str, Any]:
         "seconds": _length(interruption),
         "stepsLost": interruption.steps_lost,
         "round": interruption.round,
-        "phases": [
-            [PHASE_NAMES[p], seconds]
-            for p, seconds in interruption.phases.items()
-            if finite([seconds])
-        ],
+        "phases": [[PHASE_NAMES[p], seconds] for p, seconds in phases if finite([seconds])],
     }
 
 
