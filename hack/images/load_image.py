@@ -1,9 +1,8 @@
 """Puts an image onto nodes of the kind cluster, and sends only what they lack.
 
-An image here is its `-base` with one layer of code on top (see the Dockerfiles' stages). The base
-is large: it is sent once, to all nodes that lack it in one pass. After that a change of code sends
-an OCI archive in which only the code's layer, the manifest and the configuration are present;
-containerd has the other layers already.
+An image is its large `-base`, which is sent once, and one layer of code (see the Dockerfiles'
+stages). A change of code sends an OCI archive of that layer, the manifest and the configuration;
+containerd has the other layers.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 LABEL = "dev.elasticpytorch.image-id"
-REGISTRY = "docker.io/library/"  # that containerd puts before the name of an image without one
+REGISTRY = "docker.io/library/"  # containerd's default
 OCI = "application/vnd.oci.image"
 IMPORT = ("images", "import", "--all-platforms", "--digests", "--snapshotter", "overlayfs")
 SHARED_ON_NODE = "/shared"  # where kind.yaml mounts the folder that $SHARED names
@@ -51,7 +50,7 @@ def listed(node: str, image: str) -> str:
 
 
 def missing(image: str, nodes: Sequence[str]) -> list[str]:
-    """Returns the nodes whose image of this name was not made from Docker's as it is now."""
+    """The nodes that lack Docker's present image of this name."""
     label = f"{LABEL}={inspect(image)['Id']}"
     with ThreadPoolExecutor() as pool:
         found = pool.map(lambda node: label in listed(node, image), nodes)
@@ -59,7 +58,7 @@ def missing(image: str, nodes: Sequence[str]) -> list[str]:
 
 
 def send(image: str, nodes: Sequence[str], write_archive: Callable[[IO[bytes]], None]) -> None:
-    """Imports an archive of an image on nodes, from the folder that all of them see: the pipes of `docker exec` are slow."""
+    """Imports an archive of an image on nodes, from a shared folder: `docker exec` pipes slowly."""
     with tempfile.NamedTemporaryFile(
         dir=os.environ["SHARED"], prefix="image-", suffix=".tar"
     ) as file:
@@ -73,12 +72,8 @@ def send(image: str, nodes: Sequence[str], write_archive: Callable[[IO[bytes]], 
             ).returncode
 
         with ThreadPoolExecutor() as pool:
-            failed = [
-                node
-                for node, status in zip(nodes, pool.map(import_on, nodes), strict=True)
-                if status
-            ]
-    if failed:
+            statuses = list(pool.map(import_on, nodes))
+    if failed := [node for node, status in zip(nodes, statuses, strict=True) if status]:
         sys.exit(f"{image} could not be sent to {', '.join(failed)}.")
     label = f"{LABEL}={inspect(image)['Id']}"
     for node in nodes:
@@ -94,7 +89,7 @@ def send_whole(image: str, nodes: Sequence[str]) -> None:
 
 
 def layers_on_node(node: str, image: str) -> list[dict[str, Any]]:
-    """Returns the descriptors of an image's layers as the node's containerd has stored them."""
+    """The descriptors of an image's layers in the node's containerd."""
     digest = listed(node, image).splitlines()[1].split()[2]
     content = json.loads(docker(*ctr(node, "content", "get", digest)))
     if "manifests" in content:
@@ -115,12 +110,13 @@ def saved_layers(image: str) -> list[bytes]:
 
 
 def write_thin_archive(image: str, base_layers: Sequence[dict[str, Any]], file: IO[bytes]) -> None:
-    """Writes an OCI archive of an image without the layers of its base."""
+    """Writes an OCI archive of an image without its base's layers."""
     final, code = inspect(image), saved_layers(sibling(image, "code"))
     diff_ids = [*inspect(sibling(image, "base"))["RootFS"]["Layers"], *map(digest_of, code)]
     if len(final["RootFS"]["Layers"]) != len(diff_ids):
         sys.exit(
-            f"{image} is more than its base and its code: its last stage may only lay one on the other."
+            f"{image} is more than its base and its code: its last stage may only lay one on the "
+            "other."
         )
     kept = {name.lower(): final[name] for name in ("Architecture", "Os", "Created", "Config")}
     config = as_json(kept | {"rootfs": {"type": "layers", "diff_ids": diff_ids}})
