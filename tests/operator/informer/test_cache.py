@@ -25,6 +25,15 @@ def pod(
     return {**found, "status": {"phase": phase}}
 
 
+def in_namespace(found: dict[str, Any], namespace: str) -> dict[str, Any]:
+    return {**found, "metadata": {**found["metadata"], "namespace": namespace}}
+
+
+def job(**metadata: Any) -> dict[str, Any]:
+    found = a_manifest()
+    return {**found, "metadata": {**found["metadata"], **metadata}}
+
+
 def primed(*pods: dict[str, Any]) -> Cache:
     cache = Cache()
     cache.replace_all([a_manifest()], pods, [node("node-0")], 1.0)
@@ -81,9 +90,9 @@ def test_of_a_job_that_is_too_large_nothing_keeps_the_spec(notes: Any) -> None:
     del found
     gc.collect()
     assert [part() for part in kept] == [None] * 3
-    job = cache.job(KEY)
-    assert isinstance(job, Job)
-    assert (job.suspend, job.wanted, job.problem.split(":")[0]) == (True, 0, "spec")
+    read = cache.job(KEY)
+    assert isinstance(read, Job)
+    assert (read.suspend, read.wanted, read.problem.split(":")[0]) == (True, 0, "spec")
     assert cache.job_manifest(KEY)["spec"] == {"replicas": 3, "suspend": True}
 
 
@@ -103,17 +112,12 @@ def test_of_a_job_that_is_too_large_nothing_keeps_the_spec(notes: Any) -> None:
 def test_job_of_which_something_has_changed_is_what_a_cache_finds_that_knew_nothing_of_it(
     change: dict[str, Any],
 ) -> None:
-    spec = change.get("spec", a_manifest()["spec"])
-    metadata = {name: value for name, value in change.items() if name != "spec"}
-    before = a_manifest()
-    after = {
-        **before,
-        "metadata": {**before["metadata"], **metadata, "resourceVersion": "2"},
-        "spec": spec,
-    }
-    after["status"] = {"progress": {"step": 8}}
+    metadata = {**change}
+    spec = metadata.pop("spec", a_manifest()["spec"])
+    status = {"progress": {"step": 8}}
+    after = {**job(**metadata, resourceVersion="2"), "spec": spec, "status": status}
     known, new = Cache(), Cache()
-    known.apply(names.KIND, before, 0.0)
+    known.apply(names.KIND, job(), 0.0)
     for cache in (known, new):
         cache.apply(names.KIND, after, 1.0)
     assert known.job(KEY) == new.job(KEY)
@@ -215,13 +219,15 @@ def test_pod_dead_before_the_operator_started_is_marked_for_good() -> None:
     assert [view.ended_before_takeover for view in cache.pods_of("uid-lm")] == [True, False]
 
 
-def test_stores_of_stock_rendezvous_are_no_workers() -> None:
-    found = {
-        **store_pod(a_job(rendezvous={"backend": "c10d"}), "x7k2p", 4),
-        "status": {"phase": "Running"},
-    }
+def store() -> dict[str, Any]:
+    found = store_pod(a_job(rendezvous={"backend": "c10d"}), "x7k2p", 4)
     found["metadata"] |= {"uid": "uid-s", "resourceVersion": "1"}
-    cache = primed(pod(0), found)
+    running = [{"name": "pytorch", "state": {"running": {}}}]
+    return {**found, "status": {"phase": "Running", "containerStatuses": running}}
+
+
+def test_stores_of_stock_rendezvous_are_no_workers() -> None:
+    cache = primed(pod(0), store())
     assert [view.name for view in cache.pods_of("uid-lm")] == ["lm-worker-0-x7k2p"]
     [view] = cache.stores_of("uid-lm")
     assert (view.name, view.role, view.rendezvous) == ("lm-store-x7k2p", "store", 4)
@@ -240,19 +246,12 @@ def test_workers_that_run_are_counted() -> None:
     pods = [pod(index) for index in range(4)]
     for found, state in zip(pods, states, strict=True):
         found["status"]["containerStatuses"] = [{"name": "pytorch", "state": state}]
-    store = store_pod(a_job(rendezvous={"backend": "c10d"}), "x7k2p", 4)
-    store["metadata"] |= {"uid": "uid-s", "resourceVersion": "1"}
-    status = {
-        "phase": "Running",
-        "containerStatuses": [{"name": "pytorch", "state": {"running": {}}}],
-    }
-    assert primed(*pods, {**store, "status": status}).running_workers == 2
+    assert primed(*pods, store()).running_workers == 2
 
 
 def test_pod_of_another_namespace_is_nobodys_worker() -> None:
     cache = primed(pod(0))
-    forged = pod(0, uid="forged")
-    forged["metadata"]["namespace"] = "elsewhere"
+    forged = in_namespace(pod(0, uid="forged"), "elsewhere")
     cache.apply("Pod", forged, 2.0)
     assert cache.worker("elsewhere", forged["metadata"]["name"], "forged") is None
     assert [view.uid for view in cache.pods_of("uid-lm")] == [pod(0)["metadata"]["uid"]]
@@ -291,11 +290,7 @@ def test_what_was_deleted_while_a_list_was_on_its_way_does_not_come_back() -> No
     cache.remove(names.KIND, a_manifest(), 6.0)
     cache.replace_all([a_manifest()], listed, [node("node-0")], 5.0)
     assert cache.job(KEY) is None
-    cache.apply(
-        names.KIND,
-        {**a_manifest(), "metadata": {**a_manifest()["metadata"], "uid": "uid-lm-again"}},
-        7.0,
-    )
+    cache.apply(names.KIND, job(uid="uid-lm-again"), 7.0)
     assert not cache.has_job(KEY, "uid-lm")
     assert cache.worker("default", "lm-worker-0-x7k2p", "uid-0") is None
 
@@ -313,8 +308,9 @@ def test_late_answers_and_late_events_bring_nothing_back() -> None:
     assert cache.apply("Pod", pod(0, version=5), 6.1) == set(), "the answer to its creation"
     assert cache.apply("Pod", pod(0, version=9), 6.1) == set(), "a watch that lags behind"
     cache.remove(names.KIND, a_manifest(), 6.0)
-    late = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "9"}}
-    assert cache.apply(names.KIND, late, 6.1) == set(), "the answer to a status write"
+    assert cache.apply(names.KIND, job(resourceVersion="9"), 6.1) == set(), (
+        "the answer to a status write"
+    )
     assert (cache.pods_of("uid-lm"), cache.job(KEY)) == ((), None)
 
 
@@ -326,12 +322,8 @@ def test_ghosts_that_a_list_has_removed_do_not_come_back_either() -> None:
 
 def test_job_of_the_same_name_made_anew_is_not_replaced_by_the_one_before() -> None:
     cache = primed()
-    again = {
-        **a_manifest(),
-        "metadata": {**a_manifest()["metadata"], "uid": "uid-again", "resourceVersion": "8"},
-    }
+    again, before = job(uid="uid-again", resourceVersion="8"), job(resourceVersion="7")
     assert cache.apply(names.KIND, again, 2.0) == {KEY}, "its predecessor's deletion was never told"
-    before = {**a_manifest(), "metadata": {**a_manifest()["metadata"], "resourceVersion": "7"}}
     assert cache.apply(names.KIND, before, 3.0) == set()
     cache.replace_all([before], [], [], 1.5)
     assert cache.has_job(KEY, "uid-again")
@@ -341,16 +333,8 @@ def test_list_is_right_about_what_was_known_before_it_began_even_if_etcd_was_res
     cache = primed(pod(0, version=500, phase="Running"), pod(1, version=501))
     cache.observe_change("Pod", "MODIFIED", pod(0, version=500), 2.0)
     cache.remove("Pod", pod(2, version=502), 2.0)  # deleted after the backup was made
-    restored = {
-        **a_manifest(),
-        "metadata": {**a_manifest()["metadata"], "resourceVersion": "1"},
-        "status": {"round": 3},
-    }
-    cache.apply(
-        names.KIND,
-        {**restored, "metadata": {**restored["metadata"], "resourceVersion": "510"}},
-        2.0,
-    )
+    restored = {**job(), "status": {"round": 3}}
+    cache.apply(names.KIND, {**job(resourceVersion="510"), "status": {"round": 3}}, 2.0)
     cache.apply("Pod", pod(3, version=503), 6.0)  # while the list is on its way
     touched = cache.replace_all(
         [restored], [pod(0, version=90, phase="Failed"), pod(2, version=91)], [node("node-0")], 5.0
@@ -374,8 +358,7 @@ def test_address_is_known_while_a_pod_of_a_job_has_it() -> None:
     cache = primed()
     cache.apply("Pod", {**pod(0), "status": {"phase": "Running", "podIP": "10.1.2.3"}}, 2.0)
     forged = {**pod(1, uid="forged"), "status": {"phase": "Running", "podIP": "10.9.9.9"}}
-    forged["metadata"]["namespace"] = "elsewhere"
-    cache.apply("Pod", forged, 2.0)
+    cache.apply("Pod", in_namespace(forged, "elsewhere"), 2.0)
     assert [cache.has_pod_at(address) for address in ("10.1.2.3", "10.9.9.9", "")] == [
         True,
         False,
@@ -385,14 +368,11 @@ def test_address_is_known_while_a_pod_of_a_job_has_it() -> None:
     assert not cache.has_pod_at("10.1.2.3")
 
 
-def in_namespace(found: dict[str, Any], namespace: str) -> dict[str, Any]:
-    return {**found, "metadata": {**found["metadata"], "namespace": namespace}}
-
-
 def test_what_a_list_could_not_have_stays_but_is_not_waited_for() -> None:
     cache = Cache(watch_lag=WatchLag(by_namespace=True))
-    job = in_namespace(a_manifest(), "refused")
-    cache.replace_all([job], [in_namespace(pod(0), "refused")], [node("node-0")], 1.0)
+    cache.replace_all(
+        [job(namespace="refused")], [in_namespace(pod(0), "refused")], [node("node-0")], 1.0
+    )
     assert cache.watch_lag.silent_since().keys() == {"jobs", "pods", "nodes"}
     assert cache.replace_all([], [], [node("node-0")], 5.0, unavailable={"refused"}) == set()
     key = JobKey("refused", "lm")

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from elastic_pytorch_operator.informer.pod_views import job_of_pod, view_node, view_pod
 from elastic_pytorch_operator.model.announced_ends import MARKS, Certainty, parse_marks
+from elastic_pytorch_operator.model.observed import PodView
 from elastic_pytorch_operator.model.reduced_objects import reduce_pod
 from elastic_pytorch_operator.spec.job import JobKey
 
@@ -14,6 +15,10 @@ def a_pod_object(status: dict[str, Any] | None = None, **metadata: Any) -> dict[
     pod = a_worker_pod(a_job(), 2)
     pod["metadata"] |= {"uid": "uid-1", **metadata}
     return {**pod, "status": status or {}}
+
+
+def view(status: dict[str, Any], **metadata: Any) -> PodView:
+    return view_pod(a_pod_object(status, **metadata), seen_at=5.0)
 
 
 def container(**state: Any) -> dict[str, Any]:
@@ -84,93 +89,8 @@ def test_unhealthy_devices_of_a_pod(health: str | None, unhealthy: str) -> None:
     )
 
 
-def test_running_pod() -> None:
-    view = view_pod(
-        a_pod_object({"phase": "Running", "podIP": "10.0.0.7", **container(running={})}),
-        seen_at=5.0,
-    )
-    assert (view.index, view.started, view.address, view.ended, view.created_at) == (
-        2,
-        True,
-        "10.0.0.7",
-        False,
-        5.0,
-    )
-
-
-def test_ended_pod() -> None:
-    ended = {"exitCode": 137, "reason": "OOMKilled"}
-    view = view_pod(
-        a_pod_object({"phase": "Failed", **container(terminated=ended)}), seen_at=5.0, at_start=True
-    )
-    assert (view.ended, view.exit_code, view.exit_reason, view.ended_before_takeover) == (
-        True,
-        137,
-        "OOMKilled",
-        True,
-    )
-
-
-def test_pod_whose_init_container_has_failed_says_which_and_why() -> None:
-    ended = {"exitCode": 1, "reason": "Error", "message": "cannot copy the agent: no space left"}
-    init = {
-        "initContainerStatuses": [{"name": "elastic-pytorch-agent", "state": {"terminated": ended}}]
-    }
-    status = {"phase": "Failed", **init, **container(waiting={"reason": "PodInitializing"})}
-    view = view_pod(a_pod_object(status), seen_at=5.0)
-    assert (view.ended, view.exit_code) == (True, 1)
-    assert (
-        view.exit_message
-        == "init container elastic-pytorch-agent: cannot copy the agent: no space left"
-    )
-    done = {
-        "initContainerStatuses": [
-            {"name": "a", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
-        ]
-    }
-    assert view_pod(a_pod_object({"phase": "Pending", **done}), seen_at=5.0).exit_code is None
-
-
-def test_evicted_pod() -> None:
-    view = view_pod(
-        a_pod_object({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}),
-        seen_at=5.0,
-    )
-    assert (view.ended, view.exit_reason, view.exit_message) == (True, "Evicted", "low on memory")
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (container(waiting={"reason": "ContainerCreating"}), ""),
-        (
-            container(waiting={"reason": "ErrImagePull", "message": "not found"}),
-            "ErrImagePull of image torch:nope: not found",
-        ),
-        (
-            container(waiting={"reason": "CreateContainerConfigError", "message": "no secret"}),
-            "CreateContainerConfigError: no secret",
-        ),
-        (
-            {
-                "conditions": [
-                    {
-                        "type": "PodScheduled",
-                        "status": "False",
-                        "reason": "Unschedulable",
-                        "message": "0/3 nodes",
-                    }
-                ]
-            },
-            "Unschedulable: 0/3 nodes",
-        ),
-    ],
-)
-def test_why_a_pod_waits(status: dict[str, Any], expected: str) -> None:
-    assert view_pod(a_pod_object({"phase": "Pending", **status}), seen_at=0.0).waiting == expected
-
-
-TERMINATED = {"terminated": {"exitCode": 1, "reason": "Error"}}
+def ended(exit_code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
+    return {"terminated": {"exitCode": exit_code, "reason": reason, "message": message}}
 
 
 def states(
@@ -185,61 +105,128 @@ def states(
     }
 
 
+RUNNING: dict[str, Any] = {"running": {}}
+TERMINATED = ended(1)
+EVICTED = {"reason": "Evicted", "message": "low on memory"}
+INITIALIZING = {"waiting": {"reason": "PodInitializing"}}
+KILLED = states("Failed", pytorch=ended(137, message="last line"))
+COPY_FAILED = "cannot copy the agent: no space left"
+
+
+@situations(
+    "status, expected",
+    {
+        "runs": (
+            {**states(pytorch=RUNNING), "podIP": "10.0.0.7"},
+            {"index": 2, "started": True, "address": "10.0.0.7", "ended": False, "created_at": 5.0},
+        ),
+        "has ended": (
+            states("Failed", pytorch=ended(137, "OOMKilled")),
+            {"ended": True, "exit_code": 137, "exit_reason": "OOMKilled"},
+        ),
+        "is evicted": (
+            {"phase": "Failed", **EVICTED},
+            {"ended": True, "exit_reason": "Evicted", "exit_message": "low on memory"},
+        ),
+        "an init container has failed": (
+            states(
+                "Failed",
+                {"elastic-pytorch-agent": ended(1, message=COPY_FAILED)},
+                pytorch=INITIALIZING,
+            ),
+            {
+                "ended": True,
+                "exit_code": 1,
+                "exit_message": f"init container elastic-pytorch-agent: {COPY_FAILED}",
+            },
+        ),
+        "an init container has done its work": (
+            states("Pending", {"a": ended(0, "Completed")}),
+            {"exit_code": None},
+        ),
+        "the kubelet has ended it": (
+            {**KILLED, **EVICTED},
+            {"exit_reason": "Evicted", "exit_message": "low on memory", "exit_code": 137},
+        ),
+        "it has ended itself": (
+            {**KILLED, "message": "low on memory"},
+            {"exit_reason": "Error", "exit_message": "last line", "exit_code": 137},
+        ),
+    },
+)
+def test_view_of_a_pod(status: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = view(status)
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+NO_NODE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes",
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (container(waiting={"reason": "ContainerCreating"}), ""),
+        (
+            container(waiting={"reason": "ErrImagePull", "message": "not found"}),
+            "ErrImagePull of image torch:nope: not found",
+        ),
+        (
+            container(waiting={"reason": "CreateContainerConfigError", "message": "no secret"}),
+            "CreateContainerConfigError: no secret",
+        ),
+        ({"conditions": [NO_NODE]}, "Unschedulable: 0/3 nodes"),
+    ],
+)
+def test_why_a_pod_waits(status: dict[str, Any], expected: str) -> None:
+    assert view({"phase": "Pending", **status}).waiting == expected
+
+
 @pytest.mark.parametrize(
     ("status", "ended", "lingers"),
     [
-        (states(pytorch={"running": {}}, proxy={"running": {}}), False, False),
-        (states(pytorch={"running": {}}, proxy=TERMINATED), False, False),
-        (states(pytorch=TERMINATED, proxy={"running": {}}), True, True),
-        (
-            states(
-                "Pending", pytorch=TERMINATED, proxy={"waiting": {"reason": "ImagePullBackOff"}}
-            ),
-            True,
-            True,
-        ),
+        (states(pytorch=RUNNING, proxy=RUNNING), False, False),
+        (states(pytorch=RUNNING, proxy=TERMINATED), False, False),
+        (states(pytorch=TERMINATED, proxy=RUNNING), True, True),
+        (states("Pending", pytorch=TERMINATED, proxy=INITIALIZING), True, True),
         (states(pytorch=TERMINATED, proxy=TERMINATED), True, False),
         (states(pytorch=TERMINATED), True, False),
-        (states(init={"proxy": {"running": {}}}, pytorch=TERMINATED), True, False),
-        (states("Failed", pytorch=TERMINATED, proxy={"running": {}}), True, False),
+        (states(init={"proxy": RUNNING}, pytorch=TERMINATED), True, False),
+        (states("Failed", pytorch=TERMINATED, proxy=RUNNING), True, False),
     ],
 )
 def test_training_that_is_over_and_pod_that_is_not(
     status: dict[str, Any], ended: bool, lingers: bool
 ) -> None:
-    view = view_pod(a_pod_object(status), seen_at=5.0)
-    assert (view.ended, view.lingers) == (ended, lingers)
+    found = view(status)
+    assert (found.ended, found.lingers) == (ended, lingers)
 
 
-def a_pod_with_an_injected_sidecar(status: dict[str, Any], *, told: bool = True) -> dict[str, Any]:
+def a_pod_with_an_injected_sidecar(status: dict[str, Any]) -> dict[str, Any]:
     """A pod whose one container, `trainer`, a webhook has put another in front of."""
-    template = {
-        "spec": {"containers": [{"name": "trainer", "image": "torch", "args": ["train.py"]}]}
-    }
+    trainer = {"name": "trainer", "image": "torch", "args": ["train.py"]}
+    template = {"spec": {"containers": [trainer]}}
     pod = a_worker_pod(a_job(template=template), 2)
-    pod["metadata"] |= {"uid": "uid-1", **({} if told else {"annotations": {}})}
+    pod["metadata"] |= {"uid": "uid-1"}
     pod["spec"]["containers"].insert(0, {"name": "istio-proxy", "image": "proxy"})
     return {**pod, "status": status}
 
 
 @pytest.mark.parametrize(
     ("state", "started", "exit_code"),
-    [
-        ({"running": {}}, True, None),
-        (TERMINATED, False, 1),
-        ({"terminated": {"exitCode": 0}}, False, 0),
-    ],
+    [(RUNNING, True, None), (TERMINATED, False, 1), (ended(0), False, 0)],
 )
 def test_training_container_beside_an_injected_one(
     state: dict[str, Any], started: bool, exit_code: int | None
 ) -> None:
-    status = states(**{"istio-proxy": {"running": {}}, "trainer": state})
-    view = view_pod(a_pod_with_an_injected_sidecar(status), seen_at=5.0)
-    assert (view.started, view.exit_code, view.lingers) == (
-        started,
-        exit_code,
-        exit_code is not None,
-    )
+    status = states(**{"istio-proxy": RUNNING, "trainer": state})
+    found = view_pod(a_pod_with_an_injected_sidecar(status), seen_at=5.0)
+    lingers = exit_code is not None
+    assert (found.started, found.exit_code, found.lingers) == (started, exit_code, lingers)
 
 
 def with_native_sidecar(status: dict[str, Any]) -> dict[str, Any]:
@@ -252,25 +239,13 @@ def with_native_sidecar(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_native_sidecar_that_was_stopped_with_its_pod_has_not_failed_it() -> None:
-    stopped = {"terminated": {"exitCode": 143, "reason": "Error"}}
-    failed = {"terminated": {"exitCode": 1, "reason": "Error", "message": "no data"}}
-    waits = {"waiting": {"reason": "PodInitializing"}}
-    view = view_pod(
-        with_native_sidecar(states("Failed", {"proxy": stopped, "setup": failed}, pytorch=waits)),
-        seen_at=5.0,
-    )
-    assert (view.exit_code, view.exit_message) == (1, "init container setup: no data")
-    evicted = {
-        **states("Failed", {"proxy": stopped}),
-        "reason": "Evicted",
-        "message": "low on memory",
-    }
-    view = view_pod(with_native_sidecar(evicted), seen_at=5.0)
-    assert (view.exit_code, view.exit_reason, view.exit_message) == (
-        None,
-        "Evicted",
-        "low on memory",
-    )
+    proxy, setup = ended(143), ended(1, message="no data")
+    failed = states("Failed", {"proxy": proxy, "setup": setup}, pytorch=INITIALIZING)
+    found = view_pod(with_native_sidecar(failed), seen_at=5.0)
+    assert (found.exit_code, found.exit_message) == (1, "init container setup: no data")
+    evicted = {**states("Failed", {"proxy": proxy}), **EVICTED}
+    found = view_pod(with_native_sidecar(evicted), seen_at=5.0)
+    assert (found.exit_code, found.exit_reason) == (None, "Evicted")
 
 
 BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
@@ -285,9 +260,9 @@ CREATING = {"waiting": {"reason": "ContainerCreating"}}
             states("Pending", {"proxy": BACK_OFF}, pytorch=CREATING),
             "CrashLoopBackOff: back-off 10s",
         ),
-        (states(init={"proxy": BACK_OFF}, pytorch={"running": {}}), ""),
+        (states(init={"proxy": BACK_OFF}, pytorch=RUNNING), ""),
         (states("Pending", sidecar=NO_IMAGE, pytorch=CREATING), ""),
-        (states(sidecar=NO_IMAGE, pytorch={"running": {}}), ""),
+        (states(sidecar=NO_IMAGE, pytorch=RUNNING), ""),
         (states("Pending", sidecar=CREATING, pytorch=NO_IMAGE), "InvalidImageName"),
     ],
 )
@@ -301,23 +276,11 @@ def test_training_waits_for_init_containers_and_not_for_other_containers(
     ("reason", "unschedulable"), [("Unschedulable", True), ("SchedulingGated", False)]
 )
 def test_pod_for_which_the_scheduler_has_found_no_node(reason: str, unschedulable: bool) -> None:
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": reason,
-        "message": "0/3 nodes",
-    }
-    assert (
-        view_pod(a_pod_object({"conditions": [condition]}), seen_at=5.0).unschedulable
-        is unschedulable
-    )
-    assert not view_pod(
-        a_pod_object({"conditions": [{**condition, "status": "True"}]}), seen_at=5.0
-    ).unschedulable
+    condition = {**NO_NODE, "reason": reason}
+    assert view({"conditions": [condition]}).unschedulable is unschedulable
+    assert not view({"conditions": [{**condition, "status": "True"}]}).unschedulable
     nominated = {"conditions": [condition], "nominatedNodeName": "node-1"}
-    assert not view_pod(a_pod_object(nominated), seen_at=5.0).unschedulable, (
-        "others are being preempted for it"
-    )
+    assert not view(nominated).unschedulable, "others are being preempted for it"
 
 
 @pytest.mark.parametrize(
@@ -336,14 +299,7 @@ def test_node(status: str, ready: bool) -> None:
     ("status", "disrupted"),
     [
         ({"reason": "Evicted"}, False),  # by its own disk
-        (
-            {
-                "conditions": [
-                    {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-                ]
-            },
-            True,
-        ),
+        ({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, True),
         ({"conditions": [{"type": "DisruptionTarget", "status": "False"}]}, False),
         ({}, False),
     ],
@@ -351,10 +307,8 @@ def test_node(status: str, ready: bool) -> None:
 def test_pod_that_the_cluster_has_ended_is_disrupted(
     status: dict[str, Any], disrupted: bool
 ) -> None:
-    ended = container(terminated={"exitCode": 1, "reason": "Error"})
-    view = view_pod(a_pod_object({"phase": "Failed", **ended, **status}), seen_at=1.0)
-    assert (view.disrupted, view.exit_code) == (disrupted, 1)
-    assert view.exit_reason == status.get("reason", "Error")
+    found = view({**states("Failed", pytorch=TERMINATED), **status})
+    assert (found.disrupted, found.exit_code) == (disrupted, 1)
 
 
 @pytest.mark.parametrize(
@@ -383,9 +337,12 @@ def test_node_tells_what_pods_it_takes() -> None:
         "spec": {"taints": taints},
         "status": {"allocatable": allocatable},
     }
-    view = view_node(node)
-    assert (view.labels, view.allocatable) == ({"pool": "a"}, allocatable)
-    assert view.taints == (("gpu", "", "NoSchedule"), ("spot", "yes", "NoExecute"))
+    found = view_node(node)
+    assert (found.labels, found.allocatable) == ({"pool": "a"}, allocatable)
+    assert found.taints == (("gpu", "", "NoSchedule"), ("spot", "yes", "NoExecute"))
+
+
+CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
 
 
 @pytest.mark.parametrize(
@@ -398,17 +355,8 @@ def test_node_tells_what_pods_it_takes() -> None:
             "taint karpenter.sh/disrupted",
         ),
         (
-            {
-                "spec": {
-                    "taints": [
-                        {
-                            "key": "DeletionCandidateOfClusterAutoscaler",
-                            "effect": "PreferNoSchedule",
-                        }
-                    ]
-                }
-            },
-            "taint DeletionCandidateOfClusterAutoscaler",
+            {"spec": {"taints": [{"key": CANDIDATE, "effect": "PreferNoSchedule"}]}},
+            f"taint {CANDIDATE}",
         ),
         (
             {"metadata": {"name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}},
@@ -421,11 +369,9 @@ def test_node_tells_what_pods_it_takes() -> None:
     ],
 )
 def test_node_tells_what_announces_its_end(node: dict[str, Any], by: str) -> None:
-    view = view_node(
-        {"metadata": {"name": "n"}, **node},
-        (*MARKS, *parse_marks(["acme.io/going"], Certainty.SOFT)),
-    )
-    assert (view.end.by if view.end else "") == by
+    marks = (*MARKS, *parse_marks(["acme.io/going"], Certainty.SOFT))
+    end = view_node({"metadata": {"name": "n"}, **node}, marks).end
+    assert (end.by if end else "") == by
 
 
 def test_heartbeat_of_a_node_is_no_news() -> None:
@@ -442,39 +388,10 @@ def test_heartbeat_of_a_node_is_no_news() -> None:
 
 
 def test_pod_carries_its_conditions_and_how_often_its_group_had_been_restarted() -> None:
-    disrupted = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "EvictionByEvictionAPI",
-        "message": "drained",
-    }
-    pod = a_pod_object({"conditions": [disrupted, {"type": "Ready", "status": "False"}]})
-    view = view_pod(pod, seen_at=5.0)
-    assert (view.conditions, view.group_restarts) == (
-        {("DisruptionTarget", "True"), ("Ready", "False")},
-        0,
-    )
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    found = view({"conditions": [disrupted, {"type": "Ready", "status": "False"}]})
+    assert found.conditions == {("DisruptionTarget", "True"), ("Ready", "False")}
+    assert found.group_restarts == 0
     later = a_worker_pod(a_job(), 2, group_restarts=7)
     later["metadata"]["uid"] = "uid-2"
     assert view_pod(later, seen_at=5.0).group_restarts == 7
-
-
-@situations(
-    "reason, said",
-    {
-        "the kubelet ended it": ("Evicted", "Usage of EmptyDir volume exceeds the limit"),
-        "it ended itself": ("", "last line of the log"),
-    },
-)
-def test_message_of_an_end_is_of_whoever_ended_the_pod(reason: str, said: str) -> None:
-    ended = {"terminated": {"exitCode": 137, "reason": "Error", "message": "last line of the log"}}
-    status = {
-        "phase": "Failed",
-        "reason": reason,
-        "message": "Usage of EmptyDir volume exceeds the limit",
-    }
-    view = view_pod(
-        a_pod_object({**status, "containerStatuses": [{"name": "pytorch", "state": ended}]}),
-        seen_at=5.0,
-    )
-    assert (view.exit_reason, view.exit_message, view.exit_code) == (reason or "Error", said, 137)
