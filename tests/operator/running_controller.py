@@ -61,12 +61,10 @@ class RunningController(Generic[Memory]):
     ) -> None:
         self.loop = asyncio.get_running_loop()
         clock = self.loop.time
-        self.cluster, self.cache, self.registry, self.slots = (
-            cluster,
-            Cache(),
-            AgentRegistry(),
-            WriteSlots(clock),
-        )
+        self.cluster = cluster
+        self.cache = Cache()
+        self.registry = AgentRegistry()
+        self.slots = WriteSlots(clock)
         self.queue: WorkQueue[JobKey] = WorkQueue(clock=clock) if queue is None else queue
         self.metrics = Metrics()
         self.controller = Controller(
@@ -141,8 +139,7 @@ class Running(RunningController[FaultyCluster]):
         """Has the job, with its three pods, begun."""
         self.cluster.apply_job(a_manifest())
         await self.until(lambda: len(self.indices()) == 3 and bool(self.condition("Running")))
-        version = self.cluster.job("lm")["metadata"]["resourceVersion"]
-        await self.cluster.patch(JOBS, "default", "lm", version, {"status": {"round": 1}}, "status")
+        await self.write_status({"round": 1})
 
     def start_pods(self) -> None:
         """Has the pods run, and their agents speak once: they are ready."""
@@ -151,6 +148,15 @@ class Running(RunningController[FaultyCluster]):
                 pod["metadata"]["name"], pod["metadata"]["uid"], {"state": "ready", "round": 0}
             )
             self.cluster.set_pod_status("default", pod["metadata"]["name"], running_status())
+
+    def lose_pod(self, number: int = 0) -> None:
+        """Has the pod of that place in the list be gone."""
+        name = self.cluster.pods()[number]["metadata"]["name"]
+        self.cluster.finish_deletion("default", name)
+
+    async def write_status(self, status: Mapping[str, Any]) -> None:
+        version = self.cluster.job("lm")["metadata"]["resourceVersion"]
+        await self.cluster.patch(JOBS, "default", "lm", version, {"status": status}, "status")
 
     def members(self) -> tuple[str, ...]:
         declared = self.round_of("lm")
