@@ -42,13 +42,11 @@ class Agent:
         node: str,
         training: Training,
     ) -> None:
-        self.pod, self.job, self.job_uid, self.node, self.training = (
-            pod,
-            job,
-            job_uid,
-            node,
-            training,
-        )
+        self.pod = pod
+        self.job = job
+        self.job_uid = job_uid
+        self.node = node
+        self.training = training
         self.committed = 0
         self.state, self.round, self.newest, self.rank, self.world_size = "ready", 0, 0, 0, 0
         self.group: Group | None = None

@@ -154,10 +154,8 @@ class Server(KueueCluster):
     def _collect(self, kind: str, found: MutableManifest) -> None:
         """What was made for a job that had gone meanwhile goes, too, by the garbage collector."""
         metadata = found["metadata"]
-        owner, place = (
-            metadata["ownerReferences"][0]["uid"],
-            (metadata["namespace"], metadata["name"]),
-        )
+        owner = metadata["ownerReferences"][0]["uid"]
+        place = (metadata["namespace"], metadata["name"])
         there = self._objects.get((kind, *place)) is found
         if there and all(job["metadata"]["uid"] != owner for job in self.all_of(names.KIND)):
             if kind == "Pod":

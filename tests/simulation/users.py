@@ -149,10 +149,8 @@ def delete_workload(world: "World", dice: random.Random) -> str:
 
 def change_queue(world: "World", dice: random.Random) -> str:
     """Takes a job out of its queue, or into another one, and back later."""
-    job, queue = (
-        choose_job(world, dice, "queued", "queued-fixed", "queued-spares"),
-        dice.choice(("", "others", "nowhere")),
-    )
+    job = choose_job(world, dice, "queued", "queued-fixed", "queued-spares")
+    queue = dice.choice(("", "others", "nowhere"))
     if job is None:
         return ""
     before = dict(job.manifest["metadata"]["labels"])

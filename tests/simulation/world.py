@@ -28,14 +28,15 @@ from tests.simulation.story import Ear, Story
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 # For which all must be as it should be, until quiet may be skipped: progress is written each 5 s.
 QUIET_SECONDS = 6.0
-# The same of a wait for the end of an act, if an agent is silent: the operator may wait for it so
-# long.
+# The same of a wait for the end of an act, if an agent is silent: so long may the operator wait.
 STILL_SECONDS = 30.0
 SOON_SECONDS = 1.0  # before what comes next, in which nothing is skipped
 # In which all must be as it should be: no list of the operator's is due for what it has missed.
 SETTLE_SECONDS = 280.0
 LOOK_SECONDS = 1.0
 CALM_SECONDS = 20.0  # after trouble, in which the operator may still be late
+ALWAYS = (invariants.check_ends, invariants.check_quota)
+ALWAYS += (invariants.check_losses, invariants.check_writers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,8 @@ class World:
         addresses = {address for endpoint in endpoints for address in endpoint["addresses"]}
         if not agent.reachable or agent.shut_out or self.closed:
             return None
-        return next(
-            (p.door for p in self.processes if p.address in addresses and p.door is not None), None
-        )
+        doors = (p.door for p in self.processes if p.address in addresses)
+        return next((door for door in doors if door is not None), None)
 
     def group_of(self, agent: Agent) -> Group:
         key = (agent.job_uid, agent.round)
@@ -122,18 +122,16 @@ class World:
         if before is None or all(member.ended for member in before.members):
             for old in [k for k in self.groups if k[0] == agent.job_uid and k[1] < agent.round - 8]:
                 del self.groups[old]
-            self.groups[key] = Group(
-                agent.job_uid, agent.round, agent.world_size, agent.training, self
-            )
+            size, training = agent.world_size, agent.training
+            self.groups[key] = Group(agent.job_uid, agent.round, size, training, self)
         return self.groups[key]
 
     def exited(self, agent: Agent, code: int) -> None:
         self.nodes.exited(agent, code)
 
     def formed(self, group: Group) -> None:
-        self.story.tell(
-            group.members[0].job, f"round {group.number} trains from step {group.first}"
-        )
+        told = f"round {group.number} trains from step {group.first}"
+        self.story.tell(group.members[0].job, told)
         self._check(invariants.check_group(self, group))
 
     def changed(self) -> None:
@@ -153,11 +151,8 @@ class World:
         return dict(self.manifest(job).get("status") or {})
 
     def pods(self, job: UsersJob) -> list[MutableManifest]:
-        return [
-            p
-            for p in self.server.all_of("Pod")
-            if p["metadata"]["labels"].get(names.LABEL_JOB_NAME) == job.name
-        ]
+        label, pods = names.LABEL_JOB_NAME, self.server.all_of("Pod")
+        return [p for p in pods if p["metadata"]["labels"].get(label) == job.name]
 
     def running_pods(self, job: UsersJob) -> list[MutableManifest]:
         there = (p for p in self.pods(job) if p["status"].get("phase") not in ENDED)
@@ -176,10 +171,8 @@ class World:
     def most_of(self, job: UsersJob) -> list[int]:
         """How many workers a job may have, and might have had until a moment ago."""
         at, before = self.edited_at.get(job.name, (-1e9, 0))
-        return [
-            job.sizes[2],
-            before if self.loop.time() < at + CALM_SECONDS or self.is_troubled() else 0,
-        ]
+        recent = self.loop.time() < at + CALM_SECONDS or self.is_troubled()
+        return [job.sizes[2], before if recent else 0]
 
     def expected_size(self, job: UsersJob) -> int | None:
         """With how many workers a job is to train after quiet; None: that depends on others."""
@@ -226,7 +219,12 @@ class World:
         """Lives through acts, each settled before the next that comes later than that."""
         self._ear.listen()
         try:
-            await self._begin()
+            for number in range(self.setting.nodes):
+                self.nodes.add(f"node-{number}")
+            self._numbers = self.setting.nodes
+            for name in ("operator-a", "operator-b"):
+                self._start_process(name)
+            self.submit_missing()
             for act in acts:
                 await self._live_until(act.at)
                 self._do(act)
@@ -241,14 +239,6 @@ class World:
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
             await asyncio.sleep(10.0)
-
-    async def _begin(self) -> None:
-        for number in range(self.setting.nodes):
-            self.nodes.add(f"node-{number}")
-        self._numbers = self.setting.nodes
-        for name in ("operator-a", "operator-b"):
-            self._start_process(name)
-        self.submit_missing()
 
     def _do(self, act: Act) -> None:
         dice = random.Random(f"act {self.setting.seed} {act.number}")
@@ -267,30 +257,19 @@ class World:
             await self.clock.pass_until(min(at, self.day_seconds() + LOOK_SECONDS))
             self.submit_missing()
             self._note_leader()
-            self._check(
-                (
-                    *invariants.check_ends(self),
-                    *invariants.check_quota(self),
-                    *invariants.check_losses(self),
-                    *invariants.check_writers(self),
-                )
-            )
+            for check in ALWAYS:
+                self._check(check(self))
             self._raise()
-            now, unsettled = (
-                self.loop.time(),
-                [] if self._active else [*invariants.check_settled(self)],
-            )
+            now = self.loop.time()
+            unsettled = [] if self._active else [*invariants.check_settled(self)]
             if not unsettled:
                 restless_since = now
             elif now > restless_since + SETTLE_SECONDS:
-                self.violations += [
-                    f"not settled after {SETTLE_SECONDS:.0f} s: {each}" for each in unsettled
-                ]
+                late = f"not settled after {SETTLE_SECONDS:.0f} s"
+                self.violations += [f"{late}: {each}" for each in unsettled]
                 self._raise()
-            if self._active or unsettled:
-                quiet_since = None
-            elif quiet_since is None:
-                quiet_since = now
+            restless = self._active or unsettled
+            quiet_since = None if restless else now if quiet_since is None else quiet_since
             quiet = quiet_since is not None and now >= quiet_since + QUIET_SECONDS
             quiet = quiet and not self.server.trouble.delays
             if quiet and not told:
@@ -305,36 +284,24 @@ class World:
         return self._active > 0 and self.loop.time() > self._changed_at + seconds
 
     def _tell_states(self) -> None:
-        self._check(
-            (
-                *invariants.check_resize(self.story),
-                *invariants.check_leaders(self.story),
-                *invariants.check_churn(self.story),
-            )
-        )
+        for check in (invariants.check_resize, invariants.check_leaders, invariants.check_churn):
+            self._check(check(self.story))
         for job in self.jobs.values():
             status = self.status(job)
-            self.story.tell(
-                job.name, f"stands: {status.get('state')}, {status.get('worldSize', 0)} workers"
-            )
+            told = f"stands: {status.get('state')}, {status.get('worldSize', 0)} workers"
+            self.story.tell(job.name, told)
 
     def _skip(self, at: float) -> None:
         """Lets the day go on until shortly before the next thing that happens."""
-        found = (
-            due
-            for job in self.jobs.values()
-            for due in job.deadlines(self.status(job))
-            if due > self.time()
-        )
-        deadlines = ((due - BEGIN).total_seconds() for due in found)
+        found = (due for job in self.jobs.values() for due in job.deadlines(self.status(job)))
+        deadlines = ((due - BEGIN).total_seconds() for due in found if due > self.time())
         self.clock.skip_until(min(at, self.clock.next_at, *deadlines) - SOON_SECONDS)
 
     def submit_missing(self) -> None:
         """Users replace jobs that are gone, and delete those that have ended, after an hour."""
-        for job in [
-            job for job in self.jobs.values() if self.server.find(names.KIND, job.name) is None
-        ]:
-            del self.jobs[job.name]
+        for name in list(self.jobs):
+            if self.server.find(names.KIND, name) is None:
+                del self.jobs[name]
         ended = [job for job in self.jobs.values() if has_ended(self.status(job))]
         for job in ended:
             if "ttlSecondsAfterFinished" not in job.spec and len(ended) > 1:
@@ -358,9 +325,8 @@ class World:
         address = f"10.200.{number >> 8 & 255}.{number & 255}"
         used = {process.node for process in self.processes}
         node = next((node for node in usable if node not in used), "node-0")
-        self.processes.append(
-            Process(self.server, name, address, node, dice, self.time, self._close)
-        )
+        process = Process(self.server, name, address, node, dice, self.time, self._close)
+        self.processes.append(process)
 
     def _close(self, door: Door) -> None:
         """The connections to a replica end."""
@@ -369,10 +335,8 @@ class World:
                 agent.disconnect(dropped=True)
 
     def _begin_agent(self, pod: PodIdentity, job: str, job_uid: str, node: str) -> Agent:
-        training = (
-            self.jobs[job].training if job in self.jobs else new_job(0, self.setting.seed).training
-        )
-        return Agent(self, pod, job, job_uid, node, training)
+        owner = self.jobs.get(job) or new_job(0, self.setting.seed)
+        return Agent(self, pod, job, job_uid, node, owner.training)
 
     def _note_change(self, kind: str, change: str, pod: Manifest) -> None:
         if kind in KINDS and kind != names.KIND:
