@@ -51,11 +51,9 @@ class QueueWorld(RunningController[KueueCluster]):
         self._beats: dict[str, dict[str, Any]] = {}
         if before is not None:
             before.watching = False
-            self.steps, self._ended, self._addresses = (
-                before.steps,
-                before._ended,
-                before._addresses,
-            )
+            self.steps = before.steps
+            self._ended = before._ended
+            self._addresses = before._addresses
             self._born, self._dying, self._beats = before._born, before._dying, before._beats
 
     def submit(

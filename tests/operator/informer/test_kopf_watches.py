@@ -27,10 +27,8 @@ def test_kopf_copies_no_object_at_an_event() -> None:
 
 def test_pods_and_workloads_are_found_by_labels_that_no_policy_of_others_writes() -> None:
     selectors = kopf_settings().watching.label_selectors
-    pod, workload = (
-        a_worker_pod(),
-        workload_of(a_queued_job(), CreateWorkload(1, 2), {"priority": 0}, {}),
-    )
+    pod = a_worker_pod()
+    workload = workload_of(a_queued_job(), CreateWorkload(1, 2), {"priority": 0}, {})
     for resource, found in (("pods", pod), (kueue.WORKLOADS, workload)):
         assert selectors[resource] in found["metadata"]["labels"]
         assert selectors[resource].startswith(f"{names.GROUP}/")

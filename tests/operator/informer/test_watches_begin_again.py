@@ -149,10 +149,8 @@ async def test_what_is_there_when_a_watch_begins_again_is_taken_in(
     async with watching(cache, tmp_path, monkeypatch) as (server, _):
         jobs = f"{JOBS}/elasticpytorchjobs"
         await until(lambda: server.watches[jobs] == 1)
-        server.jobs, server.ends[jobs] = (
-            [a_manifest("large", image="x" * MAX_BYTES), a_manifest()],
-            1,
-        )
+        server.jobs = [a_manifest("large", image="x" * MAX_BYTES), a_manifest()]
+        server.ends[jobs] = 1
         await until(lambda: len(cache.keys) == 2)
         job, large = cache.job(KEY), cache.job(JobKey("default", "large"))
         assert isinstance(job, Job)

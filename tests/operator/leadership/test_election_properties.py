@@ -102,10 +102,8 @@ class Replica:
     terms: int = 0
 
     async def run(self) -> None:
-        offset, speed = (
-            self.chance.uniform(0, 1e6),
-            1 + self.chance.uniform(-MAX_CLOCK_ERROR, MAX_CLOCK_ERROR),
-        )
+        offset = self.chance.uniform(0, 1e6)
+        speed = 1 + self.chance.uniform(-MAX_CLOCK_ERROR, MAX_CLOCK_ERROR)
         loop = asyncio.get_running_loop()
         while True:
             self.elector = Elector(

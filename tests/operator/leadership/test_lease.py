@@ -123,17 +123,11 @@ def test_who_leads_must_write_it() -> None:
 
 def test_claims_count_the_changes_of_hands() -> None:
     renewed: dict[str, Any] = acquire(Candidacy("a", OURS), "12:00:02")
-    assert (renewed["leaseTransitions"], renewed["acquireTime"], renewed["renewTime"]) == (
-        3,
-        "11:00:00",
-        "12:00:02",
-    )
+    found = (renewed["leaseTransitions"], renewed["acquireTime"], renewed["renewTime"])
+    assert found == (3, "11:00:00", "12:00:02")
     taken = acquire(Candidacy("a", THEIRS), "12:00:02")
-    assert (taken["leaseTransitions"], taken["acquireTime"], taken["holderIdentity"]) == (
-        4,
-        "12:00:02",
-        "a",
-    )
+    told = (taken["leaseTransitions"], taken["acquireTime"], taken["holderIdentity"])
+    assert told == (4, "12:00:02", "a")
     assert acquire(Candidacy("a"), "12:00:02")["leaseTransitions"] == 0
     assert taken["leaseDurationSeconds"] == 4
 
@@ -198,12 +192,10 @@ def test_what_somebody_has_written_into_a_lease_is_bounded(
 
 
 def test_a_lease_whose_count_is_at_its_end_is_taken() -> None:
-    assert (
-        acquire(Candidacy("a", replace(THEIRS, transitions=MAX_TRANSITIONS)), "12:00:00")[
-            "leaseTransitions"
-        ]
-        == MAX_TRANSITIONS
-    )
+    found = acquire(Candidacy("a", replace(THEIRS, transitions=MAX_TRANSITIONS)), "12:00:00")[
+        "leaseTransitions"
+    ]
+    assert found == MAX_TRANSITIONS
     assert (
         acquire(Candidacy("a", replace(OURS, acquired="")), "12:00:00")["acquireTime"] == "12:00:00"
     ), "a time must be one"

@@ -41,10 +41,8 @@ async def test_probes_say_what_is_so(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(operator.probes().routes(), "127.0.0.1", 0) as port:
         assert await ask(port, "/healthz") == (200, "ok")
         assert (await ask(port, "/readyz"))[0] == 503
-        operator.ready, operator.failed_checks = (
-            True,
-            ("the watch of pods has been silent about a change for 100 s",),
-        )
+        operator.ready = True
+        operator.failed_checks = ("the watch of pods has been silent about a change for 100 s",)
         assert await ask(port, "/readyz") == (200, "ok")
         assert await ask(port, "/healthz") == (503, operator.failed_checks[0])
     assert f"a liveness check fails: {operator.failed_checks[0]}" in caplog.text

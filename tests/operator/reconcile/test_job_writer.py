@@ -2,10 +2,7 @@ import asyncio
 
 import pytest
 from elastic_pytorch_operator.cluster.interface import ClusterError
-from elastic_pytorch_operator.planning.failed_writes import (
-    DRY_RUN,
-    STATUS,
-)
+from elastic_pytorch_operator.planning.failed_writes import DRY_RUN, STATUS
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
 from elastic_pytorch_operator.reconcile.write_slots import MAX_WRITES
 

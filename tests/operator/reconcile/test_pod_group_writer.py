@@ -156,10 +156,8 @@ async def test_job_is_told_how_kubernetes_itself_schedules_gangs(running: Runnin
 
 async def test_pod_group_that_is_being_deleted_is_not_used_again_unless_a_pod_keeps_it() -> None:
     cluster = FakeCluster()
-    writer, job = (
-        PodGroupWriter(cluster),
-        parse_job(a_gang(scheduling={"gangScheduler": "Kubernetes"})),
-    )
+    writer = PodGroupWriter(cluster)
+    job = parse_job(a_gang(scheduling={"gangScheduler": "Kubernetes"}))
     going = pod_group(job, KUBERNETES)
     going["metadata"]["deletionTimestamp"] = "2000-01-01T00:00:00Z"
     await cluster.create(pod_groups(KUBERNETES.api_version), going)

@@ -127,11 +127,9 @@ async def quiet_cluster(jobs: int, *, stepless: bool = False) -> AsyncIterator[Q
 async def test_steps_cause_few_plans_and_few_writes() -> None:
     seconds = 30
     async with quiet_cluster(100) as quiet:
-        plans, calls, began = (
-            len(quiet.queue.taken_out),
-            Counter(quiet.cluster.calls),
-            quiet.loop.time(),
-        )
+        plans = len(quiet.queue.taken_out)
+        calls = Counter(quiet.cluster.calls)
+        began = quiet.loop.time()
         await asyncio.sleep(seconds)
         planned = Counter(quiet.queue.taken_out[plans:])
         written = Counter(quiet.cluster.calls) - calls

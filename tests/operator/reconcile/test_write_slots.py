@@ -48,13 +48,11 @@ class Job:
     def __init__(
         self, api: Api, name: str, writes: int, namespace: str = "team", *, hangs: bool = False
     ) -> None:
-        self.api, self.name, self.left, self.namespace, self.hangs = (
-            api,
-            name,
-            writes,
-            namespace,
-            hangs,
-        )
+        self.api = api
+        self.name = name
+        self.left = writes
+        self.namespace = namespace
+        self.hangs = hangs
 
     def has_write(self) -> bool:
         return self.left > 0

@@ -13,6 +13,20 @@ def env(*names_and_values: tuple[str, str]) -> list[dict[str, str]]:
 
 
 FROM_SECRET = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+
+
+def pytorch(**fields: Any) -> dict[str, Any]:
+    return pod(containers=[{"name": "pytorch", **fields}])
+
+
+def tolerated(key: str) -> dict[str, str]:
+    return {"key": key, "operator": "Exists"}
+
+
+def extra_workers(**fields: Any) -> dict[str, Any]:
+    return {"scheduling": {"extraWorkers": fields}}
+
+
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "nothing of its own": ({"ttlSecondsAfterFinished": 1}, {}, {"ttlSecondsAfterFinished": 1}),
     "a field of its own": (
@@ -51,94 +65,46 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
             ]
         ),
     ),
-    "args as a whole": (
-        pod(containers=[{"name": "pytorch", "args": ["a", "b"]}]),
-        pod(containers=[{"name": "pytorch", "args": ["c"]}]),
-        pod(containers=[{"name": "pytorch", "args": ["c"]}]),
-    ),
+    "args as a whole": (pytorch(args=["a", "b"]), pytorch(args=["c"]), pytorch(args=["c"])),
     "env by name": (
-        pod(containers=[{"name": "pytorch", "env": env(("A", "1"), ("B", "1"))}]),
-        pod(containers=[{"name": "pytorch", "env": env(("C", "2"), ("A", "2"))}]),
-        pod(containers=[{"name": "pytorch", "env": env(("A", "2"), ("B", "1"), ("C", "2"))}]),
+        pytorch(env=env(("A", "1"), ("B", "1"))),
+        pytorch(env=env(("C", "2"), ("A", "2"))),
+        pytorch(env=env(("A", "2"), ("B", "1"), ("C", "2"))),
     ),
     "two of one key": (
-        pod(containers=[{"name": "pytorch", "ports": [{"containerPort": 1, "name": "a"}]}]),
-        pod(
-            containers=[
-                {
-                    "name": "pytorch",
-                    "ports": [
-                        {"containerPort": 1, "hostPort": 2},
-                        {"containerPort": 1, "name": "b"},
-                    ],
-                }
-            ]
-        ),
-        pod(
-            containers=[
-                {"name": "pytorch", "ports": [{"containerPort": 1, "hostPort": 2, "name": "b"}]}
-            ]
-        ),
+        pytorch(ports=[{"containerPort": 1, "name": "a"}]),
+        pytorch(ports=[{"containerPort": 1, "hostPort": 2}, {"containerPort": 1, "name": "b"}]),
+        pytorch(ports=[{"containerPort": 1, "hostPort": 2, "name": "b"}]),
     ),
     "a variable of another kind": (
-        pod(containers=[{"name": "pytorch", "env": [FROM_SECRET]}]),
-        pod(containers=[{"name": "pytorch", "env": env(("A", "1"))}]),
-        pod(containers=[{"name": "pytorch", "env": env(("A", "1"))}]),
+        pytorch(env=[FROM_SECRET]),
+        pytorch(env=env(("A", "1"))),
+        pytorch(env=env(("A", "1"))),
     ),
     "mounts by path": (
-        pod(
-            containers=[
-                {
-                    "name": "pytorch",
-                    "volumeMounts": [{"mountPath": "/data", "name": "a", "readOnly": True}],
-                }
-            ]
+        pytorch(volumeMounts=[{"mountPath": "/data", "name": "a", "readOnly": True}]),
+        pytorch(
+            volumeMounts=[{"mountPath": "/data", "name": "b"}, {"mountPath": "/x", "name": "a"}]
         ),
-        pod(
-            containers=[
-                {
-                    "name": "pytorch",
-                    "volumeMounts": [
-                        {"mountPath": "/data", "name": "b"},
-                        {"mountPath": "/x", "name": "a"},
-                    ],
-                }
-            ]
-        ),
-        pod(
-            containers=[
-                {
-                    "name": "pytorch",
-                    "volumeMounts": [
-                        {"mountPath": "/data", "name": "b", "readOnly": True},
-                        {"mountPath": "/x", "name": "a"},
-                    ],
-                }
+        pytorch(
+            volumeMounts=[
+                {"mountPath": "/data", "name": "b", "readOnly": True},
+                {"mountPath": "/x", "name": "a"},
             ]
         ),
     ),
     "ports by number and protocol": (
-        pod(containers=[{"name": "pytorch", "ports": [{"containerPort": 80, "name": "web"}]}]),
-        pod(
-            containers=[
-                {
-                    "name": "pytorch",
-                    "ports": [
-                        {"containerPort": 80, "protocol": "TCP"},
-                        {"containerPort": 80, "protocol": "UDP"},
-                    ],
-                }
+        pytorch(ports=[{"containerPort": 80, "name": "web"}]),
+        pytorch(
+            ports=[
+                {"containerPort": 80, "protocol": "TCP"},
+                {"containerPort": 80, "protocol": "UDP"},
             ]
         ),
-        pod(
-            containers=[
-                {
-                    "name": "pytorch",
-                    "ports": [
-                        {"containerPort": 80, "name": "web", "protocol": "TCP"},
-                        {"containerPort": 80, "protocol": "UDP"},
-                    ],
-                }
+        pytorch(
+            ports=[
+                {"containerPort": 80, "name": "web", "protocol": "TCP"},
+                {"containerPort": 80, "protocol": "UDP"},
             ]
         ),
     ),
@@ -155,38 +121,16 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         ),
     ),
     "tolerations follow, each once": (
-        pod(tolerations=[{"key": "gpu", "operator": "Exists"}]),
-        pod(
-            tolerations=[
-                {"key": "spot", "operator": "Exists"},
-                {"key": "gpu", "operator": "Exists"},
-            ]
-        ),
-        pod(
-            tolerations=[
-                {"key": "gpu", "operator": "Exists"},
-                {"key": "spot", "operator": "Exists"},
-            ]
-        ),
+        pod(tolerations=[tolerated("gpu")]),
+        pod(tolerations=[tolerated("spot"), tolerated("gpu")]),
+        pod(tolerations=[tolerated("gpu"), tolerated("spot")]),
     ),
     "tolerations of extra workers, too": (
-        {
-            "scheduling": {
-                "extraWorkers": {
-                    "nodeSelector": {"capacity": "spot"},
-                    "tolerations": [{"key": "spot"}],
-                }
-            }
-        },
-        {"scheduling": {"extraWorkers": {"tolerations": [{"key": "gpu"}]}}},
-        {
-            "scheduling": {
-                "extraWorkers": {
-                    "nodeSelector": {"capacity": "spot"},
-                    "tolerations": [{"key": "spot"}, {"key": "gpu"}],
-                }
-            }
-        },
+        extra_workers(nodeSelector={"capacity": "spot"}, tolerations=[{"key": "spot"}]),
+        extra_workers(tolerations=[{"key": "gpu"}]),
+        extra_workers(
+            nodeSelector={"capacity": "spot"}, tolerations=[{"key": "spot"}, {"key": "gpu"}]
+        ),
     ),
     "what has no key stays apart": (
         pod(containers=[{"image": "a"}, "b"]),

@@ -62,10 +62,8 @@ def test_each_twin_refuses_what_its_rule_refuses_with_its_words() -> None:
 def faults_of(path: Path) -> Iterator[str]:
     """What is wrong with a refusal: the API server and a rule name the same field and words."""
     expected = path.read_text().partition("\n")[0].removeprefix("# expect: ")
-    refusal, words = (
-        refusal_of(read(path)),
-        expected.split(": ", 2 if expected.startswith("spec") else 0)[-1],
-    )
+    refusal = refusal_of(read(path))
+    words = expected.split(": ", 2 if expected.startswith("spec") else 0)[-1]
     by_rule = any(found.search(refusal) for found in RULE_WORDS.values())
     if field := re.match(r"spec[\w.\[\]]*", expected):
         if not refusal.startswith(field[0]):
