@@ -137,10 +137,7 @@ def test_what_one_machine_cannot_do_is_left_out_on_request(tmp_path: Path) -> No
     assert refused.returncode == 2
     assert [
         line.partition(".yaml: ")[2].partition(":")[0] for line in refused.stderr.splitlines()
-    ] == [
-        "spec.template.spec.initContainers",
-        "spec.template.spec.volumes[0].hostPath",
-    ]
+    ] == ["spec.template.spec.initContainers", "spec.template.spec.volumes[0].hostPath"]
     done = local(tmp_path, [manifest, SETTINGS], "--leave-out")
     assert "/volumes/shared/scripts" in done.stdout
     assert (
