@@ -38,26 +38,21 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, torch.Tensor):
-        return (
-            a.dtype == b.dtype
-            and a.shape == b.shape
-            and torch.equal(a.nan_to_num(), b.nan_to_num())
-        )
+        equal = a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
+        return equal and a.dtype == b.dtype
     if isinstance(a, (numpy.ndarray, numpy.generic)):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     if isinstance(a, dict):
-        return len(a) == len(b) and all(
-            same(p, q) for p, q in zip(a.items(), b.items(), strict=True)
-        )
+        return same(list(a.items()), list(b.items()))
     if isinstance(a, (list, tuple, collections.deque)):
         return len(a) == len(b) and all(same(p, q) for p, q in zip(a, b, strict=True))
     if isinstance(a, float):
-        return (math.isnan(a) and math.isnan(b)) or (
-            a == b and math.copysign(1, a) == math.copysign(1, b)
-        )
+        alike = a == b and math.copysign(1, a) == math.copysign(1, b)
+        return alike or (math.isnan(a) and math.isnan(b))
     return bool(a == b)
 
 
+OF_TORCH = (torch.bfloat16, torch.device("cuda", 3), torch.Size([2, 3]))
 LEAVES = st.one_of(
     st.none(),
     st.booleans(),
@@ -70,15 +65,7 @@ LEAVES = st.one_of(
     st.complex_numbers(allow_nan=False),
     st.sets(st.integers()),
     st.frozensets(st.tuples(st.text(), st.booleans())),
-    st.sampled_from(
-        [
-            torch.float32,
-            torch.bfloat16,
-            torch.device("cpu"),
-            torch.device("cuda", 3),
-            torch.Size([2, 3]),
-        ]
-    ),
+    st.sampled_from([torch.float32, torch.device("cpu"), *OF_TORCH]),
     st.lists(st.integers(0, 3), max_size=3).map(
         lambda shape: torch.arange(math.prod(shape)).reshape(shape)
     ),
@@ -108,19 +95,7 @@ TREES = st.recursive(
 
 
 @given(TREES)
-@example(
-    [
-        1j,
-        b"x",
-        bytearray(b"x"),
-        {1},
-        frozenset({1}),
-        torch.bfloat16,
-        torch.device("cuda", 3),
-        torch.Size([2, 3]),
-        numpy.int32(1),
-    ]
-)
+@example([1j, b"x", bytearray(b"x"), {1}, frozenset({1}), numpy.int32(1), *OF_TORCH])
 def test_a_tree_comes_back_as_it_was(tree: Any) -> None:
     assert same(through(tree), tree)
 
@@ -165,10 +140,9 @@ def test_numpy_of_all_orders() -> None:
         "read-only": numpy.broadcast_to(numpy.arange(3), (2, 3)),
     }
     back = through(tree)
-    assert {key: value.tolist() for key, value in back.items()} == {
-        key: value.tolist() for key, value in tree.items()
-    }
-    assert all(type(back[key]) is type(tree[key]) for key in tree)
+    for key, value in tree.items():
+        assert type(back[key]) is type(value)
+        assert back[key].tolist() == value.tolist()
     assert back["0-dim"].shape == ()
 
 
@@ -178,7 +152,7 @@ def test_a_named_tuple_becomes_a_tuple() -> None:
 
 def test_what_modules_keep_of_their_versions() -> None:
     state = torch.nn.Sequential(torch.nn.BatchNorm1d(2)).state_dict()
-    assert through(state)._metadata == state._metadata  # type: ignore[attr-defined]
+    assert through(state)._metadata == state._metadata
 
 
 def test_the_sources_of_random_numbers() -> None:
@@ -206,49 +180,31 @@ def test_the_sources_of_random_numbers() -> None:
     assert (random.random(), torch.rand(1), old.rand(), new.random()) == expected
 
 
-OPTIMIZERS = [
-    torch.optim.SGD,
-    torch.optim.Adam,
-    torch.optim.AdamW,
-    torch.optim.Adagrad,
-    torch.optim.RMSprop,
-    torch.optim.NAdam,
-    torch.optim.LBFGS,
-]
+OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "NAdam", "LBFGS")
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_optimizers_go_on_as_if_nothing_had_been(kind: Any) -> None:
-    def steps(model: torch.nn.Module, optimizer: Any, count: int) -> None:
-        for i in range(count):
-
-            def loss(i: int = i) -> torch.Tensor:
-                optimizer.zero_grad()
-                value = (model(torch.full((2, 3), i + 1.0)) ** 2).sum()
-                value.backward()
-                return value
-
-            optimizer.step(loss)
-
-    torch.manual_seed(0)
+def test_the_states_of_optimizers_come_back(kind: str) -> None:
     model = torch.nn.Linear(3, 2)
-    optimizer = kind(model.parameters(), lr=0.01)
-    steps(model, optimizer, 3)
-    saved = through({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
-    steps(model, optimizer, 3)
-    again = torch.nn.Linear(3, 2)
-    other = kind(again.parameters(), lr=0.5)
-    again.load_state_dict(saved["model"])
-    other.load_state_dict(saved["optimizer"])
-    steps(again, other, 3)
-    assert all(
-        torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
-    )
+    optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.01)
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = model(torch.ones(2, 3)).square().sum()
+        value.backward()
+        return value
+
+    for _ in range(3):
+        optimizer.step(loss)
+    state = optimizer.state_dict()
+    assert same(through(state), state)
 
 
-def schedulers(optimizer: Any) -> list[Any]:
+def test_the_states_of_schedulers_come_back() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     rates = torch.optim.lr_scheduler
-    return [
+    constant, linear = rates.ConstantLR(optimizer), rates.LinearLR(optimizer)
+    for scheduler in (
         rates.StepLR(optimizer, 2),
         rates.MultiStepLR(optimizer, [2, 3, 3]),
         rates.ExponentialLR(optimizer, 0.9),
@@ -257,33 +213,12 @@ def schedulers(optimizer: Any) -> list[Any]:
         rates.OneCycleLR(optimizer, 0.1, total_steps=20),
         rates.CyclicLR(optimizer, 0.01, 0.1, cycle_momentum=False),
         rates.LambdaLR(optimizer, lambda epoch: 0.95**epoch),
-        rates.SequentialLR(
-            optimizer, [rates.ConstantLR(optimizer), rates.LinearLR(optimizer)], [2]
-        ),
-    ]
-
-
-@pytest.mark.parametrize("number", range(9))
-def test_schedulers_go_on_as_if_nothing_had_been(number: int) -> None:
-    def made() -> tuple[Any, Any]:
-        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
-        return optimizer, schedulers(optimizer)[number]
-
-    def rates_of(optimizer: Any, scheduler: Any) -> list[float]:
-        rates = []
-        for _ in range(4):
-            optimizer.step()
-            scheduler.step()
-            rates.append(optimizer.param_groups[0]["lr"])
-        return rates
-
-    optimizer, scheduler = made()
-    rates_of(optimizer, scheduler)
-    saved = through((optimizer.state_dict(), scheduler.state_dict()))
-    other, again = made()
-    other.load_state_dict(saved[0])
-    again.load_state_dict(saved[1])
-    assert rates_of(other, again) == rates_of(optimizer, scheduler)
+        rates.SequentialLR(optimizer, [constant, linear], [2]),
+    ):
+        optimizer.step()
+        scheduler.step()
+        state = scheduler.state_dict()
+        assert same(through(state), state), type(scheduler)
 
 
 class Callback:
@@ -294,34 +229,22 @@ LOOP: list[Any] = []
 LOOP.append(LOOP)
 
 
+TENSOR = "w: a Tensor of torch.float32, torch."
+
+
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        (
-            {"scheduler": {"lr_lambdas": [lambda epoch: epoch]}},
-            "scheduler.lr_lambdas[0]: a function cannot be saved",
-        ),
-        (
-            {"optimizer": {"state": {3: {"x": object()}}}},
-            "optimizer.state[3].x: a value of type object cannot be saved",
-        ),
+        ({"scheduler": {"lambdas": [print]}}, "scheduler.lambdas[0]: a function cannot be saved"),
+        ({"state": {3: {"x": object()}}}, "state[3].x: a value of type object cannot be saved"),
         ({"a": Callback()}, f"a: a value of type {__name__}.Callback cannot be saved"),
         (print, "the state: a function cannot be saved"),
-        (
-            {"w": torch.ones(2).to_sparse()},
-            "w: a Tensor of torch.float32, torch.sparse_coo, on cpu cannot be saved",
-        ),
-        (
-            {"w": torch.ones(2, device="meta")},
-            "w: a Tensor of torch.float32, torch.strided, on meta cannot be saved",
-        ),
+        ({"w": torch.ones(2).to_sparse()}, f"{TENSOR}sparse_coo, on cpu cannot be saved"),
+        ({"w": torch.ones(2, device="meta")}, f"{TENSOR}strided, on meta cannot be saved"),
         ({"w": torch.nn.UninitializedParameter()}, "w: a UninitializedParameter cannot be saved"),
         ({"n": numpy.array(["text"])}, "n: a numpy.ndarray of <U4 cannot be saved"),
         ({"n": numpy.array([object()])}, "n: a numpy.ndarray of object cannot be saved"),
-        (
-            {"d": collections.defaultdict(lambda: 1)},
-            "d: a value of type collections.defaultdict cannot be saved",
-        ),
+        ({"d": collections.defaultdict(lambda: 1)}, "d: a value of type collections.defaultdict"),
         ({object(): 1}, "(the key <object object"),
         ({"n": 10**5000}, "n: a number of thousands of digits cannot be saved"),
         (LOOP, "a list that contains itself"),
@@ -344,13 +267,7 @@ def test_garbage_is_no_skeleton(skeleton: bytes) -> None:
 
 
 NODES = st.recursive(
-    st.one_of(
-        st.none(),
-        st.integers(-3, 3),
-        st.sampled_from(
-            ["T", "A", "S", "{", "O", "C", "D", "Q", "Z", "(", "s", "b", "c", "t", "v"]
-        ),
-    ),
+    st.one_of(st.none(), st.integers(-3, 3), st.sampled_from("TAS{OCDQZ(sbctv")),
     lambda inner: st.one_of(
         st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=1), inner, max_size=3)
     ),
@@ -369,13 +286,8 @@ def test_wrong_skeletons_are_refused_or_read(node: Any) -> None:
 
 def test_tensors_must_be_those_of_the_skeleton() -> None:
     skeleton, tensors = flatten({"a": torch.ones(2), "b": torch.ones(3)})
-    for wrong in (
-        [],
-        tensors[:1],
-        [*tensors, tensors[0]],
-        tensors[::-1],
-        [tensors[0], tensors[1].double()],
-    ):
+    first, second = tensors
+    for wrong in ([], [first], [first, second, first], [second, first], [first, second.double()]):
         with pytest.raises(ValueError, match="tensor"):
             unflatten(skeleton, wrong)
 
