@@ -56,6 +56,16 @@ def group(*states: str, **fields: Any) -> Observed:
     )
 
 
+def ended(index: int, *, exit_code: int = 0, **fields: Any) -> PodView:
+    return a_dead_pod(index, exit_code=exit_code, **fields)
+
+
+def two(first: PodView, second: PodView, *states: str) -> Observed:
+    """A round of two pods, whose agents have said these states."""
+    agents = [an_agent(f"w{i}", state) for i, state in enumerate(states)]
+    return observed([first, second], agents, round=a_round(0, 1))
+
+
 def saving(seconds: float) -> Observed:
     """A group of which one worker has done, and the other waits for the last checkpoint."""
     saves = an_agent(
@@ -72,29 +82,12 @@ def saving(seconds: float) -> Observed:
         "one has returned early": (group("succeeded", "running"), False),
         "no worker has": (group("running", "running"), False),
         "exit code 0 of all, which no agent has called success": (
-            observed(
-                [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)],
-                [an_agent("w0"), an_agent("w1")],
-                round=a_round(0, 1),
-            ),
+            two(ended(0), ended(1), "running", "running"),
             False,
         ),
-        "the agents have exited already": (
-            observed(
-                [a_dead_pod(0, exit_code=0), a_dead_pod(1, exit_code=0)],
-                [an_agent("w0", "succeeded"), an_agent("w1", "succeeded")],
-                round=a_round(0, 1),
-            ),
-            True,
-        ),
+        "the agents have exited already": (two(ended(0), ended(1), "succeeded", "succeeded"), True),
         "stock torchruns have ended, which have no agents": (
-            observed(
-                [
-                    a_dead_pod(0, exit_code=0, rendezvous=1),
-                    a_dead_pod(1, exit_code=0, rendezvous=1),
-                ],
-                round=a_round(0, 1),
-            ),
+            two(ended(0, rendezvous=1), ended(1, rendezvous=1)),
             True,
         ),
         "a late joiner is not asked": (
@@ -106,41 +99,28 @@ def saving(seconds: float) -> Observed:
             True,
         ),
         "the last one was lost before it could say so": (
-            observed(
-                [a_pod(0), a_dead_pod(1, exit_code=137)],
-                [an_agent("w0", "succeeded")],
-                round=a_round(0, 1),
-            ),
+            two(a_pod(0), ended(1, exit_code=137), "succeeded"),
             False,
         ),
         "exit 0 on SIGTERM is not success": (
-            observed(
-                [a_pod(0), a_dead_pod(1, exit_code=0, deleting=True)],
-                [an_agent("w0", "succeeded")],
-                round=a_round(0, 1),
-            ),
+            two(a_pod(0), ended(1, deleting=True), "succeeded"),
             False,
         ),
         "exit 0, and deleted later": (
-            observed(
-                [a_pod(0), a_dead_pod(1, exit_code=0, deleting=True, ended_before_deletion=True)],
-                [an_agent("w0", "succeeded"), an_agent("w1", "succeeded")],
-                round=a_round(0, 1),
+            two(
+                a_pod(0),
+                ended(1, deleting=True, ended_before_deletion=True),
+                "succeeded",
+                "succeeded",
             ),
             True,
         ),
         "exit 0, and a sidecar runs": (
-            observed(
-                [a_pod(0, exit_code=0, sidecar_runs=True), a_pod(1)],
-                [an_agent("w0", "succeeded"), an_agent("w1", "succeeded")],
-                round=a_round(0, 1),
-            ),
+            two(a_pod(0, exit_code=0, sidecar_runs=True), a_pod(1), "succeeded", "succeeded"),
             True,
         ),
         "success in an earlier round": (
-            observed(
-                [a_pod(0)], [an_agent("w0", "succeeded", round_=1)], round=a_round(0, number=2)
-            ),
+            replace(group("succeeded"), round=a_round(0, number=2)),
             False,
         ),
         "an empty round": (observed([a_pod(0)], [an_agent("w0", "ready")], round=a_round()), False),
@@ -153,63 +133,38 @@ def test_complete_when_the_round_agrees(seen: Observed, complete: bool) -> None:
 
 LOST = observed([a_pod(0), a_dead_pod(1, exit_code=137)], [an_agent("w0")], round=a_round(0, 1))
 IMAGE = "InvalidImageName of image NO"
+GANG = {"failurePolicy": {"onPodLoss": "FailJob"}}
+DEADLINE = {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW}
+
+
+def check_failure(found: Ending | None, expected: str) -> None:
+    """Expected are the reason and words of the message, or nothing of a job that goes on."""
+    reason, _, words = expected.partition(": ")
+    assert (found.reason if found else "") == reason
+    assert found is None or (words in found.message and not found.complete)
 
 
 @pytest.mark.parametrize(
-    ("reason", "words", "seen", "fields"),
+    ("expected", "seen", "fields"),
     [
-        ("InvalidTemplate", "no such field", group("running"), {"invalid": "no such field"}),
-        ("TooManyFailures", "boom", group("running"), {"budget": Budget(failures=4, last=BOOM)}),
-        (None, "", group("running"), {"budget": Budget(failures=3, last=BOOM)}),
-        (
-            "PodLost",
-            "w1 has ended with exit code 137",
-            LOST,
-            {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}},
-        ),
-        (None, "", LOST, {}),
-        (
-            None,
-            "",
-            group("running", "running"),
-            {"job": {"failurePolicy": {"onPodLoss": "FailJob"}}, "victims": frozenset({"w1"})},
-        ),
-        (
-            "LastCheckpointNotWritten",
-            "within saveDeadlineSeconds (3600): no space",
-            saving(3600),
-            {},
-        ),
-        ("LastCheckpointNotWritten", "(60)", saving(60), {"job": {"saveDeadlineSeconds": 60}}),
-        (None, "", saving(59), {"job": {"saveDeadlineSeconds": 60}}),
-        (
-            "DeadlineExceeded",
-            "(60)",
-            saving(59),
-            {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW},
-        ),
-        (
-            "DeadlineExceeded",
-            "(60)",
-            group("running"),
-            {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW},
-        ),
-        (
-            None,
-            "",
-            group("running"),
-            {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW + 1},
-        ),
-        ("CannotStart", "NO", observed([a_pending_pod(0, waiting=IMAGE)]), {}),
-        (None, "", observed([a_pending_pod(0, waiting=IMAGE)]), {"job": {"status": {"round": 3}}}),
+        ("InvalidTemplate: no such field", group("running"), {"invalid": "no such field"}),
+        ("TooManyFailures: boom", group("running"), {"budget": Budget(failures=4, last=BOOM)}),
+        ("", group("running"), {"budget": Budget(failures=3, last=BOOM)}),
+        ("PodLost: w1 has ended with exit code 137", LOST, {"job": GANG}),
+        ("", LOST, {}),
+        ("", group("running", "running"), {"job": GANG, "victims": frozenset({"w1"})}),
+        ("LastCheckpointNotWritten: within saveDeadlineSeconds (3600): no space", saving(3600), {}),
+        ("LastCheckpointNotWritten: (60)", saving(60), {"job": {"saveDeadlineSeconds": 60}}),
+        ("", saving(59), {"job": {"saveDeadlineSeconds": 60}}),
+        ("DeadlineExceeded: (60)", saving(59), DEADLINE),
+        ("DeadlineExceeded: (60)", group("running"), DEADLINE),
+        ("", group("running"), {"job": {"activeDeadlineSeconds": 60}, "deadline_at": NOW + 1}),
+        ("CannotStart: NO", observed([a_pending_pod(0, waiting=IMAGE)]), {}),
+        ("", observed([a_pending_pod(0, waiting=IMAGE)]), {"job": {"status": {"round": 3}}}),
     ],
 )
-def test_failed_at_a_limit(
-    reason: str | None, words: str, seen: Observed, fields: dict[str, Any]
-) -> None:
-    found = end(seen, **fields)
-    assert (found.reason if found else None) == reason
-    assert found is None or (words in found.message and not found.complete)
+def test_failed_at_a_limit(expected: str, seen: Observed, fields: dict[str, Any]) -> None:
+    check_failure(end(seen, **fields), expected)
 
 
 def test_success_goes_before_every_limit() -> None:
@@ -219,48 +174,34 @@ def test_success_goes_before_every_limit() -> None:
 
 
 def test_looks_again_at_the_deadline() -> None:
-    seen = group("running")
-    assert (
-        decide_ending(
-            a_job(), a_target(a_job()), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7
-        )[1]
-        == NOW + 7
-    )
-    seen = saving(3595)
-    assert (
-        decide_ending(
-            a_job(), a_target(a_job()), seen, assess_workers(seen), Budget(), deadline_at=NOW + 7
-        )[1]
-        == NOW + 5
-    )
+    job = a_job()
+    for seen, seconds in ((group("running"), 7), (saving(3595), 5)):
+        workers, target = assess_workers(seen), a_target(job)
+        found = decide_ending(job, target, seen, workers, Budget(), deadline_at=NOW + 7)
+        assert found[1] == NOW + seconds
 
 
 RULE = parse_rules([on_codes("FailJob", 42)])[0]
-GANG = {"failurePolicy": {"onPodLoss": "FailJob"}}
 
 
 @pytest.mark.parametrize(
-    ("reason", "words", "budget", "job"),
+    ("expected", "budget", "limit"),
     [
-        ("FailurePolicyRule", "failurePolicy.rules[0]", Budget(fatal=replace(BOOM, rule=RULE)), {}),
+        ("FailurePolicyRule: failurePolicy.rules[0]", Budget(fatal=replace(BOOM, rule=RULE)), None),
         (
-            "BackoffLimitExceeded",
-            "4 failures since the job began, failurePolicy.backoffLimit allows 3",
+            "BackoffLimitExceeded: 4 failures since the job began, "
+            "failurePolicy.backoffLimit allows 3",
             Budget(total=4),
             3,
         ),
-        ("BackoffLimitExceeded", "1 failure since the job began", Budget(total=1), 0),
-        (None, "", Budget(total=3), 3),
-        (None, "", Budget(total=1000), {}),
+        ("BackoffLimitExceeded: 1 failure since the job began", Budget(total=1), 0),
+        ("", Budget(total=3), 3),
+        ("", Budget(total=1000), None),
     ],
 )
-def test_failed_by_the_failure_policy(
-    reason: str | None, words: str, budget: Budget, job: dict[str, Any] | int
-) -> None:
-    spec = job if isinstance(job, dict) else {"failurePolicy": {"backoffLimit": job}}
-    found = end(group("running"), budget, job=spec)
-    assert (found.reason if found else None) == reason
-    assert found is None or words in found.message
+def test_failed_by_the_failure_policy(expected: str, budget: Budget, limit: int | None) -> None:
+    spec = {} if limit is None else {"failurePolicy": {"backoffLimit": limit}}
+    check_failure(end(group("running"), budget, job=spec), expected)
 
 
 def test_lost_member_on_which_a_rule_has_decided_is_no_reason_to_fail() -> None:

@@ -9,16 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.any_jobs import places
-from tests.operator.builders import (
-    NOW,
-    TIME,
-    Progress,
-    a_job,
-    a_pod,
-    a_round,
-    an_agent,
-    observed,
-)
+from tests.operator.builders import NOW, TIME, Progress, a_job, a_pod, a_round, an_agent, observed
 from tests.operator.simulation import Simulation
 
 # What no simulation of a few seconds leads to.

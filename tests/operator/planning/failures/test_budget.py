@@ -144,12 +144,8 @@ def test_cost_of_a_failure_in_a_crash_loop(
     cause: FailureRecord, failures: int, total: int, in_a_row: int, pause: float
 ) -> None:
     budget = Budget(failures=2, total=5, in_a_row=3).after_round(1, cause, NOW, back_off=True)
-    assert (budget.failures, budget.total, budget.in_a_row, budget.last) == (
-        failures,
-        total,
-        in_a_row,
-        cause,
-    )
+    found = (budget.failures, budget.total, budget.in_a_row, budget.last)
+    assert found == (failures, total, in_a_row, cause)
     assert max(0.0, budget.backoff_until - NOW) == pause
     assert budget.fatal == (cause if cause.rule is FAIL_JOB else None)
 

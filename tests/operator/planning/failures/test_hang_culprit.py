@@ -9,6 +9,8 @@ SEND, RECEIVE = Place(PlaceKind.COLLECTIVE, "send"), Place(PlaceKind.COLLECTIVE,
 LOADS = Place(PlaceKind.DATA_LOADER, frame="train.py:41 load")
 READS = Place(PlaceKind.FILE, frame="train.py:12 read")
 ITEM = Place(PlaceKind.OTHER, frame="train.py:62 step")
+LOADING = "is in its data loader (train.py:41 load)"
+OUTSIDE = "is outside of the group's communication (train.py:62 step)"
 ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
 
 
@@ -17,28 +19,19 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
     [
         ((REDUCE, REDUCE, REDUCE), (), "all ranks wait in all_reduce: none stands out"),
         ((SEND, RECEIVE, SEND), (), "all ranks wait in send or recv: none stands out"),
-        (
-            (REDUCE, REDUCE, LOADS),
-            (2,),
-            "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce",
-        ),
-        (
-            (LOADS, BACKWARD),
-            (0,),
-            "rank 0 is in its data loader (train.py:41 load), the other waits in backward",
-        ),
+        ((REDUCE, REDUCE, LOADS), (2,), f"rank 2 {LOADING}, the others wait in all_reduce"),
+        ((LOADS, BACKWARD), (0,), f"rank 0 {LOADING}, the other waits in backward"),
         (
             (REDUCE, LOADS, REDUCE, READS),
             (1, 3),
-            "rank 1 is in its data loader (train.py:41 load), "
+            f"rank 1 {LOADING}, "
             "rank 3 reads or writes a file (train.py:12 read), "
             "the others wait in all_reduce",
         ),
         (
             (REDUCE, BARRIER, LOADS),
             (2,),
-            "rank 2 is in its data loader (train.py:41 load), "
-            "the others wait in all_reduce or barrier",
+            f"rank 2 {LOADING}, the others wait in all_reduce or barrier",
         ),
         (
             (REDUCE, REDUCE, BARRIER),
@@ -62,24 +55,16 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
             (2,),
             "rank 2 is stopped by a signal, the others wait in all_reduce",
         ),
-        (
-            (REDUCE, SILENT, LOADS),
-            (2,),
-            "rank 2 is in its data loader (train.py:41 load), the other waits in all_reduce",
-        ),
+        ((REDUCE, SILENT, LOADS), (2,), f"rank 2 {LOADING}, the other waits in all_reduce"),
         ((REDUCE, REDUCE, ENDED), (2,), "rank 2 has exited with 0, the others wait in all_reduce"),
         (
             (REDUCE, LOADS, LOADS),
             (),
             "most ranks are outside of the group's communication: "
-            "rank 1 is in its data loader (train.py:41 load), "
-            "rank 2 is in its data loader (train.py:41 load)",
+            f"rank 1 {LOADING}, "
+            f"rank 2 {LOADING}",
         ),
-        (
-            (ITEM, ITEM, LOADS),
-            (2,),
-            "rank 2 is in its data loader (train.py:41 load), the others are at train.py:62 step",
-        ),
+        ((ITEM, ITEM, LOADS), (2,), f"rank 2 {LOADING}, the others are at train.py:62 step"),
         (
             (ITEM, ITEM, ITEM),
             (),
@@ -90,16 +75,14 @@ ENDED, STOPPED = Place(PlaceKind.ENDED), Place(PlaceKind.STOPPED)
         (
             (LOADS, LOADS, ITEM),
             (),
-            "no rank is in a collective: rank 0 is in its data loader (train.py:41 load), "
-            "rank 1 is in its data loader (train.py:41 load), "
-            "rank 2 is outside of the group's communication (train.py:62 step)",
+            f"no rank is in a collective: rank 0 {LOADING}, rank 1 {LOADING}, rank 2 {OUTSIDE}",
         ),
         (
             (ITEM, LOADS),
             (),
             "no rank is in a collective: rank 0 is outside of the group's communication "
             "(train.py:62 step), "
-            "rank 1 is in its data loader (train.py:41 load)",
+            f"rank 1 {LOADING}",
         ),
         ((SILENT, SILENT), (), ""),
         ((), (), ""),

@@ -176,11 +176,8 @@ def test_worker_that_the_group_hangs_for_is_named_and_keeps_its_place() -> None:
                     simulation.agents[worker], places=places, placed_at=simulation.now
                 )
     again = simulation.declared[-1]
-    assert (again.reason, sorted(simulation.members), simulation.made) == (
-        "ProgressStalled",
-        members,
-        3,
-    )
+    found = (again.reason, sorted(simulation.members), simulation.made)
+    assert found == ("ProgressStalled", members, 3)
     assert (
         "rank 2 is in its data loader (train.py:41 load), the others wait in all_reduce"
         in again.cause

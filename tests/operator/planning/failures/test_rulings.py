@@ -23,7 +23,8 @@ from tests.operator.builders import NOW, a_dead_pod, a_failure, a_pod, a_round, 
 from tests.operator.spec.test_failure_rules import DISRUPTED, on_codes, on_condition
 from tests.situations import situations
 
-GOING: dict[str, Any] = {"deleting": True, "conditions": frozenset({DISRUPTED})}
+EVICTED = frozenset({DISRUPTED})
+GOING: dict[str, Any] = {"deleting": True, "conditions": EVICTED}
 
 
 def judge(
@@ -63,73 +64,73 @@ def test_start_error_counts_if_an_operator_before_this_one_has_heard_the_agent()
 
 
 @situations(
-    "seen, decides",
+    "seen, rule",
     {
-        "its container has failed": (observed([a_dead_pod(0, exit_code=42)]), [("w0", 1)]),
-        "it was killed from outside": (observed([a_dead_pod(0, exit_code=137)]), [("w0", 2)]),
+        "its container has failed": (observed([a_dead_pod(0, exit_code=42)]), 1),
+        "it was killed from outside": (observed([a_dead_pod(0, exit_code=137)]), 2),
         "the kubelet has evicted it": (
-            observed([a_dead_pod(0, exit_code=137, conditions=frozenset({DISRUPTED}))]),
-            [("w0", 0)],
+            observed([a_dead_pod(0, exit_code=137, conditions=EVICTED)]),
+            0,
         ),
         "the kubelet has never started it": (
-            observed([a_dead_pod(0, exit_code=None, conditions=frozenset({DISRUPTED}))]),
-            [("w0", 0)],
+            observed([a_dead_pod(0, exit_code=None, conditions=EVICTED)]),
+            0,
         ),
         "it ended with success": (
             observed(
-                [a_dead_pod(0, exit_code=0, conditions=frozenset({DISRUPTED}))],
+                [a_dead_pod(0, exit_code=0, conditions=EVICTED)],
                 [an_agent("w0", "succeeded")],
                 round=a_round(0),
             ),
-            [],
+            None,
         ),
         "the kubelet has evicted it, and a shell has hidden torchrun's exit code": (
             observed(
-                [a_dead_pod(0, exit_code=0, disrupted=True, conditions=frozenset({DISRUPTED}))],
-                [an_agent("w0")],
+                [a_dead_pod(0, exit_code=0, disrupted=True, conditions=EVICTED)], [an_agent("w0")]
             ),
-            [("w0", 0)],
+            0,
         ),
         "it ended since it was deleted": (
             observed([a_dead_pod(0, exit_code=42, deleting=True)]),
-            [],
+            None,
         ),
         "it was deleted since it had ended": (
             observed([a_dead_pod(0, exit_code=42, deleting=True, ended_before_deletion=True)]),
-            [("w0", 1)],
+            1,
         ),
         "it had ended before this operator led": (
             observed([a_dead_pod(0, exit_code=137, ended_before_takeover=True)]),
-            [],
+            None,
         ),
         "it had, and fails the job once more": (
             observed([a_dead_pod(0, exit_code=42, ended_before_takeover=True)]),
-            [("w0", 1)],
+            1,
         ),
         "a member is evicted": (
             observed([a_pod(0, **GOING)], [an_agent("w0")], round=a_round(0)),
-            [("w0", 0)],
+            0,
         ),
         "a member is deleted": (
             observed([a_pod(0, deleting=True)], [an_agent("w0")], round=a_round(0)),
-            [],
+            None,
         ),
         "a member will be evicted": (
-            observed(
-                [a_pod(0, conditions=frozenset({DISRUPTED}))], [an_agent("w0")], round=a_round(0)
-            ),
-            [],
+            observed([a_pod(0, conditions=EVICTED)], [an_agent("w0")], round=a_round(0)),
+            None,
         ),
         "a member that is done is evicted": (
             observed([a_pod(0, **GOING)], [an_agent("w0", AgentState.SUCCEEDED)], round=a_round(0)),
-            [],
+            None,
         ),
-        "a pod outside the group is evicted": (observed([a_pod(0, **GOING)], round=a_round(1)), []),
+        "a pod outside the group is evicted": (
+            observed([a_pod(0, **GOING)], round=a_round(1)),
+            None,
+        ),
     },
 )
-def test_rule_that_decides_on_a_pod(seen: Observed, decides: list[tuple[str, int | None]]) -> None:
+def test_rule_that_decides_on_a_pod(seen: Observed, rule: int | None) -> None:
     rules = parse_rules([on_condition("Ignore"), on_codes("FailJob", 42), on_codes("Count", 137)])
-    assert judge(seen, rules) == decides
+    assert judge(seen, rules) == ([] if rule is None else [("w0", rule)])
 
 
 def test_what_the_operator_deletes_is_not_lost() -> None:
@@ -153,9 +154,7 @@ def test_lost_pod_in_words() -> None:
 def test_rule_that_decides_on_a_process(exit_code: int | None, index: int | None) -> None:
     rules = parse_rules([on_codes("FailJob", 42), on_codes("Ignore", 139), on_condition("Ignore")])
     cause = FailureRecord("w0", 0, exit_code, "", "boom", NOW, Fault.CODE)
-    found = rule_on_worker(
-        cause, observed([a_pod(0, group_restarts=3, conditions=frozenset({DISRUPTED}))]), rules
-    )
+    found = rule_on_worker(cause, observed([a_pod(0, group_restarts=3, conditions=EVICTED)]), rules)
     assert (found.rule.index if found.rule else None, found.group_restarts) == (index, 3)
 
 
@@ -171,73 +170,63 @@ def gave_up(worker: str, failure: Failure | None, **fields: Any) -> AgentView:
 
 
 @situations(
-    "agents, others, fault, words, round_",
+    "agents, others, expected",
     {
         "the shell hides the code of a torchrun that gave up": (
             [gave_up("w0", BOOM)],
             [a_pod(1)],
-            "code",
-            "in step 10",
-            1,
+            "code of round 1: in step 10",
         ),
         "torchrun was killed alone": (
             [an_agent("w0")],
             [a_pod(1)],
-            "code",
-            "has not reported success",
-            1,
+            "code of round 1: has not reported success",
         ),
         "the agent has failed, but its torchrun would go on": (
             [an_agent("w0", "failed", failure=BOOM)],
             [],
-            "code",
-            "hide",
-            1,
+            "code of round 1: hide",
         ),
         "it was not in a round": (
             [an_agent("w0", "ready")],
             [a_pod(1)],
-            "code",
-            "has not reported success",
-            0,
+            "code of round 0: has not reported success",
         ),
-        "its agent has never spoken": ([], [a_pod(1)], "code", "has not reported success", 0),
+        "its agent has never spoken": ([], [a_pod(1)], "code of round 0: has not reported success"),
         "it gave up as a peer was lost": (
             [gave_up("w0", ECHO)],
             [a_dead_pod(1, exit_code=137)],
-            "echo",
-            "closed by peer",
-            1,
+            "echo of round 1: closed by peer",
         ),
-        "it gave up as a peer has gone": ([gave_up("w0", ECHO)], [], "echo", "closed by peer", 1),
+        "it gave up as a peer has gone": (
+            [gave_up("w0", ECHO)],
+            [],
+            "echo of round 1: closed by peer",
+        ),
         "a peer that is there is no excuse": (
             [gave_up("w0", ECHO)],
             [a_pod(1)],
-            "code",
-            "closed by peer",
-            1,
+            "code of round 1: closed by peer",
         ),
         "its peer gave up, too": (
             [gave_up("w0", ECHO), gave_up("w1", ECHO)],
             [a_dead_pod(1)],
-            "code",
-            "closed by peer",
-            1,
+            "code of round 1: closed by peer",
         ),
         "the group is another by now": (
             [gave_up("w0", ECHO, round_=0)],
             [a_pod(1)],
-            "echo",
-            "closed by peer",
-            0,
+            "echo of round 0: closed by peer",
         ),
     },
 )
 def test_end_with_exit_code_0(
-    agents: list[AgentView], others: list[PodView], fault: str, words: str, round_: int
+    agents: list[AgentView], others: list[PodView], expected: str
 ) -> None:
     found = ended_pods(observed([ENDED, *others], agents, round=a_round(0, 1)))[0]
-    assert (found.pod_uid, found.fault, found.round) == ("uid-w0", fault, round_)
+    fault, words = expected.split(": ")
+    assert found.pod_uid == "uid-w0"
+    assert f"{found.fault} of round {found.round}" == fault
     assert words in found.message
 
 

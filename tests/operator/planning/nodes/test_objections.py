@@ -103,6 +103,10 @@ def dated(seconds: float) -> AnnouncedEnd:
     return AnnouncedEnd("label", Certainty.DATED, at=at)
 
 
+def seeing(seen: Observed, *known: Objection) -> tuple[Observed, tuple[Objection, ...]]:
+    return seen, known
+
+
 TWO = (a_pod(0, node="node-1"), a_pod(1, node="node-1"))
 NOT_READY = {"node-0": NodeView("node-0"), "node-1": NodeView("node-1", ready=False)}
 DIED = a_dead_pod(1, node="node-1")
@@ -110,112 +114,111 @@ UNHEALTHY = {"unhealthy": "nvidia.com/gpu"}
 
 
 @situations(
-    "seen, known, says",
+    "given, says",
     {
-        "a worker is lost while its pod claims to run": (group(), [], [since(SUSPECTED, 0)]),
-        "it speaks": (group(NOW), [], []),
-        "its node has not been seen yet": (group(nodes={}), [], [since(SUSPECTED, 0)]),
-        "its kubelet tells of the end": (group(SILENT, a_pod(0), DIED), [], []),
-        "its node is known to be lost": (group(nodes=NOT_READY), [since(SUSPECTED, 1)], []),
-        "the suspicion lasts": (group(), [since(SUSPECTED, 5)], [since(SUSPECTED, 5)]),
-        "until somebody speaks there": (group(NOW - 1), [since(SUSPECTED, 5)], []),
-        "or for 90 s": (group(NOW - 101), [since(SUSPECTED, 91)], []),
+        "a worker is lost while its pod claims to run": (seeing(group()), [since(SUSPECTED, 0)]),
+        "it speaks": (seeing(group(NOW)), []),
+        "its node has not been seen yet": (seeing(group(nodes={})), [since(SUSPECTED, 0)]),
+        "its kubelet tells of the end": (seeing(group(SILENT, a_pod(0), DIED)), []),
+        "its node is known to be lost": (seeing(group(nodes=NOT_READY), since(SUSPECTED, 1)), []),
+        "the suspicion lasts": (seeing(group(), since(SUSPECTED, 5)), [since(SUSPECTED, 5)]),
+        "until somebody speaks there": (seeing(group(NOW - 1), since(SUSPECTED, 5)), []),
+        "or for 90 s": (seeing(group(NOW - 101), since(SUSPECTED, 91)), []),
         "it outlasts the deletion of the lost pod": (
-            group(SILENT, a_pod(0), a_pod(1, node="node-1", deleting=True), round=a_round(0)),
-            [since(SUSPECTED, 5)],
+            seeing(
+                group(SILENT, a_pod(0), a_pod(1, node="node-1", deleting=True), round=a_round(0)),
+                since(SUSPECTED, 5),
+            ),
             [since(SUSPECTED, 5)],
         ),
-        "one pod has failed to start": (unstarted(failed_on(0)), [], []),
+        "one pod has failed to start": (seeing(unstarted(failed_on(0))), []),
         "two have": (
-            unstarted(failed_on(0, ago=9), failed_on(1, ago=5)),
-            [],
+            seeing(unstarted(failed_on(0, ago=9), failed_on(1, ago=5))),
             [since(STARTS_FAILED, 5, "node-0")],
         ),
         "two of one index have": (
-            unstarted(failed_on(0, before=("node-0",))),
-            [],
+            seeing(unstarted(failed_on(0, before=("node-0",)))),
             [since(STARTS_FAILED, 0, "node-0")],
         ),
-        "two have, on a node each": (unstarted(failed_on(0), failed_on(1, "node-1")), [], []),
-        "two have, long ago": (unstarted(failed_on(0, ago=601), failed_on(1, ago=601)), [], []),
+        "two have, on a node each": (seeing(unstarted(failed_on(0), failed_on(1, "node-1"))), []),
+        "two have, long ago": (seeing(unstarted(failed_on(0, ago=601), failed_on(1, ago=601))), []),
         "a device has failed a worker": (
-            observed(TWO, broken("w1")),
-            [],
+            seeing(observed(TWO, broken("w1"))),
             [since(DEVICE_FAILED, 0, worker="w1")],
         ),
         "a worker has failed without its device": (
-            observed(TWO, broken("w0", exception="RuntimeError")),
-            [],
+            seeing(observed(TWO, broken("w0", exception="RuntimeError"))),
             [],
         ),
         "its failure is one failure": (
-            observed(TWO, broken("w1")),
-            [since(DEVICE_FAILED, 60, worker="w1")],
+            seeing(observed(TWO, broken("w1")), since(DEVICE_FAILED, 60, worker="w1")),
             [since(DEVICE_FAILED, 60, worker="w1")],
         ),
         "it holds for half an hour": (
-            observed(TWO),
-            [since(DEVICE_FAILED, 1800, worker="w1"), since(DEVICE_FAILED, 1801, worker="w2")],
+            seeing(
+                observed(TWO),
+                since(DEVICE_FAILED, 1800, worker="w1"),
+                since(DEVICE_FAILED, 1801, worker="w2"),
+            ),
             [since(DEVICE_FAILED, 1800, worker="w1")],
         ),
         "a device is unhealthy": (
-            observed([a_pod(1, node="node-1", **UNHEALTHY), a_dead_pod(0, **UNHEALTHY)]),
-            [since(DEVICE_UNHEALTHY, 5, worker="w1")],
+            seeing(
+                observed([a_pod(1, node="node-1", **UNHEALTHY), a_dead_pod(0, **UNHEALTHY)]),
+                since(DEVICE_UNHEALTHY, 5, worker="w1"),
+            ),
             [since(DEVICE_UNHEALTHY, 0, worker="w1")],
         ),
         "the node may end": (
-            ending(replace(SURE, certainty=Certainty.SOFT)),
-            [],
+            seeing(ending(replace(SURE, certainty=Certainty.SOFT))),
             [since(MAY_END, 0)],
         ),
         "it ends: 30 s are for the pod": (
-            ending(SURE),
-            [],
+            seeing(ending(SURE)),
             [Objection("node-1", ENDS, NOW, NOW + 90)],
         ),
         "its end comes nearer": (
-            ending(SURE),
-            [Objection("node-1", ENDS, NOW - 80, NOW + 10)],
+            seeing(ending(SURE), Objection("node-1", ENDS, NOW - 80, NOW + 10)),
             [Objection("node-1", ENDS, NOW - 80, NOW + 10)],
         ),
         "a sooner end is announced: half of the notice is for the pod": (
-            ending(replace(SURE, notice_seconds=30)),
-            [Objection("node-1", ENDS, NOW - 80, NOW + 100)],
+            seeing(
+                ending(replace(SURE, notice_seconds=30)),
+                Objection("node-1", ENDS, NOW - 80, NOW + 100),
+            ),
             [Objection("node-1", ENDS, NOW - 80, NOW + 15)],
         ),
         "it ends now": (
-            ending(replace(SURE, notice_seconds=0)),
-            [],
+            seeing(ending(replace(SURE, notice_seconds=0))),
             [Objection("node-1", ENDS, NOW, NOW)],
         ),
         "it reports a fault": (
-            ending(replace(SURE, notice_seconds=math.inf, fault=True)),
-            [],
+            seeing(ending(replace(SURE, notice_seconds=math.inf, fault=True))),
             [since(ENDS, 0)],
         ),
         "it ends in an hour": (
-            ending(dated(3600)),
-            [],
+            seeing(ending(dated(3600))),
             [Objection("node-1", ENDS_LATER, NOW, NOW + 3000)],
         ),
         "it ends in ten minutes": (
-            ending(dated(600)),
-            [],
+            seeing(ending(dated(600))),
             [Objection("node-1", ENDS, NOW, NOW + 570)],
         ),
-        "its time is just over": (ending(dated(-60)), [], [Objection("node-1", ENDS, NOW, NOW)]),
-        "its time is long over": (ending(dated(-7200)), [], []),
+        "its time is just over": (
+            seeing(ending(dated(-60))),
+            [Objection("node-1", ENDS, NOW, NOW)],
+        ),
+        "its time is long over": (seeing(ending(dated(-7200))), []),
         "it ends, and no pod is left there": (
-            observed([DIED], nodes={"node-1": NodeView("node-1", end=SURE)}),
-            [],
+            seeing(observed([DIED], nodes={"node-1": NodeView("node-1", end=SURE)})),
             [],
         ),
     },
 )
 def test_what_speaks_against_nodes(
-    seen: Observed, known: list[Objection], says: list[Objection]
+    given: tuple[Observed, tuple[Objection, ...]], says: list[Objection]
 ) -> None:
-    assert list(found(seen, known)) == says
+    assert list(found(*given)) == says
 
 
 def test_worker_whose_device_has_failed_is_displaced_once_its_round_is_judged() -> None:

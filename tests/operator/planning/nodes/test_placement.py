@@ -244,11 +244,8 @@ def test_each_kind_of_worker_keeps_away_from_nodes_of_its_own() -> None:
         for action in plan(job, observed(nodes=nodes), Memory()).actions
         if isinstance(action, CreatePod)
     ]
-    assert [(pod.index, pod.avoid) for pod in created] == [
-        (0, ("on-demand",)),
-        (1, ("spot",)),
-        (2, ("spot",)),
-    ]
+    found = [(pod.index, pod.avoid) for pod in created]
+    assert found == [(0, ("on-demand",)), (1, ("spot",)), (2, ("spot",))]
 
 
 @situations(

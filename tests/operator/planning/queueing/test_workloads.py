@@ -12,7 +12,7 @@ from elastic_pytorch_operator.model.actions import (
     ResizeWorkload,
     WorkloadAction,
 )
-from elastic_pytorch_operator.model.observed import NodeView, PodView
+from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
 from elastic_pytorch_operator.model.workload import Admission, WorkloadView
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.plan import plan
@@ -42,7 +42,7 @@ def actions(
     return plan_workloads(job, seen, find_quota(job, job.wanted, seen))
 
 
-def told(job: Job, *workloads: WorkloadView, **facts: Any) -> list[str]:
+def told(job: Job, *workloads: WorkloadView, **facts: Any) -> str:
     """The actions in short."""
     found = []
     for action in actions(job, *workloads, **facts):
@@ -58,121 +58,71 @@ def told(job: Job, *workloads: WorkloadView, **facts: Any) -> list[str]:
                     f"patch {name} "
                     f"{'spec' if spec else 'release' if 'admission' in status else 'conditions'}"
                 )
-    return found
+    return ", ".join(found)
 
 
-BASE = a_workload(conditions=READY)
+BASE, EXTRA = a_workload(conditions=READY), a_workload(1, conditions=READY)
+EVICTED, WAITS = a_workload(state="evicted"), a_workload(2, "pending")
+LARGE = a_workload(count=3, conditions=READY)
+
+
+def requeued(reason: str) -> WorkloadView:
+    return a_workload(state="pending", conditions={"Requeued": ("False", reason)})
 
 
 @pytest.mark.parametrize(
     ("workloads", "pods", "expected"),
     [
-        ((), 0, ["create 0 of 2"]),
-        ((), 2, []),  # pods that run without quota go first
-        ((a_workload(state="pending"),), 0, []),
-        ((a_workload(state="pending", count=3),), 0, ["resize lm-base to 2"]),
-        ((BASE,), 2, ["create 1 of 1", "create 2 of 1"]),
-        ((BASE, a_workload(1, "pending")), 2, ["create 2 of 1"]),
-        ((BASE, a_workload(1, conditions=READY), a_workload(2, "pending")), 3, []),
-        # An extra is made again once its pod is gone.
-        ((BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)), 4, []),
+        ((), 0, "create 0 of 2"),
+        ((), 2, ""),
+        ((a_workload(state="pending"),), 0, ""),
+        ((a_workload(state="pending", count=3),), 0, "resize lm-base to 2"),
+        ((BASE,), 2, "create 1 of 1, create 2 of 1"),
+        ((BASE, a_workload(1, "pending")), 2, "create 2 of 1"),
+        ((BASE, EXTRA, WAITS), 3, ""),
+        ((BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)), 4, ""),
+        ((BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)), 3, "delete lm-extra-1"),
+        ((BASE, a_workload(1, "evicted"), a_workload(2, "evicted")), 3, "delete lm-extra-2"),
         (
-            (BASE, a_workload(1, "evicted"), a_workload(2, conditions=READY)),
-            3,
-            ["delete lm-extra-1"],
-        ),
-        ((BASE, a_workload(1, "evicted"), a_workload(2, "evicted")), 3, ["delete lm-extra-2"]),
-        # One that was not ready for too long waits for as long as Kueue wants.
-        (
-            (BASE, a_workload(1, "evicted", conditions=TIMEOUT), a_workload(2, "pending")),
+            (BASE, a_workload(1, "evicted", conditions=TIMEOUT), WAITS),
             2,
-            ["patch lm-extra-1 release"],
+            "patch lm-extra-1 release",
         ),
-        ((BASE, a_workload(1, "pending", conditions=TIMEOUT), a_workload(2, "pending")), 2, []),
-        # An evicted base takes its extras along: pending ones at once, the others as the pods go.
-        ((a_workload(state="evicted"), a_workload(1, "pending")), 2, ["delete lm-extra-1"]),
-        ((a_workload(state="evicted"), a_workload(1)), 3, []),
+        ((BASE, a_workload(1, "pending", conditions=TIMEOUT), WAITS), 2, ""),
+        ((EVICTED, a_workload(1, "pending")), 2, "delete lm-extra-1"),
+        ((EVICTED, a_workload(1)), 3, ""),
+        ((EVICTED, a_workload(1)), 0, "delete lm-extra-1, patch lm-base release"),
+        ((EVICTED,), 0, "patch lm-base release"),
+        ((a_workload(queue="another"),), 2, ""),
+        ((a_workload(queue="another"),), 0, "delete lm-base"),
+        ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 0, "delete lm-base"),
+        ((LARGE,), 3, "create 1 of 1, create 2 of 1"),
+        ((LARGE,), 2, "resize lm-base to 2, create 1 of 1, create 2 of 1"),
+        ((LARGE, EXTRA), 4, "create 2 of 1"),
+        ((LARGE, EXTRA, a_workload(2, conditions=READY)), 4, "resize lm-base to 2"),
+        ((a_workload(count=4, conditions=READY), EXTRA, WAITS), 4, "resize lm-base to 3"),
+        ((requeued("DeactivatedDueToAdmissionCheck"),), 0, "delete lm-base"),
+        ((requeued("PodsReadyTimeout"),), 0, ""),
+        ((BASE, a_workload(1, active=False), WAITS), 2, ""),
         (
-            (a_workload(state="evicted"), a_workload(1)),
-            0,
-            ["delete lm-extra-1", "patch lm-base release"],
-        ),
-        # Kueue's late write has put a reservation back.
-        ((a_workload(state="evicted"),), 0, ["patch lm-base release"]),
-        ((a_workload(queue="another"),), 2, []),
-        ((a_workload(queue="another"),), 0, ["delete lm-base"]),
-        ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 0, ["delete lm-base"]),
-        ((a_workload(count=3, conditions=READY),), 3, ["create 1 of 1", "create 2 of 1"]),
-        (
-            (a_workload(count=3, conditions=READY),),
+            (BASE, a_workload(1, admission=Admission("c", 1, ("other",))), WAITS),
             2,
-            ["resize lm-base to 2", "create 1 of 1", "create 2 of 1"],
-        ),
-        # A lowered minimum: extras take over from the base once they are admitted, and no worker is
-        # lost.
-        (
-            (a_workload(count=3, conditions=READY), a_workload(1, conditions=READY)),
-            4,
-            ["create 2 of 1"],
-        ),
-        (
-            (
-                a_workload(count=3, conditions=READY),
-                a_workload(1, conditions=READY),
-                a_workload(2, conditions=READY),
-            ),
-            4,
-            ["resize lm-base to 2"],
-        ),
-        (
-            (
-                a_workload(count=4, conditions=READY),
-                a_workload(1, conditions=READY),
-                a_workload(2, "pending"),
-            ),
-            4,
-            ["resize lm-base to 3"],
-        ),
-        (
-            (
-                a_workload(
-                    state="pending",
-                    conditions={"Requeued": ("False", "DeactivatedDueToAdmissionCheck")},
-                ),
-            ),
-            0,
-            ["delete lm-base"],
-        ),
-        (
-            (a_workload(state="pending", conditions={"Requeued": ("False", "PodsReadyTimeout")}),),
-            0,
-            [],
-        ),
-        ((BASE, a_workload(1, active=False), a_workload(2, "pending")), 2, []),
-        (
-            (
-                BASE,
-                a_workload(1, admission=Admission("c", 1, ("other",))),
-                a_workload(2, "pending"),
-            ),
-            2,
-            ["patch lm-extra-1 spec"],
+            "patch lm-extra-1 spec",
         ),
     ],
 )
 def test_workloads_follow_from_what_there_is(
-    workloads: tuple[WorkloadView, ...], pods: int, expected: list[str]
+    workloads: tuple[WorkloadView, ...], pods: int, expected: str
 ) -> None:
     assert told(a_queued_job(status={"readyReplicas": 4}), *workloads, pods=pods) == expected
 
 
 def test_few_extras_wait_at_a_time() -> None:
     job = a_queued_job(2, 100, status={"readyReplicas": 2})
-    assert told(job, BASE, pods=2) == [
-        f"create {number} of 1" for number in range(1, MAX_PENDING_EXTRAS + 1)
-    ]
+    asked = [f"create {number} of 1" for number in range(1, MAX_PENDING_EXTRAS + 1)]
+    assert told(job, BASE, pods=2) == ", ".join(asked)
     waiting = [a_workload(number, "pending") for number in range(1, MAX_PENDING_EXTRAS)]
-    assert told(job, BASE, *waiting, pods=2) == [f"create {MAX_PENDING_EXTRAS} of 1"]
+    assert told(job, BASE, *waiting, pods=2) == asked[-1]
 
 
 def test_extra_for_a_spare_is_asked_for_last_and_is_ready_with_it() -> None:
@@ -180,24 +130,17 @@ def test_extra_for_a_spare_is_asked_for_last_and_is_ready_with_it() -> None:
     assert CreateWorkload(1, 1, ("flavor",)) in actions(job, BASE, pods=2)
     for ready, status in ((0, "False"), (1, "True")):
         job = replace(job, status={"readyReplicas": 2, "readySpares": ready})
-        (patch,) = (
-            a
-            for a in actions(job, BASE, extra, pods=3)
-            if isinstance(a, PatchWorkload) and a.name == extra.name
-        )
-        assert patch.status is not None
-        assert [c["status"] for c in patch.status["conditions"] if c["type"] == "PodsReady"] == [
-            status
-        ]
+        planned = actions(job, BASE, extra, pods=3)
+        patches = [a for a in planned if isinstance(a, PatchWorkload) and a.name == extra.name]
+        (told,) = (a.status["conditions"] for a in patches if a.status is not None)
+        assert [c["status"] for c in told if c["type"] == "PodsReady"] == [status]
 
 
 def test_suspended_job_gives_all_back_as_its_pods_go() -> None:
     job = replace(a_queued_job(), wanted=0, suspend=True)
-    assert told(job, a_workload(), a_workload(1), a_workload(2, "pending"), pods=3) == [
-        "delete lm-extra-2"
-    ]
-    assert told(job, a_workload(), a_workload(1), pods=2) == ["delete lm-extra-1"]
-    assert told(job, a_workload(), pods=0) == ["delete lm-base"]
+    assert told(job, a_workload(), a_workload(1), WAITS, pods=3) == "delete lm-extra-2"
+    assert told(job, a_workload(), a_workload(1), pods=2) == "delete lm-extra-1"
+    assert told(job, a_workload(), pods=0) == "delete lm-base"
 
 
 UNQUEUED = replace(a_queued_job(), queue=None)
@@ -206,21 +149,20 @@ UNQUEUED = replace(a_queued_job(), queue=None)
 @pytest.mark.parametrize(
     ("workloads", "pods", "expected"),
     [
-        ((a_workload(),), 2, []),
-        ((a_workload(), a_workload(1), a_workload(2, "pending")), 3, ["delete lm-extra-2"]),
-        ((a_workload(), a_workload(1)), 2, ["delete lm-extra-1"]),
-        ((a_workload(state="evicted"), a_workload(1)), 3, []),  # preempted before it left
-        ((a_workload(), a_workload(1)), 0, ["delete lm-extra-1", "delete lm-base"]),
-        ((a_workload(state="evicted"),), 0, ["delete lm-base"]),
-        # What holds no quota is deleted, and holds nothing up.
-        ((a_workload(state="pending"),), 2, ["delete lm-base"]),
-        ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 2, ["delete lm-base"]),
-        ((a_workload(deleting=True),), 2, []),
-        ((), 2, []),
+        ((a_workload(),), 2, ""),
+        ((a_workload(), a_workload(1), WAITS), 3, "delete lm-extra-2"),
+        ((a_workload(), a_workload(1)), 2, "delete lm-extra-1"),
+        ((EVICTED, a_workload(1)), 3, ""),
+        ((a_workload(), a_workload(1)), 0, "delete lm-extra-1, delete lm-base"),
+        ((EVICTED,), 0, "delete lm-base"),
+        ((a_workload(state="pending"),), 2, "delete lm-base"),
+        ((a_workload(conditions={"Finished": ("True", "OwnerNotFound")}),), 2, "delete lm-base"),
+        ((a_workload(deleting=True),), 2, ""),
+        ((), 2, ""),
     ],
 )
 def test_job_whose_label_is_taken_off_gives_all_back_as_its_pods_go(
-    workloads: tuple[WorkloadView, ...], pods: int, expected: list[str]
+    workloads: tuple[WorkloadView, ...], pods: int, expected: str
 ) -> None:
     assert told(UNQUEUED, *workloads, pods=pods) == expected
 
@@ -251,15 +193,18 @@ def test_quota_that_a_job_leaves_never_falls_below_its_pods(
     )
 
 
+def kinds(job: Job, there: Observed) -> list[type[WorkloadAction]]:
+    planned = plan_workloads(job, there, find_quota(job, job.wanted, there))
+    return [type(action) for action in planned]
+
+
 def test_pod_on_a_lost_node_holds_up_no_release() -> None:
     stuck: PodView = a_pod(0, deleting=True)
-    job, workloads = a_queued_job(), (a_workload(state="evicted"),)
+    job, workloads = a_queued_job(), (EVICTED,)
     there = observed(
         [stuck], workloads=workloads, nodes={"node-0": NodeView("node-0", ready=False)}
     )
-    assert [
-        type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))
-    ] == [PatchWorkload]
+    assert kinds(job, there) == [PatchWorkload]
 
 
 def test_quota_of_a_topology_is_given_back_when_its_own_pod_is_gone() -> None:
@@ -270,11 +215,8 @@ def test_quota_of_a_topology_is_given_back_when_its_own_pod_is_gone() -> None:
     job = a_queued_job(status={"readyReplicas": 2})
     workloads = (BASE, a_workload(1, "evicted"), a_workload(2, "pending"))
     there = observed(pods, workloads=workloads)
-    assert plan_workloads(job, there, find_quota(job, job.wanted, there)) == []
-    there = observed(pods[:2], workloads=workloads)
-    assert [
-        type(action) for action in plan_workloads(job, there, find_quota(job, job.wanted, there))
-    ] == [DeleteWorkload]
+    assert kinds(job, there) == []
+    assert kinds(job, observed(pods[:2], workloads=workloads)) == [DeleteWorkload]
 
 
 @pytest.mark.parametrize(("complete", "reason"), [(True, "Succeeded"), (False, "Failed")])
@@ -301,58 +243,53 @@ EXTRAS = (an_extra(SPOT, 1, conditions=READY), an_extra(SPOT, 2, conditions=READ
 @situations(
     "job, workloads, pods, expected",
     {
-        "as without other flavors": (SPOT, (BASE,), "bb", ["create 1 of 1", "create 2 of 1"]),
-        "a flavor of their own": (SPOT, (BASE, *EXTRAS), "bb12", []),
-        "its own pod is there": (SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb12", []),
+        "as without other flavors": (SPOT, (BASE,), "bb", "create 1 of 1, create 2 of 1"),
+        "a flavor of their own": (SPOT, (BASE, *EXTRAS), "bb12", ""),
+        "its own pod is there": (SPOT, (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]), "bb12", ""),
         "and the base's does not count": (
             SPOT,
             (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]),
             "b12",
-            [],
+            "",
         ),
         "its own is gone": (
             SPOT,
             (BASE, an_extra(SPOT, 1, "evicted"), EXTRAS[1]),
             "bb2",
-            ["delete lm-extra-1"],
+            "delete lm-extra-1",
         ),
         "of an older spec, as long as its pod is there": (
             SPOT,
             (BASE, an_extra(OLDER, 1), EXTRAS[1]),
             "bb12",
-            [],
+            "",
         ),
         "of an older spec": (
             SPOT,
             (BASE, an_extra(OLDER, 1), EXTRAS[1]),
             "bb2",
-            ["delete lm-extra-1"],
+            "delete lm-extra-1",
         ),
         "and pending": (
             SPOT,
             (BASE, an_extra(OLDER, 1, "pending"), EXTRAS[1]),
             "bb2",
-            ["delete lm-extra-1"],
+            "delete lm-extra-1",
         ),
-        "of a spec without": (SPOT, (BASE, a_workload(1), EXTRAS[1]), "bb2", ["delete lm-extra-1"]),
+        "of a spec without": (SPOT, (BASE, a_workload(1), EXTRAS[1]), "bb2", "delete lm-extra-1"),
         "taken out of the spec": (
             replace(SPOT, scheduling=a_queued_job().scheduling),
             (BASE, *EXTRAS),
             "bb",
-            ["delete lm-extra-2", "delete lm-extra-1"],
+            "delete lm-extra-2, delete lm-extra-1",
         ),
-        "a lowered minimum": (SPOT, (a_workload(count=3, conditions=READY), EXTRAS[0]), "bbb1", []),
-        "as the whole job leaves": (SPOT, (a_workload(state="evicted"), *EXTRAS), "12", []),
-        "extra by extra": (
-            SPOT,
-            (a_workload(state="evicted"), *EXTRAS),
-            "2",
-            ["delete lm-extra-1"],
-        ),
+        "a lowered minimum": (SPOT, (a_workload(count=3, conditions=READY), EXTRAS[0]), "bbb1", ""),
+        "as the whole job leaves": (SPOT, (EVICTED, *EXTRAS), "12", ""),
+        "extra by extra": (SPOT, (EVICTED, *EXTRAS), "2", "delete lm-extra-1"),
     },
 )
 def test_extras_of_other_flavors_come_and_go_with_their_own_pods(
-    job: Job, workloads: tuple[WorkloadView, ...], pods: str, expected: list[str]
+    job: Job, workloads: tuple[WorkloadView, ...], pods: str, expected: str
 ) -> None:
     names = {"b": "lm-base", "1": "lm-extra-1", "2": "lm-extra-2"}
     there = [a_pod(index, workload=names[key]) for index, key in enumerate(pods)]
@@ -377,9 +314,8 @@ def test_extra_whose_pod_kueue_has_placed_is_ready_by_that_pod() -> None:
         for index, name in enumerate(("lm-base", "lm-base", "lm-extra-2"))
     ]
     job = a_queued_job(status={"readyReplicas": 3})
-    assert [
-        a.name for a in actions(job, *workloads, there=there) if isinstance(a, PatchWorkload)
-    ] == ["lm-extra-1"]
+    planned = actions(job, *workloads, there=there)
+    assert [a.name for a in planned if isinstance(a, PatchWorkload)] == ["lm-extra-1"]
 
 
 def test_extra_whose_pod_is_on_its_way_is_not_given_back_before_it() -> None:
@@ -389,16 +325,11 @@ def test_extra_whose_pod_is_on_its_way_is_not_given_back_before_it() -> None:
     assert "delete lm-extra-1" not in told(SPOT, *older, being_created={2: "lm-extra-1"}, **facts)
 
 
-def test_extra_of_another_flavor_waits_for_its_own_pod_when_the_spec_no_longer_chooses_one() -> (
-    None
-):
+def test_extra_of_a_flavor_that_is_no_longer_chosen_waits_for_its_own_pod() -> None:
     job = replace(SPOT, scheduling=a_queued_job().scheduling)
     workloads = (BASE, a_workload(1), an_extra(SPOT, 2))
-    there = [
-        a_pod(0, workload="lm-base"),
-        a_pod(1, workload="lm-base"),
-        a_pod(2, workload="lm-extra-2", deleting=True),
-    ]
+    there = [a_pod(index, workload="lm-base") for index in range(2)]
+    there.append(a_pod(2, workload="lm-extra-2", deleting=True))
     assert "delete lm-extra-2" not in told(job, *workloads, there=there)
     assert "delete lm-extra-2" in told(job, *workloads, there=there[:2])
 
@@ -408,14 +339,9 @@ def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -
     asked = [CreateService(), CreatePod(1), CreatePod(2), CreatePod(3)]
     service, *pods = grant_pods(there, find_quota(a_queued_job(), 4, there), asked)
     assert service == CreateService()
-    assert [
-        (pod.index, pod.grant.workload, pod.grant.extra)
-        for pod in pods
-        if isinstance(pod, CreatePod) and pod.grant
-    ] == [
-        (1, "lm-base", False),
-        (2, "lm-extra-1", True),
-    ]
+    made = [(p.index, p.grant) for p in pods if isinstance(p, CreatePod) and p.grant]
+    places = [(index, grant.workload, grant.extra) for index, grant in made]
+    assert places == [(1, "lm-base", False), (2, "lm-extra-1", True)]
     assert len(pods) == 2
     assert grant_pods(there, NO_LIMIT, asked) == asked
 

@@ -12,6 +12,7 @@ from elastic_pytorch_operator.planning.reporting.events import News, record_even
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption
 from elastic_pytorch_operator.planning.rounds.checkpoint_wait import WaitEnd, WaitEndReason
 from elastic_pytorch_operator.spec.failure_rules import find_rule, parse_rules
+from elastic_pytorch_operator.spec.job import Job
 
 from tests.operator.builders import NOW, a_job, a_round, a_target, observed
 from tests.operator.spec.test_failure_rules import on_codes
@@ -30,102 +31,84 @@ def suspended(status: str, reason: str) -> dict[str, Any]:
     }
 
 
+def moment(job: dict[str, Any] | None = None, **said: Any) -> tuple[Job, News]:
+    return a_job(**(job or {})), News(**said)
+
+
 @situations(
-    "job, said, events",
+    "moment, events",
     {
-        "nothing": ({}, {}, []),
-        "suspended": ({"suspend": True}, {}, [("JobSuspended", False, True)]),
+        "nothing": (moment(), []),
+        "suspended": (moment({"suspend": True}), ["JobSuspended with status"]),
         "told, pods are left": (
-            {"suspend": True, "status": suspended("False", "Suspending")},
-            {},
+            moment({"suspend": True, "status": suspended("False", "Suspending")}),
             [],
         ),
         "told, no pod is left": (
-            {"suspend": True, "status": suspended("True", "JobSuspended")},
-            {},
+            moment({"suspend": True, "status": suspended("True", "JobSuspended")}),
             [],
         ),
         "resumed": (
-            {"status": suspended("True", "JobSuspended")},
-            {},
-            [("JobResumed", False, True)],
+            moment({"status": suspended("True", "JobSuspended")}),
+            ["JobResumed with status"],
         ),
         "resumed early": (
-            {"status": suspended("False", "Suspending")},
-            {},
-            [("JobResumed", False, True)],
+            moment({"status": suspended("False", "Suspending")}),
+            ["JobResumed with status"],
         ),
-        "resumed before": ({"status": suspended("False", "JobResumed")}, {}, []),
+        "resumed before": (moment({"status": suspended("False", "JobResumed")}), []),
         "a size that is not allowed": (
-            {"replicas": 4, "resizePolicy": {"allowedReplicas": [1, 3]}},
-            {},
-            [("ScaleRefused", False, True)],
+            moment({"replicas": 4, "resizePolicy": {"allowedReplicas": [1, 3]}}),
+            ["ScaleRefused with status"],
         ),
         "a size that is not allowed, told": (
-            {
-                "replicas": 4,
-                "resizePolicy": {"allowedReplicas": [1, 3]},
-                "status": {"observedGeneration": 1},
-            },
-            {},
+            moment(
+                {
+                    "replicas": 4,
+                    "resizePolicy": {"allowedReplicas": [1, 3]},
+                    "status": {"observedGeneration": 1},
+                }
+            ),
             [],
         ),
         "a torn unit is asked for": (
-            {"replicas": 3, "minimum": 2, "unitReplicas": 2},
-            {},
-            [("ScaleRefused", False, True)],
+            moment({"replicas": 3, "minimum": 2, "unitReplicas": 2}),
+            ["ScaleRefused with status"],
         ),
         "refused writes": (
-            {},
-            {"refusals": ["no", "never"]},
-            [("RefusedByApiServer", True, False)] * 2,
+            moment(refusals=["no", "never"]),
+            ["RefusedByApiServer warning", "RefusedByApiServer warning"],
         ),
         "a wait is over": (
-            {},
-            {"waited": WaitEnd(WaitEndReason.TOO_LONG, 60.0)},
-            [("CheckpointWaitEnded", False, False)],
+            moment(waited=WaitEnd(WaitEndReason.TOO_LONG, 60.0)),
+            ["CheckpointWaitEnded"],
         ),
-        "an ignored failure": (
-            {},
-            {"failed": replace(BOOM, rule=IGNORED)},
-            [("FailureIgnored", False, False)],
-        ),
-        "a failure that counts": ({}, {"failed": replace(BOOM, rule=COUNTED)}, []),
-        "a round": (
-            {},
-            {"declared": replace(ROUND, reason="WorkerJoined")},
-            [("WorkerJoined", False, False)],
-        ),
-        "a loss": (
-            {},
-            {"declared": replace(ROUND, reason="WorkerLost")},
-            [("WorkerLost", True, False)],
-        ),
-        "the round of a suspension": ({}, {"declared": replace(ROUND, reason="JobSuspended")}, []),
+        "an ignored failure": (moment(failed=replace(BOOM, rule=IGNORED)), ["FailureIgnored"]),
+        "a failure that counts": (moment(failed=replace(BOOM, rule=COUNTED)), []),
+        "a round": (moment(declared=replace(ROUND, reason="WorkerJoined")), ["WorkerJoined"]),
+        "a loss": (moment(declared=replace(ROUND, reason="WorkerLost")), ["WorkerLost warning"]),
+        "the round of a suspension": (moment(declared=replace(ROUND, reason="JobSuspended")), []),
         "trains again": (
-            {},
-            {"resumed": Interruption(2, "WorkerLost", NOW, seconds=1.0)},
-            [("TrainingResumed", False, False)],
+            moment(resumed=Interruption(2, "WorkerLost", NOW, seconds=1.0)),
+            ["TrainingResumed"],
         ),
         "complete": (
-            {},
-            {"ending": Ending(True, "WorkersSucceeded", "m")},
-            [("JobCompleted", False, True)],
+            moment(ending=Ending(True, "WorkersSucceeded", "m")),
+            ["JobCompleted with status"],
         ),
         "failed": (
-            {},
-            {"ending": Ending(False, "TooManyFailures", "m")},
-            [("JobFailed", True, True)],
+            moment(ending=Ending(False, "TooManyFailures", "m")),
+            ["JobFailed warning with status"],
         ),
     },
 )
-def test_events(
-    job: dict[str, Any], said: dict[str, Any], events: list[tuple[str, bool, bool]]
-) -> None:
-    told = record_events(
-        a_job(**job), a_target(a_job(**job)), observed(round=a_round(0)), News(**said)
-    )
-    assert [(event.reason, event.warning, event.with_status) for event in told] == events
+def test_events(moment: tuple[Job, News], events: list[str]) -> None:
+    job, news = moment
+    told = record_events(job, a_target(job), observed(round=a_round(0)), news)
+    assert events == [
+        f"{event.reason}{' warning' * event.warning}{' with status' * event.with_status}"
+        for event in told
+    ]
 
 
 def test_refusals_begin_with_a_capital() -> None:

@@ -163,8 +163,5 @@ def test_the_event_of_a_suspension_warns_if_the_checkpoint_takes_too_long() -> N
             round=a_round(0),
         )
         [event] = record_events(job, a_target(job), seen, News())
-        assert (event.reason, event.warning, SLOW in event.note) == (
-            "JobSuspended",
-            warning,
-            warning,
-        )
+        found = (event.reason, event.warning, SLOW in event.note)
+        assert found == ("JobSuspended", warning, warning)

@@ -1,8 +1,10 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from elastic_pytorch_operator.model.observed import AgentView, Observed, PodView
 from elastic_pytorch_operator.planning.reporting.goodput import (
     Account,
     Activity,
@@ -54,130 +56,91 @@ def group(**fields: Any) -> list[Any]:
     return [an_agent("w0", **fields), an_agent("w1", **fields)]
 
 
+Moment = tuple[dict[str, Any], Observed, Interruptions]
+
+
+def moment(
+    status: dict[str, Any],
+    *,
+    agents: Sequence[AgentView] = (),
+    pods: Sequence[PodView] = (),
+    interruptions: Interruptions = NO_INTERRUPTIONS,
+) -> Moment:
+    return status, observed(pods, agents), interruptions
+
+
 STEPPING = group(
     progress=Progress(step=9, first_step=5), progressed_at=NOW - 1, steps_per_second=4.0
 )
 
 
 @situations(
-    "status, agents, pods, interruptions, activity, since",
+    "moment, activity, since",
     {
-        "first steps": (running(), STEPPING, [], NO_INTERRUPTIONS, "Training", NOW - 1),
-        "no steps are reported": (
-            running(),
-            group(),
-            [],
-            NO_INTERRUPTIONS,
-            "StepsUnreported",
-            NOW - 100,
-        ),
-        "processes start": (
-            running(),
-            group(state="ready"),
-            [],
-            NO_INTERRUPTIONS,
-            "Starting",
-            None,
-        ),
+        "first steps": (moment(running(), agents=STEPPING), "Training", NOW - 1),
+        "no steps are reported": (moment(running(), agents=group()), "StepsUnreported", NOW - 100),
+        "processes start": (moment(running(), agents=group(state="ready")), "Starting", None),
         "stock torchrun has no agents": (
-            running(),
-            group(round_=0),
-            [],
-            NO_INTERRUPTIONS,
+            moment(running(), agents=group(round_=0)),
             "StepsUnreported",
             NOW - 100,
         ),
-        "a loss": (running(), STEPPING, [], LOSING, "Recovering", NOW - 3),
-        "a resize": (running(), STEPPING, [], GROWING, "Resizing", NOW - 3),
+        "a loss": (moment(running(), agents=STEPPING, interruptions=LOSING), "Recovering", NOW - 3),
+        "a resize": (
+            moment(running(), agents=STEPPING, interruptions=GROWING),
+            "Resizing",
+            NOW - 3,
+        ),
         "after a loss": (
-            running(),
-            STEPPING,
-            [],
-            Interruptions(last=replace(LOST, seconds=2.0)),
+            moment(
+                running(),
+                agents=STEPPING,
+                interruptions=Interruptions(last=replace(LOST, seconds=2.0)),
+            ),
             "Training",
             NOW - 1,
         ),
         "no steps, after": (
-            running(),
-            group(),
-            [],
-            Interruptions(last=replace(LOST, step_before=None, seconds=2.0)),
+            moment(
+                running(),
+                agents=group(),
+                interruptions=Interruptions(last=replace(LOST, step_before=None, seconds=2.0)),
+            ),
             "StepsUnreported",
             NOW - 100,
         ),
-        "pods start": (
-            running("WaitingForWorkers"),
-            [],
-            [a_pod(0)],
-            NO_INTERRUPTIONS,
-            "Starting",
-            None,
-        ),
+        "pods start": (moment(running("WaitingForWorkers"), pods=[a_pod(0)]), "Starting", None),
         "no node": (
-            running("WaitingForWorkers"),
-            [],
-            [a_pending_pod(0)],
-            NO_INTERRUPTIONS,
+            moment(running("WaitingForWorkers"), pods=[a_pending_pod(0)]),
             "WaitingForNodes",
             None,
         ),
         "lost, no node": (
-            running("WaitingForWorkers"),
-            [],
-            [a_pending_pod(0)],
-            LOSING,
+            moment(running("WaitingForWorkers"), pods=[a_pending_pod(0)], interruptions=LOSING),
             "WaitingForNodes",
             None,
         ),
         "below the minimum": (
-            running("WaitingForWorkers"),
-            [],
-            [a_pod(0)],
-            LOSING,
+            moment(running("WaitingForWorkers"), pods=[a_pod(0)], interruptions=LOSING),
             "Recovering",
             None,
         ),
         "a set-up goes on": (
-            running("WaitingForWorkers"),
-            group(state="preparing"),
-            [a_pod(0)],
-            NO_INTERRUPTIONS,
+            moment(running("WaitingForWorkers"), agents=group(state="preparing"), pods=[a_pod(0)]),
             "Preparing",
             None,
         ),
-        "gives its places back": (
-            running("ScheduleTimeout"),
-            [],
-            [],
-            NO_INTERRUPTIONS,
-            "WaitingForNodes",
-            None,
-        ),
-        "waits for quota": (
-            running("WaitingForQuota"),
-            [],
-            [],
-            NO_INTERRUPTIONS,
-            "WaitingForQuota",
-            None,
-        ),
-        "backs off": (running("BackingOff"), [], [], NO_INTERRUPTIONS, "Recovering", None),
-        "suspended": (running("JobSuspended"), [], [], NO_INTERRUPTIONS, "Suspended", None),
+        "gives its places back": (moment(running("ScheduleTimeout")), "WaitingForNodes", None),
+        "waits for quota": (moment(running("WaitingForQuota")), "WaitingForQuota", None),
+        "backs off": (moment(running("BackingOff")), "Recovering", None),
+        "suspended": (moment(running("JobSuspended")), "Suspended", None),
     },
 )
-def test_activity(
-    status: dict[str, Any],
-    agents: list[Any],
-    pods: list[Any],
-    interruptions: Interruptions,
-    activity: str,
-    since: float | None,
-) -> None:
-    now = find_activity(status, observed(pods, agents), a_round(0, 1), interruptions, 8)
-    assert now.activity == activity
-    if since is not None:
-        assert now.since == since
-    assert now.processes == 16
+def test_activity(moment: Moment, activity: str, since: float | None) -> None:
+    status, seen, interruptions = moment
+    now = find_activity(status, seen, a_round(0, 1), interruptions, 8)
+    assert (now.activity, now.processes) == (activity, 16)
+    assert since in (None, now.since)
 
 
 def test_group_that_a_new_leader_has_not_heard_trains() -> None:
@@ -263,12 +226,8 @@ def test_integers_add_up() -> None:
         Activity.SUSPENDED: 2.5,
     }
     account = Account(NOW, None, NOW, {activity: Spent(each) for activity, each in seconds.items()})
-    assert account.as_status(TIME)["seconds"] == {
-        "Training": 91,
-        "Starting": 0,
-        "Recovering": 6,
-        "Suspended": 2,
-    }
+    found = account.as_status(TIME)["seconds"]
+    assert found == {"Training": 91, "Starting": 0, "Recovering": 6, "Suspended": 2}
 
 
 def test_next_leader_leaves_out_what_it_does_not_know() -> None:

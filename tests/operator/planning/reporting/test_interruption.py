@@ -1,8 +1,10 @@
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from elastic_pytorch_operator.model.actions import RecordEvent
+from elastic_pytorch_operator.model.observed import AgentView, Failure
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.metrics import Metrics
@@ -25,7 +27,12 @@ from tests.situations import situations
 BEFORE, AFTER = a_round(0, 1, 2, number=1), replace(a_round(0, 1, number=2), declared_at=NOW)
 
 
-def stepping(worker: str, step: int, first: int, **fields: object) -> object:
+def in_words(phases: Mapping[str, float]) -> str:
+    """The seconds of each phase, to a millionth."""
+    return ", ".join(f"{phase} {round(seconds, 6):g}" for phase, seconds in phases.items())
+
+
+def stepping(worker: str, step: int, first: int, **fields: Any) -> AgentView:
     return an_agent(worker, round_=2, progress=Progress(step=step, first_step=first), **fields)
 
 
@@ -47,11 +54,9 @@ def test_interruption_begins_with_the_first_sign_of_the_loss() -> None:
 
 def test_interruption_ends_with_the_first_step_and_counts_the_steps_done_again() -> None:
     begun = Interruption(2, "WorkerLost", NOW - 1.0, step_before=96)
-    agents = [
-        stepping("w0", 93, 91, progressed_at=NOW - 0.2),
-        stepping("w1", 91, 91, progressed_at=NOW - 0.1),
-    ]
-    ended = advance_interruption(begun, AFTER, agents)  # type: ignore[arg-type]
+    first = stepping("w0", 93, 91, progressed_at=NOW - 0.2)
+    second = stepping("w1", 91, 91, progressed_at=NOW - 0.1)
+    ended = advance_interruption(begun, AFTER, [first, second])
     assert ended is not None
     assert ended.seconds == pytest.approx(0.8)
     assert ended.steps_lost == 6
@@ -59,17 +64,14 @@ def test_interruption_ends_with_the_first_step_and_counts_the_steps_done_again()
 
 def test_interruption_goes_on_while_members_have_not_taken_up_the_round() -> None:
     begun = Interruption(2, "WorkerLost", NOW - 1.0)
-    assert (
-        advance_interruption(begun, AFTER, [an_agent("w0", round_=2), an_agent("w1", round_=1)])
-        is begun
-    )
+    agents = [an_agent("w0", round_=2), an_agent("w1", round_=1)]
+    assert advance_interruption(begun, AFTER, agents) is begun
 
 
 def test_without_reports_a_interruption_ends_when_all_workers_run() -> None:
     begun = Interruption(2, "WorkerLost", NOW - 1.0)
     agents = [
-        an_agent("w0", round_=2, state_since=NOW - 0.5),
-        an_agent("w1", round_=2, state_since=NOW - 0.4),
+        an_agent(f"w{n}", round_=2, state_since=NOW - since) for n, since in enumerate((0.5, 0.4))
     ]
     ended = advance_interruption(begun, AFTER, agents)
     assert ended is not None
@@ -83,19 +85,15 @@ def test_second_round_before_the_end_is_the_same_interruption() -> None:
     assert again == Interruption(3, "WorkerLost", NOW - 1.0, step_before=96)
 
 
+def ended_at(moment: float) -> Failure:
+    return a_failure(failed_at=moment)
+
+
 @situations(
     "reason, member, since",
     {
-        "when the process ended": (
-            "WorkerFailed",
-            {"failure": a_failure(failed_at=NOW - 0.4)},
-            NOW - 0.4,
-        ),
-        "not before the round": (
-            "WorkerFailed",
-            {"failure": a_failure(failed_at=NOW - 1e9)},
-            NOW - 100,
-        ),
+        "when the process ended": ("WorkerFailed", {"failure": ended_at(NOW - 0.4)}, NOW - 0.4),
+        "not before the round": ("WorkerFailed", {"failure": ended_at(NOW - 1e9)}, NOW - 100),
         "its last word": ("WorkerLost", {"state": "running", "heard_at": NOW - 4.0}, NOW - 4.0),
         "no loss": ("ScaledDown", {"state": "running", "heard_at": NOW - 4.0}, NOW),
         "no silence": ("WorkerLost", {"state": "running", "heard_at": NOW - 1.0}, NOW),
@@ -118,9 +116,8 @@ def test_when_the_group_was_disturbed(reason: str, member: dict[str, Any], since
 
 
 def test_phases_of_a_loss() -> None:
-    begun = begin_interruption(
-        BEFORE, AFTER, observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)]), None
-    )
+    seen = observed(agents=[an_agent("w2", disconnected_since=NOW - 0.2)])
+    begun = begin_interruption(BEFORE, AFTER, seen, None)
     fields = {"started_at": NOW + 0.6, "formed_at": NOW + 1.6}
     agents = [
         an_agent("w0", round_=2, state_since=NOW + 0.5, **fields),
@@ -129,15 +126,12 @@ def test_phases_of_a_loss() -> None:
     stopped = advance_interruption(replace(begun, step_before=9), AFTER, agents)  # type: ignore[type-var]
     assert stopped is not None
     assert (stopped.stopped_at, stopped.seconds) == (NOW + 0.5, None)
-    stepped = [
-        replace(a, progress=Progress(step=10, first_step=10), progressed_at=NOW + 1.8)
-        for a in agents
-    ]
+    steps = {"progress": Progress(step=10, first_step=10), "progressed_at": NOW + 1.8}
+    stepped = [replace(a, **steps) for a in agents]  # type: ignore[arg-type]
     ended = advance_interruption(stopped, AFTER, stepped, TIME)
     assert ended is not None
-    assert ended.phases == pytest.approx(
-        {"detection": 0.2, "stop": 0.5, "wait": 0.0, "start": 0.1, "init": 1.0, "firstStep": 0.2}
-    )
+    phases = "detection 0.2, stop 0.5, wait 0, start 0.1, init 1, firstStep 0.2"
+    assert in_words(ended.phases) == phases
     assert sum(ended.phases.values()) == pytest.approx(ended.seconds)
     assert ended.as_status() == {
         "time": TIME,
@@ -145,30 +139,20 @@ def test_phases_of_a_loss() -> None:
         "replicas": 2,
         "cause": AFTER.reason,
         "seconds": "2.00",
-        "phaseSeconds": {
-            "detection": "0.20",
-            "stop": "0.50",
-            "wait": "0.00",
-            "start": "0.10",
-            "init": "1.00",
-            "firstStep": "0.20",
-        },
+        "phaseSeconds": {phase: f"{seconds:.2f}" for phase, seconds in ended.phases.items()},
         "stepsLost": 0,
     }
 
 
 @pytest.mark.parametrize("last", ["leaving", "running"])
 def test_job_below_its_minimum_waits(last: str) -> None:
-    empty, whole = (
-        replace(a_round(number=2), declared_at=NOW),
-        replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40),
-    )
+    empty = replace(a_round(number=2), declared_at=NOW)
+    whole = replace(a_round(0, 1, 2, number=3), declared_at=NOW + 40)
     interruption = begin_interruption(BEFORE, empty, observed(), None)
     others = [an_agent("w1", "ready", 1, state_since=NOW + 1), an_agent("w2", last)]
     gone = {"w2"} if last == "running" else set()
-    interruption = advance_interruption(
-        interruption, empty, [an_agent("w0", "stopping"), *others], TIME, gone
-    )
+    stops = [an_agent("w0", "stopping"), *others]
+    interruption = advance_interruption(interruption, empty, stops, TIME, gone)
     assert interruption is not None
     assert interruption.stopped_at is None
     stopped = an_agent("w0", "ready", 1, state_since=NOW + 3)
@@ -179,9 +163,7 @@ def test_job_below_its_minimum_waits(last: str) -> None:
     running = [an_agent(w, round_=3, state_since=NOW + 41) for w in ("w0", "w1", "w2")]
     ended = advance_interruption(interruption, whole, running)
     assert ended is not None
-    assert ended.phases == pytest.approx(
-        {"detection": 0.0, "stop": 3.0, "wait": 37.0, "start": 1.0}
-    )
+    assert in_words(ended.phases) == "detection 0, stop 3, wait 37, start 1"
 
 
 @pytest.mark.parametrize("state", ["preparing", "ready"])
@@ -192,9 +174,9 @@ def test_members_that_set_themselves_up_again_have_stopped(state: str) -> None:
         an_agent("w0", state, 0, state_since=NOW + 2),
         an_agent("w1", "ready", 1, state_since=NOW + 1),
     ]
-    interruption = advance_interruption(interruption, empty, agents)
-    assert interruption is not None
-    assert interruption.stopped_at == NOW + 2
+    stopped = advance_interruption(interruption, empty, agents)
+    assert stopped is not None
+    assert stopped.stopped_at == NOW + 2
 
 
 SET_UP = {"set_up_since": NOW + 10, "set_up_until": NOW + 39}
@@ -203,21 +185,17 @@ BEFOREHAND = {"set_up_since": NOW - 50, "set_up_until": NOW - 40}
 
 
 @situations(
-    "emptied, set_ups, phases",
+    "emptied, set_ups, waits",
     {
-        "the job waited for it": (
-            True,
-            [BEFOREHAND, BEFOREHAND, SET_UP],
-            {"wait": 9.0, "prepare": 30.0},
-        ),
-        "it waited for two": (True, [BEFOREHAND, SOONER, SET_UP], {"wait": 9.0, "prepare": 30.0}),
-        "all had been ready": (True, [BEFOREHAND, BEFOREHAND, BEFOREHAND], {"wait": 39.0}),
-        "no set-up is known": (True, [{}, {}, {}], {"wait": 39.0}),
-        "others were to train": (False, [BEFOREHAND, BEFOREHAND, SET_UP], {"wait": 39.0}),
+        "the job waited for it": (True, [BEFOREHAND, BEFOREHAND, SET_UP], "wait 9, prepare 30"),
+        "it waited for two": (True, [BEFOREHAND, SOONER, SET_UP], "wait 9, prepare 30"),
+        "all had been ready": (True, [BEFOREHAND, BEFOREHAND, BEFOREHAND], "wait 39"),
+        "no set-up is known": (True, [{}, {}, {}], "wait 39"),
+        "others were to train": (False, [BEFOREHAND, BEFOREHAND, SET_UP], "wait 39"),
     },
 )
 def test_wait_for_a_set_up_is_a_phase(
-    emptied: bool, set_ups: list[dict[str, float]], phases: dict[str, float]
+    emptied: bool, set_ups: list[dict[str, float]], waits: str
 ) -> None:
     first = a_round(*([] if emptied else [0, 1]), number=2)
     interruption = begin_interruption(BEFORE, replace(first, declared_at=NOW), observed(), None)
@@ -231,7 +209,7 @@ def test_wait_for_a_set_up_is_a_phase(
     ]
     ended = advance_interruption(interruption, whole, running)
     assert ended is not None
-    assert ended.phases == pytest.approx({"detection": 0.0, "stop": 1.0, "start": 1.0, **phases})
+    assert in_words(ended.phases) == f"detection 0, stop 1, {waits}, start 1"
 
 
 @situations(
@@ -257,20 +235,15 @@ def test_round_that_begins_a_training_tells_of_the_last_set_up(
 
 
 def test_next_leader_goes_on_with_an_interruption() -> None:
-    begun = begin_interruption(
-        BEFORE, AFTER, observed(agents=[an_agent("w1", progress=Progress(step=96))]), None
-    )
+    seen = observed(agents=[an_agent("w1", progress=Progress(step=96))])
+    begun = begin_interruption(BEFORE, AFTER, seen, None)
     assert begun is not None
     state = begun.as_state()
     assert state == {"round": 2, "cause": AFTER.reason, "began": TIME, "step": 96}
     recalled = recall_interruption(state, NOW + 7, "2026-01-01T00:00:09Z")
     assert recalled is not None
-    assert (recalled.round, recalled.reason, recalled.step_before, recalled.seconds) == (
-        2,
-        AFTER.reason,
-        96,
-        None,
-    )
+    assert (recalled.round, recalled.reason) == (2, AFTER.reason)
+    assert (recalled.step_before, recalled.seconds) == (96, None)
 
 
 @pytest.mark.parametrize("name", ["round", "cause", "began"])
@@ -290,12 +263,10 @@ def lose_all(world: Simulation) -> None:
 def begin_from(world: Simulation, step: int) -> None:
     """Has the next group begin with a step."""
     world.settle(30)
+    progress = Progress(step=step, first_step=step)
     for name in world.members:
-        world.agents[name] = replace(
-            world.agents[name],
-            progress=Progress(step=step, first_step=step),
-            progressed_at=world.now,
-        )
+        agent = world.agents[name]
+        world.agents[name] = replace(agent, progress=progress, progressed_at=world.now)
     world.settle(5)
 
 
@@ -330,9 +301,8 @@ def test_group_that_trains_through_a_change_of_the_leader_has_no_interruption() 
 @situations("suspended", {"another worker is lost": False, "the job is suspended": True})
 def test_interruption_that_ends_as_the_group_changes_again_is_reported(suspended: bool) -> None:
     world, metrics = running(), Metrics()
-    world.agents = {
-        name: replace(agent, steps_per_second=4.0) for name, agent in world.agents.items()
-    }
+    for name, agent in world.agents.items():
+        world.agents[name] = replace(agent, steps_per_second=4.0)
     world.make_progress(100)
     world.settle(30)
     world.kill_pod(world.members[-1])
@@ -348,122 +318,68 @@ def test_interruption_that_ends_as_the_group_changes_again_is_reported(suspended
     metrics.decided("team", before, plan)
     assert plan.round is not None
     assert plan.round.number == 3
-    assert [event.reason for event in plan.actions if isinstance(event, RecordEvent)].count(
-        "TrainingResumed"
-    ) == 1
+    told = [event.reason for event in plan.actions if isinstance(event, RecordEvent)]
+    assert told.count("TrainingResumed") == 1
     assert [entry["round"] for entry in world.status["history"] if "seconds" in entry] == [2]
     assert world.memory.account is not None
     assert world.memory.account.spent[Activity.REPEATING].seconds > 0
-    assert (
-        'elastic_pytorch_steps_lost_total{namespace="team"} 100.0'
-        in metrics.render(GaugeValues()).decode()
-    )
+    lost = 'elastic_pytorch_steps_lost_total{namespace="team"} 100.0'
+    assert lost in metrics.render(GaugeValues()).decode()
 
 
 SINCE = 10.0
-ENDS = {
-    "detection": 10.1,
-    "stop": 10.5,
-    "wait": 10.5,
-    "start": 10.8,
+ENDS = {"detection": 10.1, "stop": 10.5, "wait": 10.5, "start": 10.8} | {
     "init": 12.0,
     "firstStep": 12.2,
 }
 
 
 @situations(
-    "changes, phases",
+    "changes, expected",
     {
-        "all is known": (
-            {},
-            {
-                "detection": 0.1,
-                "stop": 0.4,
-                "wait": 0.0,
-                "start": 0.3,
-                "init": 1.2,
-                "firstStep": 0.2,
-            },
-        ),
+        "all is known": ({}, "detection 0.1, stop 0.4, wait 0, start 0.3, init 1.2, firstStep 0.2"),
         "a job below its minimum waits for a pod": (
             {"wait": 60.0, "start": 60.2, "init": 61.0, "firstStep": 62.0},
-            {
-                "detection": 0.1,
-                "stop": 0.4,
-                "wait": 49.5,
-                "start": 0.2,
-                "init": 0.8,
-                "firstStep": 1.0,
-            },
+            "detection 0.1, stop 0.4, wait 49.5, start 0.2, init 0.8, firstStep 1",
         ),
         "a job below its minimum waits for a pod, and then for its set-up": (
             {"wait": 40.0, "prepare": 60.0, "start": 60.2, "init": 61.0, "firstStep": 62.0},
-            {
-                "detection": 0.1,
-                "stop": 0.4,
-                "wait": 29.5,
-                "prepare": 20.0,
-                "start": 0.2,
-                "init": 0.8,
-                "firstStep": 1.0,
-            },
+            "detection 0.1, stop 0.4, wait 29.5, prepare 20, start 0.2, init 0.8, firstStep 1",
         ),
         "a set-up has begun before the others had stopped": (
             {"wait": 10.2, "prepare": 30.0, "start": 30.2, "init": 31.0, "firstStep": 32.0},
-            {
-                "detection": 0.1,
-                "stop": 0.4,
-                "wait": 0.0,
-                "prepare": 19.5,
-                "start": 0.2,
-                "init": 0.8,
-                "firstStep": 1.0,
-            },
+            "detection 0.1, stop 0.4, wait 0, prepare 19.5, start 0.2, init 0.8, firstStep 1",
         ),
         "an agent that is the user's own torchrun": (
             {"start": None, "init": None},
-            {"detection": 0.1, "stop": 0.4, "wait": 0.0, "firstStep": 1.7},
+            "detection 0.1, stop 0.4, wait 0, firstStep 1.7",
         ),
         "a script that starts cold": (
             {"init": None},
-            {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 0.3, "firstStep": 1.4},
+            "detection 0.1, stop 0.4, wait 0, start 0.3, firstStep 1.4",
         ),
         "a script that reports no steps": (
             {"start": 11.0, "init": None, "firstStep": None},
-            {"detection": 0.1, "stop": 0.4, "wait": 0.0, "start": 0.5},
+            "detection 0.1, stop 0.4, wait 0, start 0.5",
         ),
         "it is not known when they stopped": (
             {"stop": None},
-            {"detection": 0.1, "wait": 0.4, "start": 0.3, "init": 1.2, "firstStep": 0.2},
+            "detection 0.1, wait 0.4, start 0.3, init 1.2, firstStep 0.2",
         ),
         "no phase is negative": (
             {"detection": 10.0, "stop": 9.0, "wait": 9.0},
-            {
-                "detection": 0.0,
-                "stop": 0.0,
-                "wait": 0.0,
-                "start": 0.8,
-                "init": 1.2,
-                "firstStep": 0.2,
-            },
+            "detection 0, stop 0, wait 0, start 0.8, init 1.2, firstStep 0.2",
         ),
         "a pod starts after the others have stepped": (
             {"start": 13.0, "init": 12.5},
-            {
-                "detection": 0.1,
-                "stop": 0.4,
-                "wait": 0.0,
-                "start": 1.7,
-                "init": 0.0,
-                "firstStep": 0.0,
-            },
+            "detection 0.1, stop 0.4, wait 0, start 1.7, init 0, firstStep 0",
         ),
     },
 )
-def test_phases(changes: dict[str, float | None], phases: dict[str, float]) -> None:
+def test_phases(changes: dict[str, float | None], expected: str) -> None:
     found = split_interruption(SINCE, ENDS | changes)
-    assert found == pytest.approx(phases)
-    assert list(found) == [phase for phase in PHASES if phase in phases]
+    assert in_words(found) == expected
+    assert list(found) == [phase for phase in PHASES if phase in found]
 
 
 @pytest.mark.parametrize("missing", [phase for phase in PHASES if phase != "firstStep"])

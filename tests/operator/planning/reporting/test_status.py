@@ -25,6 +25,7 @@ from tests.operator.builders import (
     a_round,
     a_target,
     an_agent,
+    condition,
     observed,
 )
 from tests.situations import situations
@@ -39,23 +40,25 @@ def group(*indices: int, size: int = -1, **fields: Any) -> Observed:
     return observed(pods, agents, round=a_round(*indices, size=size), **fields)
 
 
-def status_of(seen: Observed, job: dict[str, Any] | None = None, **said: Any) -> dict[str, Any]:
-    described = a_job(**(job or {}))
+Case = tuple[Observed, dict[str, Any], dict[str, Any]]
+
+
+def case(seen: Observed, job: dict[str, Any] | None = None, **said: Any) -> Case:
+    """What is seen of a job with these fields, and what its plan has found besides."""
+    return seen, job or {}, said
+
+
+def status_of(given: Case) -> dict[str, Any]:
+    seen, job, said = given
+    described = a_job(**job)
     findings = Findings(**{"budget": Budget(), "target": a_target(described), **said})
     return describe_job(described, seen, assess_workers(seen), seen.round, findings)
 
 
-def conditions_of(status: dict[str, Any]) -> dict[str, str]:
-    """The reasons of the conditions that are true, and why Running and Suspended are not."""
+def reasons_of(status: dict[str, Any]) -> list[str]:
+    """Of the conditions that are true, and why Running is not."""
     told = [c for c in status["conditions"] if c["status"] == "True" or c["type"] == "Running"]
-    return {("" if c["status"] == "True" else "not ") + c["type"]: c["reason"] for c in told}
-
-
-def message_of(status: dict[str, Any], type_: str) -> str:
-    [message] = [
-        condition["message"] for condition in status["conditions"] if condition["type"] == type_
-    ]
-    return str(message)
+    return [f"{'' if c['status'] == 'True' else 'not '}{c['type']} {c['reason']}" for c in told]
 
 
 ALL, TWO, NONE = group(0, 1, 2), group(0, 1), observed()
@@ -74,314 +77,188 @@ COOLS = {
 
 
 @situations(
-    "seen, job, said, state, counts, conditions",
+    "given, expected",
     {
-        "new": (NONE, {}, {}, "Pending", (0, 0, 0), {"not Running": "WaitingForWorkers"}),
+        "new": (case(NONE), "Pending 0/0/0: not Running WaitingForWorkers"),
         "its pods wait for nodes": (
-            observed([a_pending_pod(0), a_pending_pod(1)]),
-            {},
-            {},
-            "Pending",
-            (2, 0, 0),
-            {"not Running": "WaitingForWorkers"},
+            case(observed([a_pending_pod(0), a_pending_pod(1)])),
+            "Pending 2/0/0: not Running WaitingForWorkers",
         ),
         "fewer ready than the minimum": (
-            observed([a_pod(0)], [an_agent("w0", "ready", 0)]),
-            {"minimum": 2},
-            {},
-            "Pending",
-            (1, 1, 0),
-            {"not Running": "WaitingForWorkers"},
+            case(observed([a_pod(0)], [an_agent("w0", "ready", 0)]), {"minimum": 2}),
+            "Pending 1/1/0: not Running WaitingForWorkers",
         ),
-        "all train": (ALL, {}, {}, "Running", (3, 3, 3), {"Running": "RoundRunning"}),
+        "all train": (case(ALL), "Running 3/3/3: Running RoundRunning"),
         "its last checkpoint is being written": (
-            observed([a_pod(0)], [an_agent("w0", saving_since=NOW - 5)], round=a_round(0)),
-            {"replicas": 1},
-            {},
-            "Running",
-            (1, 1, 1),
-            {"Running": "Saving"},
+            case(
+                observed([a_pod(0)], [an_agent("w0", saving_since=NOW - 5)], round=a_round(0)),
+                {"replicas": 1},
+            ),
+            "Running 1/1/1: Running Saving",
         ),
         "eight processes a worker, says the agent": (
-            observed([a_pod(0)], [an_agent("w0", local_world_size=8)], round=a_round(0)),
-            {"replicas": 1},
-            {},
-            "Running",
-            (1, 1, 8),
-            {"Running": "RoundRunning"},
+            case(
+                observed([a_pod(0)], [an_agent("w0", local_world_size=8)], round=a_round(0)),
+                {"replicas": 1},
+            ),
+            "Running 1/1/8: Running RoundRunning",
         ),
         "four processes a worker, says the spec, as no agent has spoken": (
-            observed([a_pod(0)], round=a_round(0)),
-            {"replicas": 1, "nprocPerNode": 4},
-            {},
-            "Running",
-            (1, 0, 4),
-            {"Running": "RoundRunning"},
+            case(observed([a_pod(0)], round=a_round(0)), {"replicas": 1, "nprocPerNode": 4}),
+            "Running 1/0/4: Running RoundRunning",
         ),
         "one is missing": (
-            TWO,
-            {},
-            {},
-            "Resizing",
-            (2, 2, 2),
-            {"Running": "RoundRunning", "Resizing": "SizeChanging", "Degraded": "WorkersMissing"},
+            case(TWO),
+            "Resizing 2/2/2: Running RoundRunning, Resizing SizeChanging, Degraded WorkersMissing",
         ),
         "one is too many": (
-            ALL,
-            {"replicas": 2},
-            {},
-            "Resizing",
-            (3, 3, 3),
-            {"Running": "RoundRunning", "Resizing": "SizeChanging"},
+            case(ALL, {"replicas": 2}),
+            "Resizing 3/3/3: Running RoundRunning, Resizing SizeChanging",
         ),
         "a change waits for a checkpoint": (
-            ALL,
-            {},
-            {"deferral": DEFERRED},
-            "Resizing",
-            (3, 3, 3),
-            {"Running": "RoundRunning", "Resizing": "WaitingForCheckpoint"},
+            case(ALL, deferral=DEFERRED),
+            "Resizing 3/3/3: Running RoundRunning, Resizing WaitingForCheckpoint",
         ),
         "growth waits for its pause": (
-            TWO,
-            COOLS,
-            {"cooling": ["w2"]},
-            "Resizing",
-            (2, 2, 2),
-            {"Running": "RoundRunning", "Resizing": "CoolingDown", "Degraded": "WorkersMissing"},
+            case(TWO, COOLS, cooling=["w2"]),
+            "Resizing 2/2/2: Running RoundRunning, Resizing CoolingDown, Degraded WorkersMissing",
         ),
         "an empty round": (
-            observed(round=a_round()),
-            {},
-            {},
-            "Pending",
-            (0, 0, 0),
-            {"not Running": "WaitingForWorkers"},
+            case(observed(round=a_round())),
+            "Pending 0/0/0: not Running WaitingForWorkers",
         ),
         "crash loop": (
-            FAILED,
-            {"replicas": 1},
-            {"budget": CRASHED},
-            "Pending",
-            (1, 1, 0),
-            {"not Running": "BackingOff"},
+            case(FAILED, {"replicas": 1}, budget=CRASHED),
+            "Pending 1/1/0: not Running BackingOff",
         ),
         "trains within the pause": (
-            ALL,
-            {},
-            {"budget": CRASHED},
-            "Running",
-            (3, 3, 3),
-            {"Running": "RoundRunning"},
+            case(ALL, budget=CRASHED),
+            "Running 3/3/3: Running RoundRunning",
         ),
         "all workers are to be replaced": (
-            ALL,
-            {},
-            {"restarting": RESTART},
-            "Pending",
-            (3, 3, 0),
-            {"not Running": "GroupRestarted"},
+            case(ALL, restarting=RESTART),
+            "Pending 3/3/0: not Running GroupRestarted",
         ),
         "suspended, a pod is left": (
-            observed([a_pod(0, deleting=True)], [an_agent("w0")], round=a_round()),
-            SUSPENDED,
-            {},
-            "Suspending",
-            (0, 0, 0),
-            {"not Running": "Suspending"},
+            case(observed([a_pod(0, deleting=True)], [an_agent("w0")], round=a_round()), SUSPENDED),
+            "Suspending 0/0/0: not Running Suspending",
         ),
         "suspended, trains until its checkpoint": (
-            ALL,
-            SUSPENDED,
-            {"deferral": DEFERRED},
-            "Suspending",
-            (3, 3, 3),
-            {"Running": "RoundRunning"},
+            case(ALL, SUSPENDED, deferral=DEFERRED),
+            "Suspending 3/3/3: Running RoundRunning",
         ),
         "suspended, no pod is left": (
-            NONE,
-            SUSPENDED,
-            {},
-            "Suspended",
-            (0, 0, 0),
-            {"not Running": "JobSuspended", "Suspended": "JobSuspended"},
+            case(NONE, SUSPENDED),
+            "Suspended 0/0/0: not Running JobSuspended, Suspended JobSuspended",
         ),
         "suspended, its pods would be refused": (
-            NONE,
-            SUSPENDED,
-            {"refusals": ["the API server refuses: no"]},
-            "Suspended",
-            (0, 0, 0),
-            {"not Running": "JobSuspended", "Suspended": "RefusedByApiServer"},
+            case(NONE, SUSPENDED, refusals=["the API server refuses: no"]),
+            "Suspended 0/0/0: not Running JobSuspended, Suspended RefusedByApiServer",
         ),
         "complete": (
-            ALL,
-            {},
-            {"ending": Ending(True, "WorkersSucceeded", "all 3 workers have succeeded")},
-            "Complete",
-            (3, 3, 0),
-            {"not Running": "WorkersSucceeded", "Complete": "WorkersSucceeded"},
+            case(ALL, ending=Ending(True, "WorkersSucceeded", "all 3 workers have succeeded")),
+            "Complete 3/3/0: not Running WorkersSucceeded, Complete WorkersSucceeded",
         ),
         "failed": (
-            TWO,
-            {},
-            {"ending": Ending(False, "TooManyFailures", "4 failures", BOOM)},
-            "Failed",
-            (2, 2, 0),
-            {"not Running": "TooManyFailures", "Failed": "TooManyFailures"},
+            case(TWO, ending=Ending(False, "TooManyFailures", "4 failures", BOOM)),
+            "Failed 2/2/0: not Running TooManyFailures, Failed TooManyFailures",
         ),
         "failed while it is suspended": (
-            TWO,
-            SUSPENDED,
-            {"ending": Ending(False, "InvalidTemplate", "no")},
-            "Failed",
-            (2, 2, 0),
-            {"not Running": "InvalidTemplate", "Failed": "InvalidTemplate"},
+            case(TWO, SUSPENDED, ending=Ending(False, "InvalidTemplate", "no")),
+            "Failed 2/2/0: not Running InvalidTemplate, Failed InvalidTemplate",
         ),
     },
 )
-def test_situation(
-    seen: Observed,
-    job: dict[str, Any],
-    said: dict[str, Any],
-    state: str,
-    counts: tuple[int, int, int],
-    conditions: dict[str, str],
-) -> None:
-    status = status_of(seen, job, **said)
-    assert status["state"] == state
-    assert (status["replicas"], status["readyReplicas"], status["worldSize"]) == counts
-    assert conditions_of(status) == conditions
-    assert [condition["type"] for condition in status["conditions"]] == TYPES
+def test_situation(given: Case, expected: str) -> None:
+    status = status_of(given)
+    counts = "/".join(str(status[name]) for name in ("replicas", "readyReplicas", "worldSize"))
+    assert f"{status['state']} {counts}: {', '.join(reasons_of(status))}" == expected
+    assert [each["type"] for each in status["conditions"]] == TYPES
 
 
 @situations(
-    "seen, job, said, type_, message",
+    "given, expected",
     {
-        "all train": (ALL, {}, {}, "Running", "3 of 3 workers train"),
+        "all train": (case(ALL), "Running: 3 of 3 workers train"),
         "all train, a write is refused": (
-            ALL,
-            {},
-            {"refusals": ["no"]},
-            "Running",
-            "3 of 3 workers train; no",
+            case(ALL, refusals=["no"]),
+            "Running: 3 of 3 workers train; no",
         ),
-        "wanted size": (ALL, {}, {}, "Resizing", "all 3 wanted workers train"),
+        "wanted size": (case(ALL), "Resizing: all 3 wanted workers train"),
         "allowed size": (
-            ALL,
-            {"replicas": 4, "resizePolicy": {"allowedReplicas": [1, 3]}},
-            {},
-            "Resizing",
-            "all 3 wanted workers train; 4 were requested, "
+            case(ALL, {"replicas": 4, "resizePolicy": {"allowedReplicas": [1, 3]}}),
+            "Resizing: all 3 wanted workers train; 4 were requested, "
             "which resizePolicy.allowedReplicas rounds down",
         ),
         "whole units": (
-            TWO,
-            {"replicas": 3, "minimum": 2, "unitReplicas": 2},
-            {},
-            "Resizing",
-            "all 2 wanted workers train; 3 were requested, which unitReplicas rounds down",
+            case(TWO, {"replicas": 3, "minimum": 2, "unitReplicas": 2}),
+            "Resizing: all 2 wanted workers train; 3 were requested, "
+            "which unitReplicas rounds down",
         ),
-        "grows": (TWO, {}, {}, "Resizing", "growing from 2 to 3 workers"),
-        "shrinks": (TWO, {"replicas": 1}, {}, "Resizing", "shrinking from 2 to 1 workers"),
+        "grows": (case(TWO), "Resizing: growing from 2 to 3 workers"),
+        "shrinks": (case(TWO, {"replicas": 1}), "Resizing: shrinking from 2 to 1 workers"),
         "grows after a checkpoint": (
-            TWO,
-            WAITS,
-            {"deferral": DEFERRED},
-            "Resizing",
-            "growing from 2 to 3 workers: w2 is ready; waits up to 30 s for the next checkpoint "
-            "in /c",
+            case(TWO, WAITS, deferral=DEFERRED),
+            "Resizing: growing from 2 to 3 workers: w2 is ready; "
+            "waits up to 30 s for the next checkpoint in /c",
         ),
         "grows after a pause": (
-            TWO,
-            COOLS,
-            {"cooling": ["w2"]},
-            "Degraded",
-            "trains with 2 of 3 workers; w2 is ready; the group may grow at "
-            "2026-01-01T00:01:00Z, as "
-            "resizePolicy.minSecondsBetweenGrowths is 60",
+            case(TWO, COOLS, cooling=["w2"]),
+            "Degraded: trains with 2 of 3 workers; w2 is ready; "
+            "the group may grow at 2026-01-01T00:01:00Z, "
+            "as resizePolicy.minSecondsBetweenGrowths is 60",
         ),
         "why one is missing": (
-            replace(TWO, pods=(*TWO.pods, a_pending_pod(2))),
-            {},
-            {"refusals": ["no"]},
-            "Degraded",
-            "trains with 2 of 3 workers; 1 pod: waiting to be scheduled; no",
+            case(replace(TWO, pods=(*TWO.pods, a_pending_pod(2))), refusals=["no"]),
+            "Degraded: trains with 2 of 3 workers; 1 pod: waiting to be scheduled; no",
         ),
         "ignored fields": (
-            ALL,
-            {"template": {"spec": {"subdomain": "a", "containers": [{"name": "pytorch"}]}}},
-            {},
-            "Degraded",
-            "all 3 wanted workers train; to be removed, as it is ignored: "
-            "subdomain in spec.template.spec, which the operator "
-            "sets for each pod",
+            case(
+                ALL, {"template": {"spec": {"subdomain": "a", "containers": [{"name": "pytorch"}]}}}
+            ),
+            "Degraded: all 3 wanted workers train; to be removed, as it is ignored: "
+            "subdomain in spec.template.spec, which the operator sets for each pod",
         ),
         "nothing there yet": (
-            NONE,
-            {"minimum": 2},
-            {},
-            "Running",
-            "0 of 3 workers are ready; training needs 2",
+            case(NONE, {"minimum": 2}),
+            "Running: 0 of 3 workers are ready; training needs 2",
         ),
         "nothing to resize": (
-            NONE,
-            {},
-            {},
-            "Resizing",
-            "no group is training yet; see condition Running",
+            case(NONE),
+            "Resizing: no group is training yet; see condition Running",
         ),
         "crash loop": (
-            FAILED,
-            {},
-            {"budget": CRASHED},
-            "Running",
-            "restarting after failure 1 of 3 allowed; rank 1 (w1) failed, exit code 1: "
+            case(FAILED, budget=CRASHED),
+            "Running: restarting after failure 1 of 3 allowed; rank 1 (w1) failed, exit code 1: "
             "ValueError: boom",
         ),
         "group restart": (
-            ALL,
-            {},
-            {"restarting": RESTART},
-            "Running",
-            "failurePolicy.rules replaces all workers: rank 1 (w1) failed, exit code 1: "
+            case(ALL, restarting=RESTART),
+            "Running: failurePolicy.rules replaces all workers: rank 1 (w1) failed, exit code 1: "
             "ValueError: boom",
         ),
         "one pod is left": (
-            observed([a_pod(0)]),
-            SUSPENDED,
-            {},
-            "Suspended",
-            "spec.suspend is true: 1 pod is left",
+            case(observed([a_pod(0)]), SUSPENDED),
+            "Suspended: spec.suspend is true: 1 pod is left",
         ),
         "two pods are left, a write is refused": (
-            observed([a_pod(0), a_pod(1)]),
-            SUSPENDED,
-            {"refusals": ["no"]},
-            "Suspended",
-            "spec.suspend is true: 2 pods are left; no",
+            case(observed([a_pod(0), a_pod(1)]), SUSPENDED, refusals=["no"]),
+            "Suspended: spec.suspend is true: 2 pods are left; no",
         ),
-        "suspended": (NONE, SUSPENDED, {}, "Suspended", "spec.suspend is true: nothing runs"),
+        "suspended": (case(NONE, SUSPENDED), "Suspended: spec.suspend is true: nothing runs"),
         "trains until it is suspended": (
-            ALL,
-            SUSPENDED,
-            {"deferral": DEFERRED},
-            "Running",
-            "3 workers train until the job is suspended",
+            case(ALL, SUSPENDED, deferral=DEFERRED),
+            "Running: 3 workers train until the job is suspended",
         ),
         "complete": (
-            ALL,
-            {},
-            {"ending": Ending(True, "WorkersSucceeded", "all done")},
-            "Failed",
-            "the job is complete",
+            case(ALL, ending=Ending(True, "WorkersSucceeded", "all done")),
+            "Failed: the job is complete",
         ),
     },
 )
-def test_message(
-    seen: Observed, job: dict[str, Any], said: dict[str, Any], type_: str, message: str
-) -> None:
-    assert message_of(status_of(seen, job, **said), type_) == message
+def test_message(given: Case, expected: str) -> None:
+    said = {f"{c['type']}: {c['message']}" for c in status_of(given)["conditions"]}
+    assert expected in said
 
 
 @pytest.mark.parametrize(
@@ -394,18 +271,14 @@ def test_message(
     ],
 )
 def test_reason_of_a_job_that_is_not_suspended(before: str, reason: str) -> None:
-    old = (
-        [{"type": "Suspended", "status": "False", "reason": before, "lastTransitionTime": TIME}]
-        if before
-        else []
-    )
-    status = status_of(ALL, {"status": {"conditions": old}})
-    assert next(c["reason"] for c in status["conditions"] if c["type"] == "Suspended") == reason
+    old = {"type": "Suspended", "status": "False", "reason": before, "lastTransitionTime": TIME}
+    status = status_of(case(ALL, {"status": {"conditions": [old] if before else []}}))
+    assert condition(status, "Suspended")["reason"] == reason
 
 
 def test_transition_times_stay_until_the_condition_changes() -> None:
-    old = status_of(ALL)
-    new = status_of(replace(TWO, time=LATER), {"status": old})
-    times = {condition["type"]: condition["lastTransitionTime"] for condition in new["conditions"]}
+    old = status_of(case(ALL))
+    new = status_of(case(replace(TWO, time=LATER), {"status": old}))
+    times = {each["type"]: each["lastTransitionTime"] for each in new["conditions"]}
     changed = {"Resizing", "Degraded"}
     assert times == {type_: LATER if type_ in changed else TIME for type_ in TYPES}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from elastic_pytorch_operator.model.observed import AgentView, PodView
 from elastic_pytorch_operator.planning.completion import Ending
 from elastic_pytorch_operator.planning.failures.budget import Budget
 from elastic_pytorch_operator.planning.reporting.interruption import Interruption, Interruptions
@@ -19,77 +20,56 @@ from tests.operator.builders import (
     an_agent,
     observed,
 )
-from tests.operator.planning.reporting.test_status import ALL, BOOM, NONE, SUSPENDED, status_of
+from tests.operator.planning.reporting.test_status import (
+    ALL,
+    BOOM,
+    NONE,
+    SUSPENDED,
+    case,
+    status_of,
+)
 from tests.situations import situations
 
 
 @situations(
-    "pod, agent, member, worker",
+    "pod, agent, expected",
     {
-        "trains": (
-            a_pod(0),
-            an_agent("w0"),
-            True,
-            {"rank": 0, "node": "node-0", "state": "Running"},
-        ),
-        "restarts": (
-            a_pod(0),
-            an_agent("w0", "failed"),
-            True,
-            {"rank": 0, "node": "node-0", "state": "Running"},
-        ),
-        "done": (
-            a_pod(0),
-            an_agent("w0", "succeeded"),
-            True,
-            {"rank": 0, "node": "node-0", "state": "Succeeded"},
-        ),
-        "ready": (
-            a_pod(0),
-            an_agent("w0", "ready", 0),
-            False,
-            {"node": "node-0", "state": "Ready"},
-        ),
-        "leaves": (
-            a_pod(0),
-            an_agent("w0", "leaving"),
-            True,
-            {"rank": 0, "node": "node-0", "state": "Leaving"},
-        ),
-        "has no node": (a_pending_pod(0), None, False, {"state": "Starting"}),
-        "its agent has not spoken": (
-            a_pod(0),
-            None,
-            False,
-            {"node": "node-0", "state": "Starting"},
-        ),
-        "lost": (a_dead_pod(0), None, True, {"rank": 0, "node": "node-0", "state": "Lost"}),
+        "trains": (a_pod(0), an_agent("w0"), "Running rank 0 node-0"),
+        "restarts": (a_pod(0), an_agent("w0", "failed"), "Running rank 0 node-0"),
+        "done": (a_pod(0), an_agent("w0", "succeeded"), "Succeeded rank 0 node-0"),
+        "ready": (a_pod(0), an_agent("w0", "ready", 0), "Ready node-0"),
+        "leaves": (a_pod(0), an_agent("w0", "leaving"), "Leaving rank 0 node-0"),
+        "has no node": (a_pending_pod(0), None, "Starting"),
+        "its agent has not spoken": (a_pod(0), None, "Starting node-0"),
+        "lost": (a_dead_pod(0), None, "Lost rank 0 node-0"),
         "has exited with 0": (
             a_dead_pod(0, exit_code=0),
             an_agent("w0", "succeeded"),
-            True,
-            {"rank": 0, "node": "node-0", "state": "Succeeded"},
+            "Succeeded rank 0 node-0",
         ),
         "has exited with 0, which its agent did not call success": (
             a_dead_pod(0, exit_code=0),
             an_agent("w0"),
-            True,
-            {"rank": 0, "node": "node-0", "state": "Lost"},
+            "Lost rank 0 node-0",
         ),
     },
 )
-def test_worker(pod: Any, agent: Any, member: bool, worker: dict[str, Any]) -> None:
+def test_worker(pod: PodView, agent: AgentView | None, expected: str) -> None:
+    state, *rest = expected.split()
+    member = "rank" in rest
     seen = observed([pod], [agent] if agent else [], round=a_round(0) if member else None)
-    assert status_of(seen)["workers"] == [{"name": "w0", "index": 0, **worker}]
+    told = {"state": state} | ({"rank": 0} if member else {})
+    told |= {"node": "node-0"} if "node-0" in rest else {}
+    assert status_of(case(seen))["workers"] == [{"name": "w0", "index": 0, **told}]
 
 
 def test_stock_torchrun_gives_the_ranks() -> None:
-    assert "rank" not in status_of(ALL, {"rendezvous": {"backend": "c10d"}})["workers"][0]
+    assert "rank" not in status_of(case(ALL, {"rendezvous": {"backend": "c10d"}}))["workers"][0]
 
 
 def test_workers_are_in_the_order_of_their_indices_without_those_whose_pods_are_gone() -> None:
     seen = observed([a_pod(2), a_pod(0)], [an_agent("w2"), an_agent("w0")], round=a_round(0, 1, 2))
-    assert [worker["name"] for worker in status_of(seen)["workers"]] == ["w0", "w2"]
+    assert [worker["name"] for worker in status_of(case(seen))["workers"]] == ["w0", "w2"]
 
 
 ENDED = Interruption(5, "WorkerFailed", NOW, seconds=1.234, steps_lost=3, time=TIME, size=1)
@@ -105,7 +85,7 @@ OLD = {
 
 
 def test_what_is_known_from_before_stays() -> None:
-    status = status_of(NONE, {"status": OLD})
+    status = status_of(case(NONE, {"status": OLD}))
     assert {name: status[name] for name in OLD} == OLD
 
 
@@ -127,17 +107,7 @@ def test_what_is_known_from_before_stays() -> None:
         "an interruption is over": (
             {"interruptions": Interruptions(last=ENDED)},
             "history",
-            [
-                LOST,
-                {
-                    "time": TIME,
-                    "round": 5,
-                    "replicas": 1,
-                    "cause": "WorkerFailed",
-                    "seconds": "1.23",
-                    "stepsLost": 3,
-                },
-            ],
+            [LOST, ENDED.as_status()],
         ),
         "it goes on": (
             {"interruptions": Interruptions(Interruption(5, "WorkerFailed", NOW))},
@@ -159,11 +129,11 @@ def test_what_is_known_from_before_stays() -> None:
     },
 )
 def test_field(said: dict[str, Any], field: str, value: object) -> None:
-    assert status_of(ALL, {"status": OLD}, **said)[field] == value
+    assert status_of(case(ALL, {"status": OLD}, **said))[field] == value
 
 
 def test_suspended_job_has_no_time_of_its_start() -> None:
-    assert "startTime" not in status_of(NONE, {**SUSPENDED, "status": OLD})
+    assert "startTime" not in status_of(case(NONE, {**SUSPENDED, "status": OLD}))
 
 
 OLD_PROGRESS = {

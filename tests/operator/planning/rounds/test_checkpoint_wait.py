@@ -55,104 +55,79 @@ def since(seconds_ago: float, leaving: float | None = None, **counts: int) -> Ch
     return CheckpointWait(7, NOW - seconds_ago, counts, None if leaving is None else NOW - leaving)
 
 
+Case = tuple[Job, Observed, Round | None, CheckpointWait | None]
+
+
+def case(
+    now: Observed,
+    *,
+    wanted: Round | None = ORDERLY,
+    known: CheckpointWait | None = None,
+    job_: Job | None = None,
+) -> Case:
+    return job_ or job(), now, wanted, known
+
+
 @situations(
-    "job_, now, wanted, known, until",
+    "given, until",
     {
-        "nothing is to change": (job(), seen(w0=3), None, None, None),
-        "a change is wanted: it waits": (job(), seen(w0=3), ORDERLY, None, NOW + 30),
+        "nothing is to change": (case(seen(w0=3), wanted=None), None),
+        "a change is wanted: it waits": (case(seen(w0=3)), NOW + 30),
         "it still waits, also though other agents' counts differ": (
-            job(),
-            seen(w0=3, w1=1),
-            ORDERLY,
-            since(10, w0=3),
+            case(seen(w0=3, w1=1), known=since(10, w0=3)),
             NOW + 20,
         ),
-        "a checkpoint has been written": (job(), seen(w0=4), ORDERLY, since(10, w0=3), None),
-        "by any member": (job(), seen(w0=3, w1=2), ORDERLY, since(10, w0=3, w1=1), None),
+        "a checkpoint has been written": (case(seen(w0=4), known=since(10, w0=3)), None),
+        "by any member": (case(seen(w0=3, w1=2), known=since(10, w0=3, w1=1)), None),
         "by somebody who is no member": (
-            job(),
-            seen(w2=2, w0=3),
-            ORDERLY,
-            since(10, w0=3, w2=1),
+            case(seen(w2=2, w0=3), known=since(10, w0=3, w2=1)),
             NOW + 20,
         ),
         "one that is heard for the first time has seen old ones": (
-            job(),
-            seen(w1=9),
-            ORDERLY,
-            since(10, w0=3),
+            case(seen(w1=9), known=since(10, w0=3)),
             NOW + 20,
         ),
-        "it has waited long enough": (job(), seen(w0=3), ORDERLY, since(30, w0=3), None),
+        "it has waited long enough": (case(seen(w0=3), known=since(30, w0=3)), None),
         "another round has come": (
-            job(),
-            seen(w0=3),
-            ORDERLY,
-            CheckpointWait(6, NOW - 90, {"w0": 0}),
+            case(seen(w0=3), known=CheckpointWait(6, NOW - 90, {"w0": 0})),
             NOW + 30,
         ),
-        "somebody is lost": (job(), seen(w0=3), LOSS, None, None),
-        "somebody is lost while it waits": (job(), seen(w0=3), LOSS, since(10, w0=3), None),
+        "somebody is lost": (case(seen(w0=3), wanted=LOSS), None),
+        "somebody is lost while it waits": (
+            case(seen(w0=3), wanted=LOSS, known=since(10, w0=3)),
+            None,
+        ),
         "a newcomer has failed before its group has formed": (
-            job(),
-            seen(w0=3),
-            NEWCOMER_FAILED,
-            None,
+            case(seen(w0=3), wanted=NEWCOMER_FAILED),
             None,
         ),
-        "no worker watches": (job(), seen(), ORDERLY, None, None),
-        "the folder has become unreadable": (job(), seen(), ORDERLY, since(10, w0=3), None),
-        "waiting is off": (job(checkpointWaitSeconds=0), seen(w0=3), ORDERLY, None, None),
+        "no worker watches": (case(seen()), None),
+        "the folder has become unreadable": (case(seen(), known=since(10, w0=3)), None),
+        "waiting is off": (case(seen(w0=3), job_=job(checkpointWaitSeconds=0)), None),
         "it has been turned off meanwhile": (
-            job(checkpointWaitSeconds=0),
-            seen(w0=3),
-            ORDERLY,
-            since(10, w0=3),
+            case(seen(w0=3), known=since(10, w0=3), job_=job(checkpointWaitSeconds=0)),
             None,
         ),
-        "no worker trains": (job(), seen(round_=a_round(number=7), w0=3), ORDERLY, None, None),
-        "no round yet": (job(), seen(round_=None, w0=3), a_round(0, 1), None, None),
-        "a pod is deleted: half its grace period": (
-            job(),
-            seen(deleting=True, w0=3),
-            ORDERLY,
-            None,
-            NOW + 13,
-        ),
-        "an agent got SIGTERM": (job(), seen(w0=3, w1="leaving"), ORDERLY, None, NOW + 13),
-        "a long grace period": (job(grace=600), seen(deleting=True, w0=3), ORDERLY, None, NOW + 30),
-        "a short one": (job(grace=4), seen(deleting=True, w0=3), ORDERLY, None, None),
+        "no worker trains": (case(seen(round_=a_round(number=7), w0=3)), None),
+        "no round yet": (case(seen(round_=None, w0=3), wanted=a_round(0, 1)), None),
+        "a pod is deleted: half its grace period": (case(seen(deleting=True, w0=3)), NOW + 13),
+        "an agent got SIGTERM": (case(seen(w0=3, w1="leaving")), NOW + 13),
+        "a long grace period": (case(seen(deleting=True, w0=3), job_=job(grace=600)), NOW + 30),
+        "a short one": (case(seen(deleting=True, w0=3), job_=job(grace=4)), None),
         "a pod is deleted while it waits": (
-            job(),
-            seen(deleting=True, w0=3),
-            ORDERLY,
-            since(10, w0=3),
+            case(seen(deleting=True, w0=3), known=since(10, w0=3)),
             NOW + 13,
         ),
-        "shortly before its end": (
-            job(),
-            seen(deleting=True, w0=3),
-            ORDERLY,
-            since(25, w0=3),
-            NOW + 5,
-        ),
+        "shortly before its end": (case(seen(deleting=True, w0=3), known=since(25, w0=3)), NOW + 5),
         "the leaving one cannot wait longer": (
-            job(),
-            seen(deleting=True, w0=3),
-            ORDERLY,
-            since(13, 13, w0=3),
+            case(seen(deleting=True, w0=3), known=since(13, 13, w0=3)),
             None,
         ),
     },
 )
-def test_change_is_held_or_goes(
-    job_: Job,
-    now: Observed,
-    wanted: Round | None,
-    known: CheckpointWait | None,
-    until: float | None,
-) -> None:
-    hold = defer_for_checkpoint(job_, now, wanted, known)
+def test_change_is_held_or_goes(given: Case, until: float | None) -> None:
+    _, _, wanted, known = given
+    hold = defer_for_checkpoint(*given)
     assert hold.until == until
     assert (hold.wait is None) is (until is None)
     assert hold.change is (None if until is None else wanted)
@@ -176,16 +151,14 @@ def test_end_of_a_wait_is_explained(now: Observed, wanted: Round | None, end: Wa
 
 
 def test_wait_says_what_it_waits_for() -> None:
-    hold = defer_for_checkpoint(job(), seen(w0=3), ORDERLY, None)
-    assert (
-        explain_deferral(job(), hold)
-        == "w2 is ready; waits up to 30 s for the next checkpoint in /checkpoints"
-    )
-    hold = defer_for_checkpoint(job(grace=9), seen(deleting=True, w0=3), ORDERLY, None)
-    assert (
-        explain_deferral(job(), hold)
-        == "w2 is ready; waits up to 2.5 s for the next checkpoint in /checkpoints"
-    )
+    for job_, now, seconds in (
+        (job(), seen(w0=3), "30"),
+        (job(grace=9), seen(deleting=True, w0=3), "2.5"),
+    ):
+        told = explain_deferral(job_, defer_for_checkpoint(job_, now, ORDERLY, None))
+        assert (
+            told == f"w2 is ready; waits up to {seconds} s for the next checkpoint in /checkpoints"
+        )
 
 
 @situations(

@@ -21,6 +21,10 @@ from tests.operator.simulation import Simulation
 from tests.situations import situations
 
 
+def numbers(digits: str) -> list[int]:
+    return [int(digit) for digit in digits]
+
+
 def indices(candidates: Sequence[Candidate]) -> list[int]:
     return [candidate.index for candidate in candidates]
 
@@ -28,27 +32,21 @@ def indices(candidates: Sequence[Candidate]) -> list[int]:
 @situations(
     "stay, joiners, wanted, expected",
     {
-        "the first group, in order": ([], [0, 1, 2, 3], 4, [0, 1, 2, 3]),
-        "a unit that lacks a worker waits": ([], [0, 2, 3], 4, [2, 3]),
-        "no unit is whole": ([], [0, 3, 4], 4, []),
-        "a member is lost: its unit leaves": ([0, 2, 3, 4, 5], [], 6, [2, 3, 4, 5]),
-        "a replacement is ready in the same round": ([0, 2, 3, 4, 5], [1], 6, [2, 3, 4, 5, 0, 1]),
-        "a spare unit takes over": ([0, 2, 3, 4, 5], [6, 7], 6, [2, 3, 4, 5, 6, 7]),
-        "a replacement goes before a spare unit": (
-            [0, 2, 3, 4, 5],
-            [1, 6, 7],
-            6,
-            [2, 3, 4, 5, 0, 1],
-        ),
-        "units that stay whole go before those with newcomers": ([0, 2, 3], [1, 6, 7], 2, [2, 3]),
-        "more units than are wanted": ([2, 3, 0, 1], [4, 5], 4, [2, 3, 0, 1]),
-        "two members of different units are lost": ([0, 3, 4, 5], [], 6, [4, 5]),
+        "the first group, in order": ("", "0123", 4, "0123"),
+        "a unit that lacks a worker waits": ("", "023", 4, "23"),
+        "no unit is whole": ("", "034", 4, ""),
+        "a member is lost: its unit leaves": ("02345", "", 6, "2345"),
+        "a replacement is ready in the same round": ("02345", "1", 6, "234501"),
+        "a spare unit takes over": ("02345", "67", 6, "234567"),
+        "a replacement goes before a spare unit": ("02345", "167", 6, "234501"),
+        "units that stay whole go before those with newcomers": ("023", "167", 2, "23"),
+        "more units than are wanted": ("2301", "45", 4, "2301"),
+        "two members of different units are lost": ("0345", "", 6, "45"),
     },
 )
-def test_groups_of_whole_units(
-    stay: list[int], joiners: list[int], wanted: int, expected: list[int]
-) -> None:
-    assert indices(choose_group(ready(*stay), ready(*joiners), wanted, (2, 4, 6), 2)) == expected
+def test_groups_of_whole_units(stay: str, joiners: str, wanted: int, expected: str) -> None:
+    group = choose_group(ready(*numbers(stay)), ready(*numbers(joiners)), wanted, (2, 4, 6), 2)
+    assert indices(group) == numbers(expected)
 
 
 def test_allowed_sizes_hold_beside_units() -> None:
@@ -94,43 +92,32 @@ def ranks(members: Sequence[int]) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("members", "group", "expected"),
     [
-        ([], [2, 0, 1], [0, 1, 2]),
-        (["w0", "w1", "w2"], [0, 1, 2, 3], [0, 1, 2, 3]),
-        (["w0", "w1", "w2"], [1, 2], [2, 1]),
-        (["w2", "w1"], [0, 1, 2], [2, 1, 0]),
-        (["w0", "w1", "w2", "w3"], [3], [3]),
-        (["w0", "w1"], [2, 3], [2, 3]),
+        ("", "201", "012"),
+        ("012", "0123", "0123"),
+        ("012", "12", "21"),
+        ("21", "012", "210"),
+        ("0123", "3", "3"),
+        ("01", "23", "23"),
     ],
 )
-def test_survivors_keep_their_ranks(
-    members: list[str], group: list[int], expected: list[int]
-) -> None:
-    assert (
-        indices(assign_ranks({w: rank for rank, w in enumerate(members)}, ready(*group)))
-        == expected
-    )
+def test_survivors_keep_their_ranks(members: str, group: str, expected: str) -> None:
+    found = assign_ranks(ranks(numbers(members)), ready(*numbers(group)))
+    assert indices(found) == numbers(expected)
 
 
 @situations(
     "members, group, expected",
     {
-        "in order": ([], [3, 2, 1, 0], [0, 1, 2, 3]),
-        "units keep their places": ([4, 5, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [4, 5, 0, 1, 2, 3]),
-        "the last unit fills the place of the first": (
-            [0, 1, 2, 3, 4, 5],
-            [2, 3, 4, 5],
-            [4, 5, 2, 3],
-        ),
-        "a unit with a replacement keeps its place": ([0, 1, 2, 3], [9, 8, 0, 1], [0, 1, 8, 9]),
-        "newcomers fill the places by index": (
-            [4, 5, 0, 1],
-            [0, 1, 8, 9, 6, 7],
-            [6, 7, 0, 1, 8, 9],
-        ),
+        "in order": ("", "3210", "0123"),
+        "units keep their places": ("450123", "012345", "450123"),
+        "the last unit fills the place of the first": ("012345", "2345", "4523"),
+        "a unit with a replacement keeps its place": ("0123", "9801", "0189"),
+        "newcomers fill the places by index": ("4501", "018967", "670189"),
     },
 )
-def test_units_keep_their_places(members: list[int], group: list[int], expected: list[int]) -> None:
-    assert indices(assign_ranks(ranks(members), ready(*group), unit=2)) == expected
+def test_units_keep_their_places(members: str, group: str, expected: str) -> None:
+    found = assign_ranks(ranks(numbers(members)), ready(*numbers(group)), unit=2)
+    assert indices(found) == numbers(expected)
 
 
 def test_first_unit_changes_its_place_if_its_next_port_is_unknown() -> None:
@@ -140,7 +127,7 @@ def test_first_unit_changes_its_place_if_its_next_port_is_unknown() -> None:
     )
 
 
-def racks(**workers: Sequence[int]) -> dict[str, str]:
+def racks(**workers: str) -> dict[str, str]:
     """By worker, its domain."""
     return {f"w{index}": rack for rack, of_rack in workers.items() for index in of_rack}
 
@@ -148,119 +135,63 @@ def racks(**workers: Sequence[int]) -> dict[str, str]:
 @situations(
     "members, group, domains, expected",
     {
-        "neighbours by index": ([], [0, 1, 2, 3], racks(a=[0, 2], b=[1, 3]), [0, 2, 1, 3]),
-        "the domain of the lowest index first": (
-            [],
-            [0, 1, 2, 3],
-            racks(b=[0, 3], a=[1, 2]),
-            [0, 3, 1, 2],
-        ),
-        "workers without a domain last, together": (
-            [],
-            [0, 1, 2, 3, 4],
-            racks(a=[2, 4], b=[3]),
-            [2, 4, 3, 0, 1],
-        ),
-        "an empty value is a value": ([], [0, 1, 2, 3], {"w1": "", "w3": ""}, [1, 3, 0, 2]),
-        "no domain is known": ([], [1, 0], {}, [0, 1]),
-        "one of a domain is lost": (
-            [0, 2, 4, 1, 3, 5],
-            [2, 4, 1, 3, 5],
-            racks(a=[0, 2, 4], b=[1, 3, 5]),
-            [4, 2, 5, 1, 3],
-        ),
-        "its replacement is near": (
-            [4, 2, 5, 1, 3],
-            [0, 2, 4, 1, 3, 5],
-            racks(a=[0, 2, 4], b=[1, 3, 5]),
-            [4, 2, 0, 1, 3, 5],
-        ),
-        "its replacement is far": (
-            [4, 2, 5, 1, 3],
-            [0, 2, 4, 1, 3, 5],
-            racks(a=[2, 4], b=[0, 1, 3, 5]),
-            [4, 2, 5, 1, 3, 0],
-        ),
-        "its replacement opens a domain": (
-            [2, 1, 3],
-            [0, 1, 2, 3],
-            racks(a=[2], b=[1, 3], c=[0]),
-            [2, 1, 3, 0],
-        ),
-        "the first of the first domain is lost": (
-            [0, 3, 1, 2],
-            [1, 2, 3],
-            racks(a=[0, 3], b=[1, 2]),
-            [3, 2, 1],
-        ),
-        "a whole domain is lost": (
-            [0, 1, 2, 3, 4, 5],
-            [2, 3, 4, 5],
-            racks(a=[0, 1], b=[2, 3], c=[4, 5]),
-            [2, 3, 4, 5],
-        ),
-        "the key is set later": (
-            [0, 1, 2, 3],
-            [0, 1, 2, 3],
-            racks(a=[0, 3], b=[1, 2]),
-            [0, 3, 2, 1],
-        ),
+        "neighbours by index": ("", "0123", racks(a="02", b="13"), "0213"),
+        "the domain of the lowest index first": ("", "0123", racks(b="03", a="12"), "0312"),
+        "workers without a domain last, together": ("", "01234", racks(a="24", b="3"), "24301"),
+        "an empty value is a value": ("", "0123", {"w1": "", "w3": ""}, "1302"),
+        "no domain is known": ("", "10", {}, "01"),
+        "one of a domain is lost": ("024135", "24135", racks(a="024", b="135"), "42513"),
+        "its replacement is near": ("42513", "024135", racks(a="024", b="135"), "420135"),
+        "its replacement is far": ("42513", "024135", racks(a="24", b="0135"), "425130"),
+        "its replacement opens a domain": ("213", "0123", racks(a="2", b="13", c="0"), "2130"),
+        "the first of the first domain is lost": ("0312", "123", racks(a="03", b="12"), "321"),
+        "a whole domain is lost": ("012345", "2345", racks(a="01", b="23", c="45"), "2345"),
+        "the key is set later": ("0123", "0123", racks(a="03", b="12"), "0321"),
     },
 )
 def test_neighbours_in_rank_are_of_one_domain(
-    members: list[int], group: list[int], domains: Mapping[str, str], expected: list[int]
+    members: str, group: str, domains: Mapping[str, str], expected: str
 ) -> None:
-    assert indices(assign_ranks(ranks(members), ready(*group), domains=domains)) == expected
+    found = assign_ranks(ranks(numbers(members)), ready(*numbers(group)), domains=domains)
+    assert indices(found) == numbers(expected)
 
 
 @situations(
     "members, group, domains, expected",
     {
-        "by the node of the first worker": (
-            [],
-            list(range(6)),
-            racks(a=[0, 3, 4], b=[1, 2, 5]),
-            [0, 1, 4, 5, 2, 3],
-        ),
-        "in order within a unit": (
-            [],
-            [5, 4, 3, 2, 1, 0],
-            racks(a=[0, 4], b=[2]),
-            [0, 1, 4, 5, 2, 3],
-        ),
-        "a unit is lost": ([0, 1, 4, 5, 2, 3], [2, 3, 4, 5], racks(a=[0, 4], b=[2]), [4, 5, 2, 3]),
+        "by the node of the first worker": ("", "012345", racks(a="034", b="125"), "014523"),
+        "in order within a unit": ("", "543210", racks(a="04", b="2"), "014523"),
+        "a unit is lost": ("014523", "2345", racks(a="04", b="2"), "4523"),
         "a replaced first worker moves its unit": (
-            [0, 1, 2, 3],
-            [0, 1, 2, 3, 4, 5],
-            racks(a=[2], b=[0, 4]),
-            [0, 1, 4, 5, 2, 3],
+            "0123",
+            "012345",
+            racks(a="2", b="04"),
+            "014523",
         ),
     },
 )
 def test_neighbouring_units_are_of_one_domain(
-    members: list[int], group: list[int], domains: Mapping[str, str], expected: list[int]
+    members: str, group: str, domains: Mapping[str, str], expected: str
 ) -> None:
-    assert indices(assign_ranks(ranks(members), ready(*group), unit=2, domains=domains)) == expected
+    found = assign_ranks(ranks(numbers(members)), ready(*numbers(group)), unit=2, domains=domains)
+    assert indices(found) == numbers(expected)
 
 
 @situations(
     "group, domains, expected",
     {
-        "its domain has another first": ([0, 1, 2, 3], racks(a=[0, 1], b=[2, 3]), [1, 0, 2, 3]),
-        "its domain has no other: the next goes first": (
-            [0, 1, 2],
-            racks(a=[0], b=[1, 2]),
-            [2, 1, 0],
-        ),
-        "those without a domain go first": ([0, 1, 2], racks(a=[0]), [2, 1, 0]),
-        "it is alone": ([0], racks(a=[0]), [0]),
+        "its domain has another first": ("0123", racks(a="01", b="23"), "1023"),
+        "its domain has no other: the next goes first": ("012", racks(a="0", b="12"), "210"),
+        "those without a domain go first": ("012", racks(a="0"), "210"),
+        "it is alone": ("0", racks(a="0"), "0"),
     },
 )
 def test_worker_whose_next_port_is_unknown_is_not_first_again(
-    group: list[int], domains: Mapping[str, str], expected: list[int]
+    group: str, domains: Mapping[str, str], expected: str
 ) -> None:
-    assert (
-        indices(assign_ranks(ranks(group), ready(*group), STORE_PORT, domains=domains)) == expected
+    there = numbers(group)
+    assert indices(assign_ranks(ranks(there), ready(*there), STORE_PORT, domains=domains)) == (
+        numbers(expected)
     )
 
 

@@ -44,110 +44,87 @@ NODE_LOST = {"nodes": {"node-0": NodeView("node-0", ready=False), **OTHERS}}
 NODE_REMOVED = {"nodes": {"node-0": NodeView("node-0", ready=False, removed=True), **OTHERS}}
 OUTAGE = {"nodes": {name: NodeView(name, ready=False) for name in ("node-0", "node-1", "node-2")}}
 FAILED = {"state": "failed", "state_since": NOW - 0.5}
+WELL = a_pod(0)
+
+
+Case = tuple[PodView | None, AgentView | None, dict[str, Any]]
+
+
+def case(agent: AgentView | None, pod: PodView | None = WELL, **fields: Any) -> Case:
+    return pod, agent, fields
 
 
 @situations(
-    "pod, agent, fields, expected",
+    "given, expected",
     {
-        "works": (a_pod(0), an_agent("w0"), {}, "ready"),
-        "not in the cluster": (None, an_agent("w0"), {}, "gone"),
-        "not scheduled": (a_pending_pod(0), None, {}, "starting"),
-        "agent not heard yet": (a_pod(0), None, {}, "starting"),
-        "address not known yet": (a_pod(0, address=""), an_agent("w0"), {}, "starting"),
-        "container ended": (a_dead_pod(0), an_agent("w0"), {}, "gone"),
+        "works": (case(an_agent("w0")), "ready"),
+        "not in the cluster": (case(an_agent("w0"), None), "gone"),
+        "not scheduled": (case(None, a_pending_pod(0)), "starting"),
+        "agent not heard yet": (case(None), "starting"),
+        "address not known yet": (case(an_agent("w0"), a_pod(0, address="")), "starting"),
+        "container ended": (case(an_agent("w0"), a_dead_pod(0)), "gone"),
         "container ended, sidecar runs": (
-            a_pod(0, exit_code=1, sidecar_runs=True),
-            an_agent("w0"),
-            {},
+            case(an_agent("w0"), a_pod(0, exit_code=1, sidecar_runs=True)),
             "gone",
         ),
-        "evicted": (a_pod(0, phase="Failed", exit_reason="Evicted"), an_agent("w0"), {}, "gone"),
-        "being deleted": (a_pod(0, deleting=True), an_agent("w0"), {}, "leaving"),
-        "told to stop": (a_pod(0), an_agent("w0", "leaving"), {}, "leaving"),
-        "silent": (a_pod(0), an_agent("w0", **SILENT), {}, "gone"),
-        "silent for a moment": (a_pod(0), an_agent("w0", heard_at=NOW - 2), {}, "ready"),
-        "node not heard of yet": (a_pod(0, node="elsewhere"), an_agent("w0"), {}, "ready"),
-        "node not heard of yet, nor the agent": (a_pod(0, node="elsewhere"), None, {}, "starting"),
-        "node removed but agent speaks": (a_pod(0), an_agent("w0"), NODE_REMOVED, "ready"),
-        "node removed and silent": (
-            a_pod(0),
-            an_agent("w0", heard_at=NOW - 2),
-            NODE_REMOVED,
-            "gone",
+        "evicted": (case(an_agent("w0"), a_pod(0, phase="Failed", exit_reason="Evicted")), "gone"),
+        "being deleted": (case(an_agent("w0"), a_pod(0, deleting=True)), "leaving"),
+        "told to stop": (case(an_agent("w0", "leaving")), "leaving"),
+        "silent": (case(an_agent("w0", **SILENT)), "gone"),
+        "silent for a moment": (case(an_agent("w0", heard_at=NOW - 2)), "ready"),
+        "node not heard of yet": (case(an_agent("w0"), a_pod(0, node="elsewhere")), "ready"),
+        "node not heard of yet, nor the agent": (
+            case(None, a_pod(0, node="elsewhere")),
+            "starting",
         ),
-        "node removed before the agent spoke": (a_pod(0), None, NODE_REMOVED, "gone"),
-        "node not ready and silent": (
-            a_pod(0),
-            an_agent("w0", heard_at=NOW - 2),
-            NODE_LOST,
-            "gone",
-        ),
-        "node not ready but agent speaks": (a_pod(0), an_agent("w0"), NODE_LOST, "ready"),
-        "node not ready before the agent spoke": (a_pod(0), None, NODE_LOST, "gone"),
-        "no node ready and silent": (a_pod(0), an_agent("w0", heard_at=NOW - 2), OUTAGE, "ready"),
-        "no node ready before the agent spoke": (a_pod(0), None, OUTAGE, "starting"),
-        "sets itself up": (a_pod(0), an_agent("w0", "preparing", 0), {}, "starting"),
+        "node removed but agent speaks": (case(an_agent("w0"), **NODE_REMOVED), "ready"),
+        "node removed and silent": (case(an_agent("w0", heard_at=NOW - 2), **NODE_REMOVED), "gone"),
+        "node removed before the agent spoke": (case(None, **NODE_REMOVED), "gone"),
+        "node not ready and silent": (case(an_agent("w0", heard_at=NOW - 2), **NODE_LOST), "gone"),
+        "node not ready but agent speaks": (case(an_agent("w0"), **NODE_LOST), "ready"),
+        "node not ready before the agent spoke": (case(None, **NODE_LOST), "gone"),
+        "no node ready and silent": (case(an_agent("w0", heard_at=NOW - 2), **OUTAGE), "ready"),
+        "no node ready before the agent spoke": (case(None, **OUTAGE), "starting"),
+        "sets itself up": (case(an_agent("w0", "preparing", 0)), "starting"),
         "sets itself up, not heard for a while": (
-            a_pod(0),
-            an_agent("w0", "preparing", 0, heard_at=NOW - 59),
-            {},
+            case(an_agent("w0", "preparing", 0, heard_at=NOW - 59)),
             "starting",
         ),
         "sets itself up, silent": (
-            a_pod(0),
-            an_agent("w0", "preparing", 0, heard_at=NOW - 61),
-            {"last_heard_at": NOW},
+            case(an_agent("w0", "preparing", 0, heard_at=NOW - 61), last_heard_at=NOW),
             "gone",
         ),
         "sets itself up, its node is lost": (
-            a_pod(0),
-            an_agent("w0", "preparing", 0, heard_at=NOW - 2),
-            NODE_LOST,
+            case(an_agent("w0", "preparing", 0, heard_at=NOW - 2), **NODE_LOST),
             "gone",
         ),
         "its group goes on without it": (
-            a_pod(0),
-            an_agent("w0", "failed", 1),
-            {"round": a_round(1, 2, number=2)},
+            case(an_agent("w0", "failed", 1), round=a_round(1, 2, number=2)),
             "starting",
         ),
-        "has failed in its set-up": (a_pod(0), an_agent("w0", "failed", 0), {}, "starting"),
-        "stops its workers": (
-            a_pod(0),
-            an_agent("w0", "stopping", state_since=NOW - 59),
-            {},
-            "ready",
-        ),
+        "has failed in its set-up": (case(an_agent("w0", "failed", 0)), "starting"),
+        "stops its workers": (case(an_agent("w0", "stopping", state_since=NOW - 59)), "ready"),
         "has not stopped them in time": (
-            a_pod(0),
-            an_agent("w0", "stopping", state_since=NOW - 61),
-            {},
+            case(an_agent("w0", "stopping", state_since=NOW - 61)),
             "gone",
         ),
         "has a longer time for that": (
-            a_pod(0, grace_seconds=600),
-            an_agent("w0", "stopping", state_since=NOW - 629),
-            {},
+            case(an_agent("w0", "stopping", state_since=NOW - 629), a_pod(0, grace_seconds=600)),
             "ready",
         ),
         "that has passed, too": (
-            a_pod(0, grace_seconds=600),
-            an_agent("w0", "stopping", state_since=NOW - 631),
-            {},
+            case(an_agent("w0", "stopping", state_since=NOW - 631), a_pod(0, grace_seconds=600)),
             "gone",
         ),
-        "trains for long": (a_pod(0), an_agent("w0", state_since=NOW - 9999), {}, "ready"),
+        "trains for long": (case(an_agent("w0", state_since=NOW - 9999)), "ready"),
         "connection closed, group fine": (
-            a_pod(0),
-            an_agent("w0", disconnected_since=NOW - 1),
-            {},
+            case(an_agent("w0", disconnected_since=NOW - 1)),
             "ready",
         ),
     },
 )
-def test_standing(
-    pod: PodView | None, agent: AgentView | None, fields: dict[str, Any], expected: str
-) -> None:
+def test_standing(given: Case, expected: str) -> None:
+    pod, agent, fields = given
     assert liveness_of(pod, agent, **fields) == expected
 
 

@@ -66,10 +66,8 @@ def test_dead_and_leaving_pods_are_replaced() -> None:
 
 
 def test_dead_pod_is_kept_for_its_log_until_the_next_of_its_index_has_died() -> None:
-    first, second = (
-        a_dead_pod(1, name="w1-a", created_at=1.0),
-        a_dead_pod(1, name="w1-b", created_at=2.0),
-    )
+    first = a_dead_pod(1, name="w1-a", created_at=1.0)
+    second = a_dead_pod(1, name="w1-b", created_at=2.0)
     assert decide(observed([first]), 2).discard == ()
     assert decide(observed([first, second]), 2).discard == (first,)
 
