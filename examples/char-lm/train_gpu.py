@@ -43,7 +43,7 @@ def parse_options() -> argparse.Namespace:
     add("--log-every", type=int, default=10, help="steps between lines of progress")
     add("--seed", type=int, default=1234, help="of the first weights and the order of samples")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    add("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins anew")
+    add("--run-id", default=run_id, help="sub-folder of the checkpoints: a new name, a new run")
     return parser.parse_args()
 
 

@@ -38,7 +38,7 @@ def parse_options() -> argparse.Namespace:
     )
     add("--seed", type=int, default=1, help="of the first weights and of the order of the images")
     run_id = os.environ.get("TORCHELASTIC_RUN_ID", "default")
-    add("--run-id", default=run_id, help="sub-folder of the checkpoints; a new name begins anew")
+    add("--run-id", default=run_id, help="sub-folder of the checkpoints: a new name, a new run")
     return parser.parse_args()
 
 

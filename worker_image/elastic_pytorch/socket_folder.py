@@ -21,7 +21,7 @@ class SocketFolder:
         self._open_to_all()
 
     def bind(self, kind: socket.SocketKind) -> socket.socket:
-        """Returns a new socket at the path, in place of the previous one, or raises OSError."""
+        """Returns a new socket at the path, which replaces the previous one, or raises OSError."""
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         if self._folder.lstat().st_uid != os.geteuid():
             raise PermissionError(f"{self._folder} belongs to another user")

@@ -81,7 +81,7 @@ class PodClient:
         return cls(_open_link())
 
     def keep_memory(self, name: str, fd: int) -> None:
-        """Makes the server keep a memory file, in place of one of that name without a newer state.
+        """Has the server keep a memory file, which replaces one of that name without a newer state.
 
         Raises:
             ValueError: the name is empty or too long.

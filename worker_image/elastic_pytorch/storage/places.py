@@ -36,7 +36,7 @@ class Place(Protocol):
     def put(
         self, name: str, chunks: Iterable[Chunk], size: int | None, check: Callable[[], None]
     ) -> None:
-        """Stores a file, which appears whole in place of one of its name, or not at all.
+        """Stores a file, which replaces one of its name as a whole, or not at all.
 
         Each chunk is valid until the next one. Object storage needs the size in bytes for files of
         more than some 100 GB. `check` is called when all bytes are stored, before the file appears.

@@ -203,11 +203,13 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
 
     @property
     def batches_left(self) -> int:
+        """Steps of this epoch that are still to come."""
         self._look_at_group()
         return self._batches_of(self.epoch).left(self.cursor)
 
     @property
     def ends_epoch(self) -> bool:
+        """Whether the current step is the last one of its epoch."""
         return self.batches_left == 1
 
     @property

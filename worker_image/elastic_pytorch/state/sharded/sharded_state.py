@@ -181,6 +181,7 @@ class ShardedState(State):
 
     @property
     def has_stages(self) -> bool:
+        """Whether the ranks have the stages of a pipeline, as `restore` has found."""
         return len(set(self._stages)) > 1
 
     def flush(self) -> bool:
