@@ -89,7 +89,7 @@ def named(pattern: str, module: ModuleType) -> set[str]:
 
 
 def test_every_reason_of_the_code_is_in_the_lists() -> None:
-    failed = named(r"Ending\(False,", completion)
+    failed = named(r"\bfail\(", completion)
     waits = named(r"Condition\(\s*names\.RUNNING,\s*False,", job_status)
     assert {names.POD_LOST, names.CANNOT_START} <= failed <= set(FAILURE_REASONS)
     assert {names.WAITING_FOR_WORKERS, names.BACKING_OFF} <= waits <= set(WAIT_REASONS)
