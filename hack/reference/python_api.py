@@ -43,7 +43,7 @@ ERRORS = (
 )
 SUBJECTS = (
     Subject("The training loop", LIBRARY, ("epochs", "steps", "scale_learning_rate")),
-    Subject("A step of the loop", f"{TRAINING}.training_loop", ("Step",)),
+    Subject("A step of the loop", f"{TRAINING}.step", ("Step",)),
     Subject("A micro-batch in a loop of your own", f"{TRAINING}.micro_batches", ("Part",)),
     Subject("The work of a rank in a loop of your own", f"{TRAINING}.work_timer", ("WorkTimer",)),
     Subject("Data", LIBRARY, ("ElasticSampler", "ElasticStream")),

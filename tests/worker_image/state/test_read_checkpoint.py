@@ -8,8 +8,8 @@ import elastic_pytorch as elastic
 import pytest
 import torch
 import torch.distributed as dist
+from elastic_pytorch.state.contents import LAYOUT
 from elastic_pytorch.state.read_checkpoint import reads_alone
-from elastic_pytorch.state.state import LAYOUT
 from elastic_pytorch.state_format.payload import payload_chunks
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.checkpoint_folder import by_name, write

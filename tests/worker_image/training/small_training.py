@@ -5,7 +5,7 @@ from typing import Any
 
 import elastic_pytorch as elastic
 import torch
-from elastic_pytorch.training.training_loop import Step
+from elastic_pytorch.training.step import Step
 from torch import Tensor, nn
 from torch.optim import SGD
 from torch.utils.data import DataLoader, TensorDataset

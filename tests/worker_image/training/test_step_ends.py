@@ -11,7 +11,7 @@ import torch
 from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.state.last_commits import end_training
 from elastic_pytorch.storage import checkpoint_folder
-from elastic_pytorch.training.training_loop import Step
+from elastic_pytorch.training.step import Step
 from torch.utils.data import DataLoader, TensorDataset
 
 pytestmark = pytest.mark.torch

@@ -15,8 +15,8 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load as read_shards
 
 from elastic_pytorch.object_url import Location, location_of
+from elastic_pytorch.state.contents import LAYOUT
 from elastic_pytorch.state.sharded.shard_files import shard_reader
-from elastic_pytorch.state.state import LAYOUT
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_file
 from elastic_pytorch.storage.checkpoint_folder import by_name

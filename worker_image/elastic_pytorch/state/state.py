@@ -18,6 +18,7 @@ from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link
 from elastic_pytorch.state.commit_interval import CommitInterval
 from elastic_pytorch.state.commits import Commits
+from elastic_pytorch.state.contents import Contents
 from elastic_pytorch.state.last_commits import (
     LAST_FLUSH_SECONDS,
     LastCommit,
@@ -28,7 +29,7 @@ from elastic_pytorch.state.last_commits import (
     unfinished,
 )
 from elastic_pytorch.state.options import Options as StateOptions
-from elastic_pytorch.state.restore import Found, Search, load_initial
+from elastic_pytorch.state.restore import Search, load_initial
 from elastic_pytorch.state.step_boundary import (
     NO_AGREEMENT,
     Agreement,
@@ -38,29 +39,21 @@ from elastic_pytorch.state.step_boundary import (
     turns,
 )
 from elastic_pytorch.state.step_reports import StepReports
-from elastic_pytorch.state.values import rng_state
 from elastic_pytorch.state.values.alike import Comparison, refuse_grown_apart
 from elastic_pytorch.state.values.per_rank import exchange_all, keeps_by_rank
-from elastic_pytorch.state.values.plain_values import PlainValues, placed
-from elastic_pytorch.state.values.registered import (
-    Registered,
-    describe,
-    own_copy,
-    put_back,
-    refuse_sharded,
-)
+from elastic_pytorch.state.values.plain_values import PlainValues
+from elastic_pytorch.state.values.registered import Registered, describe, refuse_sharded
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage.places import usable
 from elastic_pytorch.storage.retention import what_to_keep
 from elastic_pytorch.torch_fixes import destroy_deadlock
 
-LAYOUT = 1
 ASK_FOR_FLUSH = (
     "call flush() on all ranks at the end of the training, before the process group is destroyed"
 )
 
 
-class State(Registered):
+class State(Contents):
     """All that a training must not lose: committed each step, and restored by each group.
 
     Objects with a `state_dict()` and a `load_state_dict()` are committed as such: model, optimizer,
@@ -116,19 +109,15 @@ class State(Registered):
         self._commits = Commits(
             self._interval, self._LANE(), self._objects.values(), overlap=options.overlap
         )
-        self._step, self._rank, self._world = 0, 0, 1
         self._version = StateVersion(0, 0)  # of the last commit
         self._committed = 0  # the step of the last commit
-        self._group: Any = None  # for CPU tensors
         self._memory: PodMemory | None = None
         self._snapshot: Snapshot | None = None
-        self._shared_values: PlainValues | None = None
         self._leave: weakref.finalize[Any, Any] | None = None
         self._reports = StepReports(self._name, self._interval)
         self._boundary: StepBoundary | None = None
         self._closed = self._counted = False  # counted: a step that is not completed yet
-        # The newest step after which this group's ranks have compared their states.
-        self._compared: int | None = None
+        self._compared: int | None = None  # the step of the group's last comparison
         self._agent_link: agent_link.AgentLink | None = None
         self._asked_at = float("-inf")
 
@@ -194,10 +183,8 @@ class State(Registered):
     def commit(self, *, loss: Any = None) -> None:
         """Ends a step: keeps its outcome, reports it, and stops here if the group changes.
 
-        Every rank must call it after every step.
-
-        Advances a registered `ElasticSampler`. An epoch's last step is kept when `epochs` or `part`
-        goes on: what follows it belongs to it.
+        Every rank must call it after every step. It advances a registered `ElasticSampler`. An
+        epoch's last step is kept when `epochs` or `part` goes on: what follows it belongs to it.
 
         Args:
             loss: the loss of the step, to be reported; anything that float() takes.
@@ -325,11 +312,7 @@ class State(Registered):
         return f"steps {self._version.step + 1} to {self._step} are not committed: {ASK_FOR_FLUSH}"
 
     def _expect_end(self, step: int) -> None:
-        """Has the step after which the loop ends committed and written like `total_steps`.
-
-        Raises:
-            ValueError: the end is given twice.
-        """
+        """Has the step after which the loop ends committed and written like `total_steps`."""
         if self._total_steps is not None:
             raise ValueError(
                 "the end is told twice: leave total_steps out of the State's options, "
@@ -350,42 +333,6 @@ class State(Registered):
         if self._initial is not None and self._version.generation == 0:
             load_initial(self._initial)
         return self._tree()
-
-    def _tree(self) -> dict[str, Any]:
-        return self._tree_of(self._states())
-
-    def _tree_of(self, states: dict[str, Any]) -> dict[str, Any]:
-        random = rng_state.capture(self._rank, self._world)
-        return {
-            "layout": LAYOUT,
-            "step": self._step,
-            "objects": states,
-            "values": self._values,
-            "random": random,
-        }
-
-    def _load(self, found: Found) -> None:
-        tree, found.tree = found.tree, None
-        if tree.get("layout") != LAYOUT:
-            raise RuntimeError(
-                f"{found.where} is of another release's layout: {tree.get('layout')}"
-            )
-        self._put_back(tree["objects"], found)
-        values = {name: value for name, value in tree["values"].items() if name in self._values}
-        placed(
-            {**self._values, **(values if found.mapped is None else own_copy(values))}, self._values
-        )
-        self._step = tree["step"]
-        rng_state.put_back(tree["random"], self._rank, self._world, self._step)
-        del tree
-        if found.mapped is not None:
-            found.mapped.release()
-
-    def _states(self) -> dict[str, Any]:
-        return {name: each.state_dict() for name, each in self._objects.items()}
-
-    def _put_back(self, states: dict[str, Any], found: Found) -> None:
-        put_back(self._objects, states, found.where, found.mapped)
 
     def _begin_steps(self) -> None:
         in_process.register_holder(self)
@@ -422,10 +369,7 @@ class State(Registered):
         return stop
 
     def _compare(self) -> None:
-        """Makes sure that the ranks have the same states. Collective.
-
-        It runs after the first step of a group, and where the group stops.
-        """
+        """Compares the ranks' states, after a group's first step and at its stop. Collective."""
         if self._world > 1 and self._compared != self._step:
             refuse_grown_apart(TorchGroup(self._group), self._objects, self._plain)
         self._compared = self._step
@@ -436,12 +380,6 @@ class State(Registered):
         self._committed = self._step
         self._exchange()
         self._write()
-
-    def _exchange(self) -> None:
-        exchange_all(self._objects.values(), self._group)
-        # Waits for all ranks, so that a step in which one is lost is kept nowhere.
-        if self._shared_values is not None:
-            self._shared_values.take_over(self._values)
 
     def _write(self) -> None:
         self._version = StateVersion(self._version.generation, self._step)

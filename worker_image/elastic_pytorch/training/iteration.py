@@ -9,7 +9,7 @@ from typing import Any
 from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.state.values.rng_state import mixed, seed_all
 from elastic_pytorch.training.micro_batches import Part, StepShare, weight_of
-from elastic_pytorch.training.step_gradients import StepGradients
+from elastic_pytorch.training.step import StepGradients
 
 ORDER_LOST = (
     "the loop does not take each batch that ElasticSampler gives: {what}. "

@@ -12,24 +12,20 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from elastic_pytorch.state.state import State
-from elastic_pytorch.state.step_boundary import any_rank, turns
+from elastic_pytorch.state.step_boundary import turns
 from elastic_pytorch.state.values.rng_state import mixed
 from elastic_pytorch.training.counted_loss import CountedStep
 from elastic_pytorch.training.iteration import Epochs
 from elastic_pytorch.training.loaders import sampler_of, stream_of
 from elastic_pytorch.training.micro_batches import Part
 from elastic_pytorch.training.sampler import ElasticSampler
-from elastic_pytorch.training.step_gradients import StepGradients
+from elastic_pytorch.training.step import NOT_GONE_THROUGH, Step, StepGradients
 from elastic_pytorch.training.streams.stream import ElasticStream
 from elastic_pytorch.training.work_timer import WorkTimer
 
 END = 2**62
 # Marks that schedulers of torch, also of older releases, leave on an optimizer's `step`.
 SCHEDULED = ("_wrapped_by_lr_sched", "_with_counter")
-NOT_GONE_THROUGH = (
-    "the parts of this step are not gone through: write `for batch in step.parts:`, to its end, "
-    "and optimizer.step() below that loop. A batch of several steps is a larger batch_size"
-)
 NOT_STEPPED = (
     "an optimizer of the model has taken no step in this turn, and each turn of `steps` is one: "
     "call optimizer.step() after the loop over step.parts. With a GradScaler, "
@@ -75,7 +71,7 @@ def steps(
     *,
     epochs: int | None = None,
     max_steps: int | None = None,
-) -> Iterator["Step"]:
+) -> Iterator[Step]:
     """Yields the steps of the training, from the one of the state.
 
     Each group calls it after `State.restore`.
@@ -147,92 +143,10 @@ def steps(
     )
     if max_steps is not None:
         state._expect_end(max_steps)
-    loop = _Loop(state, sampler, model, optimizers, scaler, timer)
+    loop = Loop(state, sampler, model, optimizers, scaler, timer)
     return loop.run(
         loader, END if epochs is None else epochs, END if max_steps is None else max_steps
     )
-
-
-class Step:
-    """One step of the training: this rank's share of the group's batch, in one part or several.
-
-    Attributes:
-        number: of the step, from 1.
-        epoch: of its batch, from 0.
-        ends_epoch: whether it is the last one of its epoch.
-    """
-
-    def __init__(self, loop: "_Loop", batches: Iterator[Any], *, epoch: int) -> None:
-        self._loop, self._batches = loop, batches
-        self._begun = False
-        self._part: Part | None = None  # the current one, until its backward
-        self._all_done = False  # the parts
-        self._skipped = False
-        self.number = loop.state.step + 1
-        self.epoch, self.ends_epoch = epoch, loop.sampler.ends_epoch
-
-    @property
-    def parts(self) -> Iterator[Any]:
-        """Yields this rank's share as the loader yields it: at once or in pieces.
-
-        Pieces come of a `micro_batch_size`, or of a group that has shrunk. To be gone through once,
-        to its end, with one `backward` in each. The ranks' gradients are reduced in the last one.
-        """
-        if self._begun:
-            raise RuntimeError("the parts of a step are gone through once, in one loop")
-        self._begun = True
-        return self._loop.parts(self, self._batches)
-
-    @property
-    def samples(self) -> int:
-        """The samples of the current part that count; 0 if it only serves the collectives."""
-        return 0 if self._part is None else self._part.samples
-
-    @property
-    def last(self) -> bool:
-        """Whether the current part is the last one."""
-        return self._part is not None and self._part.last
-
-    def backward(self, loss: Tensor, *, count: Tensor | float | None = None) -> None:
-        """Runs backward; the step's gradients become those of the mean loss over the whole batch.
-
-        Args:
-            loss: the mean over the part; scaled, if there is a scaler:
-                `step.backward(scaler.scale(loss))`.
-            count: the number that the mean is over, if not samples: tokens without padding, for
-                example. On all ranks, or on none.
-
-        Raises:
-            RuntimeError: it is not once a part, or not of the model that `steps` was given. Or
-                something else has changed gradients.
-        """
-        if self._part is None:
-            raise RuntimeError(
-                "step.backward is called once for each part of a step: add the losses of a part up"
-            )
-        part, self._part = self._part, None
-        self._loop.backward(part, loss, count)
-
-    def skip(self, when: Tensor | bool) -> bool:
-        """Whether to leave this step out, as any rank requests: the optimizer takes no step.
-
-        Its batch is done. To be called by all ranks after the loop over `parts`, as it is
-        collective: `if step.skip(not norm.isfinite()): continue`.
-
-        Raises:
-            RuntimeError: the parts are not gone through, or the optimizer has taken its step; or a
-                peer is lost.
-        """
-        if not self._all_done:
-            raise RuntimeError(NOT_GONE_THROUGH)
-        if self._loop.stepped:
-            raise RuntimeError(
-                "the optimizer has taken this step already: call step.skip before optimizer.step()"
-            )
-        self._skipped = any_rank(bool(when), self._loop.state._group)
-        if self._skipped:
-            self._loop.count()
-        return self._skipped
 
 
 def _optimizers_of(state: State, model: torch.nn.Module) -> list[Optimizer]:
@@ -278,7 +192,7 @@ def _refuse_unregistered(
 
 
 @dataclass(slots=True)
-class _Loop:
+class Loop:
     state: State
     sampler: ElasticSampler | ElasticStream
     model: torch.nn.Module

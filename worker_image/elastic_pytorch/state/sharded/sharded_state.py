@@ -59,9 +59,6 @@ class ShardedState(State):
     agent of elastic-pytorch, there are only the checkpoints. The arguments are those of `State`.
 
     It is of one process group, as its model is: a function under `in_process` makes both each time.
-
-    Raises:
-        ValueError: an argument is invalid.
     """
 
     _FLUSH_SECONDS = 600.0
@@ -91,11 +88,10 @@ class ShardedState(State):
         self._left = False
 
     def restore(self) -> int:
-        """Loads the newest state in the pods' memory, or else the newest checkpoint.
+        """Loads the newest whole state of the pods' memory, or else the newest whole checkpoint.
 
-        A state counts if the pods hold all of it, and a checkpoint if it is whole. To be called by
-        all ranks, once a group, after `init_process_group` and `fully_shard`. What has no state yet
-        stays as it is.
+        To be called by all ranks, once a group, after `init_process_group` and `fully_shard`. What
+        has no state yet stays as it is.
 
         Returns:
             How many steps are done.
@@ -121,8 +117,7 @@ class ShardedState(State):
         if in_process.active():
             refuse_stale(meshes_of(self._objects))
         self._group = cpu_group()
-        self._rank = dist.get_rank()
-        self._world = dist.get_world_size()
+        self._rank, self._world = dist.get_rank(), dist.get_world_size()
         group = TorchGroup(self._group)
         comparison = Comparison(self._identity, {}, self._objects, self._plain)
         parameters = describe(self._objects)
@@ -134,12 +129,10 @@ class ShardedState(State):
         if self._uses_memory and agent_link.current() is not None and self._peers is None:
             self._peers = PeerMemory(self._name, agent_link.pod_client())
             self._commits.snapshot = self._peers.snapshot
-        in_memory = (
-            self._peers.form(self._objects, self._stages, self._group)
-            if self._peers is not None
-            else NONE
-        )
-        known = self._peers.newest if self._peers is not None else NONE
+        in_memory = known = NONE
+        if self._peers is not None:
+            in_memory = self._peers.form(self._objects, self._stages, self._group)
+            known = self._peers.newest
         refuse_unshared(self._path, self._group, needed=in_memory == NONE)
         on_disk, generation = claim_folder(self._path, known.generation, group)
         found, where = self._read(in_memory, on_disk, generation)
@@ -148,11 +141,9 @@ class ShardedState(State):
         self._leave_unfinished()
         self._version, self._committed = StateVersion(generation, self._step), self._step
         if self._rank == 0:
-            missing = (
-                f"; of step {known.step}, some shards are gone, or were not committed"
-                if known > found
-                else ""
-            )
+            missing = ""
+            if known > found:
+                missing = f"; of step {known.step}, some shards are gone, or were not committed"
             log = logger.warning if missing and found == NONE else logger.info
             log("going on from step %d, found in %s%s", self._step, where, missing)
         if self._peers is not None:
@@ -238,9 +229,8 @@ class ShardedState(State):
                 return found[0], where
         if self._peers is None or in_memory == NONE:
             return NONE, "the beginning"
-        self._load(
-            Found(in_memory, self._peers.read(self._objects, self._group), generation, MEMORY)
-        )
+        tree = self._peers.read(self._objects, self._group)
+        self._load(Found(in_memory, tree, generation, MEMORY))
         return in_memory, MEMORY
 
     def _states(self) -> dict[str, Any]:
@@ -321,11 +311,8 @@ class ShardedState(State):
         if self._save_due:
             self._save_due = False
             self._exchange()
-            if (
-                self._uses_memory
-                and self._engine is None
-                and has_room_for_copy(tree := self._tree(), self._group)
-            ):
+            in_background = self._uses_memory and self._engine is None
+            if in_background and has_room_for_copy(tree := self._tree(), self._group):
                 self._begin_save(tree)
             else:
                 self._save()
@@ -348,8 +335,7 @@ class ShardedState(State):
     def _save(self) -> bool:
         assert self._path is not None
         self._exchange()
-        version = StateVersion(self._version.generation, self._step)
-        problem = None
+        version, problem = StateVersion(self._version.generation, self._step), None
         self._save_began_at = time.monotonic()
         try:
             options: Any = {"stages": self._stages, "group": self._group, "engine": self._engine}
@@ -375,9 +361,7 @@ class ShardedState(State):
             report_failed_saves(self._failed_saves, f"{problem}")
 
     def _settle_last(self, *, stop: bool) -> bool:
-        """Saves the last step in the memory of pods that stay in the group, or on the disk.
-
-        A group may have to stop while the last checkpoint of its training cannot be written.
+        """Saves the last step in pods that stay, or on the disk; returns whether the group stops.
 
         Raises:
             OSError: on all ranks alike: it cannot be saved to the disk, and nothing else has it.
