@@ -14,19 +14,19 @@ from elastic_pytorch_operator.planning.completion import (
     decide_ending,
 )
 from elastic_pytorch_operator.planning.failures.budget import CRASH_LOOP_SECONDS, Budget
-from elastic_pytorch_operator.planning.failures.group_restart import (
-    GroupRestart,
-    find_group_restart,
-)
-from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
-from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
-from elastic_pytorch_operator.planning.failures.rulings import (
+from elastic_pytorch_operator.planning.failures.failed_pods import (
     ended_pods,
     excused_members,
     judge_pods,
     leaving_members,
     rule_on_worker,
 )
+from elastic_pytorch_operator.planning.failures.group_restart import (
+    GroupRestart,
+    find_group_restart,
+)
+from elastic_pytorch_operator.planning.failures.progress_deadline import Stall, find_stall
+from elastic_pytorch_operator.planning.failures.round_failure import RoundFailure, judge_round
 from elastic_pytorch_operator.planning.memory import Memory
 from elastic_pytorch_operator.planning.nodes.objections import failed_again
 from elastic_pytorch_operator.planning.plan_workers import WorkerPlan, plan_workers

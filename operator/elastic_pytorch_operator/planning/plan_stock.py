@@ -41,7 +41,7 @@ from elastic_pytorch_operator.planning.failures.budget import (
     action_on,
     backoff_seconds,
 )
-from elastic_pytorch_operator.planning.failures.rulings import (
+from elastic_pytorch_operator.planning.failures.failed_pods import (
     excused_members,
     judge_pods,
     rule_on_worker,

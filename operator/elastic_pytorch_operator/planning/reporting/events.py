@@ -142,8 +142,8 @@ def _events_of_quota(job: Job, target: Target) -> list[RecordEvent]:
     quota = target.quota
     if target.held:
         reason = reason_of(quota)
-        told = (names.WAITING_FOR_QUOTA, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
-        if reason == known or reason not in told:
+        reported = (names.WAITING_FOR_QUOTA, names.KUEUE_DISABLED, names.LEAVING_QUEUE)
+        if reason == known or reason not in reported:
             return []
         disabled = reason == names.KUEUE_DISABLED
         return [_with_status(reason, f"The job {explain_lack(quota)}", warning=disabled)]

@@ -23,7 +23,7 @@ from elastic_pytorch_operator.spec.failure_rules import to_kubelet_code
 USAGE_EXIT_CODE = 2  # torchrun does not understand its options: it has joined nothing
 SIGNAL_EXIT_CODES = 126  # and above: not started, or ended by a signal, without notice to peers
 
-TOLD_TO_STOP = re.compile(r"SignalException: .*got signal")
+STOPPED = re.compile(r"SignalException: .*got signal")
 # The second is torch's error for a surplus worker whose peers are done.
 TOO_LATE = re.compile(r"RendezvousClosedError|RendezvousGracefulExitError|no attribute 'is_failed'")
 NO_RENDEZVOUS = re.compile(r"Rendezvous(Connection|Timeout|State)Error|Dist(Store|Network)Error")
@@ -104,7 +104,7 @@ def _manner(pod: PodView, record: FailureRecord) -> Manner:
         return Manner.SUCCEEDED
     if pod.exit_reason == OOM_KILLED:
         return Manner.BROKEN
-    if pod.exit_code in KILLED_CODES or TOLD_TO_STOP.search(message):
+    if pod.exit_code in KILLED_CODES or STOPPED.search(message):
         return Manner.LOST
     if GAVE_UP in message:
         broken_off = is_peer_error(record.message) or PEER_GONE in record.message

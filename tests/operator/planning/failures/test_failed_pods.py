@@ -10,7 +10,7 @@ from elastic_pytorch_operator.model.observed import (
     Observed,
     PodView,
 )
-from elastic_pytorch_operator.planning.failures.rulings import (
+from elastic_pytorch_operator.planning.failures.failed_pods import (
     ended_pods,
     excused_members,
     judge_pods,
