@@ -12,13 +12,13 @@ import importlib
 import json
 import os
 import runpy
-import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -85,7 +85,7 @@ class ForkedProcess:
             os.kill(self.pid, number)
 
     def _ask(self, seconds: float | None) -> int | None:
-        if self.returncode is None and select.select([self._told], [], [], seconds)[0]:
+        if self.returncode is None and wait([self._told], seconds):
             self.returncode = self._next()
             self._told.close()
         return self.returncode
@@ -195,7 +195,7 @@ def _serve(orders: socket.socket) -> dict[str, Any]:
     """Forks until orders end, and exits; returns in each forked process, with its order."""
     children: dict[int, tuple[int, socket.socket]] = {}
     while True:
-        for ready in select.select([orders.fileno(), *children], [], [])[0]:
+        for ready in wait([orders.fileno(), *children]):
             if ready == orders.fileno():
                 message, descriptors, _, _ = socket.recv_fds(orders, MAX_MESSAGE_BYTES, 3)
                 if not message:
