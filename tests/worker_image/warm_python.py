@@ -12,13 +12,13 @@ import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from multiprocessing.connection import wait
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -85,7 +85,7 @@ class ForkedProcess:
             os.kill(self.pid, number)
 
     def _ask(self, seconds: float | None) -> int | None:
-        if self.returncode is None and wait([self._told], seconds):
+        if self.returncode is None and _readable([self._told.fileno()], seconds):
             self.returncode = self._next()
             self._told.close()
         return self.returncode
@@ -191,11 +191,19 @@ def warm_python(environ: dict[str, str], worker: str) -> WarmPython | None:
     return STARTED[which]
 
 
+def _readable(descriptors: Iterable[int], seconds: float | None = None) -> list[int]:
+    """Those with something to read; select() takes none above 1,023, which pytest may have."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [ready for ready, _ in poll.poll(None if seconds is None else 1000.0 * seconds)]
+
+
 def _serve(orders: socket.socket) -> dict[str, Any]:
     """Forks until orders end, and exits; returns in each forked process, with its order."""
     children: dict[int, tuple[int, socket.socket]] = {}
     while True:
-        for ready in wait([orders.fileno(), *children]):
+        for ready in _readable([orders.fileno(), *children]):
             if ready == orders.fileno():
                 message, descriptors, _, _ = socket.recv_fds(orders, MAX_MESSAGE_BYTES, 3)
                 if not message:
