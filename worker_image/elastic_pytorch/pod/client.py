@@ -137,8 +137,9 @@ class PodClient:
         """
         with self._lock:
             self._revive()
-            number = self._flushes[name].asked = self._flushes[name].asked + 1
-            request = {"storage": "flush", "name": name, "number": number, "stamp": version}
+            flushes = self._flushes[name]
+            flushes.asked += 1
+            request = {"storage": "flush", "name": name, "number": flushes.asked, "stamp": version}
             if not isinstance(location_of(folder), ObjectUrl):
                 folder = os.path.abspath(folder)  # noqa: PTH100 - the server has another cwd
             self._send({**request, "folder": folder, "keep": keep, "now": now})

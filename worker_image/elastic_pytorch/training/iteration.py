@@ -52,15 +52,16 @@ class Iteration:
             self._begin()
         number = self._used + 1
         ahead = self._given - number
-        what = f"it uses number {number}, of"
         if ahead < 0:
-            raise RuntimeError(ORDER_LOST.format(what=f"{what} {self._given} given"))
+            what = f"it uses number {number}, of {self._given} given"
+            raise RuntimeError(ORDER_LOST.format(what=what))
         if self._most_ahead is None:
             self._most_ahead = ahead
         # Another thread may read ahead unevenly.
         elif ahead > self._most_ahead and self._thread == threading.get_ident():
             handed_on = self._given - self._most_ahead
-            raise RuntimeError(ORDER_LOST.format(what=f"{what} {handed_on} handed on"))
+            what = f"it uses number {number}, of {handed_on} handed on"
+            raise RuntimeError(ORDER_LOST.format(what=what))
 
     def use(self) -> None:
         self._used += 1

@@ -46,10 +46,13 @@ def find_stall(
         or observed.saving_since is not None
     ):
         return None, None
-    agents, number = observed.agents.values(), round_.number
-    members = [a for a in agents if a.worker in round_.ranks and a.round == number]
+    number = round_.number
+    known_members = (observed.agents.get(name) for name in round_.ranks)
+    members = [agent for agent in known_members if agent and agent.round == number]
     # In an orderly change the round before may train on to its next step boundary.
-    stepping = [agent for agent in agents if round_.orderly_since <= agent.round <= number]
+    stepping = [
+        agent for agent in observed.agents.values() if round_.orderly_since <= agent.round <= number
+    ]
     stepped_at = max([round_.declared_at, *(agent.progressed_at for agent in stepping)])
     hangs_at = stepped_at + job.progress_deadline_seconds
     if observed.now < hangs_at:

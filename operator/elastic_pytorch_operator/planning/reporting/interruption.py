@@ -182,9 +182,10 @@ def advance_interruption(
         return interruption
     agents = list(agents)
     there = [agent for agent in agents if agent.worker not in gone]
-    stopped_at = _stopped_at(interruption, round_, there)
-    if interruption.stopped_at is None and stopped_at is not None:
-        interruption = replace(interruption, stopped_at=stopped_at)
+    if interruption.stopped_at is None:
+        stopped_at = _stopped_at(interruption, round_, there)
+        if stopped_at is not None:
+            interruption = replace(interruption, stopped_at=stopped_at)
     if round_.size == 0:
         return interruption
     here = [a for a in agents if a.worker in round_.ranks and a.round == round_.number]
