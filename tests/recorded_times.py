@@ -18,7 +18,7 @@ class TimesRecorder:
     """Appends each test's identity, wall seconds and CPU seconds to a file, with tabs.
 
     Fixtures count towards the test that makes them. The CPU seconds are those of the test's process
-    and of the processes below it, but for those that nobody waited for: what a cluster does for a
+    and of the processes below it, but for those that were not waited for: what a cluster does for a
     test is missing.
 
     Args:

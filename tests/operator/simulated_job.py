@@ -55,7 +55,7 @@ class SimulatedJob:
         failing_writes: how many of the next actions the API server fails.
         saving: workers that save at the step boundary of their round, and take up no newer one
             before they are done.
-        wedged: workers with a process that outlives SIGKILL: their agents stop them for ever.
+        wedged: workers with a process that outlives SIGKILL: their agents never end stopping them.
         processes: how many the pods on a node run, if not one.
         sidecars: each pod has another container, which runs on until its pod is deleted.
         agent_start_seconds: from a pod's creation to the first report of its agent.

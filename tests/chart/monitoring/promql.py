@@ -44,7 +44,7 @@ def grouped_by(expression: str) -> set[str]:
 
 
 def problems_of(expression: str) -> list[str]:
-    """What the operator does not export, and counters whose growth nobody looks at."""
+    """What the operator does not export, and counters whose growth no panel shows."""
     plain = _GROUPING.sub("", re.sub(r"\[[^]]*\]", "", expression))
     asked = [(name, inner) for name, inner in _SELECTOR.findall(plain) if name not in _WORDS]
     found = [] if asked else ["asks for nothing"]

@@ -1,4 +1,4 @@
-"""A job with the training library: what a change of its group costs, and who starts anew."""
+"""A job with the training library: what changes of its group cost, and what starts again."""
 
 import re
 from collections.abc import Iterator

@@ -114,7 +114,7 @@ class World:
     ) -> Running:
         """Starts a process: of one replica, or of as many as it takes until it is stopped."""
         pod = {"metadata": {"namespace": SYSTEM, "name": name}, "spec": {"containers": []}}
-        # The container is started anew in the pod that is there.
+        # The container starts again in the pod that is there.
         with contextlib.suppress(ClusterError):
             await self.cluster.create(PODS, pod)
         endpoint = Endpoint(name, f"uid-{name}", "10.0.0.1", 8443, f"node-of-{name}")

@@ -13,7 +13,7 @@ def start_method(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(params=[(), ("--in-process",)], ids=["restarted", "in process"])
 def option(request: pytest.FixtureRequest) -> Any:
-    """Of a script, whose processes begin anew in each group, or live on."""
+    """Of a script whose processes start again for each group, or live on."""
     return request.param
 
 

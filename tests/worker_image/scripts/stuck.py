@@ -1,4 +1,4 @@
-"""Rank 0 waits in a collective for the last rank, which sleeps; with `--alone` nobody waits."""
+"""Rank 0 waits in a collective for the last rank, which sleeps; with `--alone` no rank waits."""
 
 import os
 import signal
