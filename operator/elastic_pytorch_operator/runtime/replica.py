@@ -281,10 +281,9 @@ class Replica:
     async def _certificate(self) -> Shown:
         settings, cluster = self._settings, self._cluster
         if settings.existing_secret:
-            return read_existing(
-                await cluster.get(SECRETS, settings.namespace, settings.existing_secret)
-            )
-        hosts = [urlsplit(settings.operator_url).hostname or ""]
+            secret = await cluster.get(SECRETS, settings.namespace, settings.existing_secret)
+            return read_existing(secret, settings.server_name)
+        hosts = [settings.server_name]
         now = self._time_of_day().timestamp()
         name = secret_name(settings.name)
         self._trust = await keep_trust(cluster, settings.namespace, hosts, now, self._trust, name)

@@ -54,7 +54,8 @@ async def _load(cluster: Cluster, settings: ReplicaSettings, tls: ssl.SSLContext
             secret = await cluster.get(
                 SECRETS, settings.namespace, existing or secret_name(settings.name)
             )
-            shown = read_existing(secret) if existing else read_trust(secret)[0].shown
+            host = settings.server_name
+            shown = read_existing(secret, host) if existing else read_trust(secret)[0].shown
             if shown is not None:
                 load_certificate(shown, tls)
                 return

@@ -1,6 +1,7 @@
 """The settings of one replica of the operator."""
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from elastic_pytorch_operator.api.names import OPERATOR
 from elastic_pytorch_operator.leadership.leader_endpoint import Endpoint
@@ -26,3 +27,7 @@ class ReplicaSettings:
     metrics_port: int = 0  # over TLS, for clients that may read the metrics; 0: all may, see above
     existing_secret: str = ""  # which others keep; empty: it makes its own certificate
     max_writes: int = MAX_WRITES
+
+    @property
+    def server_name(self) -> str:
+        return urlsplit(self.operator_url).hostname or ""

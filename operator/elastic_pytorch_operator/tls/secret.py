@@ -6,6 +6,7 @@ import logging
 import ssl
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
     return trust, tuple(damage)
 
 
-def read_existing(secret: Manifest) -> Shown:
+def read_existing(secret: Manifest, host: str) -> Shown:
     data = secret.get("data") or {}
     try:
         certificate, key, authorities = (
@@ -115,14 +116,26 @@ def read_existing(secret: Manifest) -> Shown:
             for name in (CERTIFICATE_KEY, PRIVATE_KEY, BUNDLE_KEY)
         )
         shown = Shown(certificate, key, authorities, end_of(certificate))
-        ssl.create_default_context(cadata=authorities)
-        load_certificate(shown, server_context())
+        _shake_hands(shown, host)
     except (KeyError, TypeError, ValueError, OSError) as fault:
         raise UnusableSecretError(
-            f"Secret {secret['metadata']['name']} needs a certificate in {CERTIFICATE_KEY}, its "
-            f"key in {PRIVATE_KEY}, and its authorities in {BUNDLE_KEY}: {fault!r}"
+            f"Secret {secret['metadata']['name']} needs a certificate for {host} in "
+            f"{CERTIFICATE_KEY}, its key in {PRIVATE_KEY}, and its authorities in {BUNDLE_KEY}: "
+            f"{fault!r}"
         ) from fault
     return shown
+
+
+def _shake_hands(shown: Shown, host: str) -> None:
+    """Does in memory what each agent does first; ssl.SSLError: no agent would connect."""
+    client, server = ssl.create_default_context(cadata=shown.authorities), server_context()
+    client.verify_flags |= ssl.VERIFY_X509_STRICT  # the default since Python 3.13
+    load_certificate(shown, server)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    agent = client.wrap_bio(to_client, to_server, server_hostname=host)
+    for end in (agent, server.wrap_bio(to_server, to_client, server_side=True), agent):
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
 
 
 def _read_pair(state: Mapping[str, Any], signer: str = "") -> Pair | None:

@@ -1,11 +1,14 @@
 import asyncio
 import base64
 import json
+import time
 from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.resources import SECRETS
 from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
@@ -121,8 +124,32 @@ def test_a_serving_certificate_of_another_signer_is_replaced() -> None:
     shown.verify_directly_issued_by(signer)
 
 
-AUTHORITY = make_authority(NOW)
-SERVING, OTHER = (make_serving(AUTHORITY, HOSTS, NOW) for _ in range(2))
+TODAY = time.time()  # OpenSSL verifies at the machine's time
+AUTHORITY, ANOTHER = make_authority(TODAY), make_authority(TODAY)
+SERVING, OTHER = (make_serving(AUTHORITY, HOSTS, TODAY) for _ in range(2))
+
+
+ENDED = make_serving(AUTHORITY, HOSTS, TODAY - 100 * DAY)
+ELSEWHERE = make_serving(AUTHORITY, ["elsewhere.svc"], TODAY)
+
+
+def _without_key_usage() -> str:
+    """The authority as `openssl req -x509` makes one, which Python refuses since 3.13."""
+    authority = x509.load_pem_x509_certificate(AUTHORITY.certificate.encode())
+    key = serialization.load_pem_private_key(AUTHORITY.key.encode(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(authority.subject)
+        .issuer_name(authority.issuer)
+        .public_key(authority.public_key())
+        .serial_number(authority.serial_number)
+        .not_valid_before(authority.not_valid_before_utc)
+        .not_valid_after(authority.not_valid_after_utc)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    )
+    certificate = builder.sign(key, hashes.SHA256())
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def existing(**texts: str) -> dict[str, Any]:
@@ -137,13 +164,13 @@ def existing(**texts: str) -> dict[str, Any]:
 
 
 def test_certificate_that_others_keep_is_shown_as_it_is() -> None:
-    shown = read_existing(existing())
+    shown = read_existing(existing(), *HOSTS)
     assert (shown.certificate, shown.key, shown.authorities) == (
         SERVING.certificate,
         SERVING.key,
         AUTHORITY.certificate,
     )
-    assert shown.ends_at == NOW + SERVING_DAYS * DAY
+    assert shown.ends_at == int(TODAY) + SERVING_DAYS * DAY
 
 
 @pytest.mark.parametrize(
@@ -155,6 +182,10 @@ def test_certificate_that_others_keep_is_shown_as_it_is() -> None:
         existing(**{"tls.crt": "no certificate"}),
         existing(**{"tls.key": OTHER.key}),
         existing(**{"ca.crt": "no certificate"}),
+        existing(**{"ca.crt": ANOTHER.certificate}),
+        existing(**{"ca.crt": _without_key_usage()}),
+        existing(**{"tls.crt": ENDED.certificate, "tls.key": ENDED.key}),
+        existing(**{"tls.crt": ELSEWHERE.certificate, "tls.key": ELSEWHERE.key}),
         {**existing(), "data": None},
         {**existing(), "data": {**existing()["data"], "tls.key": "no base64"}},
     ],
@@ -164,6 +195,6 @@ def test_secret_of_others_that_cannot_serve_is_named_with_what_it_needs(
 ) -> None:
     with pytest.raises(
         UnusableSecretError,
-        match=r"Secret corp-tls needs a certificate in tls\.crt, its key in tls\.key",
+        match=r"Secret corp-tls needs a certificate for localhost in tls\.crt, its key in tls\.key",
     ):
-        read_existing(secret)
+        read_existing(secret, *HOSTS)
