@@ -66,10 +66,7 @@ def _unzip(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[Tensors,
 
 
 class Copier:
-    """Copies the states of a training in turn. CPU tensors are copied at once.
-
-    With `overlap`, weights and states of registered optimizers are copied beside the next step.
-    """
+    """With `overlap`, weights and states of optimizers are copied beside the next step."""
 
     def __init__(self, lane: Lane, registered: Iterable[Any], *, overlap: bool) -> None:
         self.held_up_seconds = 0.0  # of the training's own work, by the last finished copy
@@ -90,11 +87,7 @@ class Copier:
             hook.remove()
 
     def catch_up(self) -> bool:
-        """Waits for a device's own work of this step, before the commit is timed.
-
-        Returns:
-            Whether there is such a device.
-        """
+        """Waits for a device's own work of this step; returns whether there is such a device."""
         if self._used_lane:
             self._lane.catch_up()
         return self._used_lane
@@ -105,7 +98,7 @@ class Copier:
 
     @torch.no_grad()
     def copy(self, targets: Tensors, sources: Tensors) -> Copy:
-        """Starts to copy tensors. The previous copy must be finished."""
+        """The previous copy must be finished."""
         here = [self._lane.takes(source) for source in sources]
         self._used_lane = any(here)
         if not self._used_lane:

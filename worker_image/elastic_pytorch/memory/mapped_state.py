@@ -1,4 +1,4 @@
-"""A state in a snapshot's memory, which all processes of a pod share."""
+"""A state in memory that all processes of a pod share."""
 
 import mmap
 import weakref
@@ -15,10 +15,6 @@ class MappedState:
     """A state in a memory file, whose tensors are views that are copied page by page on a write.
 
     They are valid until their slot is written to: call `release` before that.
-
-    Raises:
-        LookupError: the file holds no state.
-        ValueError: a release with another format has written it.
     """
 
     def __init__(self, fd: int, slot: Slot | None = None) -> None:

@@ -37,11 +37,7 @@ class PodMemory:
         self.snapshot: Snapshot | None = None  # of the process that keeps it
 
     def open(self) -> None:
-        """Takes over the memory that this process keeps from an earlier process, or creates it.
-
-        Raises:
-            OSError: the agent does not answer whether it has one, or does not keep the new one.
-        """
+        """Takes over the memory that this process keeps from an earlier process, or creates it."""
         if not self.keeps or self.snapshot is not None:
             return
         # Without an agent, the server is this process's own and has nothing.
@@ -79,7 +75,6 @@ class PodMemory:
         self.snapshot.write(version, tree)
 
     def of_keeper(self) -> MappedState:
-        """Returns the newest state of the process that keeps the memory, or raises OSError."""
         descriptor = self._client.fetch(self._name)
         if descriptor is None:
             raise OSError(
@@ -112,5 +107,5 @@ def writes_for_its_pod() -> bool:
 
 
 def pod_number() -> int:
-    """The number of this pod in the group: all pods have equally many workers."""
+    """All pods have equally many workers."""
     return int(os.environ.get("RANK", "0")) // workers_of_pod()

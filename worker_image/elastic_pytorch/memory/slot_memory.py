@@ -36,12 +36,7 @@ def room(cgroup: Path | None = None) -> int | None:
 
 
 class SlotMemory:
-    """A slot's memory, and the tensors in it.
-
-    Raises:
-        ValueError: it is larger than a tebibyte.
-        MemoryError: the container has no room for it, so the kernel would kill its processes.
-    """
+    """The tensors in a slot. It refuses memory for which the kernel would kill processes."""
 
     def __init__(
         self,
@@ -90,7 +85,7 @@ class SlotMemory:
                 weakref.finalize(self, unlock_pages, address).atexit = False
 
     def put_skeleton(self, skeleton: bytes) -> int:
-        """Writes the prefix and the skeleton, and returns the state's length."""
+        """Returns the state's length."""
         end = self._data_end + len(skeleton)
         self._bytes[self._data_end : end] = skeleton
         self._bytes[: PREFIX.size] = PREFIX.pack(self._data_end - PREFIX.size, len(skeleton))

@@ -1,8 +1,7 @@
 """The layout of a snapshot: a header with an entry for each of three slots, and the slots.
 
-A slot has room to grow, and holds a state in the bytes of a checkpoint file, or nothing without a
-valid entry. The writer takes a slot that is neither the newest nor pinned, so it never waits for a
-flush. Standard library only, for the checkpoint writer.
+The writer takes a slot that is neither the newest nor pinned, so it never waits for a flush.
+Standard library only, for the checkpoint writer.
 """
 
 import os
@@ -66,7 +65,6 @@ def valid_slots(header: bytes | memoryview) -> list[Slot]:
 
 
 def pinned_slot(header: bytes | memoryview) -> int | None:
-    """The slot that must not be overwritten now; None: there is none."""
     (pin,) = _PIN.unpack_from(header, PIN_OFFSET)
     return pin - 1 if 0 < pin <= SLOTS else None
 
@@ -81,10 +79,6 @@ def pin_newest(fd: int) -> Slot | None:
     Meanwhile the committing process chooses a slot. Each side announces its intent, then checks the
     other's: this one pins a slot and checks that it holds the same state, the other empties a slot
     and checks that it is not pinned.
-
-    Raises:
-        ValueError: this is not a snapshot.
-        OSError: it cannot be read.
     """
     while slots := valid_slots(read_header(fd)):
         os.pwrite(fd, _PIN.pack(slots[0].number + 1), PIN_OFFSET)

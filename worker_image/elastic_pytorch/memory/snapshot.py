@@ -24,14 +24,7 @@ TRIES = 1000  # a pin moves once in a flush
 
 
 class Snapshot:
-    """States in alternating slots of a memfd, of which one is whole at any time.
-
-    It takes twice the state's size, for the newest state and the next, and three times if two
-    commits come during a flush, until the next commit.
-
-    Raises:
-        ValueError: the descriptor is not a snapshot's.
-    """
+    """States in alternating slots of a memfd, of which one is whole at any time."""
 
     def __init__(self, fd: int, count: int = SLOTS) -> None:
         slots.valid_slots(slots.read_header(fd))
@@ -59,15 +52,6 @@ class Snapshot:
     def write(
         self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None
     ) -> None:
-        """Copies a state into a slot that is neither the newest nor being flushed.
-
-        If `check` raises after the copy, the state does not become the newest.
-
-        Raises:
-            UnsupportedValue: a value in the state is not plain data; nothing has changed.
-            ValueError: it is larger than a tebibyte.
-            MemoryError: the container has no room for it.
-        """
         self.start(version, tree, check=check)
         self.settle(wait=True)
 
@@ -78,9 +62,10 @@ class Snapshot:
         copy: Callable[[Tensors, Tensors], Copy] = copy_at_once,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Starts to `write` a state, which is the newest once `settle` finds the copy complete.
+        """Starts to write a state, which is the newest once `settle` finds the copy complete.
 
-        If `check` raises after the copy has begun, the state is dropped.
+        If `check` raises after the copy has begun, the state is dropped. A value that is not plain
+        data is an `UnsupportedValue`, and changes nothing.
         """
         self.settle(wait=True)
         skeleton, tensors = flatten(tree)
@@ -126,11 +111,7 @@ class Snapshot:
     def settle(self, *, wait: bool) -> bool:
         """Makes the started state the newest if its copy is complete, or drops an invalid one.
 
-        Returns:
-            Whether no copy is in progress.
-
-        Raises:
-            RuntimeError: the GPU has failed.
+        Returns whether no copy is in progress. A GPU that has failed is a RuntimeError.
         """
         if self._copying is None:
             return True
@@ -144,17 +125,11 @@ class Snapshot:
         return True
 
     def newest(self) -> StateVersion | None:
-        """The version of the newest state; None: there is none."""
         slots = self.slots()
         return slots[0].version if slots else None
 
     def read(self) -> tuple[StateVersion, Any]:
-        """Returns the newest state; its tensors are copies on the CPU.
-
-        Raises:
-            LookupError: there is none.
-            ValueError: a release with another format has written it.
-        """
+        """Returns the newest state; its tensors are copies on the CPU."""
         slots = self.slots()
         if not slots:
             raise LookupError("an empty snapshot")
@@ -171,7 +146,6 @@ class Snapshot:
         return slots[0].version, read_payload(read_into, slots[0].length)
 
     def close(self) -> None:
-        """Waits for a copy in progress, then releases this process's hold of the memory."""
         with contextlib.suppress(RuntimeError):
             self.settle(wait=True)
         self._mappings = [None] * SLOTS

@@ -30,10 +30,7 @@ class NameCounts(NamedTuple):
 
 
 class StateNames:
-    """Two States of one name would overwrite each other's memory and checkpoints.
-
-    The second of two trainings would silently continue from the end of the first.
-    """
+    """Two States of one name would overwrite each other's memory and checkpoints."""
 
     def __init__(self) -> None:
         self._given: dict[str, int] = {}
@@ -41,12 +38,7 @@ class StateNames:
         self._count = NameCounts(0, 0)
 
     def give(self, folder: str | os.PathLike[str] | None, name: str) -> Identity:
-        """Returns the identity of a new State, which may have no folder, and an empty name.
-
-        Raises:
-            ValueError: no folder can have the name, or the URL is no object storage's.
-            RuntimeError: the process has such a State already.
-        """
+        """Returns the identity of a new State, which may have no folder, and an empty name."""
         if name and not _NAME.fullmatch(name):
             raise ValueError(
                 f"name={name!r}: a name is of letters, digits, '_', '.' and '-', "

@@ -102,16 +102,11 @@ def memory_of(tensor: torch.Tensor) -> memoryview:
 
 
 def encoded(tree: Any) -> bytes:
-    """Returns a small state as bytes; raises what `payload_chunks` does."""
     return b"".join(payload_chunks(tree))
 
 
 def payload_chunks(tree: Any) -> list[bytes | memoryview]:
-    """Returns a state as bytes for `read_payload`, valid while its tensors do not change.
-
-    Raises:
-        UnsupportedValue: something in it cannot be saved; the message says what, and where.
-    """
+    """Returns a state as bytes for `read_payload`, valid while its tensors do not change."""
     skeleton, tensors = flatten(tree)
     on_cpu = [tensor.detach().cpu().contiguous() for tensor in tensors]
     _, end = tensor_offsets(tensor_kinds(skeleton))

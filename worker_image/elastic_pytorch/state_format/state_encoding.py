@@ -44,10 +44,8 @@ class UnsupportedValue(TypeError):
 def flatten(tree: Any) -> tuple[bytes, list[torch.Tensor]]:
     """Splits a state into its skeleton and its tensors; named tuples become tuples.
 
-    Tensors and numpy arrays are taken by reference, on any device.
-
-    Raises:
-        UnsupportedValue: something in the state is not plain data.
+    Tensors and numpy arrays are taken by reference, on any device. What is not plain data is an
+    `UnsupportedValue`.
     """
     tensors: list[torch.Tensor] = []
     try:
@@ -59,11 +57,7 @@ def flatten(tree: Any) -> tuple[bytes, list[torch.Tensor]]:
 
 
 def unflatten(skeleton: bytes, tensors: Sequence[torch.Tensor]) -> Any:
-    """Rebuilds a state from a skeleton and its tensors.
-
-    Raises:
-        ValueError: this is not a skeleton, it has another version, or these are not its tensors.
-    """
+    """Raises a ValueError if this is not a skeleton, or these are not its tensors."""
     decoder = _Decoder(tensors)
     try:
         tree = decoder.decode(_parse(skeleton))

@@ -35,9 +35,7 @@ class Loaded(NamedTuple):
 def load_newest(folder: Folder, beyond: StateVersion) -> Loaded | None:
     """Reads the newest whole checkpoint beyond a version; the log has why others are skipped.
 
-    Raises:
-        OSError: a file that may be whole cannot be read.
-        MemoryError: there is no room for a whole state.
+    A file that may be whole and cannot be read is an OSError.
     """
     place = place_at(folder)
 
@@ -82,19 +80,12 @@ def is_gone(location: Location) -> bool:
 
 
 def load(path: str | os.PathLike[str] | ObjectUrl) -> tuple[StateVersion, Any]:
-    """Reads a checkpoint into tensors on the CPU. Each byte is read once.
-
-    Raises:
-        ValueError: it is damaged, or not a checkpoint; the message says which.
-        OSError: it cannot be read.
-        MemoryError: there is no room for it.
-    """
+    """Reads a checkpoint into tensors on the CPU. Each byte is read once."""
     location = location_of(path)
     return _load(place_at(location.parent), location.name)
 
 
 def load_version(path: Location, version: StateVersion) -> Any:
-    """Raises what `load` does, and ValueError for another version's checkpoint."""
     return _of_version(version, load(path))
 
 

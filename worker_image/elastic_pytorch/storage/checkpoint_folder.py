@@ -46,13 +46,10 @@ def write(
 ) -> Location:
     """Writes a checkpoint, and deletes older ones when it is safe in the storage.
 
-    The folder may not exist yet. Each chunk of the payload is valid until the next one, and no
-    checkpoint is created if they raise. `keep` counts this checkpoint, but not larger versions,
-    which stay. `length` is the payload's in bytes, see `Place.put`.
-
-    Raises:
-        Superseded: a larger generation has claimed the folder; nothing is deleted.
-        OSError: it could not be written; nothing is deleted.
+    The folder may not exist yet. No checkpoint appears if the chunks raise. `keep` counts this
+    checkpoint, but not larger versions, which stay. `length` is the payload's in bytes, see
+    `Place.put`. If a larger generation has claimed the folder (`Superseded`), or the write fails,
+    nothing is deleted.
     """
     surplus([], version, keep)  # before anything is written
     place = place_at(folder)
@@ -74,7 +71,7 @@ def write(
 
 
 def newest(folder: Folder) -> Iterator[Checkpoint]:
-    """Yields the whole checkpoints, newest first; OSError: the folder cannot be read."""
+    """Yields the whole checkpoints, newest first."""
     place = place_at(folder)
     for version, path in by_name(place):
         try:
@@ -88,7 +85,7 @@ def newest(folder: Folder) -> Iterator[Checkpoint]:
 
 
 def by_name(folder: Folder) -> list[Checkpoint]:
-    """Returns the files with a checkpoint's name, newest first, or raises OSError."""
+    """Returns the files with a checkpoint's name, newest first."""
     place = place_at(folder)
     found = [(version, name) for name in place.names() if (version := version_of(name)) is not None]
     return [
@@ -97,7 +94,7 @@ def by_name(folder: Folder) -> list[Checkpoint]:
 
 
 def newest_and_claimed(folder: Folder) -> tuple[StateVersion | None, int]:
-    """Returns the newest version by name, and the claiming generation, or raises OSError."""
+    """Returns the newest version by name, and the claiming generation or 0."""
     names = place_at(folder).names()
     return max(filter(None, map(version_of, names)), default=None), max(
         claims_of(names).values(), default=0
@@ -108,10 +105,6 @@ def claim(folder: Folder, generation: int) -> int:
     """Claims the folder for groups of the returned generation or a larger one.
 
     Object storage returns a larger one than requested, if another group has just claimed that.
-
-    Raises:
-        OSError: the claim could not be written.
-        CannotClaim: object storage has no conditional writes, or a file system no renames.
     """
     place = place_at(folder)
     while not place.create(claim_name(generation)):
@@ -122,12 +115,10 @@ def claim(folder: Folder, generation: int) -> int:
 
 
 def claimed(folder: Folder) -> int:
-    """Returns the generation that has claimed the folder, 0 for none, or raises OSError."""
     return newest_and_claimed(folder)[1]
 
 
 def refuse_claimed(place: Place, names: Iterable[str], version: StateVersion) -> None:
-    """Raises Superseded if a newer group has claimed a place."""
     generation = max(claims_of(names).values(), default=0)
     if generation > version.generation:
         raise Superseded(

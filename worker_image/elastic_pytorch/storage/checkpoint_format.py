@@ -2,8 +2,7 @@
 
 A checkpoint is a header (magic, format version, generation, step), the payload (see `payload`), and
 a trailer (the payload's length, a checksum of all before it, magic). The CRC-32 guards against torn
-writes and rotten disks, not against forgers. It finds every flipped bit and every run of up to 32
-of them, and is the standard library's fastest.
+writes and rotten disks, not against forgers.
 """
 
 import re
@@ -32,8 +31,6 @@ class CannotClaim(Exception):
 
 
 class StoredFile(Protocol):
-    """A file on a disk or in object storage."""
-
     size: int  # in bytes
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
@@ -67,7 +64,6 @@ def claims_of(names: Iterable[str]) -> dict[str, int]:
 
 
 def framed(version: StateVersion, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Yields all bytes of a checkpoint."""
     header = HEADER.pack(MAGIC, VERSION, *version)
     yield header
     checksum, length = zlib.crc32(header), 0
@@ -79,12 +75,7 @@ def framed(version: StateVersion, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def payload_of(file: StoredFile, expected: StateVersion | None = None) -> Iterator[memoryview]:
-    """Yields pieces, each valid until the next one. Only the last validates all.
-
-    Raises:
-        ValueError: it is damaged, or not a checkpoint; the message says which.
-        OSError: it cannot be read.
-    """
+    """Yields pieces, each valid until the next one. Only the last validates all."""
     version, length, checksum = read_frame(file)
     seen = zlib.crc32(_read(file, 0, HEADER.size))
     buffer = memoryview(bytearray(min(READ_BYTES, length)))
@@ -104,12 +95,7 @@ def payload_of(file: StoredFile, expected: StateVersion | None = None) -> Iterat
 
 
 def read_frame(file: StoredFile) -> tuple[StateVersion, int, int]:
-    """Returns the version, the payload's bytes, and the checksum of header and payload.
-
-    Raises:
-        ValueError: it is no checkpoint, or has no end; the message says which.
-        OSError: it cannot be read.
-    """
+    """Returns the version, the payload's bytes, and the checksum of header and payload."""
     size = file.size
     header = _read(file, 0, min(HEADER.size, size))
     if header[: len(MAGIC)] != MAGIC[: len(header)]:

@@ -109,8 +109,6 @@ class LocalFolder:
 
 
 class LocalFile:
-    """Raises OSError if the file cannot be opened."""
-
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb", buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size

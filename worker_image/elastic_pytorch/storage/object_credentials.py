@@ -44,8 +44,6 @@ def options_for(scheme: str, environment: Mapping[str, str] = os.environ) -> dic
 
 
 def from_file(path: Path, profile: str) -> Callable[[], dict[str, Any]]:
-    """Returns a function that reads a profile's credentials."""
-
     def read() -> dict[str, Any]:
         parser = configparser.RawConfigParser()
         parser.read(path)

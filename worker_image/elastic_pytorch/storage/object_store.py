@@ -1,8 +1,7 @@
 """Checkpoints in object storage by obstore: S3 and its protocol, and Google Cloud Storage.
 
-An object appears whole by itself, so nothing is renamed. A large one is uploaded in parts, several
-at a time, and read in ranges. The library repeats requests that the storage has refused for a while
-(503, 429), and those whose connection was cut.
+An object appears whole by itself, so nothing is renamed. The library repeats requests that the
+storage has refused for a while (503, 429), and those whose connection was cut.
 """
 
 import errno
@@ -56,13 +55,6 @@ def obstore() -> Any:
 
 
 class ObjectStore:
-    """A prefix in a bucket.
-
-    Raises:
-        ImportError: obstore is not installed.
-        OSError: the environment lacks what the storage needs.
-    """
-
     def __init__(self, url: ObjectUrl, retries: dict[str, Any] = RETRIES) -> None:
         self._obstore = obstore()
         self.location = url
@@ -139,7 +131,6 @@ class ObjectStore:
         return ObjectWriter(stream, lambda error: plain_error(error, self.location))
 
     def reader(self, name: str) -> io.BufferedReader:
-        """Reads any part of an object; raises FileNotFoundError without one."""
         return io.BufferedReader(ObjectRanges(self._size(name), self._reading(name)), BUFFER_BYTES)
 
     def create(self, name: str) -> bool:
@@ -196,7 +187,7 @@ class ObjectFile:
     """An object that is fetched from its beginning, ahead of its reader.
 
     Each piece is kept until its turn, so that the checksum costs no request. The end may be read
-    first. `read` fetches a range, given its first byte and the one behind its last.
+    first.
     """
 
     def __init__(

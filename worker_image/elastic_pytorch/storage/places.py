@@ -57,12 +57,7 @@ class Place(Protocol):
 
 
 def usable(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """Returns a script's folder, or raises early what shows without a request.
-
-    Raises:
-        ValueError: it is no place for checkpoints.
-        ImportError: see `place_at`.
-    """
+    """Returns a script's folder, or raises early what shows without a request."""
     if folder is None:
         return None
     text = os.fspath(folder)
@@ -106,12 +101,6 @@ def _is_of_this_container(folder: str) -> bool:
 
 
 def place_at(folder: "str | os.PathLike[str] | ObjectUrl | Place") -> Place:
-    """Returns the place of a path or a URL.
-
-    Raises:
-        ValueError: checkpoints cannot be kept at this URL.
-        ImportError: a library for object storage is not installed.
-    """
     if not isinstance(folder, str | os.PathLike | ObjectUrl):
         return folder
     location = location_of(folder)

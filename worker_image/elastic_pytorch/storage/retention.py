@@ -1,10 +1,7 @@
 """Which checkpoints stay when a new one is there: the newest few, and milestones.
 
 The versions alone decide, so all ranks decide alike. A multiple's milestone is the first checkpoint
-at or behind that step: hardly any is at a multiple.
-
-A group that restores an older checkpoint may pass a multiple again. Then both milestones stay,
-because versions do not tell from which checkpoint a group continued.
+at or behind that step. After a group has restored an older checkpoint, a multiple may have two.
 """
 
 from collections.abc import Iterable
@@ -22,7 +19,6 @@ Keep = int | Retention  # a number: of the newest checkpoints, without milestone
 
 
 def what_to_keep(keep: int, keep_every_steps: int | None) -> Keep:
-    """Returns a script's choice, or raises ValueError."""
     if keep_every_steps is None:
         return keep
     if type(keep_every_steps) is not int or keep_every_steps < 1:
@@ -34,7 +30,7 @@ def what_to_keep(keep: int, keep_every_steps: int | None) -> Keep:
 
 
 def parse_keep(value: object) -> Keep:
-    """Reads a choice from a message, or raises ValueError."""
+    """Reads a choice from a message."""
     numbers: list[Any] = value if isinstance(value, list) else [value]
     if all(type(number) is int and number >= 1 for number in numbers):
         if value is not numbers:
@@ -63,11 +59,7 @@ def milestones(versions: Iterable[StateVersion], every_steps: int) -> set[StateV
 def surplus(
     versions: Iterable[StateVersion], written: StateVersion, keep: Keep
 ) -> set[StateVersion]:
-    """Returns the versions to delete; those larger than the one just written do not count.
-
-    Raises:
-        ValueError: it would keep nothing.
-    """
+    """Returns the versions to delete; those larger than the one just written do not count."""
     newest, every_steps = keep if isinstance(keep, Retention) else (keep, None)
     if newest < 1:
         raise ValueError(f"keep is {newest}: at least one checkpoint is kept")

@@ -39,7 +39,7 @@ def checkpoint_name(version: StateVersion) -> str:
 
 
 def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
-    """Returns the checkpoints, newest first, without a check of files; may raise OSError."""
+    """Returns the checkpoints, newest first, without a check of files."""
     place = place_at(folder)
     found = ((_NAME.fullmatch(name), place.location / name) for name in place.folders())
     versions = (
@@ -49,7 +49,6 @@ def sharded_checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]
 
 
 def check_claim(folder: Location, version: StateVersion) -> None:
-    """Raises Superseded if a newer group has claimed the folder, or OSError."""
     place = place_at(folder)
     refuse_claimed(place, place.names(), version)
 
@@ -59,7 +58,7 @@ def new_token() -> int:
 
 
 class FolderDrafts:
-    """Where a checkpoint is written, and how readers find it. Methods may raise OSError."""
+    """Where a checkpoint is written, and how readers find it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -83,10 +82,6 @@ class FolderDrafts:
 
         Rank 0 calls it when all other files are safe in the storage. `commit` writes the
         checkpoint's own file, which lists the others.
-
-        Raises:
-            Superseded: a larger generation has claimed the folder.
-            OSError: it could not be done; nothing has been deleted.
         """
         partial, path = self.location(version, token), self._folder / checkpoint_name(version)
         commit()
@@ -105,7 +100,6 @@ class FolderDrafts:
                 _delete(left_behind)
 
     def discard(self, version: StateVersion, token: int) -> None:
-        """Raises nothing."""
         shutil.rmtree(self.location(version, token), ignore_errors=True)
 
 
@@ -167,20 +161,19 @@ def drafts_in(folder: Location) -> FolderDrafts | ObjectDrafts:
 
 
 def describe_files(folder: Location, names: Iterable[str]) -> list[ShardFile]:
-    """Raises OSError if a file cannot be read. Names may lead into sub-folders."""
+    """Names may lead into sub-folders."""
     place = place_at(folder)
     return [ShardFile(name, *_size_and_checksum(place, name)) for name in names]
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:
-    """For libraries that do not sync themselves. May raise OSError."""
+    """For libraries that do not sync themselves."""
     for name in names:
         with (folder / name).open("rb") as file:
             os.fsync(file.fileno())
 
 
 def check_sizes(folder: Location, files: Iterable[ShardFile]) -> None:
-    """Raises ValueError with the name of a file of another size, or OSError."""
     seen: dict[str, dict[str, int]] = {}
     for name, size, _ in files:
         parent, _, last = name.rpartition("/")
@@ -193,7 +186,6 @@ def check_sizes(folder: Location, files: Iterable[ShardFile]) -> None:
 
 
 def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
-    """Raises ValueError with the name of a corrupt file, or OSError."""
     place = place_at(folder)
     for name, _, checksum in files:
         if _size_and_checksum(place, name)[1] != checksum:
@@ -201,7 +193,6 @@ def check_checksums(folder: Location, files: Iterable[ShardFile]) -> None:
 
 
 def read_checked(folder: Location, file: ShardFile) -> bytearray:
-    """Raises ValueError if the checksum is wrong, or OSError."""
     content = bytearray(file.size)
     with closing(place_at(folder).open(file.name)) as stored:
         stored.read_into(0, memoryview(content))
