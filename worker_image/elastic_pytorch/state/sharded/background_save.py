@@ -36,7 +36,6 @@ class BackgroundSave:
         self._thread.start()
 
     def take(self, *, wait: bool) -> tuple[StateVersion, Exception | None] | None:
-        """Returns a saved version once, and the error if that failed."""
         if self.version is None or (self._thread.is_alive() and not wait):
             return None
         self._thread.join()
@@ -58,7 +57,6 @@ def has_room_for_copy(tree: Tree, group: dist.ProcessGroup | None) -> bool:
 
 
 def copy_on_cpu(tree: Tree) -> Tree:
-    """Returns a state with tensors of its own on the CPU; sharded ones stay sharded."""
     shards, rest = taken_apart(tree)
     skeleton, tensors = flatten(rest)
     copied: Tree = unflatten(skeleton, [_on_cpu(tensor) for tensor in tensors])

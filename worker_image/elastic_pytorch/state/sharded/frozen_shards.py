@@ -58,11 +58,7 @@ def compare_frozen(
 
 
 def checksums(ranks: Sequence[Mapping[tuple[str, str], Seen]]) -> dict[tuple[str, str], str]:
-    """Returns descriptions of the parameters, such as "float32 [4, 2] #1f0c…".
-
-    Raises:
-        RuntimeError: a frozen parameter has other values on some ranks.
-    """
+    """Returns descriptions of the parameters, such as "float32 [4, 2] #1f0c…"."""
     firsts: dict[tuple[tuple[str, str], Region], tuple[int, Seen]] = {}
     found: dict[tuple[str, str], tuple[str, int]] = {}
     for rank, of_rank in enumerate(ranks):

@@ -25,13 +25,9 @@ class Outcome(IntEnum):
 def save_last(
     save: Callable[[], bool], group: Any, *, agent: AgentLink | None, stop: bool
 ) -> Outcome:
-    """Saves a step, and retries that until `save` returns True. Collective, with one outcome.
+    """Saves a step, and retries until `save` returns True. Collective, with one outcome.
 
-    A group that has to `stop` has `STOP_SECONDS`. At the end of a training the operator decides how
-    long it may take, and ends the job; without an operator, `LAST_FLUSH_SECONDS` are the limit.
-
-    Raises:
-        RuntimeError: a peer is lost.
+    At the end of a training the operator decides how long it may take, and ends the job.
     """
     limit = STOP_SECONDS if stop else inf if has_agent() else LAST_FLUSH_SECONDS
     deadline = time.monotonic() + limit

@@ -2,8 +2,6 @@
 
 The format is that of torch's functions for this. These would have a new optimizer make a step, and
 refuse a parameter without a state, such as one that had no gradient so far.
-
-All raise a ValueError if the optimizer's model is not registered.
 """
 
 from collections.abc import Collection, Mapping
@@ -35,7 +33,7 @@ def state_by_name(optimizer: Optimizer, registered: Mapping[str, Any]) -> Tree:
 def template_by_name(
     optimizer: Optimizer, registered: Mapping[str, Any], saved: Collection[str]
 ) -> Tree:
-    """Returns a state to be filled, of the parameters in `saved`; makes it if there is none."""
+    """Returns a state to be filled, of the parameters in `saved`."""
     if saved:
         make_state(optimizer, registered)
     whole = state_by_name(optimizer, registered)
@@ -46,7 +44,6 @@ def template_by_name(
 
 
 def load_by_name(optimizer: Optimizer, registered: Mapping[str, Any], state: Tree) -> None:
-    """Loads what `state_by_name` has returned, and drops the states of other parameters."""
     names, groups = _names(optimizer, registered), []
     for own in optimizer.state_dict()["param_groups"]:
         params = {names[number] for number in own["params"]}

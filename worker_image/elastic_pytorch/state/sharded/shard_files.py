@@ -63,7 +63,7 @@ def checked_by(files: Iterable[ShardFile], rank: int, world_size: int) -> list[S
 def check_files(location: Location, files: Iterable[ShardFile]) -> Held:
     """Checks files, and returns the content of objects, as far as the container has room.
 
-    The kernel caches the files of a folder by itself. Raises a ValueError or an OSError.
+    The kernel caches the files of a folder by itself.
     """
     held: dict[str, bytearray] = {}
     for file in files:

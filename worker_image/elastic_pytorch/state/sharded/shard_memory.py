@@ -46,7 +46,6 @@ class ShardMemory:
         return memory.snapshot
 
     def held(self, rank: int) -> list[Held]:
-        """Returns this rank's parts, without those of another layout."""
         found = []
         for own, snapshot in ((True, self.own), (False, self.copies)):
             for slot in snapshot.slots():
@@ -70,7 +69,6 @@ class ShardMemory:
         self.own.kept = self.copies.kept = version
 
     def close(self) -> None:
-        """Leaves both memories to the agent."""
         self.own.close()
         self.copies.close()
 
@@ -80,7 +78,6 @@ class ShardMemory:
 
 
 def payload(tree: Tree, group: int, part: int, shards_of: Sequence[int], stage: int) -> Tree:
-    """Returns a rank's part of a state: its shards with their places, and the rest."""
     shards, rest = taken_apart(tree)
     return {
         "layout": LAYOUT,
@@ -103,11 +100,7 @@ def read_state(
     stages: Sequence[int],
     group: dist.ProcessGroup | None,
 ) -> Tree:
-    """Returns a state from the parts that the ranks hold, in the template's tensors. Collective.
-
-    Raises:
-        RuntimeError: it does not fit the template; or a peer is lost.
-    """
+    """Returns a state from the parts that the ranks hold, in the template's tensors. Collective."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     of_part = {**chosen.others, **chosen.parts}
     mapped = {part: memory.mapped(held) for part, held in of_part.items() if held.holder == rank}

@@ -1,8 +1,8 @@
 """The checkpoint of a sharded model: all ranks write it, and a group of any size reads it.
 
 Each rank writes its shards with torch.distributed.checkpoint; rank 0 writes everything else to a
-checkpoint file beside them. All ranks must share the folder, or use the same prefix in object
-storage. Torch reads its own metadata file with pickle: load only what you have written.
+checkpoint file beside them. Torch reads its own metadata file with pickle: load only what you have
+written.
 """
 
 import errno
@@ -71,9 +71,6 @@ class Engine(Protocol):
         """Reads a folder that a group of any size has written. Collective."""
 
 
-# --- the objects that are registered with a State ---
-
-
 def states_of(registered: dict[str, Any]) -> Tree:
     return {
         name: state_by_name(each, registered) if isinstance(each, Optimizer) else each.state_dict()
@@ -99,14 +96,10 @@ def template_of(registered: dict[str, Any], saved: Collection[Keys]) -> Tree:
 
 
 def load_state(registered: dict[str, Any], each: Any, state: Any) -> None:
-    """Loads a state from `states_of` into its object."""
     if isinstance(each, Optimizer):
         load_by_name(each, registered, state)
     else:
         each.load_state_dict(state)
-
-
-# --- saving ---
 
 
 def save_sharded(
@@ -121,13 +114,8 @@ def save_sharded(
 ) -> None:
     """Writes a checkpoint. Collective; all ranks wait for the disk, and raise if one cannot write.
 
-    The tree has dicts and lists of values that a checkpoint file can hold, and of sharded tensors.
-    An engine writes files of its own beside it, only in a folder.
-
-    Raises:
-        Superseded: a newer group has claimed the folder.
-        OSError: it could not be written; nothing that was there has been deleted.
-        RuntimeError: a peer is lost.
+    An engine writes files of its own beside it, only in a folder. If a newer group has claimed the
+    folder (`Superseded`), or the write fails, nothing that was there is deleted.
     """
     rank = dist.get_rank(group)
     drafts = drafts_in(folder)
@@ -230,9 +218,6 @@ def _write_shards(
     return lambda: writer.written(dist.get_rank(group))
 
 
-# --- loading ---
-
-
 def load_sharded(
     folder: Location,
     template: Callable[[Collection[Keys]], Tree],
@@ -245,10 +230,6 @@ def load_sharded(
 
     `template` gets the keys of its sharded tensors, and returns a tree with those to be filled. The
     result is the version, and the saved tree with these tensors in it.
-
-    Raises:
-        OSError: the folder cannot be read.
-        RuntimeError: the checkpoint does not fit the template; or a peer is lost.
     """
     for version, path in _candidates(folder, group):
         held: dict[str, bytearray] = {}

@@ -53,12 +53,9 @@ MEMORY = "memory"  # as a place
 class ShardedState(State):
     """What `State` is for sharded models: each rank commits its shards to its pod's memory.
 
-    Another pod has a copy of them. So the loss of a pod costs the steps since the last copies, and
-    a planned change costs none. Every few minutes all ranks together write a checkpoint as well,
-    from a copy while training goes on, if all containers have the memory for that. Without the
-    agent of elastic-pytorch, there are only the checkpoints. The arguments are those of `State`.
-
-    It is of one process group, as its model is: a function under `in_process` makes both each time.
+    Another pod has a copy of them. Every few minutes all ranks together write a checkpoint as well,
+    from a copy while training goes on, if all containers have the memory for that. Without an
+    agent, there are only the checkpoints. The arguments are those of `State`.
     """
 
     _FLUSH_SECONDS = 600.0
@@ -91,17 +88,8 @@ class ShardedState(State):
         """Loads the newest whole state of the pods' memory, or else the newest whole checkpoint.
 
         To be called by all ranks, once a group, after `init_process_group` and `fully_shard`. What
-        has no state yet stays as it is.
-
-        Returns:
-            How many steps are done.
-
-        Raises:
-            OSError: the folder cannot be read or written, or is not the same one for all ranks; or
-                the pod's agent does not answer.
-            RuntimeError: there is no process group, or it is another one than before; or the state
-                does not fit the registered objects. Or these are not the same on all ranks, or are
-                sharded in another way. Or the container has too little memory.
+        has no state yet stays as it is. Raises what `State.restore` does, and a RuntimeError
+        without a process group.
         """
         if not dist.is_initialized():
             raise RuntimeError("a sharded model is of a group: call init_process_group first")
@@ -176,14 +164,13 @@ class ShardedState(State):
         return len(set(self._stages)) > 1
 
     def flush(self) -> bool:
-        """Saves the last step: see `State.flush`."""
         if self._path is None:
             return True
         self._take_saved(wait=True)
         return self._saved.step == self._step or self._save()
 
     def _leave_group(self) -> None:
-        """Ends the group's work, and closes the memory for the next group's ShardedState."""
+        """Closes the memory for the next group's ShardedState."""
         super()._leave_group()
         self._left, self._saves_group = True, None
         self._background.take(wait=True)  # its outcome is of no use any more
@@ -194,7 +181,6 @@ class ShardedState(State):
             self._peers = None
 
     def close(self) -> None:
-        """Ends this State, after all ranks have written the last step."""
         self._commits.settle(wait=True)
         super().close()
         if self._peers is not None:
@@ -203,7 +189,6 @@ class ShardedState(State):
         in_process.release_holder(self)
 
     def _complete_at_exit(self) -> None:
-        """Has all ranks save the last step, while they have a group."""
         self._counted = False
         if dist.is_initialized() and self._settle_last(stop=False) and self._agent_link is not None:
             self._agent_link.stop_process(self._step)
@@ -216,7 +201,6 @@ class ShardedState(State):
     def _read(
         self, in_memory: StateVersion, on_disk: StateVersion, generation: int
     ) -> tuple[StateVersion, str]:
-        """Loads the newest state; returns version and place. Collective."""
         if self._path is not None and in_memory < on_disk:
             template = partial(template_of, self._objects)
             found = load_sharded(
@@ -303,7 +287,6 @@ class ShardedState(State):
         return self._tree_of(super()._states())
 
     def _flush(self, *, now: bool) -> None:
-        """Starts copies, and a checkpoint if it is time."""
         del now
         if self._peers is not None and not self._commits.copying:
             self._peers.start_copies()
@@ -363,8 +346,7 @@ class ShardedState(State):
     def _settle_last(self, *, stop: bool) -> bool:
         """Saves the last step in pods that stay, or on the disk; returns whether the group stops.
 
-        Raises:
-            OSError: on all ranks alike: it cannot be saved to the disk, and nothing else has it.
+        If it cannot be saved to the disk and nothing else has it, all ranks raise an OSError.
         """
         self._take_saved(wait=True)
         if (peers := self._peers) is not None:
@@ -382,7 +364,6 @@ class ShardedState(State):
         return self._save_last(stop=stop) and (stop or self._settle_last(stop=True))
 
     def _save_last(self, *, stop: bool) -> bool:
-        """Saves the last step, which would be lost; returns whether the group stops."""
         if self._path is None and stop and self._rank == 0:
             logger.warning(
                 "all pods stop, and no folder is given: what is done until step %d is lost",

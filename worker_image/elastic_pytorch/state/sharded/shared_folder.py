@@ -28,14 +28,10 @@ _TOKEN = ".seen-by-all-ranks-"
 
 
 def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> None:
-    """Makes sure that all ranks see a file that rank 0 writes to a folder. Collective.
+    """Raises an OSError, on all ranks, unless all see a file that rank 0 writes. Collective.
 
     `needed` says whether nothing else has the state. Otherwise a folder that takes no writes at the
     moment does not end the training.
-
-    Raises:
-        OSError: on all ranks alike: a rank does not see it in time; or the folder is needed, and
-            rank 0 cannot write it.
     """
     if folder is None:
         return
@@ -89,9 +85,9 @@ def refuse_unshared(folder: Location | None, group: Any, *, needed: bool) -> Non
 
 
 def claim_folder(folder: Location | None, known: int, group: RankGroup) -> tuple[StateVersion, int]:
-    """Claims a folder; returns the newest version in it, whole or not, and the group's generation.
+    """Returns a folder's newest version, whole or not, and the group's generation. Collective.
 
-    Collective. `known` is the newest generation in the pods' memory.
+    `known` is the newest generation in the pods' memory.
     """
     if folder is None:
         return NONE, known + 1
@@ -107,11 +103,7 @@ def claim_folder(folder: Location | None, known: int, group: RankGroup) -> tuple
 
 
 def until_seen(look: Callable[[], object]) -> None:
-    """Repeats `look` until this rank sees another one's change, as storage may show it later.
-
-    Raises:
-        OSError: this rank does not see it in `SEEN_SECONDS`.
-    """
+    """Repeats `look` until this rank sees another one's change, as storage may show it later."""
     deadline = time.monotonic() + SEEN_SECONDS
     while True:
         try:

@@ -38,7 +38,6 @@ def meshes_of(objects: Mapping[str, Any]) -> set[DeviceMesh]:
 
 
 def shards_number(objects: Mapping[str, Any], stage: int) -> int:
-    """Returns a number that ranks with the same shards have in common."""
     sharded = (
         (name, each) for name, each in parameters_of(objects).items() if isinstance(each, DTensor)
     )
@@ -46,7 +45,6 @@ def shards_number(objects: Mapping[str, Any], stage: int) -> int:
 
 
 def numbers_of(parameters: dict[str, str]) -> list[int]:
-    """Returns a number of the names, and one of names, types and shapes."""
     return [digest_number(repr(sorted(parameters))), digest_number(repr(parameters))]
 
 
@@ -55,10 +53,8 @@ def agree_on_stages(
 ) -> list[int]:
     """Returns a number of each rank's stage; without a pipeline 0.
 
-    It depends only on the names of the parameters. Collective, if ranks have other ones.
-
-    Raises:
-        RuntimeError: on all ranks alike: ranks share some parameters only, or parameters differ.
+    It depends only on the names of the parameters. Collective, if ranks have other ones. If ranks
+    share only some parameters, or a parameter differs, all ranks raise a RuntimeError.
     """
     stages = [names for names, _ in numbers]
     firsts = [stages.index(stage) for stage in dict.fromkeys(stages)]

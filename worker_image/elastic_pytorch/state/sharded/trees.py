@@ -13,9 +13,6 @@ def taken_apart(tree: Tree) -> tuple[dict[Keys, DTensor], Tree]:
     """Returns a tree's sharded tensors by their keys, and the tree without them.
 
     The rest keeps its types, such as that of a model's state, which has its modules' versions.
-
-    Raises:
-        RuntimeError: a tensor has a Partial placement, or two have one name.
     """
     shards: dict[Keys, DTensor] = {}
 

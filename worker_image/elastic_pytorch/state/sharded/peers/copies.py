@@ -18,10 +18,7 @@ TAGS = 1 << 30  # the first and the number of tags: far from a script's and torc
 
 
 def tag_of(number: int) -> int:
-    """Returns the tag of a state's messages; other states may send at the same time.
-
-    The number is the same on all ranks, and hardly that of another state.
-    """
+    """Returns the tag of a state's messages, as other states may send at the same time."""
     return TAGS + number % TAGS
 
 
@@ -70,7 +67,6 @@ class PeerCopies:
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits until the copies are complete; raises as `check` does."""
         self.end()
         self.check()
 
@@ -107,12 +103,7 @@ def send_part(
     group: dist.ProcessGroup | None,
     tag: int,
 ) -> None:
-    """Sends a version of this rank's shards to another rank, and keeps what a third one sends.
-
-    Raises:
-        RuntimeError: a peer is lost.
-        OSError: there is no room for the copy.
-    """
+    """Sends a version of this rank's shards to another rank, and keeps what a third one sends."""
     me = dist.get_rank(group)
     length, of_source = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
     mapped: MappedState | None = None

@@ -120,7 +120,6 @@ class PeerMemory:
             )
 
     def begin_copies(self, version: StateVersion) -> None:
-        """Starts to copy the restored state, which is committed."""
         if self._has_buddies():
             self.plan_copies(version)
             self.start_copies()
@@ -200,8 +199,7 @@ class PeerMemory:
     def leave(self, version: StateVersion, *, leaves: bool) -> bool:
         """Has the ranks that stay keep the shards of leaving pods; returns whether they have all.
 
-        All ranks have committed the version last. If any leaves, all shards are copied first.
-        Collective.
+        All ranks have committed the version last. Collective.
         """
         ranks = TorchGroup(self._group)
         leaving = [bool(each[0]) for each in ranks.gather([leaves])]
@@ -227,7 +225,6 @@ class PeerMemory:
         return True
 
     def close(self) -> None:
-        """Ends copies, as the group is gone, and leaves the memory to the agent."""
         if self._copies is not None:
             self._copies.end()
         self._memory.close()
@@ -253,11 +250,7 @@ class Room(NamedTuple):
 
 
 def bytes_needed(rooms: Sequence[Room], to: Sequence[int | None], workers: int) -> list[int]:
-    """Returns the bytes of two versions of each rank's shards, and of another rank's.
-
-    Raises:
-        RuntimeError: a container has too little; the message says how much is needed.
-    """
+    """Returns the bytes of two versions of each rank's shards, and of another rank's."""
     copies = {receiver: each.own + each.kept for each, receiver in zip(rooms, to, strict=True)}
     needed = [2 * each.own + copies.get(rank, 0) for rank, each in enumerate(rooms)]
     for rank, (needs, its) in enumerate(zip(needed, rooms, strict=True)):
