@@ -56,7 +56,6 @@ class CommitInterval:
         return step % self._every == 0 if self._every else step - committed >= self.steps
 
     def end_step(self) -> None:
-        """Records a step, done or issued to a device."""
         self._issued += 1
         if self._behind:
             return
@@ -78,7 +77,6 @@ class CommitInterval:
 
     @contextmanager
     def holding_up(self) -> Iterator[None]:
-        """Measures the wait of the training for the current commit."""
         begun = self._clock()
         yield
         self._hold_up(self._clock() - begun)
@@ -93,7 +91,6 @@ class CommitInterval:
         self._commit_seconds += seconds
 
     def wanted(self) -> int:
-        """Returns the interval that this rank needs."""
         if self._every or len(self._commits) < LEAST_COMMITS or not self._steps:
             return self._every or 1
         return next_interval(self.steps, median(self._commits), median(self._steps))

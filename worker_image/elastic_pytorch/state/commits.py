@@ -12,12 +12,6 @@ from elastic_pytorch.state_format.state_version import StateVersion
 
 
 class Commits:
-    """Copies states into a memory, one after the other.
-
-    `lane` copies in parallel to the training. With `overlap`, what optimizers own is copied during
-    the next step.
-    """
-
     def __init__(
         self, interval: CommitInterval, lane: Lane, registered: Iterable[Any], *, overlap: bool
     ) -> None:
@@ -32,12 +26,7 @@ class Commits:
         return self.snapshot is not None and self.snapshot.copying
 
     def write(self, version: StateVersion, tree: Callable[[], Any]) -> None:
-        """Starts to copy a state; a copy that completes at once is the newest state on return.
-
-        Raises:
-            UnsupportedValue: something in the state is not plain data.
-            GroupAborted: the state's values may be wrong.
-        """
+        """Starts to copy a state; a copy that completes at once is the newest state on return."""
         if self.snapshot is None:
             return
         on_device = self._copier.catch_up()
@@ -49,7 +38,6 @@ class Commits:
         self.settle(wait=False)
 
     def settle(self, *, wait: bool) -> None:
-        """Makes the last state the newest one in memory, if its copy is complete."""
         if self.snapshot is None or not self.snapshot.copying:
             return
         with self._interval.holding_up():
@@ -58,7 +46,6 @@ class Commits:
             self._interval.end_commit(self._copier.held_up_seconds)
 
     def end_step(self) -> None:
-        """To be called after a step, during the copy of its commit."""
         self._copier.end_step()
 
     def close(self) -> None:

@@ -12,8 +12,6 @@ LAYOUT = 1
 
 
 class Contents(Registered):
-    """The registered objects and values, the step, and the random number generators of a rank."""
-
     def __init__(self, registered: dict[str, Any]) -> None:
         super().__init__(registered)
         self._step, self._rank, self._world = 0, 0, 1

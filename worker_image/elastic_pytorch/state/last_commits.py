@@ -1,7 +1,4 @@
-"""The end of a process's trainings: their last steps are on the disk, or the exit is an error.
-
-States themselves end with their functions.
-"""
+"""The end of a process's trainings: their last steps are on the disk, or the exit is an error."""
 
 import atexit
 import contextlib
@@ -79,7 +76,6 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 @contextlib.contextmanager
 def saving() -> Iterator[None]:
-    """Reports that the training waits for its last checkpoint."""
     report_saving(True)
     try:
         yield
@@ -88,10 +84,7 @@ def saving() -> Iterator[None]:
 
 
 def give_back(group: RankGroup, done: list[str], count: int) -> None:
-    """Releases memories whose States are gone and whose commits are on the disk.
-
-    Collective, if there are any. `count` is their number, and only rank 0 has their names, `done`.
-    """
+    """Releases what `given_up` has found on rank 0. Collective, unless `count` is 0."""
     for name in group.broadcast(done, 0) if count else ():
         if name in names.left():
             names.forget(name)
@@ -111,13 +104,11 @@ def given_up() -> list[str]:
 
 
 def complete() -> None:
-    """Has each State save the steps that only this process has, while its group is there."""
     for state in list(unfinished):
         state._complete_at_exit()
 
 
 def end_group() -> None:
-    """Completes and saves the last step, while all ranks are there."""
     # An exception has ended the loop's body during a step, or stops the script.
     if sys.exc_info()[0] is None:
         turns.complete()
@@ -129,10 +120,7 @@ destroy_deadlock.before_destroy(end_group)
 
 @atexit.register
 def end_training() -> None:
-    """Completes all steps, and waits until they are on the disk; an error ends the process if not.
-
-    A process that fails, or stops for another group, leaves the writes to its agent, if it has one.
-    """
+    """A process that fails, or stops for another group, leaves the writes to its agent, if any."""
     well = getattr(sys, "last_value", None) is None and not script_end.begun
     if well:
         script_end.over = True
@@ -161,7 +149,7 @@ def end_training() -> None:
 
 
 def _wait_until_written() -> str:
-    """Waits for all last commits, retries writes, and returns why one is not written.
+    """Returns why a last commit is not written; empty: all are.
 
     An operator, if there is one, decides how long that may take, and ends the job.
     """

@@ -9,8 +9,6 @@ from typing import Any
 class Options:
     """How a State commits, and where its checkpoints go.
 
-    `elastic.State(folder, elastic.State.Options(every=1), …)`
-
     Attributes:
         name: the name of the training, if it is not the only one in the folder: its checkpoints are
             in a sub-folder of that name.
@@ -58,7 +56,6 @@ class Options:
 
 
 def refuse_options(values: dict[str, Any]) -> None:
-    """Raises a ValueError for plain values with the names of options."""
     if meant := [each.name for each in fields(Options) if each.name in values]:
         given = ", ".join(f"{name}=…" for name in meant)
         raise ValueError(

@@ -37,8 +37,6 @@ Tree = dict[Any, Any]
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a checkpoint of a `State` in any process: it needs no group and no agent.
 
-    It reads checkpoints of sharded models, too, and changes nothing.
-
     Args:
         path: a folder of checkpoints, of which the newest whole one is read; those that are damaged
             are skipped, with a line in the log. Or one checkpoint: a file, or the folder of a
@@ -84,7 +82,6 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _checkpoints(folder: Location) -> list[tuple[StateVersion, Location]]:
-    """Returns the file of each checkpoint, newest first."""
     found: list[tuple[StateVersion, Location]] = [
         (version, path) for version, path in by_name(folder)
     ]
@@ -121,7 +118,6 @@ def _registered(file: Location, tree: Tree) -> dict[str, Any]:
 
 
 def _put_together(folder: Location, content: Tree) -> Tree:
-    """Returns the tree of a sharded checkpoint, with whole tensors."""
     # Imported here, as they need a newer torch than 2.4, which reads unsharded checkpoints.
     from elastic_pytorch.state.sharded.sharded_checkpoint import ENGINE  # noqa: PLC0415
     from elastic_pytorch.state.sharded.trees import insert, name_of  # noqa: PLC0415
@@ -171,11 +167,7 @@ def _whole_tensors(folder: Location, names: list[str]) -> dict[str, torch.Tensor
 
 
 def reads_alone(read: Callable[..., None], *, grouped: bool) -> dict[str, Any]:
-    """Returns the arguments with which torch's `read` needs no other process.
-
-    Raises:
-        RuntimeError: an older torch without them would wait for the group.
-    """
+    """Returns the arguments with which torch's `read` needs no other process."""
     if "no_dist" in inspect.signature(read).parameters:
         return {"no_dist": True}
     if grouped:

@@ -1,8 +1,8 @@
 """Finds the state from which a new group continues: the newest in memory, or else on disk.
 
-All ranks receive the same information about each other, and so decide the same. One rank sends all
-values that are not tensors. Tensors come from the memory of a rank's own pod if it has the same
-state. A pod that lacks it receives it once, and all of its processes read it there.
+All ranks gather the same reports, and so decide alike. Tensors come from the memory of a rank's own
+pod if it has the state. A pod that lacks it receives it once, and all of its processes read it
+there.
 """
 
 import itertools
@@ -34,22 +34,12 @@ OWN = "random"  # the random number generators, which differ from rank to rank
 
 @dataclass(slots=True)
 class Found:
-    """A state from which to continue.
-
-    Attributes:
-        version: (0, 0): there was none, and this is rank 0's initial state.
-        generation: of the group that continues from it.
-        where: for messages.
-        shared: whether any rank reads it in the memory of another one, which must not be written to
-            meanwhile.
-        mapped: the memory of its tensors; None: they have memory of their own.
-    """
-
-    version: StateVersion
+    version: StateVersion  # NONE: this is rank 0's initial state
     tree: Any
-    generation: int
-    where: str
-    shared: bool = False
+    generation: int  # of the group that continues from it
+    where: str  # for messages
+    shared: bool = False  # a rank reads it in another one's memory, which must not change meanwhile
+    # Of its tensors; None: they have memory of their own.
     mapped: MappedState | None = field(default=None, repr=False)
 
 
@@ -68,7 +58,6 @@ class Memory(Protocol):
 
 
 def load_initial(load: Callable[[], object]) -> None:
-    """Has the script load the first weights; raises a RuntimeError if it fails to do so."""
     try:
         returned = load()
     except torch.cuda.OutOfMemoryError:
@@ -85,7 +74,6 @@ def load_initial(load: Callable[[], object]) -> None:
 
 
 def claim(folder: str, generation: int) -> int:
-    """Claims the folder against older groups, and returns the generation."""
     try:
         return checkpoint_folder.claim(folder, generation)
     except OSError as error:
@@ -96,7 +84,6 @@ def claim(folder: str, generation: int) -> int:
 
 
 def cannot_read(folder: str) -> str:
-    """Returns the other ranks' message about a folder that rank 0 cannot read."""
     return f"rank 0 cannot read the checkpoints in {folder}"
 
 
@@ -105,13 +92,9 @@ def when_readable(
 ) -> list[int]:
     """Returns the three numbers that rank 0 reads in a checkpoint folder. Collective.
 
-    While that fails, rank 0 tries again. A group whose memory holds a state waits so for storage
-    that is away: it must not go on from its memory, as the folder may hold a newer state. Its ranks
-    exchange the outcome of each attempt, so that they notice a lost peer, and no collective reaches
-    its time-out.
-
-    Raises:
-        OSError: on all ranks alike: rank 0 cannot read it after `seconds`.
+    A group whose memory holds a state waits for storage that is away: the folder may hold a newer
+    state. The ranks exchange the outcome of each attempt, so that they notice a lost peer, and no
+    collective reaches its time-out. After `seconds`, all ranks raise an OSError.
     """
     words, deadline, problem = struct.Struct("<4q"), time.monotonic() + seconds, None
     for attempt in itertools.count(1):
@@ -184,11 +167,7 @@ CANNOT_CLAIM, CANNOT_READ, CANNOT_BEGIN = 1, 2, 3
 
 
 class Search:
-    """A rank's part in finding the state from which the group continues.
-
-    The ranks gather its `numbers`, and then call `find`. Only rank 0 reads the folder, so it need
-    not be shared.
-    """
+    """The ranks gather its `numbers`, and then call `find`. Only rank 0 reads the folder."""
 
     def __init__(self, group: RankGroup, memory: Memory | None, folder: str) -> None:
         self._group, self._memory, self._folder = group, memory, folder
@@ -221,17 +200,12 @@ class Search:
         return MemoryReport(*self._held.version, layout, writer, pod, keeps, len(self._words))
 
     def find(self, numbers: Sequence[Sequence[int]], begin: Callable[[], Any]) -> Found:
-        """Finds the state, and sends it to all ranks; rank 0 claims the folder for the group.
+        """Sends the state to all ranks, and claims the folder for the group. Collective.
 
-        Collective; to be called once, with the numbers of all ranks. Only rank 0 calls `begin`, for
-        its initial state, and only if there is no other one.
-
-        Raises:
-            OSError: the folder, or a checkpoint in it, cannot be read; training must not begin from
-                the start because of that.
-            MemoryError: there is no room for a checkpoint.
-            RuntimeError: the storage of the folder cannot keep older groups out.
-            Exception: what `begin` raises on rank 0; a RuntimeError with its words on the others.
+        `numbers` are those of all ranks. Only rank 0 calls `begin`, for its initial state, and only
+        if there is no other one; its error becomes a RuntimeError on the others. A folder or
+        checkpoint that cannot be read is an OSError: training must not begin from the start because
+        of that.
         """
         reports = [MemoryReport._make(each[:-4]) for each in numbers]
         source = choose_memory(reports)
@@ -295,10 +269,7 @@ class Search:
     def _act(
         self, generation: int, source: Source | None, begin: Callable[[], Any], *, reads: bool
     ) -> Answer:
-        """Claims the folder, reads it, and begins if there is no state. To be called by rank 0.
-
-        Rank 0 claims before it reads: then an older group that is still alive deletes nothing.
-        """
+        """On rank 0: claims before it reads, so that an older group deletes nothing meanwhile."""
         loaded: Loaded | None = None
         try:
             generation = claim(self._folder, generation) if self._folder else generation
@@ -327,10 +298,7 @@ class Search:
     def _spread(
         self, found: Found, reports: Sequence[MemoryReport], source: Source, words: bytes
     ) -> None:
-        """Sends the root's tensors to the ranks that lack them.
-
-        It keeps nothing of the state itself, so that its memory can be released.
-        """
+        """Sends the root's tensors to the ranks that lack them, and keeps none, to free memory."""
         held, tree, parts = self._held, self._tree, self._parts
         self._held, self._tree, self._parts = None, None, NOTHING
         group, memory, mine = self._group, self._memory, reports[self._group.rank]

@@ -11,24 +11,15 @@ NO_POD = -1
 
 
 class MemoryReport(NamedTuple):
-    """What each rank sends about the state in its pod's memory.
+    """What each rank sends about the state in its pod's memory."""
 
-    Attributes:
-        generation: 0: none, or another process of the pod keeps the state.
-        layout: a digest of the types and shapes of the state's tensors.
-        writer: the rank in the previous group that has written the state.
-        pod: the number of the pod whose memory this rank uses; -1: none.
-        keeps: whether this rank is the one process that writes that memory.
-        words: the bytes of the state apart from its tensors.
-    """
-
-    generation: int
+    generation: int  # 0: none, or another process of the pod keeps the state
     step: int
-    layout: int
-    writer: int
-    pod: int
-    keeps: bool
-    words: int = 0
+    layout: int  # a digest of the types and shapes of the state's tensors
+    writer: int  # the rank in the previous group that has written the state
+    pod: int  # whose memory this rank uses
+    keeps: bool  # whether this rank is the one process that writes that memory
+    words: int = 0  # the bytes of the state apart from its tensors
 
     @property
     def version(self) -> StateVersion:

@@ -56,17 +56,12 @@ ASK_FOR_FLUSH = (
 class State(Contents):
     """All that a training must not lose: committed each step, and restored by each group.
 
-    Objects with a `state_dict()` and a `load_state_dict()` are committed as such: model, optimizer,
-    scheduler, scaler, sampler. Any other value is an attribute of the state: `State(...,
-    best_loss=9.9)` makes `state.best_loss`, to be read and set. Rank 0's values count: all ranks
-    have them after the next commit. The states of the random number generators are always included.
+    Objects with a `state_dict()` and a `load_state_dict()` are committed as such. Any other value
+    is an attribute of the state: `State(..., best_loss=9.9)` makes `state.best_loss`. Rank 0's
+    values count: all ranks have them after the next commit.
 
-    A commit is a copy in the memory of each pod, which outlives the process. Every few seconds
-    another process writes rank 0's to the checkpoint folder.
-
-    Successive trainings in a script each have their own State, with its own folder or name. Without
-    both, a State is the n-th of the script, also after a restart. With a sharded model (FSDP2's
-    fully_shard, before this), it is a `ShardedState`.
+    With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`. Without a
+    folder and a name, a State is the n-th of the script, also after a restart.
 
     Args:
         folder: of the checkpoints, on a volume that all pods share; or a URL, s3:// or
@@ -201,7 +196,7 @@ class State(Contents):
             turns.complete()
 
     def _end_step(self, *, loss: Any = None) -> None:
-        """Does the first part of `commit`: counts and reports a step, and advances the sampler."""
+        """The first half of `commit`; `_complete_step` does the rest."""
         turns.complete()  # of a loop that was left
         if self._boundary is None:
             raise RuntimeError("call restore() once the group is formed, before the first commit()")
@@ -218,7 +213,6 @@ class State(Contents):
         )
 
     def _complete_step(self) -> None:
-        """Does the rest of `commit`, once: commits the step, and stops if the group changes."""
         boundary, agent = self._boundary, self._agent_link
         if boundary is None or not self._counted:
             return
@@ -243,16 +237,15 @@ class State(Contents):
             agent.stop_process(self._step)
 
     def _leave_group(self) -> None:
-        """Drops the process group, before `in_process` destroys it and creates another one."""
+        """Called before `in_process` destroys the process group."""
         self._boundary = self._shared_values = self._group = None
         self._leave_unfinished()  # the step may not have been done as a whole
 
     def close(self) -> None:
         """Ends this State, and waits as `flush` does; the process continues with another training.
 
-        After that another State may have its folder and name, and continues from it. Its memory in
-        the pod is released when the next State is restored; that of a State without a folder at
-        once, with all that was committed.
+        After that another State may have its folder and name, and continues from it. A State
+        without a folder loses at once all that was committed.
         """
         if self._closed:
             return
@@ -273,8 +266,7 @@ class State(Contents):
     def flush(self) -> bool:
         """Saves the last step, and waits until it is on the disk.
 
-        To be called by all ranks, after `commit`. At the end of a script this happens by itself. A
-        script that uses its checkpoint calls it before that.
+        To be called by all ranks, after `commit`. At the end of a script this happens by itself.
 
         Returns:
             Whether it is on the disk, on all ranks alike; False: it cannot be written, or not in
@@ -298,7 +290,6 @@ class State(Contents):
             return not any_rank(not written, self._group)
 
     def _complete_at_exit(self) -> None:
-        """Commits the last step. In a group, all ranks first exchange what each has of its own."""
         if keeps_by_rank(self._objects.values()):
             if self._world > 1 and not dist.is_initialized():
                 return
@@ -306,13 +297,12 @@ class State(Contents):
         self._write()
 
     def _unsaved(self) -> str:
-        """Returns the steps that no checkpoint has, written or requested, in words; empty: none."""
         if self._rank or not self._folder or self._version.step == self._step:
             return ""
         return f"steps {self._version.step + 1} to {self._step} are not committed: {ASK_FOR_FLUSH}"
 
     def _expect_end(self, step: int) -> None:
-        """Has the step after which the loop ends committed and written like `total_steps`."""
+        """Has the last step of a loop committed and written like `total_steps`."""
         if self._total_steps is not None:
             raise ValueError(
                 "the end is told twice: leave total_steps out of the State's options, "
@@ -364,12 +354,12 @@ class State(Contents):
             self._leave.atexit = False
 
     def _settle_last(self, *, stop: bool) -> bool:
-        """Waits until the last commit is complete; returns whether the group stops."""
+        """Returns whether the group stops."""
         self._commits.settle(wait=True)
         return stop
 
     def _compare(self) -> None:
-        """Compares the ranks' states, after a group's first step and at its stop. Collective."""
+        """Called after a group's first step and at its stop. Collective."""
         if self._world > 1 and self._compared != self._step:
             refuse_grown_apart(TorchGroup(self._group), self._objects, self._plain)
         self._compared = self._step

@@ -1,10 +1,7 @@
 """Lets all ranks of a group agree on the step after which they stop, and on the commit interval.
 
-Each rank learns of a change at another moment, in another step. So each rank puts it into a number
-that is all-reduced while the next steps are computed, and all learn the outcome at the same step
-boundary. No rank waits for it, and it happens only about ten times a second, however short the
-steps. The ranks agree on the commit interval in the same way: each sends the interval that it
-needs, and the largest counts.
+Each rank learns of a change in another step. So it puts that into a number, which is all-reduced
+while the next steps are computed, and all learn the outcome at the same boundary without a wait.
 """
 
 import time
@@ -73,18 +70,12 @@ class Turns:
         self._counted = state
 
     def complete(self) -> None:
-        """Completes the counted step before something else begins. All ranks have to call it.
-
-        Raises:
-            RuntimeError: a peer is lost.
-            GroupChanged: see `State.commit`.
-        """
+        """Completes the counted step before something else begins. Collective."""
         state, self._counted = self._counted, None
         if state is not None:
             state._complete_step()
 
     def take(self, state: Stepping) -> None:
-        """Notes that a State is committed; raises a RuntimeError for States that take turns."""
         latest = self._latest() if self._latest is not None else None
         if latest is not state:
             if latest is not None and state in self._begun:
@@ -111,10 +102,7 @@ turns = Turns()  # of this process
 
 
 class StepBoundary:
-    """Decides at each step boundary of a group whether all its ranks stop there.
-
-    An agreement (`start`) also sets the interval of the commits, and the numbers of `besides`.
-    """
+    """Decides at each step boundary of a group whether all its ranks stop there."""
 
     def __init__(
         self,
@@ -144,13 +132,7 @@ class StepBoundary:
         return self._between == 1
 
     def reached(self, wanted: Callable[[], bool]) -> bool:
-        """Whether all ranks stop at this boundary. Every rank must call it after every step.
-
-        `wanted` says, when an agreement begins, whether this rank is to stop.
-
-        Raises:
-            RuntimeError: a peer is lost.
-        """
+        """Whether all ranks stop at this boundary. Every rank must call it after every step."""
         self._step += 1
         if self._pending is not None:
             pending, self._pending = self._pending, None

@@ -36,7 +36,6 @@ class StepReports:
             logger.info("%s", self._interval)
 
     def report_failed_writes(self) -> None:
-        """Reports failed writes, and logs each new cause."""
         client = agent_link.pod_client()
         trouble = client.trouble(self._name)
         if failed := client.failed_flushes(self._name):

@@ -28,11 +28,7 @@ _loaded: set[str] = set()
 
 
 class Comparison:
-    """What must be the same on all ranks, which gather its `numbers`, then call `refuse_different`.
-
-    Raises:
-        RuntimeError: a state is empty, and its object is not.
-    """
+    """The ranks gather its `numbers`, and then call `refuse_different`."""
 
     def __init__(
         self,
@@ -54,8 +50,8 @@ class Comparison:
     def refuse_different(self, group: RankGroup, numbers: Sequence[Sequence[int]]) -> None:
         """Raises a RuntimeError, on all ranks, if descriptions or initial states differ.
 
-        The states of models and optimizers may. A process that has restored this State before has
-        no initial states to compare. Collective, if something differs.
+        A process that has restored this State before has no initial states to compare. Collective,
+        if something differs.
         """
         descriptions, begins = zip(*numbers, strict=True)
         refuse_unlike(group, self._description, descriptions)
@@ -93,7 +89,6 @@ def _number_of(digests: dict[str, str]) -> int:
 def _first_unlike(
     group: RankGroup, digests: dict[str, str], numbers: Sequence[int]
 ) -> tuple[str, int] | None:
-    """Returns the first object that differs from rank 0's, and its rank."""
     if (other := first_other(numbers)) is None:
         return None
     first, second = group.broadcast(digests, 0), group.broadcast(digests, other)

@@ -49,11 +49,9 @@ class PerRank(Generic[Kept]):
         self._states: list[Any] = []
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the states of all ranks, as they were at the last `exchange`."""
         return {"states": self._states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Loads this rank's state; raises a RuntimeError if that takes a `reshard`."""
         states = state["states"]
         if len(states) == self._world:
             own = states[self._rank]
@@ -68,7 +66,6 @@ class PerRank(Generic[Kept]):
         self.each.load_state_dict(own)  # type: ignore[attr-defined]
 
     def exchange(self, group: Any) -> None:
-        """Gathers the states of all ranks, for the next commit. Collective."""
         self._rank, self._world = (
             (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
         )

@@ -15,7 +15,6 @@ from elastic_pytorch.state_format.state_encoding import flatten, unflatten
 
 
 def is_stateful(each: object) -> bool:
-    """Whether an object is kept by its `state_dict`, not as a plain value."""
     return hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
 
 
@@ -33,7 +32,7 @@ def model_of(each: Any) -> Any:
 
 
 class Registered:
-    """What a State keeps: objects with a `state_dict`, and plain values as its attributes."""
+    """Objects with a `state_dict`, and plain values, which are its attributes."""
 
     def __new__(cls, /, *_: object, **registered: Any) -> Any:
         """Makes a ShardedState if an object is sharded."""
@@ -55,7 +54,6 @@ class Registered:
         refuse_options(self._values)
 
     def _holds(self, each: object) -> bool:
-        """Whether an object, or the model in its wrappers, is registered."""
         return any(model_of(known) is innermost(each) for known in self._objects.values())
 
     def _advance(self) -> None:
@@ -107,7 +105,6 @@ class Registered:
 
 
 def refuse_sharded(objects: dict[str, Any], instead: str) -> None:
-    """Raises a RuntimeError for a model or an optimizer of which no rank has all."""
     refuse_foreign_sharding(objects)
     for name, each in objects.items():
         if _is_sharded(each):
@@ -231,7 +228,6 @@ def refuse_unlike(group: RankGroup, description: dict[str, str], numbers: Sequen
 def first_difference(
     first: dict[str, str], other: dict[str, str], first_rank: int = 0
 ) -> str | None:
-    """Returns the first difference between two ranks' descriptions, in words."""
     for path in [*first, *(path for path in other if path not in first)]:
         mine, its = first.get(path), other.get(path)
         if mine is None or its is None:

@@ -31,7 +31,6 @@ def mixed(*parts: object) -> int:
 
 
 def seed_all(seed: int, devices: Sequence[torch.Generator] | None = None) -> None:
-    """Seeds torch, on the CPU and on `devices`, Python, and numpy if it is imported."""
     for generator in (
         torch.default_generator,
         *(device_generators() if devices is None else devices),
@@ -70,7 +69,6 @@ def put_back(
     step: int,
     devices: Sequence[torch.Generator] | None = None,
 ) -> None:
-    """Restores a captured state; another rank or size derives its own from it and the step."""
     devices = device_generators() if devices is None else devices
     if (state["rank"], state["world"]) != (rank, world_size):
         drawn = hashlib.sha256(state["torch"].numpy().tobytes()).hexdigest()

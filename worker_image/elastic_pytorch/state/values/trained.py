@@ -15,13 +15,12 @@ ROWS = 1 << 14  # summed up at once: 64 MB
 
 
 class Trained:
-    """Has a State keep the trained part of a model: parameters with gradients, and buffers.
+    """Has a State keep the trained part of a model: parameters with gradients, persistent buffers.
 
-    Each start of the script must load the same frozen weights on all ranks before `restore()`,
-    which refuses other weights by name, by their checksums. A parameter that has once been trained
-    is kept, frozen or not. So is a frozen one that the script writes to; writes by `.data`, numpy
-    or other libraries are seen only by the first commit of a group. Only persistent buffers are
-    kept.
+    `restore()` refuses other frozen weights than those of the commit, by name and checksum. A
+    parameter that has once been trained is kept, frozen or not. So is a frozen one that the script
+    writes to; writes by `.data`, numpy or other libraries are seen only by the first commit of a
+    group.
 
     A model may be sharded (FSDP2's fully_shard), before `restore()`, and a group of any size goes
     on.
@@ -59,7 +58,6 @@ class Trained:
         self._to_be_checked = 0  # states until all frozen weights are read again
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the trained values, by name, and a description of the others."""
         self._to_be_checked -= 1
         if self._to_be_checked == 0:
             self.distrust()
@@ -75,11 +73,6 @@ class Trained:
         return {"trained": trained, "frozen": frozen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Loads the trained values.
-
-        Raises:
-            RuntimeError: the model has other frozen weights, or other parameters.
-        """
         if set(state) != {"trained", "frozen"}:
             raise RuntimeError(
                 "it was committed as a whole: register the model itself, or begin in another folder"
@@ -97,10 +90,7 @@ class Trained:
         self._to_be_checked = 2  # the restored state is committed, and then a step
 
     def template(self, saved: Collection[tuple[str, str]] | None = None) -> dict[str, Any]:
-        """Returns a state to be filled, of the tensors in `saved`, or of all that may be.
-
-        Kept parameters may be frozen now.
-        """
+        """Returns a state to be filled; without `saved`, of all, as frozen ones may be kept."""
         return {
             "trained": {
                 name: each
