@@ -49,10 +49,8 @@ class Snapshot:
             os.close(fd)
             raise
 
-    def write(
-        self, version: StateVersion, tree: Any, check: Callable[[], None] = lambda: None
-    ) -> None:
-        self.start(version, tree, check=check)
+    def write(self, version: StateVersion, tree: Any) -> None:
+        self.start(version, tree)
         self.settle(wait=True)
 
     def start(

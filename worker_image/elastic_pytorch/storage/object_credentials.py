@@ -6,7 +6,7 @@ Identity) and the metadata services. Standard library only.
 
 import configparser
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -22,24 +22,22 @@ _BEFORE_FILES = (
 )
 
 
-def options_for(scheme: str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def options_for(scheme: str) -> dict[str, Any]:
     """Returns a store's options, beside those that the library reads from the environment."""
     if scheme != "s3":
         return {}
     options: dict[str, Any] = {}
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    if endpoint := next(filter(None, map(environment.get, names)), None):
+    if endpoint := next(filter(None, map(os.environ.get, names)), None):
         options["endpoint"] = endpoint
     # The user's choice: a server in the cluster usually has no certificate.
     if endpoint and endpoint.startswith("http://"):
         options["client_options"] = {"allow_http": True}
     path = Path(
-        environment.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
+        os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
     )
-    if not any(environment.get(name) for name in _BEFORE_FILES) and path.is_file():
-        options["credential_provider"] = from_file(
-            path, environment.get("AWS_PROFILE") or "default"
-        )
+    if not any(os.environ.get(name) for name in _BEFORE_FILES) and path.is_file():
+        options["credential_provider"] = from_file(path, os.environ.get("AWS_PROFILE") or "default")
     return options
 
 

@@ -190,12 +190,9 @@ class ObjectFile:
     first.
     """
 
-    def __init__(
-        self, size: int, read: Callable[[int, int], Any], piece_bytes: int = PART_BYTES
-    ) -> None:
+    def __init__(self, size: int, read: Callable[[int, int], Any]) -> None:
         self.size = size
         self._read = read
-        self._piece_bytes = piece_bytes
         self._pool = ThreadPoolExecutor(PARALLEL, "object reader")
         self._pieces: dict[int, Future[memoryview]] = {}
         self._summed = 0  # pieces in the checksum, without those with a byte of the trailer
@@ -206,16 +203,16 @@ class ObjectFile:
             raise ValueError("torn: it ends too early")
         done = 0
         while done < len(buffer):
-            number, within = divmod(offset + done, self._piece_bytes)
+            number, within = divmod(offset + done, PART_BYTES)
             part = self._piece(number)[within : within + len(buffer) - done]
             buffer[done : done + len(part)] = part
             done += len(part)
 
     def checksum(self, end: int, read: Sequence[tuple[int, memoryview]]) -> int:
         del read
-        seen, at = self._sum, self._summed * self._piece_bytes
+        seen, at = self._sum, self._summed * PART_BYTES
         while at < end:
-            piece = self._piece(at // self._piece_bytes)[: end - at]
+            piece = self._piece(at // PART_BYTES)[: end - at]
             seen = zlib.crc32(piece, seen)
             at += len(piece)
         return seen
@@ -225,20 +222,20 @@ class ObjectFile:
         self._pieces.clear()
 
     def _piece(self, number: int) -> memoryview:
-        last = (self.size - 1) // self._piece_bytes
+        last = (self.size - 1) // PART_BYTES
         for ahead in range(number, min(number + PARALLEL, last + 1)):
             if ahead not in self._pieces:
                 self._pieces[ahead] = self._pool.submit(self._fetch, ahead)
         piece = self._pieces[number].result()
-        if number == self._summed and (number + 1) * self._piece_bytes <= self.size - TRAILER.size:
+        if number == self._summed and (number + 1) * PART_BYTES <= self.size - TRAILER.size:
             self._sum = zlib.crc32(piece, self._sum)
             self._summed += 1
             self._pieces.pop(number - 1, None)
         return piece
 
     def _fetch(self, number: int) -> memoryview:
-        start = number * self._piece_bytes
-        end = min(start + self._piece_bytes, self.size)
+        start = number * PART_BYTES
+        end = min(start + PART_BYTES, self.size)
         piece = memoryview(self._read(start, end))
         if len(piece) != end - start:
             raise ValueError("torn: it ends too early")

@@ -42,17 +42,13 @@ class PeerCopies:
         self._to, self._source, self._group, self._tag = to, source, group, tag
         self._thread: threading.Thread | None = None
         self._problem: Exception | None = None
-        self._whole = True  # all of the last version is sent and received
+        self.whole = True  # all of the last version is sent and received
         self._rest = Rest()
         self._rested_at = time.monotonic()
 
     @property
-    def whole(self) -> bool:
-        return self._whole
-
-    @property
     def rested(self) -> bool:
-        return self._whole and time.monotonic() >= self._rested_at
+        return self.whole and time.monotonic() >= self._rested_at
 
     def begin(self, version: StateVersion, parts: Container[int] | None = None) -> None:
         self.wait()
@@ -60,7 +56,7 @@ class PeerCopies:
         source = self._source if parts is None or self._source in parts else None
         if to is None and source is None:
             return
-        self._whole = False
+        self.whole = False
         self._thread = threading.Thread(
             target=self._run, args=(version, to, source), name="copies for peers", daemon=True
         )
@@ -91,7 +87,7 @@ class PeerCopies:
             return
         now = time.monotonic()
         self._rested_at = now + self._rest.after(now - since)
-        self._whole = True
+        self.whole = True
 
 
 def send_part(
