@@ -38,7 +38,6 @@ class StateNames:
         self._count = NameCounts(0, 0)
 
     def give(self, folder: str | os.PathLike[str] | None, name: str) -> Identity:
-        """Returns the identity of a new State, which may have no folder, and an empty name."""
         if name and not _NAME.fullmatch(name):
             raise ValueError(
                 f"name={name!r}: a name is of letters, digits, '_', '.' and '-', "

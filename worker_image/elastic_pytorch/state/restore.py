@@ -44,7 +44,7 @@ class Found:
 
 
 class Memory(Protocol):
-    """The memory of the state in a pod; see `PodMemory`."""
+    """See `PodMemory`."""
 
     pod: int | None
     keeps: bool
@@ -269,7 +269,7 @@ class Search:
     def _act(
         self, generation: int, source: Source | None, begin: Callable[[], Any], *, reads: bool
     ) -> Answer:
-        """On rank 0: claims before it reads, so that an older group deletes nothing meanwhile."""
+        """Rank 0 claims before it reads, so that an older group deletes nothing meanwhile."""
         loaded: Loaded | None = None
         try:
             generation = claim(self._folder, generation) if self._folder else generation

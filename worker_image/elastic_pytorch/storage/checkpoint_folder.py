@@ -46,10 +46,9 @@ def write(
 ) -> Location:
     """Writes a checkpoint, and deletes older ones when it is safe in the storage.
 
-    The folder may not exist yet. No checkpoint appears if the chunks raise. `keep` counts this
-    checkpoint, but not larger versions, which stay. `length` is the payload's in bytes, see
-    `Place.put`. If a larger generation has claimed the folder (`Superseded`), or the write fails,
-    nothing is deleted.
+    No checkpoint appears if the chunks raise. `keep` counts this checkpoint, but not larger
+    versions, which stay. `length` is the payload's in bytes, see `Place.put`. If a larger
+    generation has claimed the folder (`Superseded`), or the write fails, nothing is deleted.
     """
     surplus([], version, keep)  # before anything is written
     place = place_at(folder)

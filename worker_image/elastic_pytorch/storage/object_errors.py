@@ -63,7 +63,6 @@ def plain_error(error: Exception, url: ObjectUrl) -> OSError:
 
 
 def lacks_conditions(error: Exception) -> bool:
-    """Whether the storage has no conditional writes."""
     return bool(_NO_CONDITIONS.search(str(error)))
 
 

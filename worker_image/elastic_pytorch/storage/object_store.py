@@ -41,7 +41,6 @@ CLIENT = {"connect_timeout": "5s", "timeout": "120s"}  # of one request, with it
 
 
 def obstore() -> Any:
-    """Raises ImportError with the remedy."""
     try:
         import obstore  # noqa: PLC0415 - only for those who keep checkpoints in object storage
         import obstore.exceptions  # noqa: PLC0415

@@ -30,7 +30,6 @@ def what_to_keep(keep: int, keep_every_steps: int | None) -> Keep:
 
 
 def parse_keep(value: object) -> Keep:
-    """Reads a choice from a message."""
     numbers: list[Any] = value if isinstance(value, list) else [value]
     if all(type(number) is int and number >= 1 for number in numbers):
         if value is not numbers:

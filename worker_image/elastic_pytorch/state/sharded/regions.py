@@ -62,8 +62,7 @@ def pieces(
 ) -> list[Piece]:
     """Returns the pieces that fill the wanted boxes from the parts' boxes, each element once.
 
-    Two boxes of one tensor in the parts are the same, or have nothing in common. If they lack
-    elements, an `Uncovered` names the tensor.
+    Two boxes of one tensor in the parts are the same, or have nothing in common.
     """
     there: dict[Keys, dict[Region, int]] = {}
     for part, regions in parts.items():

@@ -109,8 +109,6 @@ class ObjectsReader(FileSystemReader):
 
 
 class ObjectFiles(FileSystemBase):
-    """The objects below a prefix, as files."""
-
     def __init__(self, store: ObjectStore, shard_bytes: int, held: Held | None = None) -> None:
         self.written: list[ShardFile] = []
         self._held = held or {}
