@@ -60,8 +60,8 @@ class State(Contents):
     is an attribute of the state: `State(..., best_loss=9.9)` makes `state.best_loss`. Rank 0's
     values count: all ranks have them after the next commit.
 
-    With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`. Without a
-    folder and a name, a State is the n-th of the script, also after a restart.
+    With a sharded model (FSDP2's fully_shard, before this), it is a `ShardedState`. A State without
+    a folder and a name is recognized after a restart by its number in the script.
 
     Args:
         folder: of the checkpoints, on a volume that all pods share; or a URL, s3:// or

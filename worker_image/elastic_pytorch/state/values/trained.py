@@ -15,7 +15,7 @@ ROWS = 1 << 14  # summed up at once: 64 MB
 
 
 class Trained:
-    """Has a State keep the trained part of a model: parameters with gradients, persistent buffers.
+    """Has a State keep a model's parameters with gradients and its persistent buffers.
 
     `restore()` refuses other frozen weights than those of the commit, by name and checksum. A
     parameter that has once been trained is kept, frozen or not. So is a frozen one that the script
