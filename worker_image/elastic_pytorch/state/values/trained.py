@@ -17,12 +17,12 @@ ROWS = 1 << 14  # summed up at once: 64 MB
 class Trained:
     """Has a State keep a model's parameters with gradients and its persistent buffers.
 
-    `restore()` refuses other frozen weights than those of the commit, by name and checksum. A
+    `restore()` refuses frozen weights other than those of the commit, by name and checksum. A
     parameter that has once been trained is kept, frozen or not. So is a frozen one that the script
     writes to; writes by `.data`, numpy or other libraries are seen only by the first commit of a
     group.
 
-    A model may be sharded (FSDP2's fully_shard), before `restore()`, and a group of any size goes
+    The model may be sharded (FSDP2's fully_shard) before `restore()`, and a group of any size goes
     on.
 
     Args:
