@@ -102,8 +102,8 @@ def when_readable(
         if group.rank == 0:
             try:
                 outcome = (READ, *read())
-            except OSError as error:
-                if time.monotonic() >= deadline:
+            except (OSError, CannotClaim) as error:
+                if isinstance(error, CannotClaim) or time.monotonic() >= deadline:
                     problem, outcome = error, (CANNOT_READ, 0, 0, 0)
                 elif attempt == 1:
                     logger.warning(

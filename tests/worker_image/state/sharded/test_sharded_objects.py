@@ -21,6 +21,7 @@ from elastic_pytorch.state.sharded.sharded_checkpoint import load_sharded
 from elastic_pytorch.state.sharded.sharded_state import ShardedState
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
+from elastic_pytorch.storage.checkpoint_format import CannotClaim
 from elastic_pytorch.storage.sharded_folder import ShardFile, sharded_checkpoints
 
 from tests.worker_image.object_storage import Bucket, Proxy, Request, S3Server, s3_error
@@ -44,7 +45,7 @@ def in_bucket(
     os.environ.update(environment)
     try:
         return function(location_of(url), *arguments)
-    except (OSError, checkpoint_folder.Superseded) as error:
+    except (OSError, checkpoint_folder.Superseded, CannotClaim) as error:
         return f"{type(error).__name__}: {error}"
 
 
@@ -296,3 +297,17 @@ def test_a_bucket_that_cannot_be_read_is_no_beginning(bucket: Bucket) -> None:
     assert run(bucket, 2, read_nothing) == [None, None]
     bucket.proxy.fault = lambda _: s3_error(403, "AccessDenied")
     assert all("Error" in each for each in run(bucket, 2, read_nothing))
+
+
+def go_on(folder: Any) -> str:
+    shards = ShardedState.Options(every=9, memory=False)
+    ShardedState(str(folder), shards, model=fully_shard(torch.nn.Linear(5, 3))).restore()
+    return "restored"
+
+
+def test_storage_that_knows_no_conditions_is_refused_on_all_ranks(bucket: Bucket) -> None:
+    refusal = s3_error(501, "NotImplemented", "A header implies what is not implemented")
+    bucket.proxy.fault = lambda request: refusal if "if-none-match" in request.headers else None
+    on_first, on_other = run(bucket, 2, go_on)
+    assert "does not write on the condition that an object is absent" in on_first
+    assert on_other.startswith("OSError: rank 0 cannot")
