@@ -3,7 +3,7 @@ from pathlib import Path
 import elastic_pytorch.failures.peer_errors
 import elastic_pytorch_operator.model.peer_errors
 import pytest
-from elastic_pytorch.group.peer_loss import is_peer_loss
+from elastic_pytorch.group.group_watch import is_peer_loss
 
 GLOO = (
     "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from elastic_pytorch.failures.peer_errors import is_peer_error
 from elastic_pytorch.pod.client import connect_to_agent
 from elastic_pytorch.pod.messages import CHANGE, LOCAL_SOCKET, MAX_MESSAGE_BYTES
 
@@ -55,3 +56,18 @@ class GroupWatch:
                 self._abort()
                 while not self._stopped.wait(AGAIN_SECONDS):
                     self._cut()
+
+
+def is_peer_loss(error: BaseException) -> bool:
+    """Whether an exception, or one of its causes, says that a collective has lost a peer.
+
+    NCCL's errors of a wrong set-up (see `peer_errors`) are none, because the next group would raise
+    them again. An unclear case, such as a rank that never comes, is one: the operator knows whether
+    a member was lost, and if not, counts the failure.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, RuntimeError) and is_peer_error(f"{type(seen).__name__}: {seen}"):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False

@@ -17,8 +17,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from elastic_pytorch.group.group_watch import GroupWatch
-from elastic_pytorch.group.peer_loss import is_peer_loss
+from elastic_pytorch.group.group_watch import GroupWatch, is_peer_loss
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod import agent_link, preparation
