@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiohttp import web
 
@@ -13,6 +13,8 @@ from elastic_pytorch_operator.monitoring.metrics import CONTENT_TYPE
 
 logger = logging.getLogger(__name__)
 
+WATCH_STALE_SECONDS = 90.0  # kopf opens a watch again after 70 s without even a bookmark
+STUCK_SECONDS = 300.0  # a reconcile whose every request times out is shorter
 FRESH_SECONDS = 5.0
 PIECE_BYTES = 64 * 1024
 # Kubelets and Prometheus use a connection for each of their rare requests. Pods of the node's
@@ -20,6 +22,30 @@ PIECE_BYTES = 64 * 1024
 PROBE_LIMITS = ConnectionLimits(
     per_second=10.0, at_once=50.0, per_address=16, reserved=0, newest_first=True
 )
+
+
+def failed_checks(
+    now: float,
+    silent_since: Mapping[str, float],
+    answering_since: float | None,
+    longest_reconcile_seconds: float = 0.0,
+) -> tuple[str, ...]:
+    """What the liveness probe reports; `silent_since`: by kind, since when a watch misses changes.
+
+    A silent watch counts only while the API server answers, because no restart of the operator
+    makes that answer.
+    """
+    found = []
+    if answering_since is not None:
+        for kind, since in sorted(silent_since.items()):
+            seconds = now - max(since, answering_since)
+            if seconds > WATCH_STALE_SECONDS:
+                found.append(
+                    f"the watch of {kind} has been silent about a change for {seconds:.0f} s"
+                )
+    if longest_reconcile_seconds > STUCK_SECONDS:
+        found.append(f"a reconcile has been going on for {longest_reconcile_seconds:.0f} s")
+    return tuple(found)
 
 
 class Scrapes:

@@ -35,9 +35,8 @@ from elastic_pytorch_operator.leadership.leader_endpoint import (
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 from elastic_pytorch_operator.manifests.agent_injection import AgentImage
 from elastic_pytorch_operator.manifests.worker_pod import AgentSettings
-from elastic_pytorch_operator.monitoring.health import failed_checks
 from elastic_pytorch_operator.monitoring.metrics import Metrics
-from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes, Scrapes
+from elastic_pytorch_operator.monitoring.probes import PROBE_LIMITS, Probes, Scrapes, failed_checks
 from elastic_pytorch_operator.reconcile.controller import Controller
 from elastic_pytorch_operator.reconcile.workqueue import WorkQueue
 from elastic_pytorch_operator.reconcile.write_slots import WriteSlots

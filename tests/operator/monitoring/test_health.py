@@ -1,6 +1,6 @@
 import pytest
 from elastic_pytorch_operator.informer.watch_lag import WatchLag
-from elastic_pytorch_operator.monitoring.health import failed_checks
+from elastic_pytorch_operator.monitoring.probes import failed_checks
 
 
 def an_object(version: int, uid: str = "u") -> dict[str, object]:
