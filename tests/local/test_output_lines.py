@@ -1,5 +1,5 @@
 import pytest
-from elastic_pytorch_local.pods.output_lines import BAR_SECONDS, MAX_LINE_BYTES, OutputLines
+from elastic_pytorch_local.pods.kubelet import BAR_SECONDS, MAX_LINE_BYTES, OutputLines
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -24,13 +24,14 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_local.manifests.config_objects import Config
 from elastic_pytorch_local.manifests.variables import container_variables, expand
 from elastic_pytorch_local.pods.mounts import map_path, mount_volumes
-from elastic_pytorch_local.pods.output_lines import OutputLines
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.05
 KILL_SECONDS = 5.0  # for a group that has received SIGKILL
 READ_BYTES = 1 << 16
+MAX_LINE_BYTES = 1 << 16  # of output
+BAR_SECONDS = 1.0  # between two states of a progress bar
 NO_CONFIG: Config = MappingProxyType({})
 POD_VARIABLE = "ELASTIC_PYTORCH_LOCAL_POD"  # marks a pod's processes, in any session
 MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # of a kubelet's termination message from a log
@@ -269,3 +270,36 @@ def _kill_leftovers(pod: str) -> None:
     for process in processes_of(pod):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
+
+
+class OutputLines:
+    """Cuts the output of one pod into lines of bounded length.
+
+    A carriage return restarts its line, as in a terminal. So a progress bar is one line, with a
+    state of it now and then.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._shown_at = float("-inf")  # when a bar was last shown
+
+    def take(self, data: bytes, now: float) -> list[str]:
+        """The lines that new output completes, in monotonic seconds; empty output ends the last."""
+        *complete, rest = (self._rest + data).split(b"\n")
+        if not data and rest:
+            complete, rest = [*complete, rest], b""
+        found = [_visible(line) for line in complete]
+        bar, over, unfinished = rest.rpartition(b"\r")
+        if over and now - self._shown_at >= BAR_SECONDS:
+            self._shown_at = now
+            found.append(_visible(bar))
+        while len(unfinished) > MAX_LINE_BYTES:
+            found.append(_visible(unfinished[:MAX_LINE_BYTES]))
+            unfinished = unfinished[MAX_LINE_BYTES:]
+        self._rest = unfinished
+        return found
+
+
+def _visible(line: bytes) -> str:
+    """What a terminal shows of a restarted line."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
