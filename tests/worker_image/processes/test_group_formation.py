@@ -8,9 +8,9 @@ from tests.worker_image.warm_python import run_python
 pytestmark = [pytest.mark.torch, pytest.mark.process]
 
 SCRIPT = """
-from elastic_pytorch.processes import group_formation
-group_formation.install()
-group_formation.install()
+from elastic_pytorch.processes import warm_start
+warm_start.report_formed_groups()
+warm_start.report_formed_groups()
 import torch.distributed as dist
 from torch.distributed import device_mesh, distributed_c10d
 assert dist.init_process_group is distributed_c10d.init_process_group

@@ -28,7 +28,7 @@ from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.operator_link.store_port import StorePort
 from elastic_pytorch.operator_link.stream_link import start_link
 from elastic_pytorch.pod.server import PodServer
-from elastic_pytorch.processes import group_formation, warm_start
+from elastic_pytorch.processes import warm_start
 from elastic_pytorch.processes.orphans import reap_orphans
 from elastic_pytorch.processes.run_script import run_script
 from elastic_pytorch.processes.stderr_tail import StderrTails
@@ -204,7 +204,7 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
         )
         store_connect.install()
         destroy_deadlock.install()
-        group_formation.install()
+        warm_start.report_formed_groups()
         sys.stdout.flush()
         sys.stderr.flush()
         warm_start.start_forkserver()

@@ -12,12 +12,14 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, wraps
 from multiprocessing import forkserver, resource_tracker, util
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from elastic_pytorch.log import logger
 from elastic_pytorch.processes.orphans import die_with_parent, forget_resource_tracker
+from elastic_pytorch.progress.report import report_group_formed
 
 # Nearly every training script imports these.
 MODULES = (
@@ -36,6 +38,12 @@ MODULES = (
 )
 # The first optimizer or DistributedDataParallel would import it, for a second in each worker.
 FIRST_STEP_MODULES = ("torch._dynamo",)
+# All that have `init_process_group`.
+GROUP_MODULES = (
+    "torch.distributed.distributed_c10d",
+    "torch.distributed.device_mesh",
+    "torch.distributed",
+)
 PROBE_SECONDS = 30.0
 CUDA_LOST = 3  # the exit code of a forked process that cannot use GPUs
 CUDA_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -170,3 +178,24 @@ def _look_for_cuda() -> None:
 
 def _open_descriptors() -> set[int]:
     return {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - names are all that is wanted
+
+
+@cache
+def report_formed_groups() -> None:
+    """Makes `init_process_group`, in this process and its forks, end the phase `init`.
+
+    Agent and operator see only processes. Torch's function knows when all members have met.
+    """
+    reporting: dict[Any, Any] = {}
+    for module in map(importlib.import_module, GROUP_MODULES):
+        if (stock := vars(module).get("init_process_group")) is not None:
+            vars(module)["init_process_group"] = reporting.setdefault(stock, _reporting(stock))
+
+
+def _reporting(stock: Callable[..., None]) -> Callable[..., None]:
+    @wraps(stock)
+    def init_process_group(*args: Any, **kwargs: Any) -> None:
+        stock(*args, **kwargs)
+        report_group_formed()
+
+    return init_process_group
