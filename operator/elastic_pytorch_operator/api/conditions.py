@@ -1,4 +1,4 @@
-"""Conditions by the Kubernetes API conventions: one of each type, with its transition time."""
+"""Conditions by the Kubernetes API conventions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,6 @@ def find_condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
 
 
 def transition_time(before: Mapping[str, Any], status: str, time: str) -> str:
-    """Since when a condition has its status: `time` if it had another one before."""
     kept = before.get("lastTransitionTime") if before.get("status") == status else None
     return kept or time
 

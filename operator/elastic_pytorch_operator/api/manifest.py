@@ -1,7 +1,7 @@
 """The objects of the Kubernetes API as plain JSON. Pure.
 
-A page may hold hundreds of objects of megabytes each, and a small object takes up to 24 times the
-memory of its JSON. So a list is read as it comes, one object after the other.
+A list is read as it comes, one object after the other: a page may hold hundreds of objects of
+megabytes each, and in memory an object takes up to 24 times the bytes of its JSON.
 """
 
 import codecs
@@ -50,8 +50,8 @@ class _ListReader:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._items: list[Manifest] = []
         self._before: str | None = None  # all before the first item; None: it has not come yet
-        self._ended = False  # the last item has been read
-        self._text = ""  # that has come, and has not been read
+        self._ended = False
+        self._text = ""
         self._tried = 0  # characters of an object that was not complete
 
     def feed(self, piece: bytes, *, last: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The names of the API: group, labels, condition types, reasons. Each stands here once."""
+"""The names of the API: group, labels, condition types, reasons."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Numbers in labels and annotations, sets of indexes, and Kubernetes quantities. Pure.
 
-A label or an annotation may hold any text. `str.isdigit` accepts digits that `int` refuses, such as
-`²`, and `int` refuses more than 4,300 digits, so nothing else reads a number from such a text.
+A label may hold any text: `str.isdigit` accepts digits that `int` refuses, such as `²`, and `int`
+refuses more than 4,300 digits. So nothing else reads a number from one.
 """
 
 import math
@@ -9,10 +9,8 @@ import re
 from collections.abc import Iterable
 
 _COUNT = re.compile("[0-9]{1,9}")  # fits into 32 bits
-# Far beyond the workers of a job.
 MAX_INDEX = 65_535
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
-# Quantities are apimachinery's `resource.Quantity`.
 _QUANTITY = re.compile(
     r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)([numkMGTPE]?|[KMGTPE]i)"
 )
@@ -37,7 +35,7 @@ def parse_count(text: object) -> int | None:
 
 
 def parse_quantity(text: object) -> float | None:
-    """A quantity, such as `500m` or `2Gi`, in its base unit; None if it is none, or infinite."""
+    """A `resource.Quantity` of apimachinery in its base unit; None if it is none, or infinite."""
     found = _QUANTITY.fullmatch(str(text))
     amount = float(found[1]) * _UNITS[found[2]] if found else math.inf
     return amount if math.isfinite(amount) else None

@@ -24,7 +24,7 @@ JOBS: Final = Resource(names.API_VERSION, names.KIND, names.PLURAL)
 TEMPLATES: Final = Resource(
     names.API_VERSION, names.TEMPLATE_KIND, f"{names.TEMPLATE_KIND.lower()}s"
 )
-# Objects with a role in a job. The label managed-by would not do: policies of others write it, too.
+# The label managed-by would not do: policies of others write it, too.
 PODS: Final = Resource("v1", "Pod", "pods", names.LABEL_ROLE)
 NODES: Final = Resource("v1", "Node", "nodes")
 SERVICES: Final = Resource("v1", "Service", "services")

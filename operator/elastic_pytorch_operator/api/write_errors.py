@@ -1,8 +1,7 @@
 """Judges what an error of the API server means for a write. Pure.
 
-The code is not enough: a webhook's denial carries the code that the webhook chose, or 400. A
-ValidatingAdmissionPolicy's is 422 unless the policy says otherwise, and so is that of the API
-server's own validation. Only the message tells them apart, so this module reads its English.
+A webhook chooses the code of its denial, and a ValidatingAdmissionPolicy's is 422 by default, as is
+that of the API server's own validation. Only the English of the message tells them apart.
 """
 
 import re
@@ -17,7 +16,7 @@ _KIND = "(?:Pod|PersistentVolumeClaim)"
 MALFORMED = re.compile(
     rf'{_KIND} "[^"]*" is invalid: |{_KIND} in version "[^"]*" cannot be handled as a {_KIND}: '
 )
-# Of a webhook or a policy that chooses its own code, and of a webhook that cannot be called.
+# Whatever the code: a denial, or a webhook that cannot be called.
 ADMISSION = re.compile(r"denied (the )?request|failed calling webhook")
 REFUSAL_CODES = (400, 403, 422)
 # Of lists and watches in a namespace whose Role is gone, mostly because the namespace is deleted.
@@ -25,10 +24,9 @@ UNAVAILABLE_CODES = (403, 404)
 
 
 class Judgement(Enum):
-    MALFORMED = "malformed"  # the API server itself finds it invalid: no use in trying again
+    MALFORMED = "malformed"  # by the API server itself: no use in trying again
     REFUSED = "refused"  # by a policy, a quota or a webhook, which may change
-    # A conflict, too many requests, or an API server that fails or does not answer.
-    TROUBLE = "trouble"
+    TROUBLE = "trouble"  # a conflict, too many requests, or a fault of the API server
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,9 @@ class Cause:
 
 
 def judge(code: int, message: str, causes: Sequence[Cause] = ()) -> Judgement:
-    """Judges an error; 0 as its code: no answer.
+    """Judges an error; code 0: no answer.
 
-    The API server's own validation names a field in each cause; a policy's denial does not.
+    The API server's own validation names a field in each cause, unlike a policy's denial.
     """
     if code in (400, 422) and MALFORMED.match(message) and all(cause.field for cause in causes):
         return Judgement.MALFORMED

@@ -10,7 +10,6 @@ from typing import Any
 
 from elastic_pytorch_operator.api.numbers import format_ranges
 
-# Of a process that signal N has ended, a shell and the kubelet report 128 + N.
 SIGNAL_BASE = 128
 
 PodCondition = tuple[str, str]  # type and status
@@ -18,8 +17,8 @@ PodCondition = tuple[str, str]  # type and status
 
 class FailureAction(StrEnum):
     COUNT = "Count"  # counts against maxFailures and backoffLimit
-    IGNORE = "Ignore"  # never counts
-    FAIL_JOB = "FailJob"  # fails the job at once
+    IGNORE = "Ignore"
+    FAIL_JOB = "FailJob"
     RESTART_GROUP = "RestartGroup"  # does not count, and all worker pods are replaced
 
 
@@ -32,7 +31,7 @@ class FailureRule:
     conditions: frozenset[PodCondition] = frozenset()  # of lost pods; one of them is enough
 
     def matches(self, exit_code: int | None, conditions: Collection[PodCondition]) -> bool:
-        """Whether the rule decides on an exit code of the kubelet's, or a lost pod's conditions."""
+        """The exit code is the kubelet's; the conditions are a lost pod's."""
         if self.exit_codes:
             return bool(exit_code) and (exit_code in self.exit_codes) is not self.excludes
         return not self.conditions.isdisjoint(conditions)

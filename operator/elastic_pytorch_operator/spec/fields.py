@@ -19,17 +19,14 @@ class InvalidJob(ValueError):
         self.path = path
 
     def without_trace(self) -> Self:
-        """The same, to be kept: a trace would keep all locals, and so the whole job."""
+        """A trace would keep all locals, and so the whole job."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self
 
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Refuses a job, with the path of the part, whatever goes wrong while that part is read.
-
-    A schema that leaves fields open admits any JSON, and stored jobs may be older than a rule.
-    """
+    """Refuses a job, with the path of the part, whatever goes wrong while that part is read."""
     try:
         yield
     except InvalidJob:
@@ -53,7 +50,6 @@ def suggest(name: str, known: Iterable[str], words: str = "did you mean {}?") ->
 
 
 def check_names(value: Iterable[object], known: Iterable[str], path: str) -> None:
-    """Refuses the first field that an object's kind does not have, with what it was meant to be."""
     known = list(known)
     for name in value:
         if not isinstance(name, str):
@@ -78,7 +74,6 @@ def shown(value: object) -> str:
 
 
 def must_be(wanted: str, value: object) -> str:
-    """Why a value of another type is refused, and whether quotes are the mistake."""
     if wanted == "a string" and isinstance(value, bool | int | float):
         return f'must be a string, not {shown(value)}: put it in quotes, "{shown(value)}"'
     if wanted == "true or false":

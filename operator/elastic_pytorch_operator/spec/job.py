@@ -88,11 +88,10 @@ class Job:
     status: Manifest = field(default_factory=dict)
     deleting: bool = False
     queue: Queue | None = None  # where it waits for quota; None: it starts without
-    version: str = ""  # the resource version of the manifest
+    version: str = ""  # the manifest's resourceVersion
     template_uid: str | None = None  # of the template under its spec; None: its spec is whole
-    # What is wrong with its spec as it is now. If the job runs, the rest is by the last valid spec.
-    problem: str = ""
-    # That spec, for the status to keep; None: the present one is valid, or no valid one is known.
+    problem: str = ""  # what is wrong with its present spec; see `stored_job`
+    # For the status to keep; None: the present spec is valid, or no valid one is known.
     last_valid: Manifest | None = None
 
     @property
@@ -106,7 +105,7 @@ class Job:
 
     @property
     def rounded_by(self) -> str:
-        """The field, without `spec.`, by which fewer workers are wanted than are requested."""
+        """The field below `spec` by which fewer workers are wanted than are requested."""
         uneven = self.requested % self.unit_replicas
         return "unitReplicas" if uneven else "resizePolicy.allowedReplicas"
 

@@ -1,7 +1,4 @@
-"""How large a job may be: a schema that leaves fields open admits whatever etcd does.
-
-Of a job that is too large, only the few fields are kept that say what becomes of it.
-"""
+"""How large a job may be: a schema that leaves fields open admits whatever etcd does."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +15,7 @@ PLAIN_FIELDS = ("cleanPodPolicy", "managedBy", "replicas", "suspend", "ttlSecond
 
 
 class LargeSpec(dict[str, Any]):
-    """What is kept of a spec that is too large; `path` and `words` name the fault."""
+    """Of a spec that is too large, the fields that say what becomes of the job, and the fault."""
 
     def __init__(self, spec: Manifest, problem: InvalidJob) -> None:
         backend = spec.get("rendezvous")

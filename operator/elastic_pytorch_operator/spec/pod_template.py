@@ -15,7 +15,6 @@ PATH = "spec.template"
 
 
 def an_object(**fields: Schema) -> Schema:
-    """An object with these fields, each of which may be absent, and any others."""
     return {"type": "object", "properties": fields}
 
 
@@ -76,7 +75,6 @@ TEMPLATE = an_object(
 
 
 def is_set_for_processes(variable: str) -> bool:
-    """Whether the agent sets a variable for each training process, so that a template cannot."""
     return SET_FOR_PROCESSES.fullmatch(variable) is not None
 
 

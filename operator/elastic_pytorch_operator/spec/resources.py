@@ -1,7 +1,6 @@
 """What containers and pods request, and how many processes a worker runs on its devices. Pure.
 
-Devices are extended resources, which their vendors' device plugins name: NVIDIA k8s-device-plugin,
-AMD k8s-device-plugin, Intel GPU device plugin. The same plugins also name what is no device:
+Device plugins of NVIDIA, AMD and Intel name devices, but also what is none:
 `gpu.intel.com/i915_monitoring`, `gpu.intel.com/millicores`, `.../memory.max`.
 """
 
@@ -23,7 +22,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
 
 def count_accelerators(container: Mapping[str, Any]) -> int:
-    """How many whole devices of all vendors a container requests; a limit alone is a request."""
+    """How many whole devices of all vendors a container requests."""
     return sum(_whole(amount) for name, amount in _requests(container).items() if name in DEVICES)
 
 
@@ -35,7 +34,6 @@ def uses_accelerators(container: Mapping[str, Any]) -> bool:
 
 
 def is_process_count(value: int | str) -> bool:
-    """Whether torchrun's `--nproc-per-node` takes a value: a number or one of its words."""
     text = str(value)
     return text in WORDS or bool(_NUMBER.fullmatch(text) and int(text) <= MAX_PROCESSES)
 

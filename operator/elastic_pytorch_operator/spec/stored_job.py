@@ -1,10 +1,9 @@
 """A job as the API server stores it, also with a spec that cannot be carried out. Pure.
 
-An invalid edit undoes nothing. A job that runs goes on by its last valid spec, which its status
-keeps while the present one is invalid: the next leader finds it there, and users cannot edit it.
-If none is known, as after an upgrade to a stricter operator, the fields at fault do not count.
-Suspension, deletion and the queue are always those of the present object. A job that does not run
-waits until its spec is corrected.
+A job that runs goes on by its last valid spec, which its status keeps for the next leader. If none
+is known, as after an upgrade to a stricter operator, the fields at fault do not count. Suspension,
+deletion and the queue are those of the present object. A job that does not run waits until its spec
+is corrected.
 """
 
 import re
@@ -52,7 +51,7 @@ def parse_stored(
 ) -> Job:
     """Reads a job whatever is wrong with its spec (`Job.problem`), unless its template is unread.
 
-    Without its last valid spec, its status may have that.
+    `valid`: its last valid spec; None: as its status has it, if it does.
     """
     try:
         return parse_job(manifest, defaults, templates)
@@ -81,7 +80,7 @@ def recorded(valid: Manifest) -> Manifest:
 def _by_last_valid(
     manifest: Manifest, defaults: JobDefaults, valid: Manifest | None, templates: Templates
 ) -> Job | None:
-    """A job that runs, by the valid part of its last valid spec; None: that is not enough."""
+    """The job by its last valid spec; None: too little of that can be read."""
     present = manifest.get("spec")
     valid = valid or (manifest.get("status") or {}).get(LAST_VALID)
     if not isinstance(present, Mapping):

@@ -1,8 +1,7 @@
 """`spec.templateRef`: the template under a job's own spec. Pure.
 
 A job takes the template when it is new or resumed. Its status keeps the template's name and UID,
-and a ControllerRevision the spec, which any leader reads again. Later changes of the template do
-not concern the job.
+and a ControllerRevision the spec, which any leader reads again.
 """
 
 from collections.abc import Iterator, Mapping

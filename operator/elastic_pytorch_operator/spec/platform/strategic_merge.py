@@ -1,9 +1,8 @@
 """Merges a job's own spec over that of a template, as `kubectl` merges a strategic patch. Pure.
 
-Objects are merged field by field, and the job's value wins. Lists of a pod's spec that Kubernetes
-keys are merged item by item: the template's items keep their places, and new ones follow.
-Tolerations, which have no key, are appended. Any other list is replaced as a whole. A null in the
-job's spec removes what the template has there; the API server admits nulls only in the pod's spec.
+Lists of a pod's spec that Kubernetes keys are merged item by item: the template's items keep their
+places, and new ones follow. Tolerations, which have no key, are appended. A null in the job's spec
+removes what the template has there; the API server admits nulls only in the pod's spec.
 Source: the `x-kubernetes-patch-merge-key` of Kubernetes' OpenAPI (v1.30).
 """
 
@@ -40,7 +39,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 APPENDED = (f"{_SPEC}.tolerations", "scheduling.extraWorkers.tolerations")
 KEY_DEFAULTS = {"protocol": "TCP"}
-# A job's choice replaces the template's in these.
+# A variable or a volume of the same name is another one.
 UNIONS = (f"{_SPEC}.volumes[]", f"{_SPEC}.containers[].env[]", f"{_SPEC}.initContainers[].env[]")
 
 
@@ -50,7 +49,7 @@ def merge(template: Manifest, own: Manifest) -> dict[str, Any]:
 
 def _merge_objects(below: Manifest, above: Manifest, path: str) -> dict[str, Any]:
     if path in UNIONS:
-        return dict(above)  # a variable or a volume of the same name is another one
+        return dict(above)
     merged = dict(below)
     for name, value in above.items():
         inner = f"{path}.{name}" if path else name

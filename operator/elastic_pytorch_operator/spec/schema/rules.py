@@ -1,8 +1,8 @@
 """The CRD's rules in CEL, each beside its twin in Python, for where no API server judges them.
 
-A twin takes CEL's `self`, whose types, bounds and required fields are right; null is as good as
-absent. It returns None for what the rule admits, and otherwise what the message shows of it. Rules
-that compare a job with its past have no twin.
+A twin takes CEL's `self`, whose types, bounds and required fields are right; null means absent. It
+returns None for what the rule admits, and otherwise what the message shows of it. Rules that
+compare a job with its past have no twin.
 """
 
 import re
@@ -134,7 +134,7 @@ def _same_claims(it: Any) -> Broken:
 
 
 def _training(containers: Any) -> list[Any]:
-    """The container that trains: the only one, or that of its name; none of several without it."""
+    """The container that trains, if there is one."""
     name = names.TRAINING_CONTAINER
     return [each for each in containers if len(containers) == 1 or each["name"] == name]
 

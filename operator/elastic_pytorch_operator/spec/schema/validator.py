@@ -1,7 +1,6 @@
 """Compares values with a structural schema of Kubernetes, as the API server does.
 
-`make docs` copies `job.json` from `crds/elasticpytorchjobs.yaml`. Types, bounds, words and patterns
-of a job's fields are nowhere else.
+`make docs` copies `job.json` from `crds/elasticpytorchjobs.yaml`.
 """
 
 import json
@@ -96,7 +95,7 @@ def text_of(path: Path) -> str:
 
 
 def compiled(schema: Schema) -> Check:
-    """Compiles a schema. A field that none of its keywords is about may be anything."""
+    """The check of a schema, which admits any value of a field that it does not describe."""
     checks = tuple(_checks(schema))
 
     def check(value: Any, path: Path, strict: bool) -> None:
