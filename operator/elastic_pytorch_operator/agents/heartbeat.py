@@ -32,7 +32,7 @@ UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
 class MalformedHeartbeat(ValueError):
-    """An agent's line cannot be read; the message names the field or the fault."""
+    """The message names the field or the fault."""
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ from elastic_pytorch_operator.spec.job import Job, JobKey
 
 logger = logging.getLogger(__name__)
 
-# The limits of one pod. An agent has one stream, and perhaps another whose end is not noticed yet.
+# Of one pod. An agent has one stream, and perhaps another whose end is not noticed yet.
 LINES_PER_SECOND = 20.0
 BURST_SECONDS = 3.0  # of such lines may come at once
 MAX_STREAMS = 4
@@ -50,7 +50,7 @@ Speaker = tuple[JobKey, str, str]  # job, its UID, worker
 
 
 class AgentApi:
-    """Answers agents, or refuses them unless this replica leads: they look for the leader."""
+    """Refuses agents unless this replica leads: they look for the leader."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class AgentApi:
                 await reply.write(_line("round", news))
 
     async def news(self, speaker: Speaker) -> AsyncIterator[bytes]:
-        """Yields the round of a worker's job as JSON: at once, and again after each change."""
+        """The round of a worker's job as JSON, at once and after each change."""
         _, job_uid, worker = speaker
         job = self._registry.job(job_uid)
         while True:
@@ -201,7 +201,7 @@ class AgentApi:
 
     @contextmanager
     def listening_to(self, speaker: Speaker) -> Iterator[None]:
-        """Counts an agent's stream; an exception in the context means that it was dropped."""
+        """Counts an agent's stream; an exception means that it was dropped."""
         key, job_uid, worker = speaker
         job = self._registry.job(job_uid)
         if job.streams.get(worker, 0) >= MAX_STREAMS:

@@ -13,10 +13,10 @@ SECONDS_PER_AGENT = 50e-6  # four times what a plan costs for each worker
 
 
 class Hearing:
-    """Since when this operator hears agents. An agent that could not be heard is not silent.
+    """Since when this operator hears agents: one that could not be heard is not silent.
 
-    A late event loop has not yet read what agents have sent. When thousands of agents connect at
-    once, their handshakes and token reviews take seconds.
+    A late event loop has not read what agents have sent, and the handshakes and token reviews of
+    thousands that connect at once take seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -76,7 +76,6 @@ class HeartbeatInterval:
 def delay_of_change(agents: int) -> float:
     """Seconds until the plan after a report on which a decision may depend.
 
-    A plan looks at every worker: with a plan for each report, the cost would grow with the square
-    of the workers. So reports wait for each other.
+    A plan looks at every worker: without the delay, the cost would grow with their square.
     """
     return agents * SECONDS_PER_AGENT

@@ -24,15 +24,14 @@ class JobAgents:
     nudged_for: int = -1
     dump: int = 0  # the newest round whose stacks have been asked for
     verdict: str | None = None  # `complete` or `failed` once the job has ended
-    # Is set and replaced whenever there is something to send.
+    # Set and replaced whenever there is something to send.
     news: asyncio.Event = field(default_factory=asyncio.Event)
     agents: dict[str, AgentView] = field(default_factory=dict)
-    # When the last agent arrived that already had a round.
-    arrived_at: float = 0.0
+    arrived_at: float = 0.0  # when the last agent came that already had a round
     streams: dict[str, int] = field(default_factory=dict)
     closed_at: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
-    # The latest rounds that some member has left.
+    # The latest that some member has left.
     left_rounds: deque[int] = field(default_factory=lambda: deque(maxlen=LEFT_ROUNDS))
     _answer: RoundAnswer = field(default_factory=lambda: RoundAnswer(None))
 
@@ -62,7 +61,7 @@ SPEED_WEIGHT = 0.3  # of the newest measurement
 
 
 class AgentRegistry:
-    """The agents of all jobs, by the job's UID; about as many as `expected` after a takeover."""
+    """`expected`: about as many agents come after a takeover."""
 
     def __init__(
         self, expected: Callable[[], int] = lambda: 0, clock: Callable[[], float] = time.monotonic
@@ -99,14 +98,13 @@ class AgentRegistry:
         return self._interval.longest(now)
 
     def late_at(self, job_uid: str, now: float) -> float:
-        """When one of a job's agents will have been silent for too long; -inf: none is known."""
+        """When an agent of a job will have been silent for too long; -inf: none is known."""
         heard_at = min(
             (agent.heard_at for agent in self.job(job_uid).agents.values()), default=-math.inf
         )
         return heard_at + SILENCE_SECONDS * self.longest_heartbeat_seconds(now)
 
     def heard_since(self, moment: float) -> int:
-        """How many agents have sent a heartbeat since a moment, in monotonic seconds."""
         return sum(
             agent.heard_at >= moment for job in self._jobs.values() for agent in job.agents.values()
         )

@@ -1,7 +1,7 @@
 """A round as JSON for agents (docs/internals/protocol.md). Pure.
 
-A thousand agents get a round at the same time. The common part is encoded once, and each gets its
-own rank instead of a list of all members: the bytes grow with the members, not their square.
+The common part is encoded once, and each agent gets its own rank instead of a list of all members:
+the bytes grow with the members, not their square.
 """
 
 import json

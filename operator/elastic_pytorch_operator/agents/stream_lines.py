@@ -1,7 +1,7 @@
 """The lines of an agent's stream, read at the rate that its pod may send them.
 
-After a line over the limit the stream is not read for a while, so that TCP stops the sender. Every
-line has its own turn of the event loop, so that others are served in between.
+After a line over the limit the stream is not read for a while, so that TCP stops the sender. Each
+line has its own turn of the event loop.
 """
 
 import asyncio
@@ -20,24 +20,22 @@ LINE_BYTES = 2048  # longer lines count as several: reading JSON takes time by i
 
 
 class LineTooLongError(MalformedHeartbeat):
-    """A line exceeds MAX_LINE_BYTES, LINE_SECONDS, or what its namespace may have unfinished."""
+    """A line exceeds MAX_LINE_BYTES, LINE_SECONDS or, with others, MAX_HELD_BYTES."""
 
     def __init__(self) -> None:
         super().__init__("a line is too long, or takes too long to come")
 
 
 class HeldBytes:
-    """The bytes of unfinished lines in all streams of a namespace."""
 
     def __init__(self) -> None:
         self.count = 0
 
 
 class StreamLines:
-    """The lines of a request's body.
+    """A sender may cut its lines into chunks of a byte: nothing is copied or searched twice.
 
-    A sender may cut its lines into chunks of a byte: nothing is copied or searched twice. `admit`
-    admits that many lines and returns 0, or the seconds until it would.
+    `admit` admits that many lines and returns 0, or the seconds until it would.
     """
 
     def __init__(

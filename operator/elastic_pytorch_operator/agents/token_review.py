@@ -1,8 +1,8 @@
 """Identifies the pod of a token by its signature, or else by a TokenReview of the API server.
 
-A cached token stays in use during its next review, in the background: a pod's name and UID do not
-change, and the API server may be slow or away. Forged tokens cost little: invalid ones cannot push
-valid ones out of the cache, and the reviews of new ones are limited for each address.
+A cached token stays in use during its next review: a pod's name and UID do not change, and the API
+server may be away. Invalid tokens cannot push valid ones out of the cache, and the reviews of new
+ones are limited for each address.
 """
 
 import asyncio
@@ -18,8 +18,7 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Po
 from elastic_pytorch_operator.http.rate_limit import Newest, RateLimit
 from elastic_pytorch_operator.monitoring.metrics import Metrics
 
-# At most, and at least half of it. REVIEW_HEARTBEATS count if they take longer: thousands of agents
-# send them less often.
+# At most, and at least half of it; or REVIEW_HEARTBEATS, which thousands of agents send less often.
 REVIEW_SECONDS = 300.0
 REVIEW_HEARTBEATS = 100
 RETRY_SECONDS = 60.0  # after an error
@@ -92,7 +91,7 @@ class TokenReviewer:
         return await asyncio.shield(self._reviews[digest])
 
     def _begin_review(self, token: str, digest: bytes, gate: asyncio.Semaphore) -> None:
-        """Reviews a token in a task, whose result is kept even if nothing waits for it."""
+        """Starts a task whose result is kept even if nothing waits for it."""
 
         def end(review: asyncio.Task[PodIdentity | None]) -> None:
             del self._reviews[digest]
@@ -135,5 +134,5 @@ class TokenReviewer:
 
 
 def _spread(digest: bytes) -> float:
-    """From 0.5 to 1, evenly over all tokens: those reviewed together are not due together again."""
+    """From 0.5 to 1: tokens reviewed together are not due together again."""
     return 0.5 + digest[0] / 512

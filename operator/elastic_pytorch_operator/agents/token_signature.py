@@ -1,9 +1,8 @@
 """Identifies the pod of a token by its signature, without a TokenReview of each after a takeover.
 
-ServiceAccount tokens are JWTs, and the API server publishes the keys that it signs them with
-(https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery).
-A signature does not prove that the pod or the ServiceAccount still exists: the caller looks up the
-pod's UID, and a review finds the other. A token that cannot be checked here needs a review.
+The API server publishes the keys of these JWTs by ServiceAccount issuer discovery. A signature does
+not prove that the pod or the ServiceAccount still exists: the caller looks up the pod's UID, and a
+later review finds the other.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError, Po
 # Not much longer than the API server publishes them.
 KEYS_SECONDS = 300.0
 AHEAD_SECONDS = 240.0  # after which a token causes a new read, and does not wait for it
-# Between two reads: anyone may invent a key's name, and the API server may be away.
+# Between two reads: anyone may invent a key's name.
 UNKNOWN_KEY_SECONDS = 10.0
 
 logger = logging.getLogger(__name__)

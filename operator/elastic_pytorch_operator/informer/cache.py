@@ -31,7 +31,6 @@ from elastic_pytorch_operator.spec.stored_job import parse_stored, valid_spec
 
 Manifests = Iterable[Manifest]
 
-# The names of the watches, by the kind of their objects.
 WATCHES = {names.KIND: "jobs", "Pod": "pods", "Node": "nodes", kueue.WORKLOAD: "workloads"}
 NO_JOB = JobKey("", "")
 
@@ -47,14 +46,10 @@ class _JobEntry:
 
 @dataclass(slots=True)
 class Cache:
-    """Everything last reported about jobs, their pods, and nodes.
+    """Each method that takes an object in returns the jobs whose plans may change by it.
 
-    Each method that takes an object in returns the jobs whose plans may change by it. An object
-    older than the known one is ignored, so that a late watch does not undo the operator's own
-    writes. The watch must also report each change that a write or a list has shown.
-
-    If one object cannot be read, its last readable version stays: a pod that lives keeps its
-    worker's place. A job with an invalid spec goes on by the last valid one.
+    An object older than the known one is ignored, so that a late watch does not undo the operator's
+    own writes. If an object cannot be read, its last readable version stays.
     """
 
     defaults: JobDefaults = API_DEFAULTS
@@ -62,7 +57,7 @@ class Cache:
     marks: InitVar[tuple[Mark, ...]] = MARKS
     watch_lag: WatchLag = field(default_factory=WatchLag)
     unreadable: UnreadableObjects = field(default_factory=UnreadableObjects)
-    # The watched namespaces that the last list lacks. What was known of them stays.
+    # Watched namespaces that the last list lacks; what was known of them stays.
     unavailable: frozenset[str] = frozenset()
     _nodes: NodeIndex = field(init=False)
     _jobs: dict[JobKey, _JobEntry] = field(default_factory=dict)
@@ -155,7 +150,6 @@ class Cache:
         return self.remove(kind, manifest, now) if deleted else self.apply(kind, manifest, now)
 
     def note_written(self, kind: str, manifest: Manifest, now: float) -> None:
-        """Records an object that this operator has just written, and expects it on the watch."""
         self.apply(kind, manifest, now)
         self.watch_lag.expect(WATCHES[kind], manifest, now)
 
@@ -251,9 +245,9 @@ class Cache:
     def _take(
         self, kind: str, manifest: Manifest, now: float, *, listed: bool = False
     ) -> set[JobKey] | None:
-        """Records an object that was reported now, or by a list that began now.
+        """Returns the jobs that an object concerns, or None if it is no news.
 
-        Returns whom it concerns, None if it is no news.
+        `now` is when it was reported, or when the list that has it began.
         """
         try:
             match kind:
@@ -357,8 +351,8 @@ class Cache:
     ) -> bool:
         """Whether a reported object is newer than the known one of its name.
 
-        A list, which the API server reads from etcd, is right about all that was known before it
-        began, even with an older version or a deleted object: then a backup was restored.
+        A list is right about all that was known before it began, even with an older version or a
+        deleted object: then etcd was restored from a backup.
         """
         uid, version = metadata.get("uid", ""), version_of(metadata)
         if not self._tombstones.admit(uid, now, listed=listed):

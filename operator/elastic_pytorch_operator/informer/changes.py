@@ -1,7 +1,6 @@
 """Identifies the object of a manifest, and tells whether a plan reads a change of it. Pure.
 
-An identity is read from any JSON: an unreadable object has one, too. Plans do not read most changes
-of pods.
+An identity is read from any JSON: an unreadable object has one, too.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,7 +18,7 @@ MAX_VERSION_DIGITS = 20  # of 64 bits
 
 
 class Identity(NamedTuple):
-    """An object, and its version; a field that is missing or of another type is empty."""
+    """A field that is missing or of another type is empty."""
 
     namespace: str
     name: str

@@ -1,7 +1,6 @@
-"""The only module that knows kopf: watches jobs, pods, nodes and, on request, Kueue's Workloads.
+"""Watches jobs, pods, nodes and, on request, Kueue's Workloads; the only module that knows kopf.
 
-Its event handlers feed the cache. They write nothing to the objects, neither finalizers nor
-annotations, so that `kubectl delete` works with the operator gone.
+It writes neither finalizers nor annotations, so that `kubectl delete` works without the operator.
 """
 
 import asyncio
@@ -28,10 +27,10 @@ logger = logging.getLogger(__name__)
 
 RESOURCES = {resource.kind: resource for resource in (JOBS, PODS, NODES, WORKLOADS)}
 _LISTED = frozenset(resource.plural for resource in RESOURCES.values())
-# How long a watch that has ended waits before it begins again: at first, and at most.
+# Before a watch that has ended begins again: at first, and at most.
 MIN_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
-# After so long a watch, the next pause is short; kopf itself retries for a minute.
+# After so long a watch the next pause is short: kopf itself retries for a minute.
 HEALTHY_SECONDS = 120.0
 # A quiet watch is opened again after that time, so that a stall ends.
 SERVER_TIMEOUT_SECONDS = 270
@@ -65,7 +64,7 @@ async def watch_cluster(
 async def _keep_watching(
     kind: str, namespace: str, cache: Cache, request_work: Callable[[JobKey, float], None]
 ) -> None:
-    """Watches the objects of a kind, and begins again after each error, as API servers end watches.
+    """Watches the objects of a kind, and begins again after each error.
 
     A namespace that could not be listed is watched only after a list: else a job would be known
     before its pods, and get them twice.
@@ -141,7 +140,7 @@ async def _require_resource(insights: Insights, kind: str) -> None:
 
 
 class _NoDifferences(kopf.DiffBaseStorage):
-    """Keeps nothing to compare with: kopf would copy each object at each event, for no handler."""
+    """Keeps nothing to compare with: no handler needs the copy of each object."""
 
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None
@@ -177,8 +176,7 @@ def kopf_settings() -> kopf.OperatorSettings:
 def api_server(environment: Mapping[str, str]) -> str:
     """The URL of the API server that the kubelet gives to each container, if it does.
 
-    kopf's own is a name. A replica that starts while the cluster's DNS is away would wait for it,
-    and see nothing.
+    kopf's own is a name, for which a replica would wait while the cluster's DNS is away.
     """
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "")
@@ -204,7 +202,7 @@ def _register(
             account = kopf.login_with_kubeconfig(**kwargs)
         if account is None:
             return None
-        # kopf recognises by it an account that has been refused.
+        # kopf recognises a refused account by its session.
         if account not in known:
             known[account] = _session_of(account)
         return known[account]
@@ -218,7 +216,7 @@ def _register(
 
 
 class _Answer(aiohttp.ClientResponse):
-    """Reads a page's objects one by one: kopf would read them all before it takes the first."""
+    """Reads a page's objects one by one, unlike kopf."""
 
     async def json(self, **options: Any) -> Any:
         resource = self.url.path.rpartition("/")[2]

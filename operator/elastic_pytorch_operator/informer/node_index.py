@@ -22,7 +22,7 @@ class _Entry:
 class NodeIndex:
     marks: tuple[Mark, ...] = MARKS
     _entries: dict[str, _Entry] = field(default_factory=dict)
-    _now: Nodes | None = None  # a copy; None: not made since the last change of a node
+    _now: Nodes | None = None  # a copy; None: a node has changed since
 
     @property
     def all(self) -> Nodes:
@@ -43,7 +43,7 @@ class NodeIndex:
         return self._differs(known, view)
 
     def remove(self, manifest: Manifest, now: float) -> bool:
-        """Remembers a node as removed, unlike an unknown one, unless another one has its name."""
+        """Remembers a node as removed, unless another one has its name."""
         found = identify(manifest)
         known = self._entries.get(found.name)
         if known is not None and (known.view.removed or known.uid != found.uid):
@@ -54,7 +54,7 @@ class NodeIndex:
         return self._differs(known, view)
 
     def remove_others(self, listed: Collection[str], before: float) -> list[str]:
-        """Remembers the nodes as removed that a list lacks and that were reported before it."""
+        """The nodes that a list lacks and that were reported before it."""
         gone = [
             (name, entry)
             for name, entry in self._entries.items()

@@ -41,7 +41,6 @@ def owner_of(metadata: Manifest) -> Owner | None:
 
 @dataclass
 class OwnedIndex(Generic[View]):
-    """The objects of one kind. An answer for one job costs nothing for the others'."""
 
     _entries: dict[Place, Entry[View]] = field(default_factory=dict)
     _of_owner: dict[Owner, set[Place]] = field(default_factory=dict)
@@ -53,7 +52,7 @@ class OwnedIndex(Generic[View]):
         return self._entries.get(place)
 
     def put(self, place: Place, entry: Entry[View]) -> None:
-        """Records an object instead of the one of its name, or raises TypeError."""
+        """Raises TypeError for a key that is no text."""
         require_texts(*place, *entry.owner[0], entry.owner[1], entry.uid)
         self.drop(place)
         self._entries[place] = entry

@@ -23,7 +23,7 @@ def job_of_pod(pod: Manifest) -> Owner | None:
 
 
 def view_pod(pod: Manifest, *, seen_at: float, at_start: bool = False) -> PodView:
-    """The view of a pod that this operator first saw at `seen_at`, or when it started."""
+    """`at_start`: the pod was there when this operator started."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     training = annotations.get(names.ANNOTATION_TRAINING_CONTAINER, names.TRAINING_CONTAINER)
@@ -86,7 +86,7 @@ def follow_view(known: PodView, view: PodView, now: float) -> PodView:
 
 
 def view_node(node: Manifest, marks: Iterable[Mark] = MARKS) -> NodeView:
-    """A node's view; it is ready unless its condition denies that, which a new node lacks."""
+    """A node is ready unless its condition denies that, which a new node lacks."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels, unschedulable = metadata.get("labels") or {}, bool(spec.get("unschedulable"))
     conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
@@ -152,7 +152,7 @@ def _unhealthy_resources(status: Manifest) -> str:
 def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
     """The end of an init container that has failed, so that the training never ran.
 
-    A native sidecar, an init container with restartPolicy Always, is stopped whenever its pod ends.
+    Native sidecars do not count: they are stopped whenever their pod ends.
     """
     sidecars = {
         c.get("name")
@@ -175,7 +175,7 @@ def _failed_init(spec: Manifest, status: Manifest) -> Manifest:
 def _find_wait(status: Manifest, training: str, state: Manifest) -> tuple[str, str]:
     """Why a pod's training container does not run yet: a reason, and a text.
 
-    Both are empty while it is simply starting, or has started. It waits for init containers, native
+    Both are empty while it is starting, or has started. It waits for init containers, native
     sidecars among them, but not for other containers.
     """
     if "running" in state or "terminated" in state:

@@ -1,7 +1,4 @@
-"""The objects that cannot be read: each is logged once, and counted while it is there.
-
-A fault in one must not hide the others, so each is read by itself.
-"""
+"""The objects that cannot be read: each is logged once, and counted while it is there."""
 
 import logging
 from collections.abc import Callable, Container, Mapping
@@ -35,11 +32,10 @@ class UnreadableObjects:
         return {kind: len(uids) for kind, uids in self._owners.items()}
 
     def of(self, owner: Owner) -> tuple[UnreadableObject, ...]:
-        """The pods and Workloads of a job that cannot be read, in the order of their faults."""
         return tuple(self._of_owner.get(owner, {}).values())
 
     def note(self, kind: str, manifest: object, fault: Exception) -> Owner | None:
-        """Records and logs an object that cannot be read; returns its job, the first time."""
+        """Returns the object's job, the first time."""
         found = identify(manifest)
         known = self._owners.setdefault(kind, {})
         if found.uid in known:

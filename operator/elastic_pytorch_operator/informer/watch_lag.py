@@ -1,8 +1,7 @@
 """Detects what watches miss: each change that a write or a list has shown must arrive on them, too.
 
-A dead watch without an error looks like a quiet cluster, while a late one still reports. A watch
-begins with all that there is, and never reports what was gone by then: a list has to show that.
-Pure.
+A dead watch without an error looks like a quiet cluster. A watch begins with all that there is, and
+never reports what was gone by then: a list has to show that. Pure.
 """
 
 import math
@@ -13,7 +12,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.informer.changes import identify
 
 GONE = 2**63  # newer than any version
-# Without a further object from the beginning of a watch: then all have been reported.
+# Without a further object, after which a watch has reported all that it began with.
 BEGIN_SECONDS = 1.0
 # After an error: kopf tries for some minutes before the next one, and the alert waits for ten.
 FAILING_SECONDS = 400.0
@@ -24,11 +23,10 @@ MIN_LIST_SECONDS = 60.0  # between two lists for the sake of watches that fail
 
 @dataclass(slots=True)
 class _Watch:
-    heard_at: float = -math.inf  # when it last reported anything
+    heard_at: float = -math.inf
     failed_at: float = -math.inf  # the last error; -inf: it has reported something since
-    # By UID: the newest version that the watch has reported.
-    reported: dict[str, int] = field(default_factory=dict)
-    # By UID: a version that it has yet to report, and since when.
+    reported: dict[str, int] = field(default_factory=dict)  # the newest version, by UID
+    # By UID, a version that it has yet to report, and since when.
     awaited: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
@@ -36,14 +34,14 @@ class _Watch:
 class WatchLag:
     by_namespace: bool = False  # each namespace has watches of its own
     began_at: float = -math.inf  # when a watch last reported an object from its beginning
-    _listed_at: float = -math.inf  # when the last list began
+    _listed_at: float = -math.inf
     _begun_again_at: float = -math.inf
     _list_due_at: float = math.inf  # because of that
     # By kind, and by namespace if each has its own.
     _watches: dict[tuple[str, str], _Watch] = field(default_factory=dict)
 
     def expect(self, kind: str, manifest: Manifest, now: float) -> None:
-        """An object exists in this version: its watch has reported it, or should soon."""
+        """The watch of an object that exists has reported this version, or should soon."""
         found = identify(manifest)
         watch, uid, version = self._watch(kind, found.namespace), found.uid, found.version
         if watch.reported.get(uid, -1) < version:
@@ -52,7 +50,7 @@ class WatchLag:
     def observe(
         self, kind: str, manifest: Manifest, now: float, *, gone: bool, begins: bool = False
     ) -> None:
-        """A watch has reported an object, or that it is gone; `begins`: as it began."""
+        """A watch has reported an object; `gone`: its deletion; `begins`: as it began."""
         if begins:
             self.began_at = now
         found = identify(manifest)
@@ -64,7 +62,6 @@ class WatchLag:
             del watch.awaited[uid]
 
     def restart(self, uid: str) -> None:
-        """An object's versions begin again, lower than before."""
         for watch in self._watches.values():
             watch.reported.pop(uid, None)
             watch.awaited.pop(uid, None)
@@ -82,7 +79,7 @@ class WatchLag:
         self._watch(kind, namespace).failed_at = now
 
     def begins_again(self, now: float) -> None:
-        """A watch that has ended begins again: a list has to show what was deleted meanwhile."""
+        """A list has to show what was deleted since the watch ended."""
         self._begun_again_at = now
         self._list_due_at = min(
             self._list_due_at, max(now + BEGIN_AGAIN_SECONDS, self._listed_at + MIN_LIST_SECONDS)
@@ -97,8 +94,8 @@ class WatchLag:
     def missed(self, now: float) -> bool:
         """Whether a list is due, because something may be gone that no watch will report.
 
-        Either the watches have begun after the last list, and have not reported something that it
-        had, or a watch has ended and begun again.
+        Either a watch has begun again, or the watches that have begun after the last list have not
+        reported something that it had.
         """
         return now >= self._list_due_at or (
             now >= self.began_at + BEGIN_SECONDS
