@@ -1,8 +1,7 @@
 """Decides which connections a server admits, and which it closes to make room. Pure.
 
-A connection is unknown until a client authenticates on it. Unknown connections are limited for each
-address, in a second and in all, and for all addresses; beyond the last limit, there is room for
-worker pods. A known client keeps its newest connections. Some files are left for the process.
+A connection is unknown until a client authenticates on it. Unknown ones are limited for each
+address and in all, with room for worker pods beyond that; a known client keeps its newest ones.
 
 IPv6 addresses count whole: a /64 is mostly a node, whose pods must not pay for each other.
 """
@@ -25,7 +24,7 @@ Refusal = Literal["files", "rate", "address", "total"]
 class ConnectionLimits:
     """All but `open` are limits of unknown connections. The defaults suit agents."""
 
-    open: int = sys.maxsize  # known and unknown: the process needs the rest of its files
+    open: int = sys.maxsize  # the process needs the rest of its files
     per_second: float = 50.0  # that an address may open: each costs a millisecond, mostly for TLS
     # After a pause: where pods share their node's address, a hundred agents come after a takeover.
     at_once: float = 600.0
@@ -33,9 +32,8 @@ class ConnectionLimits:
     total: int = 1024
     reserved: int = 1024  # beyond `total`, for expected addresses
     # A new one takes the place of the oldest, of its address or of all, instead of being refused.
-    # So idle connections keep no client out whose request is answered at once.
     newest_first: bool = False
-    # For which one may stay open: an agent authenticates at once, but for a token review.
+    # For which one may stay unknown: an agent authenticates at once, but for a token review.
     authentication_seconds: float = 10.0
 
 
@@ -43,10 +41,10 @@ class ConnectionLimits:
 class Connections:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     is_expected: Callable[[str], bool] = lambda _: False  # whether worker pods have an address
-    # When each unknown connection from such an address was opened, the oldest first.
+    # When each unknown connection from an expected address was opened, the oldest first.
     waiting: MutableMapping[Hashable, float] = field(default_factory=dict)
     displace: Callable[[Peer], None] = lambda _: None
-    _unknown: dict[Peer, None] = field(default_factory=dict)  # the oldest first
+    _unknown: dict[Peer, None] = field(default_factory=dict)
     _unknown_of: Counter[str] = field(default_factory=Counter)
     _clients: dict[Peer, Hashable] = field(default_factory=dict)
     _known_of: dict[Hashable, OrderedDict[Peer, None]] = field(default_factory=dict)

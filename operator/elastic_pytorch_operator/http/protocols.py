@@ -14,8 +14,7 @@ GOODBYE_SECONDS = 1
 class Tls(SSLProtocol):
     """asyncio's TLS with shorter times, and 2 KiB of buffer for a connection instead of 256.
 
-    A step of a handshake costs up to a millisecond, and hundreds may come at the same time:
-    `take_step` takes each when there is time for it.
+    `take_step` takes each step of a handshake, which costs up to a millisecond, in its turn.
     """
 
     max_size = READ_BYTES
@@ -53,7 +52,7 @@ class Tls(SSLProtocol):
         self._take_step(partial(self._shake_hands, nbytes))
 
     def _shake_hands(self, nbytes: int) -> None:
-        if self._link is not None:  # not lost meanwhile
+        if self._link is not None:
             self._link.resume_reading()
             super().buffer_updated(nbytes)
 

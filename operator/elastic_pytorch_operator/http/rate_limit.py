@@ -12,7 +12,7 @@ ROUNDING = 1e-6  # of a request, for a key that has waited as long as asked
 
 
 class Newest(OrderedDict[Key, Value]):
-    """A mapping of at most `most` entries, which drops the one that was set longest ago."""
+    """Drops the entry that was set longest ago, to have at most `most`."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -26,18 +26,15 @@ class Newest(OrderedDict[Key, Value]):
 
 
 class RateLimit(Generic[Key]):
-    """Admits the requests of each key at a rate, and a burst of them after a pause."""
-
     def __init__(self, per_second: float, burst: float, max_keys: int = MAX_KEYS) -> None:
         self._per_second = per_second
         self._burst = burst
-        # What was left, and when.
-        self._buckets: Newest[Key, tuple[float, float]] = Newest(max_keys)
+        self._buckets: Newest[Key, tuple[float, float]] = Newest(max_keys)  # what is left, and when
 
     def admit(self, key: Key, now: float, price: float = 1.0) -> float:
         """Admits a request and returns 0, or returns how many seconds to wait.
 
-        A request with a price of several is admitted as soon as one would be; the rest is owed.
+        A request is admitted as soon as one with a price of 1 would be; the rest is owed.
         """
         if wait := self.wait_seconds(key, now):
             self._buckets[key] = (self._left(key, now), now)

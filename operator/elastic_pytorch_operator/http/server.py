@@ -1,8 +1,7 @@
 """An HTTP server that stops within a second, and that unknown clients cannot use up.
 
-Connections are counted before a byte of TLS. Each refusal closes its connection, so that the next
-request costs its address another one. A connection on which no client authenticates is closed with
-its first answer, and after some seconds in any case.
+Connections are counted before a byte of TLS, and each refusal closes its connection. One on which
+no client authenticates is closed with its first answer, and after some seconds in any case.
 """
 
 import asyncio
@@ -26,24 +25,22 @@ from elastic_pytorch_operator.http.protocols import Plain, Tls
 
 logger = logging.getLogger(__name__)
 
-# Of a body: with twice that, or a sixteenth of it in chunks, nothing more is read.
+# Of a body, of which no more than twice that is read.
 BUFFER_BYTES = 4 * 1024
 SHUTDOWN_SECONDS = 0.5
-# For connections to the API server, probes and metrics when clients have the rest.
+# For connections to the API server, probes and metrics.
 OWN_FILES = 256
 BACKLOG = 1024  # connections that the kernel keeps while the event loop is busy
 MAX_ACCEPTED_AT_ONCE = 256
-# Connections, or steps of handshakes, of a millisecond each, in one turn of the event loop.
+# Connections, or steps of handshakes, in one turn of the event loop: each takes a millisecond.
 MAX_BEGUN_AT_ONCE = 8
 # About as many connections as are served in the two seconds that agents wait for a handshake. The
-# newest has its turn first: the oldest clients are about to give up and come again, and a server
-# that took them first would serve none.
+# newest has its turn first: clients of the oldest are about to give up and come again.
 MAX_WAITING = 512
-NO_DESCRIPTORS_SECONDS = 1.0  # pause when the process may open no more files
+NO_DESCRIPTORS_SECONDS = 1.0  # a pause when the process may open no more files
 TCP_ESTABLISHED = 1  # the first byte of Linux' struct tcp_info is the state (netinet/tcp.h)
 IDLE_SECONDS = 75.0  # between two requests of a known client
-# The kernel closes a connection whose peer has acknowledged nothing for a minute, as on a lost
-# node. Not every system has each option.
+# The kernel closes a connection whose peer has acknowledged nothing for a minute.
 LOST_PEER_OPTIONS = (
     ("TCP_USER_TIMEOUT", 60_000),
     ("TCP_KEEPIDLE", 30),
@@ -54,7 +51,6 @@ LINGER_SECONDS = 1.0  # for the rest of a request that was answered before it wa
 
 
 class _OwnFaults(logging.Filter):
-    """Leaves out the stacks that aiohttp logs about faults of clients."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         faults_of_clients = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
@@ -81,8 +77,8 @@ async def serving(
 
     Args:
         host: `::` is every address, of IPv6 and IPv4, as far as the kernel has them.
-        on_refusal: called with the reason and the address for each connection that is refused, or
-            closed because no client has authenticated on it.
+        on_refusal: takes the reason and the address of each connection that is refused, or closed
+            because no client has authenticated on it.
         on_overload: called when more connections come than can be served at once.
     """
     gate = _Gate(connections or Connections(), on_refusal, on_overload)
@@ -103,7 +99,7 @@ async def serving(
     )
     await runner.setup()
     http = runner.server
-    assert http is not None  # set up above
+    assert http is not None
     try:
         with _listening_socket(host, port) as listening:
             gate.listen(
@@ -135,7 +131,6 @@ def peer_of(request: web.Request) -> Peer:
 
 
 def bound_address(host: str, *, has_ipv6: bool) -> str:
-    """The address to bind to: `::` needs a kernel with IPv6."""
     return "0.0.0.0" if host == "::" and not has_ipv6 else host
 
 
@@ -148,12 +143,12 @@ def _listening_socket(host: str, port: int) -> socket.socket:
 
 
 def _as_peer(name: Sequence[Any]) -> Peer:
-    """A socket's peer, without the prefix of IPv4 on a socket of both families: as pods have it."""
+    """IPv4 addresses are as pods have them, also on a socket of both families."""
     return str(name[0]).removeprefix("::ffff:"), int(name[1])
 
 
 def _was_given_up(link: socket.socket) -> bool:
-    option = getattr(socket, "TCP_INFO", None)  # Linux has it
+    option = getattr(socket, "TCP_INFO", None)
     return (
         option is not None and link.getsockopt(socket.IPPROTO_TCP, option, 1)[0] != TCP_ESTABLISHED
     )
@@ -173,8 +168,6 @@ class _Link:
 
 
 class _Gate:
-    """Accepts connections, and closes in time those on which no client authenticates."""
-
     def __init__(
         self,
         connections: Connections,
@@ -186,7 +179,6 @@ class _Gate:
         self._on_refusal = on_refusal
         self._on_overload = on_overload
         self._links: dict[Peer, _Link] = {}
-        # The oldest first.
         self._arrivals: deque[tuple[socket.socket, Peer]] = deque()
         self._steps: deque[Callable[[], None]] = deque()
         self._serving = False
@@ -214,7 +206,7 @@ class _Gate:
             await asyncio.wait(self._accepting)
 
     def abort_all(self) -> None:
-        """Closes all connections, also those within handshakes, which no HTTP server knows."""
+        """Also connections within handshakes, which no HTTP server knows."""
         for link in list(self._links.values()):
             link.transport.abort()
 
@@ -231,7 +223,7 @@ class _Gate:
     @web.middleware
     async def dismiss(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Closes the connection with a refusal, or with any answer to an unknown client."""
-        # Requests may come one behind the other: each has its own turn of the event loop.
+        # Pipelined requests: each has its own turn of the event loop.
         await asyncio.sleep(0)
         try:
             answer = await handler(request)
@@ -272,7 +264,7 @@ class _Gate:
             self._serve()
 
     def _serve(self) -> None:
-        """Goes on with a few handshakes, or with the newest connections; the rest come later."""
+        """Goes on with a few handshakes, or with the newest connections."""
         self._serving = bool(self._steps or self._arrivals)
         if not self._serving:
             return

@@ -6,14 +6,14 @@ from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import MutableManifest
 from elastic_pytorch_operator.spec.job import Job
 
-# Of 100: other preferences of the template may outweigh that units are apart.
+# Other preferences of the template may outweigh that units are apart.
 WEIGHT, APART_WEIGHT = 100, 50
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def keep_away(affinity: MutableManifest, nodes: Sequence[str]) -> MutableManifest:
-    """The template's affinity without some nodes: each of its terms, which are alternatives."""
+    """Terms are alternatives, so each of them excludes the nodes."""
     unwanted = _not_among(nodes)
     node_affinity = affinity.get("nodeAffinity") or {}
     required = node_affinity.get(REQUIRED) or {}
@@ -41,9 +41,7 @@ def prefer_alone(affinity: MutableManifest, job: Job) -> MutableManifest:
 def place_in_unit(pod: MutableManifest, job: Job, index: int) -> None:
     """Labels a worker pod with its unit, and places it by `scheduling.unitTopology`.
 
-    The first pod of a unit is placed anywhere: the scheduler lets a pod begin that its own affinity
-    selects
-    (https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity).
+    The scheduler places the first pod of a unit anywhere, because its own affinity selects it.
     """
     unit = str(index // job.unit_replicas)
     pod["metadata"]["labels"][names.LABEL_UNIT] = unit

@@ -38,14 +38,13 @@ def inject_agent(
 ) -> None:
     """Puts the agent into a pod's spec and its training container.
 
-    The user's own command finds the agent, and torchrun its rendezvous handler, by PYTHONPATH. The
-    agent itself needs none, so the image's PYTHONPATH stays.
+    Only the user's own command needs PYTHONPATH, by which torchrun finds its rendezvous handler.
     """
     mount = {"name": VOLUME, "mountPath": FOLDER, "readOnly": True}
     container["volumeMounts"] = [*(container.get("volumeMounts") or []), mount]
     if own_command:
         container["env"] = _with_agent_on_path(container.get("env") or [])
-    # In memory: it needs no disk, and does not keep an autoscaler from removing the node.
+    # In memory, it does not keep an autoscaler from removing the node.
     volume = {"name": VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": VOLUME_SIZE}}
     spec["volumes"] = [*(spec.get("volumes") or []), volume]
     own = list(spec.get("imagePullSecrets") or [])
@@ -62,8 +61,8 @@ def inject_agent(
 def _copying_container(
     image: AgentImage, spec: Mapping[str, Any], training: Mapping[str, Any]
 ) -> MutableManifest:
-    # Without a user, so that OpenShift can assign one: the pod's applies, or the image's, which is
-    # not root. A kubelet does not start a container with runAsNonRoot in a pod that runs as root.
+    # Without a user, so that OpenShift can assign one. A kubelet does not start a container with
+    # runAsNonRoot in a pod that runs as root.
     as_root = (spec.get("securityContext") or {}).get("runAsUser") == 0
     container: MutableManifest = {
         "name": CONTAINER,
@@ -90,7 +89,7 @@ def _copying_container(
 def native_resources(container: Mapping[str, Any]) -> MutableManifest:
     """A container's requests and limits without devices, whose names have a domain.
 
-    Another container with the same fits the same LimitRange, and the pod's size if it runs later.
+    Another container with these fits the same LimitRange.
     """
     resources = container.get("resources") or {}
     native = {

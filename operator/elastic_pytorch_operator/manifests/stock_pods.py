@@ -20,8 +20,8 @@ from elastic_pytorch_operator.spec.job import Job, training_container
 
 STOCK_COMMAND = ["python3", "-m", "torch.distributed.run"]
 # Some builds of torch have no libuv (Debian's), and a server that asks for it fails. Signals are
-# blocked before torch starts threads, so that only the main thread gets them; the first process of
-# a container has no default action for SIGTERM.
+# blocked before torch starts threads, and awaited, because the first process of a container has no
+# default action for SIGTERM.
 STORE_PROGRAM = """\
 import signal, sys
 from datetime import timedelta
@@ -47,8 +47,7 @@ STORE_RESOURCES = {
     "requests": {"cpu": STORE_CPU, "memory": STORE_MEMORY},
     "limits": {"memory": STORE_MEMORY_LIMIT},
 }
-# How a LimitRange and a ResourceQuota refuse a pod (plugin/pkg/admission: limitranger,
-# resourcequota).
+# As Kubernetes refuses a pod (plugin/pkg/admission: limitranger, resourcequota).
 ABOUT_RESOURCES = re.compile(r"(usage|ratio) per (Container|Pod) is |must specify ")
 STORE_WAY_OUT = (
     f"it is the pod of the rendezvous' store, which requests cpu {STORE_CPU} and memory "
@@ -67,16 +66,15 @@ STORE_TAKES = (
     "serviceAccountName",
 )
 
-# A worker waits for room in the cluster without a limit. Loss is found after interval x attempts:
-# torch compares times of day, and clocks may differ by a second or two. Releases without these two
-# keys take 5 s x 3.
-JOIN_SECONDS = 30 * 24 * 3600
+JOIN_SECONDS = 30 * 24 * 3600  # a worker waits for room in the cluster
+# Loss is found after interval x attempts: torch compares times of day, and clocks may differ by a
+# second or two.
 KEEP_ALIVE_SECONDS, KEEP_ALIVE_ATTEMPTS = 2, 3
 READ_SECONDS = 60
 
 
 def store_host(job: Job, rendezvous: int) -> str:
-    """A rendezvous' own DNS name: no resolver answers with the address of an earlier store."""
+    """Each rendezvous has its own: no resolver answers with the address of an earlier store."""
     return f"{_store_hostname(job, rendezvous)}.{job.key.name}"
 
 
@@ -89,7 +87,7 @@ def stock_worker_pod(
     failed_starts: Sequence[str] = (),
     grant: Grant | None = None,
 ) -> MutableManifest:
-    """A worker pod, whose image's own torchrun finds the rendezvous in its environment."""
+    """The image's own torchrun finds the rendezvous in its environment."""
     pod, container = pod_from_template(job, index, suffix, grant)
     remember_failed_starts(pod, failed_starts)
     pod["metadata"]["labels"][names.LABEL_RENDEZVOUS] = str(rendezvous)
@@ -132,7 +130,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
             "enableServiceLinks": False,
             "hostname": _store_hostname(job, rendezvous),
             "subdomain": job.key.name,
-            # A store without its memory is useless to its clients: they all end, and get a new one.
+            # A store without its memory is useless to its clients, which all end.
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": STORE_GRACE_SECONDS,
         },
@@ -149,15 +147,13 @@ def _store_resources(training: Manifest) -> MutableManifest:
 
 
 def explain_refusal(message: str) -> str:
-    """The API server's refusal of a store's pod, with the remedy if it is about resources."""
     return f"{message}; {STORE_WAY_OUT}" if ABOUT_RESOURCES.search(message) else message
 
 
 def run_id(job: Job, rendezvous: int) -> str:
     """The rendezvous' id, which scripts see as TORCHELASTIC_RUN_ID.
 
-    A closed rendezvous stays closed. With c10d the next one has another store, and may keep the id,
-    the job's UID; in an etcd that lives on it needs another.
+    A closed rendezvous stays closed: in an etcd that lives on, the next one needs another id.
     """
     same = rendezvous == 1 or job.backend == names.BACKEND_C10D
     return job.uid if same else f"{job.uid}-{rendezvous}"

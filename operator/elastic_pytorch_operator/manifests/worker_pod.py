@@ -40,7 +40,7 @@ NODE_LOSS_SECONDS = 10
 
 
 class UnbuildableError(ValueError):
-    """A builder cannot read what `spec` should have refused, and would fail at each further try."""
+    """A builder cannot read what `spec` should have refused; no further try would help."""
 
     def __init__(self, kind: str, fault: Exception) -> None:
         super().__init__(f"{kind}: the operator cannot build it: {fault!r}"[:MAX_WORDS])
@@ -48,7 +48,7 @@ class UnbuildableError(ValueError):
 
 @contextmanager
 def building(kind: str) -> Iterator[None]:
-    """Decorates a builder, so that it raises only UnbuildableError, which names the kind."""
+    """Decorates a builder, so that it raises only UnbuildableError."""
     try:
         yield
     except Exception as fault:
@@ -84,7 +84,7 @@ def owned(job: Job, name: str) -> MutableManifest:
 
 
 def headless_service(job: Job) -> MutableManifest:
-    """The Service that gives each worker its name, ready or not: `{job}-worker-{index}.{job}`."""
+    """Gives each worker its name, ready or not: `{job}-worker-{index}.{job}`."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -179,7 +179,7 @@ def worker_pod(job: Job, action: CreatePod, suffix: str, agent: AgentSettings) -
 def pod_from_template(
     job: Job, index: int, suffix: str, grant: Grant | None = None
 ) -> tuple[MutableManifest, MutableManifest]:
-    """A worker pod with either backend, and in it the container that trains."""
+    """A worker pod with either backend, and its training container."""
     template = copied(dict(job.template_of(index, extra=None if grant is None else grant.extra)))
     metadata: MutableManifest = template.get("metadata") or {}
     spec: MutableManifest = template["spec"]
@@ -214,7 +214,7 @@ def pod_from_template(
             "annotations": {
                 **DISRUPTION_ANNOTATIONS[job.scheduling.disruption],
                 **(metadata.get("annotations") or {}),
-                # Webhooks may add containers to the pod: this names the one that trains.
+                # Webhooks may add containers to the pod.
                 names.ANNOTATION_TRAINING_CONTAINER: container["name"],
             },
             # The operator selects by none of those that the template may set.
@@ -238,7 +238,7 @@ def remember_failed_starts(pod: MutableManifest, nodes: Sequence[str]) -> None:
 
 
 def provide(container: MutableManifest, environment: Sequence[MutableManifest]) -> None:
-    """Gives variables to a container, whose own ones of the same name stay."""
+    """A container's own variables of the same name stay."""
     own = list(container.get("env") or [])
     taken = {variable["name"] for variable in own}
     container["env"] = [v for v in environment if v["name"] not in taken] + own
@@ -289,7 +289,6 @@ def _torchrun_environment(job: Job) -> list[MutableManifest]:
 
 
 def tolerations(own: list[MutableManifest]) -> list[MutableManifest]:
-    """The template's tolerations, and short ones for lost nodes where it has none."""
     missing = [
         taint
         for taint in NODE_LOSS_TAINTS

@@ -12,8 +12,7 @@ from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.workload import BASE, Grant
 from elastic_pytorch_operator.spec.job import Job
 
-# Of the extras of all jobs: with its job's priority, or one less, an extra would preempt the
-# minimum of other jobs.
+# With its job's priority, or one less, an extra would preempt the minimum of other jobs.
 EXTRA_PRIORITY = -1_000_000_000
 
 
@@ -42,7 +41,7 @@ def base_priority(job: Job, classes: Iterable[Manifest]) -> MutableManifest:
 def workload(
     job: Job, action: CreateWorkload, priority: Manifest, flavor_labels: Mapping[str, str]
 ) -> MutableManifest:
-    """A Workload; `flavor_labels`: of the base, for an extra that needs the same flavors."""
+    """`flavor_labels`: of the base, for an extra that needs the same flavors."""
     assert job.queue is not None
     extra = action.number != BASE
     template = _pod_template(job.template_of(0, extra=extra), flavor_labels)
@@ -51,8 +50,7 @@ def workload(
     if request := _topology_request(job, annotations, base=not extra):
         pods["topologyRequest"] = request
     metadata = owned(job, workload_name(job, action.number))
-    # The UID and the owner in one write: with the label and without an owner, Kueue takes the
-    # Workload for an orphan.
+    # With the label and without an owner, Kueue takes the Workload for an orphan.
     metadata["labels"] |= {
         kueue.LABEL_JOB_UID: job.uid,
         names.LABEL_WORKLOAD_NUMBER: str(action.number),
