@@ -5,7 +5,7 @@ from typing import Final
 GROUP: Final = "kueue.x-k8s.io"
 VERSION: Final = "v1beta2"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
-WORKLOAD: Final = "Workload"  # the kind
+WORKLOAD: Final = "Workload"
 WORKLOADS: Final = "workloads"
 
 LABEL_QUEUE: Final = f"{GROUP}/queue-name"  # on a job

@@ -12,13 +12,12 @@ from email.utils import parsedate_to_datetime
 
 logger = logging.getLogger(__name__)
 
-# Of two clocks that NTP keeps.
 MAX_DIFFERENCE_SECONDS = 10.0
 BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the first is of Linux
 
 
 def boot_seconds() -> float:
-    """Seconds since this machine was started; unlike the monotonic clock, with Linux' suspends."""
+    """Unlike the monotonic clock, it goes on while Linux is suspended."""
     return time.clock_gettime(BOOT_CLOCK)
 
 
@@ -43,8 +42,6 @@ class ServerClock:
 
 
 class TimeOfDay:
-    """The machine's time of day, or the API server's if the two differ, which is then logged."""
-
     def __init__(
         self,
         server_time: Callable[[], datetime | None] = lambda: None,

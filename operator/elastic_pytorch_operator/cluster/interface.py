@@ -1,4 +1,4 @@
-"""The operator's requests to the API server, as an interface of the real and in-memory clusters."""
+"""The operator's requests to the API server."""
 
 import json
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class ClusterError(Exception):
 
 
 def error_of_answer(code: int, text: bytes, retry_after: str) -> ClusterError:
-    """The error in a Status object, or else the start of the answer; Retry-After is in seconds."""
+    """The error in a Status object, or else the beginning of the answer."""
     seconds = float(parse_count(retry_after) or 0)
     try:
         status = json.loads(text)
@@ -81,12 +81,12 @@ class TokenKeys:
 
 class RequestObserver(Protocol):
     def requested(self, method: str, code: int) -> None:
-        """The API server has answered a request with a status; 0: with none."""
+        """The API server has answered; code 0: it has not."""
         ...
 
 
 class Cluster(Protocol):
-    """The operator's requests to a cluster. All methods raise ClusterError."""
+    """All methods raise ClusterError."""
 
     @property
     def namespaces(self) -> Sequence[str]: ...

@@ -1,4 +1,4 @@
-"""Acquires, renews and gives back the Lease that names the leader, by the rules of lease.py."""
+"""Acquires, renews and gives back the Lease, by the rules of `lease`."""
 
 import asyncio
 import logging
@@ -32,11 +32,7 @@ JITTER = 0.2  # of the time between two looks, so that two replicas do not keep 
 
 
 class Elector:
-    """One replica's part in the election.
-
-    The clock goes on while this machine is suspended: a leader that wakes up after the end of its
-    lease does not act.
-    """
+    """The clock goes on while this machine is suspended, so that no leader acts after its lease."""
 
     def __init__(
         self,
@@ -56,13 +52,13 @@ class Elector:
         self._clock = clock
         self._timing = timing or LeaseTiming()
         self._candidacy = Candidacy(identity, timing=self._timing)
-        self._found: Manifest = {}  # the Lease, as last read or written
+        self._found: Manifest = {}
         self._wrote_last = False  # no other replica is known to have written the Lease since
         self._unanswered_at = -math.inf
 
     @property
     def leading(self) -> bool:
-        """Whether this replica may act now, by the clock: this process may have been suspended."""
+        """This process may have been suspended, so the clock decides."""
         return leads(self._candidacy, self._clock())
 
     @property
@@ -97,7 +93,7 @@ class Elector:
             await self._sleep_until(min(due, leads_until(self._candidacy)))
 
     async def give_back(self) -> None:
-        """Lets another replica lead at once. The caller has stopped acting."""
+        """Lets another replica lead at once; the caller has stopped acting."""
         if not self.leading:
             return
         self._candidacy = Candidacy(self._candidacy.identity, timing=self._timing)
@@ -114,8 +110,7 @@ class Elector:
     async def _try(self) -> None:
         """Acquires or renews the lease if that is allowed, within the time that there is.
 
-        A connection may be dead, or the API server slow. So a second request begins beside one that
-        is not answered soon, and the first answer counts.
+        As a connection may be dead, a second request begins beside one that is not answered soon.
         """
         # For a look and the write that follows; a leader only writes.
         seconds = self._timing.renew_deadline_seconds

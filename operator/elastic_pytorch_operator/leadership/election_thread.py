@@ -31,7 +31,7 @@ class ElectionThread:
 
     @property
     def may_renew(self) -> bool:
-        """Whether the event loop that waits for the election turns; logs once where it hangs."""
+        """Whether the watched event loop turns; logs once where it hangs."""
         turned_at = self._turned_at
         seconds = time.monotonic() - turned_at
         if seconds < MAX_HUNG_SECONDS:

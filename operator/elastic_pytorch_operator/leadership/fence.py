@@ -24,8 +24,6 @@ UNFENCED: Final = frozenset(
 
 
 class NotLeadingError(ClusterError):
-    """A write was not sent, because this replica does not lead."""
-
     def __init__(self) -> None:
         super().__init__(0, "this replica does not lead")
 
@@ -52,7 +50,7 @@ class Fence:
         *arguments: Any,
         **options: Any,
     ) -> Any:
-        if resource is LEASES:  # a replica writes it in order to lead
+        if resource is LEASES:  # written in order to lead
             return await send(resource, *arguments, **options)
         if not self._may_write():
             raise NotLeadingError

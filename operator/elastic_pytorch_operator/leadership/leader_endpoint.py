@@ -1,10 +1,7 @@
 """Points the agents' Service at the leader, which writes its address into an EndpointSlice.
 
-The Service has no selector, so a replica on standby is ready like any other. The address of a
-leader whose node has died stays until another one leads; agents that follow it try again.
-
-The chart renders an empty EndpointSlice for each family of addresses, because `addressType` cannot
-be changed.
+The Service has no selector, because replicas on standby are ready, too. The chart renders an empty
+EndpointSlice for each family of addresses, because `addressType` cannot be changed.
 """
 
 import asyncio
@@ -31,7 +28,7 @@ class Endpoint:
     uid: str
     address: str
     port: int
-    node: str = ""  # empty: not known
+    node: str = ""
     service: str = OPERATOR
 
 
@@ -64,7 +61,7 @@ def endpoint_slice(namespace: str, endpoint: Endpoint) -> Manifest:
 
 
 def node_of(found: Manifest, pod: str) -> str:
-    """The node of a pod according to an EndpointSlice; empty if that does not name the pod."""
+    """The node of a pod in an EndpointSlice; empty if that does not name the pod."""
     nodes = [
         there.get("nodeName")
         for there in found.get("endpoints") or ()

@@ -1,6 +1,6 @@
 """Which replica leads, by client-go's rules. Pure: a Lease and monotonic times are arguments.
 
-No replica's time of day counts. A replica on standby measures how long it has seen no change of the
+No replica's time of day counts: one on standby measures how long it has seen no change of the
 lease, and the leader the time since it sent its last successful renewal. The leader stops after
 `renew_deadline_seconds`, and the others wait for `lease_seconds`, so no two of them lead.
 """
@@ -14,7 +14,7 @@ from elastic_pytorch_operator.api.manifest import Manifest
 
 RELEASED_SECONDS = 1  # the API does not allow 0
 UNNAMED_SECONDS = 15.0  # the duration of a lease that names none
-# A Lease that names more has been edited: it would keep all replicas from leading for years.
+# An edited Lease could keep all replicas from leading for years.
 MAX_LEASE_SECONDS = 300
 MAX_TRANSITIONS = 2**31 - 1  # an int32 in the API
 
@@ -67,14 +67,14 @@ class Lease:
 class Candidacy:
     identity: str
     seen: Lease | None = None  # None: not looked at yet
-    changed_at: float = 0.0  # when it was first seen so, on this replica's clock
+    changed_at: float = 0.0  # when it was first seen so, by this replica's clock
     # When the replica sent its last renewal that succeeded; None: it does not lead.
     renewed_at: float | None = None
     timing: LeaseTiming = field(default_factory=LeaseTiming)
 
 
 def read_lease(manifest: Manifest) -> Lease:
-    """Reads a Lease, which anyone may have written; without readable fields no replica holds it."""
+    """Anyone may have written it; without readable fields no replica holds it."""
     found = manifest.get("spec")
     spec = found if isinstance(found, Mapping) else {}
     holder, renewed, acquired = (

@@ -21,7 +21,7 @@ class JobFigures:
 @dataclass(frozen=True, slots=True)
 class GaugeValues:
     leading: bool = False  # else nothing of jobs is exported: a sum over replicas has it once
-    # By namespace and state. The namespaces that have jobs are its keys.
+    # By namespace and state; its keys are the namespaces that have jobs.
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     # Of jobs that have not ended, by namespace and state.
     workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -1,7 +1,6 @@
 """The counters of jobs: rounds, interruptions, failures, ends, and the time that they spend.
 
-Each leader counts what it sees, from 0 on. So a sum over replicas has everything once, except for
-what happens while none leads.
+Each leader counts what it sees, so that a sum over replicas has everything once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ ACTIVITIES = tuple(activity.value for activity in Activity)
 
 
 class SpentTime:
-    """Counts the time of accounts. If they book counted time over, what follows makes up for it."""
+    """Counts the time of accounts; if they move counted time, later time makes up for it."""
 
     def __init__(self, counter: Callable[[str, str, Sequence[str]], Counter]) -> None:
         labels = ("namespace", "activity")
@@ -47,11 +46,10 @@ class SpentTime:
             self._owed.pop(key, None)
 
     def count(self, namespace: str, before: Account | None, after: Account | None) -> None:
-        """Counts what a job has spent between two accounts; None: there was none, or is none."""
+        """Counts what a job has spent between two accounts."""
         if before is None or after is None:
             return
         for activity, spent in after.spent.items():
-            # As of all activities but one or two.
             if (known := before.spent.get(activity, Spent())) is spent:
                 continue
             self._add(self._seconds, namespace, activity.value, spent.seconds - known.seconds)
@@ -66,8 +64,7 @@ class SpentTime:
             counter.labels(namespace, activity).inc(more)
 
 
-# Every series begins at 0: Prometheus' `increase()` ignores a counter's first sample, so that a
-# series created by its first increment would lose it.
+# Every series begins at 0, because Prometheus' `increase()` ignores a counter's first sample.
 ROUND_REASONS = (
     names.FIRST_ROUND,
     names.WORKER_FAILED,

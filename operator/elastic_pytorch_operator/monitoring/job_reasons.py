@@ -1,4 +1,4 @@
-"""Why jobs wait, are impaired and fail: fixed lists for metrics, whatever a status says."""
+"""Why jobs wait, are impaired and fail, in fixed words for metrics."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +47,7 @@ def state_of(status: Mapping[str, Any]) -> str:
 
 
 def wait_reason(status: Mapping[str, Any]) -> str:
-    """What a Pending job waits for: the reason of its condition Running, or a more precise one."""
+    """The reason of a Pending job's condition Running, or a more precise one."""
     reason = find_condition(status, names.RUNNING).get("reason")
     if reason == names.WAITING_FOR_WORKERS:
         if status.get("refusals"):

@@ -1,8 +1,7 @@
 """The operator's metrics, except for those of jobs, which are in `job_counts` and `job_gauges`.
 
-Queue, reconciles and requests have the names of controller-runtime and client-go. The number of
-series grows with the namespaces that have jobs, and with the jobs only on request. These modules
-are the source of docs/reference/metrics.md.
+Queue, reconciles and requests have the names of controller-runtime and client-go. These modules are
+the source of docs/reference/metrics.md.
 """
 
 import threading
@@ -43,7 +42,7 @@ OBJECT_KINDS = (names.KIND, "Pod", "Node", kueue.WORKLOAD)
 REFUSAL_REASONS = ("files", "rate", "address", "total", "crowd", "timeout")
 
 WORK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-# How long the counts of a namespace without jobs are exported: for a few scrapes.
+# For which the counts of a namespace without jobs are exported.
 KEEP_SECONDS = 600.0
 
 
@@ -62,7 +61,7 @@ class Metrics:
         self.families: list[Family] = []
         self._clock = clock
         self._namespaces: dict[str, float] = {}  # when each exported one last had a job
-        self._lock = threading.Lock()  # of the namespaces, for the time to begin or drop one
+        self._lock = threading.Lock()  # of `_namespaces`
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._define_queue()
@@ -204,7 +203,7 @@ class Metrics:
             self._refused_connections.labels(refusal)
 
     def render(self, gauges: GaugeValues) -> bytes:
-        """The text that Prometheus reads, made in any thread: many namespaces take long."""
+        """The text that Prometheus reads; any thread may make it, as many namespaces take long."""
         self._leader.labels(names.OPERATOR).set(gauges.leading)
         self._queue_depth.labels(CONTROLLER).set(gauges.queued)
         self._queue_longest.labels(CONTROLLER).set(gauges.longest_reconcile_seconds)
@@ -276,7 +275,7 @@ class Metrics:
         self._job_counts.count_end(namespace, status)
 
     def answered(self, request: str, code: int) -> None:
-        """A `stream`, `heartbeat` or `round` of an agent, or an `other` request, was answered."""
+        """`request`: `stream`, `heartbeat`, `round` or `other`."""
         self._agent_requests.labels(request, str(code)).inc()
 
     def reviewed(self, result: str) -> None:

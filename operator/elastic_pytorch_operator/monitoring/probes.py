@@ -1,4 +1,4 @@
-"""Answers kubelets and Prometheus: /healthz, /readyz and /metrics, on ports apart from agents."""
+"""Answers kubelets and Prometheus: /healthz, /readyz and /metrics, and judges the liveness."""
 
 import asyncio
 import logging
@@ -17,8 +17,7 @@ WATCH_STALE_SECONDS = 90.0  # kopf opens a watch again after 70 s without even a
 STUCK_SECONDS = 300.0  # a reconcile whose every request times out is shorter
 FRESH_SECONDS = 5.0
 PIECE_BYTES = 64 * 1024
-# Kubelets and Prometheus use a connection for each of their rare requests. Pods of the node's
-# network share the kubelet's address.
+# Pods of the node's network share the kubelet's address.
 PROBE_LIMITS = ConnectionLimits(
     per_second=10.0, at_once=50.0, per_address=16, reserved=0, newest_first=True
 )
@@ -51,8 +50,8 @@ def failed_checks(
 class Scrapes:
     """The text that Prometheus reads: made in a thread, at most once in FRESH_SECONDS.
 
-    With a thousand namespaces it has some megabytes, and takes the better part of a second.
-    `begin` takes the values, and returns what renders them.
+    A thousand namespaces take the better part of a second. `begin` takes the values, and returns
+    what renders them.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Scrapes:
         self._making: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
-        """The text; all that ask while it is made get the same one, or the same error."""
+        """All that ask while the text is made get the same one, or the same error."""
         if self._making is None or (
             self._making.done() and self._clock() >= self._begun_at + FRESH_SECONDS
         ):
@@ -74,7 +73,7 @@ class Scrapes:
 
 
 class Probes:
-    """Answers probes and scrapes; a replica on standby that knows the cluster is ready, too."""
+    """A replica on standby that knows the cluster is ready, too."""
 
     def __init__(
         self,
@@ -112,7 +111,7 @@ class Probes:
         answer = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         answer.content_length = len(text)
         await answer.prepare(request)
-        # In pieces: a client that reads slowly has no copy of the rest.
+        # In pieces, so that no slow client has a copy of the rest.
         for begin in range(0, len(text), PIECE_BYTES):
             await answer.write(text[begin : begin + PIECE_BYTES])
         return answer

@@ -1,8 +1,7 @@
 """Admits scrapes of users whose token is the API server's, and whose roles allow `get` of /metrics.
 
-The API server is asked twice (TokenReview, then SubjectAccessReview), as by Kueue and Kubeflow
-Trainer. Decisions that allow are kept apart, so that invented tokens cannot push them out, and hold
-for longer while the API server cannot be asked, which is when metrics matter most.
+Decisions that allow are kept apart, so that invented tokens cannot push them out, and hold for
+longer while the API server cannot be asked, which is when metrics matter most.
 """
 
 import asyncio
@@ -56,7 +55,7 @@ class ScrapeAccess:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A middleware: answers 401 without a valid token, and 403 without the right."""
+        """Answers 401 without a valid token, and 403 without the right."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token or not token.isascii():
             raise _refusal(

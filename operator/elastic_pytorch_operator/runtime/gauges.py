@@ -27,7 +27,6 @@ from elastic_pytorch_operator.spec.job import JobKey
 
 logger = logging.getLogger(__name__)
 
-# Agents send a heartbeat every few seconds if there are thousands.
 CONNECTED_SECONDS = 10.0
 CGROUP = Path("/sys/fs/cgroup")
 FILES = ("memory.max", "memory/memory.limit_in_bytes")  # of version 2 and of version 1
@@ -35,10 +34,7 @@ NO_LIMIT_BYTES = 1 << 60  # version 1 has a large number where there is no limit
 
 
 def memory_limit_bytes(cgroup: Path = CGROUP) -> float:
-    """The limit; infinity if there is none, or no file that says it.
-
-    Source: kernel documentation, admin-guide/cgroup-v2, `memory.max`.
-    """
+    """Returns infinity if there is no limit, or no file that says it."""
     for name in FILES:
         try:
             limit = float((cgroup / name).read_text())
@@ -59,10 +55,7 @@ def begin_to_read(
     longest_work_seconds: float = 0.0,
     certificate_ends_at: float | None = None,
 ) -> Callable[[], GaugeValues]:
-    """Takes the values of this moment; returns what counts them, in any thread.
-
-    A job's manifest is replaced, and never changed.
-    """
+    """Takes the values of this moment; returns what counts them, in any thread."""
     others = GaugeValues(
         leading=leading,
         agents=registry.heard_since(now - CONNECTED_SECONDS),
@@ -74,6 +67,7 @@ def begin_to_read(
         ready=cache.primed,
         certificate_ends_at=certificate_ends_at,
     )
+    # A manifest in the cache is replaced, and never changed.
     manifests = [(key, cache.job_manifest(key)) for key in cache.keys] if leading else []
     return partial(_count, manifests, time, others)
 
@@ -99,7 +93,7 @@ def _count(
                 workers[key.namespace].update(count_states(status))
                 stragglers[key.namespace] += len(status.get("stragglers") or ())
             figures.append(_figures(key, manifest, time))
-        # A status that its author has spoilt must not take away the metrics of all.
+        # One spoilt status must not take away the metrics of all.
         except Exception:
             logger.debug("cannot read a status", extra={"job": str(key)}, exc_info=True)
     return replace(

@@ -1,4 +1,4 @@
-"""Structured logs: JSON objects, or text for people, with the job and other facts as fields."""
+"""Structured logs: JSON objects, or text for people."""
 
 import json
 import logging

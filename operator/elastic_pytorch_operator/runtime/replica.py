@@ -1,7 +1,7 @@
 """One replica of the operator: it watches, takes part in the election, and acts while it leads.
 
-A standby replica knows all that the leader knows of the cluster, but writes nothing and does not
-listen to agents. One that no longer leads ends, because its memory may be out of date.
+A replica on standby watches as well, but writes nothing and does not listen to agents. One that no
+longer leads ends, because its memory may be out of date.
 """
 
 import asyncio
@@ -57,8 +57,8 @@ from elastic_pytorch_operator.tls.secret import (
 logger = logging.getLogger(__name__)
 
 PRIME_RETRY_SECONDS = 1.0
-PRIME_TRIES = 5  # before it goes on without namespaces that cannot be listed, whatever the reason
-TRUST_SECONDS = 3600.0  # between two checks whether a certificate is to be renewed
+PRIME_TRIES = 5  # before it goes on without namespaces that cannot be listed
+TRUST_SECONDS = 3600.0  # between two checks of the certificate
 DRAIN_SECONDS = 3.0  # for writes that are on their way when the replica stops
 END_SECONDS = 2.0  # for a part that has been asked to end
 
@@ -71,7 +71,7 @@ class LeadershipLostError(Exception):
 
 
 class Replica:
-    """A replica. Its monotonic seconds are those of the event loop.
+    """Its monotonic seconds are those of the event loop.
 
     Args:
         clock: of the election; goes on while this machine is suspended.
@@ -229,14 +229,11 @@ class Replica:
             await asyncio.wait({acting, renewing}, timeout=END_SECONDS)
 
     async def _act(self) -> None:
-        """Does the leader's work, after a list, which has what the last leader wrote.
-
-        The agents' connections are closed at the end, before another replica can lead.
-        """
+        """Does the leader's work, after a list, which has what the last leader wrote."""
         self._queue.begin()  # before the listing, which adds every job
         settings = self._settings
         tls = server_context() if urlsplit(settings.operator_url).scheme == "https" else None
-        # Until all is known, the kernel refuses agents: they retry sooner than after an answer.
+        # Until then, the kernel refuses agents, which retry sooner than after an answer.
         async with asyncio.TaskGroup() as preparations:
             if tls is not None:
                 preparations.create_task(self._keep_trust(tls))
@@ -329,9 +326,9 @@ async def _run_here(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 async def run_replicas(begin: Callable[[], Replica], stop: asyncio.Event) -> None:
-    """Runs a replica until it is stopped; after one that no longer leads, another one.
+    """Runs replicas, each after one that no longer leads, until it is stopped.
 
-    The process goes on: the kubelet would wait longer before each restart of the container.
+    The kubelet would wait longer before each restart of the container.
     """
     while not stop.is_set():
         try:

@@ -22,9 +22,9 @@ from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 logger = logging.getLogger(__name__)
 
 JSON_LEVELS = 10_000  # of objects and lists in each other: the most that the API server reads
-# After which a busy thread, such as the one that renders the metrics, gives way to the event loop.
+# After which a busy thread, such as that of the metrics, gives way to the event loop.
 GIVE_WAY_SECONDS = 0.001
-YOUNG_OBJECTS = 50_000  # more than requests have in flight: what they leave counts only if it stays
+YOUNG_OBJECTS = 50_000  # more than requests have in flight
 YOUNG_SEARCHES = 10  # to one of the middle generation
 MIDDLE_SEARCHES = 10  # to one of all objects, if a quarter has been added since the last
 
@@ -73,16 +73,13 @@ async def run_operator(
 def allow_deep_json() -> None:
     """Lets Python read all JSON that the API server takes: `json` calls itself for each level.
 
-    With Python's own limit one such job would end each list of all jobs. This needs 2 MiB of stack.
+    Otherwise one such job would end each list of all jobs. This needs 2 MiB of stack.
     """
     sys.setrecursionlimit(2 * JSON_LEVELS)
 
 
 def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Sets an event on SIGTERM and SIGINT.
-
-    Only a thread receives them: kopf puts its own handlers into the loop, and would stop it all.
-    """
+    """A thread receives them: kopf puts its own handlers into the loop, and would stop it all."""
     numbers = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
 
@@ -96,8 +93,8 @@ def _stop_upon_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> 
 def collect_rarely() -> None:
     """Has Python search for circles of objects when many stay, not when many are in flight.
 
-    With Python's own thresholds and 5,000 agents, searches of up to two seconds took a third of the
-    leader's processor time. A closed connection leaves about 1 KiB in circles.
+    With Python's own thresholds and 5,000 agents, searches took a third of the leader's processor
+    time, and up to two seconds each.
     """
     gc.collect()
     gc.freeze()

@@ -25,7 +25,7 @@ from elastic_pytorch_operator.tls.secret import (
 
 logger = logging.getLogger(__name__)
 
-# Between two looks at the Secret: a certificate is renewed a month before its end.
+# Between two looks at the Secret.
 CERTIFICATE_SECONDS = 3600.0
 RETRY_SECONDS = 1.0
 

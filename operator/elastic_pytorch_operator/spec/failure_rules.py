@@ -24,10 +24,10 @@ class FailureAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailureRule:
-    index: int  # in `failurePolicy.rules`
+    index: int
     action: FailureAction
     exit_codes: frozenset[int] = frozenset()  # empty: the rule is about conditions
-    excludes: bool = False  # it matches all exit codes but these
+    excludes: bool = False
     conditions: frozenset[PodCondition] = frozenset()  # of lost pods; one of them is enough
 
     def matches(self, exit_code: int | None, conditions: Collection[PodCondition]) -> bool:

@@ -43,7 +43,7 @@ def read_queue(
 
 
 def hash_template(template: Mapping[str, Any]) -> str:
-    """16 hex digits, of a checked template."""
+    """Returns 16 hex digits for a checked template."""
     spec, annotations = template["spec"], (template.get("metadata") or {}).get("annotations") or {}
     parts = {
         **{name: spec.get(name) for name in GRANTED_FOR},

@@ -46,7 +46,7 @@ class ExtraWorkers:
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    gang: GangScheduler | None = None  # for which a PodGroup is made
+    gang: GangScheduler | None = None
     timeout_seconds: int | None = None  # for which fewer workers than the minimum hold places
     disruption: str = FORBID  # whether an autoscaler may take a worker's node to save cost
     unit_topology: UnitTopology | None = None

@@ -12,7 +12,7 @@ from elastic_pytorch_operator.spec.schema.validator import bound_of
 class Sizes:
     requested: int
     minimum: int  # the fewest workers that train; of a job of a fixed size, all
-    maximum: int  # the most workers that may be requested
+    maximum: int
     allowed: tuple[int, ...] = ()  # the sizes that a group may have, rising; none: any
     spares: int = 0
     unit: int = 1  # how many workers hold one replica of the model; divides all sizes and spares

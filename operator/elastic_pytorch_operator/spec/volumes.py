@@ -61,7 +61,6 @@ def _decides(mount: Mapping[str, Any]) -> bool:
 
 
 def add_claim_volumes(spec: dict[str, Any], templates: Sequence[ClaimTemplate], job: str) -> None:
-    """Gives a pod the job's claims as volumes; a volume of the same name in the pod stays."""
     own = {volume.get("name") for volume in spec.get("volumes") or ()}
     added = [
         {"name": template.name, "persistentVolumeClaim": {"claimName": template.claim_name(job)}}

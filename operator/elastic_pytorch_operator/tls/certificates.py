@@ -42,7 +42,7 @@ def make_authority(now: float) -> Pair:
 def make_serving(authority: Pair, hosts: Sequence[str], now: float) -> Pair:
     signer = x509.load_pem_x509_certificate(authority.certificate.encode())
     signing_key = serialization.load_pem_private_key(authority.key.encode(), None)
-    assert isinstance(signing_key, ec.EllipticCurvePrivateKey)  # it was made above
+    assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key())
     builder = (
@@ -59,7 +59,7 @@ def make_serving(authority: Pair, hosts: Sequence[str], now: float) -> Pair:
 
 
 def is_whole(pair: Pair, signer: str) -> bool:
-    """Whether a pair can be read, was signed by the signer, and was made at its time."""
+    """Whether a pair can be read, and has its signer and its time."""
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(signer.encode()))

@@ -56,7 +56,7 @@ async def keep_trust(
     """The trust by the Secret, made or renewed, and written, if it is time for that.
 
     A damaged Secret is restored from what this replica holds, or else its damaged parts are made
-    again: an operator that ended would serve no agent at all. `now` is in seconds since the epoch.
+    again. `now` is in seconds since the epoch.
     """
     found = await cluster.get(SECRETS, namespace, name)
     known, damage = read_trust(found)
@@ -86,7 +86,7 @@ def renew(trust: Trust, hosts: Sequence[str], now: float) -> Trust:
 
 
 def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
-    """The trust in a Secret, none if that is empty; and the Secret's damaged parts."""
+    """The trust in a Secret, and the Secret's damaged parts."""
     text = (secret.get("data") or {}).get(STATE_KEY)
     if not text:
         return Trust(), ()
