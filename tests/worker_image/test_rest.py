@@ -1,7 +1,7 @@
 """Work beside the training takes a tenth of the time, and a piece that stood still delays none."""
 
 import pytest
-from elastic_pytorch.rest import Rest
+from elastic_pytorch.wakeup import Rest
 
 
 @pytest.mark.parametrize(

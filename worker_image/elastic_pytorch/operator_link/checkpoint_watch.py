@@ -14,7 +14,7 @@ from pathlib import Path
 from elastic_pytorch.log import logger
 from elastic_pytorch.operator_link.client import OperatorClient
 from elastic_pytorch.progress.receiver import ProgressReceiver
-from elastic_pytorch.rest import Rest
+from elastic_pytorch.wakeup import Rest
 
 SCAN_SECONDS = 0.2
 MAX_ENTRIES = 10_000

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from elastic_pytorch.log import logger, milliseconds
 from elastic_pytorch.memory.slots import Slot, pin_newest, still_holds, unpin
-from elastic_pytorch.rest import Rest
 from elastic_pytorch.state_format.state_version import StateVersion
 from elastic_pytorch.storage import checkpoint_folder
 from elastic_pytorch.storage.checkpoint_folder import Superseded
 from elastic_pytorch.storage.places import Place, place_at
 from elastic_pytorch.storage.retention import Keep
+from elastic_pytorch.wakeup import Rest
 
 CHUNK_BYTES = 4 << 20
 

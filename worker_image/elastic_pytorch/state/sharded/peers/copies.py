@@ -11,8 +11,8 @@ from elastic_pytorch.group.exchange import ByteStream, swap
 from elastic_pytorch.log import logger
 from elastic_pytorch.memory.mapped_state import MappedState
 from elastic_pytorch.memory.snapshot import Arriving, Snapshot
-from elastic_pytorch.rest import Rest
 from elastic_pytorch.state_format.state_version import StateVersion
+from elastic_pytorch.wakeup import Rest
 
 TAGS = 1 << 30  # the first and the number of tags: far from a script's and torch's
 
