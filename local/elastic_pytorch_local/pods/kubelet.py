@@ -273,11 +273,7 @@ def _kill_leftovers(pod: str) -> None:
 
 
 class OutputLines:
-    """Cuts the output of one pod into lines of bounded length.
-
-    A carriage return restarts its line, as in a terminal. So a progress bar is one line, with a
-    state of it now and then.
-    """
+    """A carriage return restarts its line, as in a terminal, so that a progress bar is one line."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -182,10 +182,7 @@ def _open_descriptors() -> set[int]:
 
 @cache
 def report_formed_groups() -> None:
-    """Makes `init_process_group`, in this process and its forks, end the phase `init`.
-
-    Agent and operator see only processes. Torch's function knows when all members have met.
-    """
+    """Makes `init_process_group`, in this process and its forks, end the phase `init`."""
     reporting: dict[Any, Any] = {}
     for module in map(importlib.import_module, GROUP_MODULES):
         if (stock := vars(module).get("init_process_group")) is not None:
