@@ -87,8 +87,7 @@ class AgentApi:
             self._warned_full_at = now
             logger.warning(
                 "%d connections are open, and no more agents are let in: the process may open %d "
-                "files. Raise the container runtime's "
-                "limit of open files",
+                "files. Raise the container runtime's limit of open files",
                 most_connections(),
                 most_connections() + OWN_FILES,
             )

@@ -9,8 +9,8 @@ from elastic_pytorch_operator.api.numbers import parse_count
 from elastic_pytorch_operator.informer.owned_objects import Owner, owner_of
 from elastic_pytorch_operator.model.announced_ends import MARKS, Mark, Taint, announced_end
 from elastic_pytorch_operator.model.observed import TERMINAL_PHASES, NodeView, PodView
+from elastic_pytorch_operator.spec.job import DEFAULT_GRACE_SECONDS
 
-DEFAULT_GRACE_SECONDS = 30  # Kubernetes' default
 EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
