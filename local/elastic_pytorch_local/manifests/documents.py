@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from elastic_pytorch_operator.api import names
-from elastic_pytorch_operator.spec.fields import InvalidJob, reading, suggest
+from elastic_pytorch_operator.spec.fields import InvalidJob, reading_spec, suggest
 from elastic_pytorch_operator.spec.platform.job_template import (
     PATH,
     over,
@@ -100,7 +100,7 @@ def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> 
     if found is None:
         raise InvalidJob(PATH, f"no file holds {titled(name)}: give its file, too")
     check_job(job, strict=True)
-    with reading("spec"):
+    with reading_spec():
         merged = over(usable_spec(found), spec)
     own = {field: value for field, value in merged.items() if field != "templateRef"}
     return {**job, "spec": own}

@@ -25,8 +25,8 @@ class InvalidJob(ValueError):
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Refuses a job, with the path of the part, whatever goes wrong while that part is read."""
+def reading_spec() -> Iterator[None]:
+    """Raises only InvalidJob, whatever goes wrong while a spec is read."""
     try:
         yield
     except InvalidJob:
@@ -39,7 +39,7 @@ def reading(path: str) -> Iterator[None]:
         TypeError,
         ValueError,
     ) as fault:
-        raise InvalidJob(path, f"the operator cannot read it: {fault!r}"[:MAX_WORDS]) from fault
+        raise InvalidJob("spec", f"the operator cannot read it: {fault!r}"[:MAX_WORDS]) from fault
 
 
 def suggest(name: str, known: Iterable[str], words: str = "did you mean {}?") -> str:

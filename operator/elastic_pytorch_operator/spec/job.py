@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.spec.failure_rules import FailureRule, PodCondition, parse_rules
-from elastic_pytorch_operator.spec.fields import InvalidJob, reading
+from elastic_pytorch_operator.spec.fields import InvalidJob, reading_spec
 from elastic_pytorch_operator.spec.job_size import check_size
 from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, JobDefaults
 from elastic_pytorch_operator.spec.platform.job_template import (
@@ -159,7 +159,7 @@ def parse_key(manifest: Manifest) -> JobKey:
     return JobKey(metadata.get("namespace", "default"), metadata["name"])
 
 
-@reading("spec")
+@reading_spec()
 def parse_job(
     manifest: Manifest, defaults: JobDefaults = API_DEFAULTS, templates: Templates = NONE_READ
 ) -> Job:
@@ -177,7 +177,7 @@ def parse_job(
         return parse_whole(manifest, whole, defaults)
 
 
-@reading("spec")
+@reading_spec()
 def parse_whole(manifest: Manifest, spec: Manifest, defaults: JobDefaults) -> Job:
     check_job({**manifest, "spec": spec})
     metadata, template = manifest["metadata"], spec["template"]

@@ -15,7 +15,7 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.conditions import has_ended, is_true
 from elastic_pytorch_operator.api.manifest import Manifest, copied
-from elastic_pytorch_operator.spec.fields import InvalidJob, reading
+from elastic_pytorch_operator.spec.fields import InvalidJob, reading_spec
 from elastic_pytorch_operator.spec.job import Job, parse_job, parse_key, parse_whole
 from elastic_pytorch_operator.spec.platform.job_defaults import (
     API_DEFAULTS,
@@ -90,7 +90,7 @@ def _by_last_valid(
         others = {name: value for name, value in kept.items() if name != "suspend"}
         spec = others | {name: present[name] for name in PRESENT if name in present}
     try:
-        with reading("spec"):
+        with reading_spec():
             whole = whole_spec({**manifest, "spec": spec}, read_template_name(spec), templates)
     except InvalidJob:
         return None
@@ -163,7 +163,7 @@ def _readable_spec(manifest: Manifest, templates: Templates) -> Manifest:
     if not isinstance(spec, Mapping):
         return {}
     try:
-        with reading("spec"):
+        with reading_spec():
             return whole_spec(manifest, read_template_name(spec), templates)
     except InvalidJob:
         return spec
