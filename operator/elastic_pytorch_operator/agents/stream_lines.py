@@ -27,7 +27,6 @@ class LineTooLongError(MalformedHeartbeat):
 
 
 class HeldBytes:
-
     def __init__(self) -> None:
         self.count = 0
 

@@ -51,7 +51,6 @@ LINGER_SECONDS = 1.0  # for the rest of a request that was answered before it wa
 
 
 class _OwnFaults(logging.Filter):
-
     def filter(self, record: logging.LogRecord) -> bool:
         faults_of_clients = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
         return not (record.exc_info and isinstance(record.exc_info[1], faults_of_clients))

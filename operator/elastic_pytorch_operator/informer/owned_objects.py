@@ -41,7 +41,6 @@ def owner_of(metadata: Manifest) -> Owner | None:
 
 @dataclass
 class OwnedIndex(Generic[View]):
-
     _entries: dict[Place, Entry[View]] = field(default_factory=dict)
     _of_owner: dict[Owner, set[Place]] = field(default_factory=dict)
 

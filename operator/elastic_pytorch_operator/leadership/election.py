@@ -58,7 +58,7 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        """This process may have been suspended, so the clock decides."""
+        """The clock decides, because this process may have been suspended."""
         return leads(self._candidacy, self._clock())
 
     @property
