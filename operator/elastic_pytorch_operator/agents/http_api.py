@@ -277,7 +277,7 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[int]:
-    """Serves agents while the context lasts; yields the port."""
+    """Yields the port."""
     connections = Connections(
         limits or ConnectionLimits(open=most_connections()), api.is_workers, api.hearing.waiting
     )

@@ -52,10 +52,7 @@ class Hearing:
 
 
 class HeartbeatInterval:
-    """Seconds between two heartbeats of an agent; they grow with the number of agents.
-
-    A shorter interval counts only after each agent has had the time to receive it.
-    """
+    """A shorter interval counts only after each agent has had the time to receive it."""
 
     def __init__(self) -> None:
         self.seconds = LEAST_SECONDS

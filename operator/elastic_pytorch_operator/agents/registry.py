@@ -116,7 +116,7 @@ class AgentRegistry:
     def note_heartbeat(
         self, job_uid: str, worker: str, beat: Heartbeat, now: float
     ) -> float | None:
-        """Records a heartbeat; returns in how many seconds to plan the job, None if not at all.
+        """Returns in how many seconds to plan the job, or None.
 
         A new step asks for no plan: plans read the steps when their own time has come.
         """

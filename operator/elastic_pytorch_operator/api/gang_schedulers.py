@@ -1,8 +1,7 @@
 """The gang schedulers: the PodGroup that each expects, and how a pod names its PodGroup.
 
-From their sources: kubernetes-sigs/scheduler-plugins v0.34.7 (apis/scheduling/v1alpha1,
-pkg/coscheduling), kubernetes/kubernetes v1.37.2 (staging/src/k8s.io/api/scheduling/v1beta1,
-pkg/scheduler/framework/plugins/gangscheduling, pkg/scheduler/schedule_one_podgroup.go).
+Sources: kubernetes-sigs/scheduler-plugins v0.34.7 (pkg/coscheduling), kubernetes/kubernetes v1.37.2
+(pkg/scheduler/framework/plugins/gangscheduling, pkg/scheduler/schedule_one_podgroup.go).
 """
 
 from collections.abc import Mapping

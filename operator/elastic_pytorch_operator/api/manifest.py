@@ -28,7 +28,7 @@ def _copied(value: Any) -> Any:
     return value
 
 
-# A list's own metadata stands before its items or behind them. The API server writes all of it.
+# A list's own metadata stands before its items or behind them.
 _ITEMS = re.compile(r'"items"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
 

@@ -53,7 +53,6 @@ class KubernetesCluster:
     async def connect(
         cls, observer: RequestObserver, namespaces: Sequence[str] = ()
     ) -> "KubernetesCluster":
-        """Connects as the pod's ServiceAccount, or outside a pod by the kubeconfig."""
         configuration = client.Configuration()
         try:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
@@ -281,7 +280,7 @@ def _options(*, strict: bool, dry_run: bool) -> dict[str, str]:
 
 
 def pod_of_review(status: Manifest, audience: str) -> PodIdentity | None:
-    """The pod in a TokenReview's status; None if the token is not valid here, or is no pod's."""
+    """None if the token is not valid here, or is no pod's."""
     if not status.get("authenticated") or audience not in (status.get("audiences") or ()):
         return None
     user = status.get("user") or {}

@@ -54,7 +54,7 @@ class Connections:
         self._rate = RateLimit(self.limits.per_second, self.limits.at_once)
 
     def open(self, peer: Peer, now: float) -> Refusal | None:
-        """Records a new connection; returns why it is to be closed at once, or None."""
+        """Returns why a new connection is to be closed at once, or None."""
         address = peer[0]
         if len(self._unknown) + len(self._clients) >= self.limits.open:
             return "files"
@@ -89,7 +89,7 @@ class Connections:
         return self._clients.get(peer)
 
     def authenticate(self, peer: Peer, client: Hashable) -> Peer | None:
-        """Records whose a connection is; returns the client's oldest one if it has too many."""
+        """Returns the client's oldest connection if it has too many."""
         if self._clients.get(peer) == client or (
             peer not in self._unknown and peer not in self._clients
         ):

@@ -322,7 +322,7 @@ GATE = web.AppKey("gate", _Gate)
 
 
 def raise_limit() -> None:
-    """Raises the limit of open files: container runtimes start processes with as few as 1024."""
+    """Container runtimes start processes with as few as 1024 open files."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

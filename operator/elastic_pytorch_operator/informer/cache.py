@@ -142,7 +142,7 @@ class Cache:
     def observe_change(
         self, kind: str, change: str | None, manifest: Manifest, now: float
     ) -> set[JobKey]:
-        """Records what a watch has reported; `change` is None as the watch begins."""
+        """`change` is None as the watch begins."""
         if kind not in WATCHES:
             return set()
         deleted = change == "DELETED"

@@ -92,11 +92,7 @@ class WatchLag:
             self._list_due_at = math.inf if complete else began_at + MIN_LIST_SECONDS
 
     def missed(self, now: float) -> bool:
-        """Whether a list is due, because something may be gone that no watch will report.
-
-        Either a watch has begun again, or the watches that have begun after the last list have not
-        reported something that it had.
-        """
+        """Whether a list is due, because something may be gone that no watch will report."""
         return now >= self._list_due_at or (
             now >= self.began_at + BEGIN_SECONDS
             and self._listed_at < self.began_at

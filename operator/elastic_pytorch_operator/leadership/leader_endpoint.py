@@ -71,7 +71,7 @@ def node_of(found: Manifest, pod: str) -> str:
 
 
 async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> Manifest:
-    """Makes the EndpointSlice name a leader; returns its earlier content."""
+    """Returns the EndpointSlice as it was."""
     wanted = endpoint_slice(namespace, endpoint)
     found = await cluster.get(ENDPOINT_SLICES, namespace, wanted["metadata"]["name"])
     if not _says(found, wanted):
@@ -84,7 +84,7 @@ async def write_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -
 
 
 async def take_endpoint(cluster: Cluster, namespace: str, endpoint: Endpoint) -> Manifest:
-    """As `write_endpoint`, but tries until it succeeds: before that, no agent finds this leader."""
+    """Tries until it succeeds: before that, no agent finds this leader."""
     logged = ""
     while True:
         try:

@@ -39,10 +39,7 @@ def prefer_alone(affinity: MutableManifest, job: Job) -> MutableManifest:
 
 
 def place_in_unit(pod: MutableManifest, job: Job, index: int) -> None:
-    """Labels a worker pod with its unit, and places it by `scheduling.unitTopology`.
-
-    The scheduler places the first pod of a unit anywhere, because its own affinity selects it.
-    """
+    """The scheduler places the first pod of a unit anywhere: its own affinity selects it."""
     unit = str(index // job.unit_replicas)
     pod["metadata"]["labels"][names.LABEL_UNIT] = unit
     topology = job.scheduling.unit_topology

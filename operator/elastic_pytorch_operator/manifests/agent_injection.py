@@ -36,10 +36,7 @@ def agent_command(*, injected: bool) -> list[str]:
 def inject_agent(
     spec: MutableManifest, container: MutableManifest, image: AgentImage, *, own_command: bool
 ) -> None:
-    """Puts the agent into a pod's spec and its training container.
-
-    Only the user's own command needs PYTHONPATH, by which torchrun finds its rendezvous handler.
-    """
+    """Only the user's own command needs PYTHONPATH, by which torchrun finds its handler."""
     mount = {"name": VOLUME, "mountPath": FOLDER, "readOnly": True}
     container["volumeMounts"] = [*(container.get("volumeMounts") or []), mount]
     if own_command:

@@ -55,7 +55,6 @@ STORE_WAY_OUT = (
     "training container's resources, so that a LimitRange gives both its defaults, or set "
     "rendezvous.backend to operator, which needs no store"
 )
-# A store's pod takes from the template where it may run, from which registry, and as whom.
 STORE_TAKES = (
     "imagePullSecrets",
     "nodeSelector",

@@ -12,19 +12,19 @@ from elastic_pytorch_operator.spec.platform.job_defaults import API_DEFAULTS, Jo
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
-    operator_url: str  # where agents find the leader
+    operator_url: str
     host: str  # `::`: every address, of IPv6 and IPv4
     port: int
-    probe_port: int  # for kubelets, and for Prometheus if there is no `metrics_port`
+    probe_port: int  # with the metrics, unless there is a `metrics_port`
     namespace: str = ""  # of the pod and the Lease; empty: the only replica, which leads at once
     pod: str = ""  # the replica's identity: a restarted container goes on as the same one
-    endpoint: Endpoint | None = None  # for the agents' Service, if there is one
+    endpoint: Endpoint | None = None
     watched: tuple[str, ...] = ()  # namespaces; none: all
     marks: tuple[Mark, ...] = MARKS
     defaults: JobDefaults = API_DEFAULTS
     kueue: bool = False
     name: str = OPERATOR  # of Lease and Service; those of Secret and EndpointSlices begin with it
-    metrics_port: int = 0  # over TLS, for clients that may read the metrics; 0: all may, see above
+    metrics_port: int = 0  # over TLS, for clients that may read the metrics; 0: none
     existing_secret: str = ""  # which others keep; empty: it makes its own certificate
     max_writes: int = MAX_WRITES
 

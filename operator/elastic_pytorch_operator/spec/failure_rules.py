@@ -52,7 +52,7 @@ def find_rule(
 
 
 def to_kubelet_code(exit_code: int) -> int:
-    """The kubelet's exit code of a process: 128 + N for a signal N, for which Python has -N."""
+    """128 + N for a signal N, for which Python has -N."""
     return SIGNAL_BASE - exit_code if exit_code < 0 else exit_code
 
 

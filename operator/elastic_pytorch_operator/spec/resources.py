@@ -62,8 +62,7 @@ def processes_per_node(value: int | str | None, container: Mapping[str, Any]) ->
 def pod_requests(spec: Manifest) -> Amounts:
     """A pod's requests as the scheduler counts them.
 
-    Source: `PodRequests` of k8s.io/component-helpers/resource. An init container that is no native
-    sidecar counts alone, beside the sidecars that start before it.
+    Source: `PodRequests` of k8s.io/component-helpers/resource.
     """
     together: Amounts = {}
     for container in spec.get("containers") or ():

@@ -1,8 +1,5 @@
 """The volumes of pods beside their template's: /dev/shm, and claims for a whole job. Pure.
 
-A runtime gives each container a /dev/shm of 64 MiB, which is too small for DataLoader workers and
-NCCL. A larger one is an emptyDir in the container's memory.
-
 All workers share each claim, `{name}-{job}`. Unlike a StatefulSet, a job takes no claim of that
 name that is not its own: it would write into another job's checkpoints.
 """

@@ -148,7 +148,7 @@ def _read_pair(state: Mapping[str, Any], signer: str = "") -> Pair | None:
 
 
 def write_trust(trust: Trust) -> dict[str, str]:
-    """The data of the Secret; other clients of the operator read `ca.crt`."""
+    """Other clients of the operator read `ca.crt`."""
     data = {STATE_KEY: json.dumps(asdict(trust)), BUNDLE_KEY: trust.bundle}
     return {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
 

@@ -78,7 +78,7 @@ def over(template: Manifest, spec: Manifest) -> Manifest:
 
 
 def template_uid(manifest: Manifest) -> str | None:
-    """The UID of a job's template; None: it has none yet, names another one, or resumes."""
+    """None: a job has no template yet, names another one, or resumes."""
     kept = (manifest.get("status") or {}).get(FIELD)
     named = (manifest.get("spec") or {}).get("templateRef")
     if not isinstance(kept, Mapping) or not isinstance(named, Mapping) or resumes(manifest):
