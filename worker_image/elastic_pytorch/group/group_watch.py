@@ -61,9 +61,8 @@ class GroupWatch:
 def is_peer_loss(error: BaseException) -> bool:
     """Whether an exception, or one of its causes, says that a collective has lost a peer.
 
-    NCCL's errors of a wrong set-up (see `peer_errors`) are none, because the next group would raise
-    them again. An unclear case, such as a rank that never comes, is one: the operator knows whether
-    a member was lost, and if not, counts the failure.
+    An unclear case, such as a rank that never comes, is one: the operator knows whether a member
+    was lost, and if not, counts the failure.
     """
     seen: BaseException | None = error
     while seen is not None:
