@@ -47,7 +47,7 @@ STORE_RESOURCES = {
     "requests": {"cpu": STORE_CPU, "memory": STORE_MEMORY},
     "limits": {"memory": STORE_MEMORY_LIMIT},
 }
-# As Kubernetes refuses a pod (plugin/pkg/admission: limitranger, resourcequota).
+# How a LimitRange and a ResourceQuota refuse a pod (Kubernetes' plugin/pkg/admission).
 ABOUT_RESOURCES = re.compile(r"(usage|ratio) per (Container|Pod) is |must specify ")
 STORE_WAY_OUT = (
     f"it is the pod of the rendezvous' store, which requests cpu {STORE_CPU} and memory "
