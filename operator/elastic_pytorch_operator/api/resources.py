@@ -11,7 +11,7 @@ class Resource:
     api_version: str
     kind: str
     plural: str
-    label: str = ""  # that all objects of a list have; empty: a list has all
+    label: str = ""  # that selects what a list has; empty: all
     of_chart: bool = False  # the chart makes the one object: the operator reads and replaces it
 
     def path(self, namespace: str = "", name: str = "") -> str:

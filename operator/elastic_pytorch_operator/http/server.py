@@ -263,7 +263,6 @@ class _Gate:
             self._serve()
 
     def _serve(self) -> None:
-        """Goes on with a few handshakes, or with the newest connections."""
         self._serving = bool(self._steps or self._arrivals)
         if not self._serving:
             return

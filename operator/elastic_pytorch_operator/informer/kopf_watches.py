@@ -49,7 +49,7 @@ async def watch_cluster(
     *,
     workloads: bool = False,
 ) -> None:
-    """Keeps the cache up to date, by one watch for each kind in each namespace, or in all."""
+    """Keeps one watch for each kind in each namespace; without namespaces, in the cluster."""
     for name in ("kopf", "aiohttp"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in ("running", "orchestration"):  # they log the traceback of each watch that ends

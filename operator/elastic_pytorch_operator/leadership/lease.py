@@ -21,7 +21,7 @@ MAX_TRANSITIONS = 2**31 - 1  # an int32 in the API
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """How soon a leader is replaced: Kubernetes' LeaderElectionConfiguration, in seconds."""
+    """Kubernetes' LeaderElectionConfiguration, in seconds."""
 
     lease_seconds: int = 4  # without a renewal; the API demands whole seconds
     renew_deadline_seconds: float = 3.0  # a leader stops that has not renewed the lease for so long

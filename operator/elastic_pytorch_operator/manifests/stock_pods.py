@@ -137,7 +137,7 @@ def store_pod(job: Job, suffix: str, rendezvous: int) -> MutableManifest:
 
 
 def _store_resources(training: Manifest) -> MutableManifest:
-    """The store's cores and memory, except for what a LimitRange gives to both containers."""
+    """Without what a LimitRange gives to both containers."""
     named = {name for amounts in native_resources(training).values() for name in amounts}
     return {
         kind: {name: amount for name, amount in amounts.items() if name in named}

@@ -46,7 +46,6 @@ class SpentTime:
             self._owed.pop(key, None)
 
     def count(self, namespace: str, before: Account | None, after: Account | None) -> None:
-        """Counts what a job has spent between two accounts."""
         if before is None or after is None:
             return
         for activity, spent in after.spent.items():

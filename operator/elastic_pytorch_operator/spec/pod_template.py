@@ -101,7 +101,6 @@ def check_template(template: Mapping[str, Any]) -> None:
 def with_tolerations(
     template: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """A template with these tolerations, too; the same object if it has all of them."""
     own = template["spec"].get("tolerations") or []
     missing = [toleration for toleration in tolerations if toleration not in own]
     if not missing:

@@ -53,7 +53,7 @@ async def keep_trust(
     held: Trust | None = None,
     name: str = SECRET_NAME,
 ) -> Trust:
-    """The trust by the Secret, made or renewed, and written, if it is time for that.
+    """Makes or renews the trust, and writes the Secret, if it is time for that.
 
     A damaged Secret is restored from what this replica holds, or else its damaged parts are made
     again. `now` is in seconds since the epoch.
@@ -86,7 +86,7 @@ def renew(trust: Trust, hosts: Sequence[str], now: float) -> Trust:
 
 
 def read_trust(secret: Manifest) -> tuple[Trust, tuple[str, ...]]:
-    """The trust in a Secret, and the Secret's damaged parts."""
+    """The trust in a Secret, and the damaged parts."""
     text = (secret.get("data") or {}).get(STATE_KEY)
     if not text:
         return Trust(), ()
@@ -154,7 +154,7 @@ def write_trust(trust: Trust) -> dict[str, str]:
 
 
 def load_certificate(shown: Shown, context: ssl.SSLContext) -> None:
-    """Loads a certificate into a server's context; OSError: the key is another one's."""
+    """Raises OSError if the key is another certificate's."""
     # The library reads only files; no other user may read this folder.
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
