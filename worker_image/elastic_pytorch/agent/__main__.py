@@ -1,8 +1,7 @@
 """`python -m elastic_pytorch.agent [torchrun's options] script.py args…`: process 1 of a pod.
 
 Exit codes: 0, the job is complete; 1, it has failed; 2, the configuration cannot be run; 137, the
-pod must be replaced, because a worker has outlived SIGKILL or the pod lacks what a worker needs to
-start; 143, SIGTERM has ended the agent.
+pod must be replaced; 143, SIGTERM has ended the agent.
 """
 
 import signal

@@ -40,9 +40,7 @@ from elastic_pytorch.processes.worker_processes import UnkillableError, WorkerPr
 from elastic_pytorch.stopping.stacks import dump_stacks
 from elastic_pytorch.wakeup import Wakeup
 
-# How long a worker that is being stopped in an orderly change may stay in one call of C, once
-# another member has stopped its workers.
-PEER_STOPPED_SECONDS = 5.0
+PEER_STOPPED_SECONDS = 5.0  # for a call of C, once a peer has stopped in an orderly change
 STACKS_SECONDS = 1.0  # for workers to write their stacks before they are ended
 
 # For each event, torch looks up the fully qualified name, which takes seconds with a slow DNS.
@@ -102,7 +100,6 @@ class ElasticAgent(LocalElasticAgent):
         worker_group.state = WorkerState.HEALTHY
 
     def check_preparation(self) -> None:
-        """Called repeatedly before the first group; raises PreparationError."""
         if self._preparation is None or self._processes is None:
             return
         self._find_failures(dict(self._processes.exit_codes()))
@@ -180,7 +177,7 @@ class ElasticAgent(LocalElasticAgent):
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup, *_args: Any, **_kwargs: Any) -> RunResult:
-        """Waits for news, then reports the state: HEALTHY also if failed, see `RestartRequest`."""
+        """Returns HEALTHY for a failed group, too: see `RestartRequest`."""
         self._wait_for_news()
         if self._stacks_wanted:
             self._stacks_wanted = False
@@ -217,7 +214,6 @@ class ElasticAgent(LocalElasticAgent):
         )
 
     def _keep_workers(self, worker_group: WorkerGroup) -> None:
-        """Brings living workers into the next round."""
         since = time.monotonic()
         assert self._processes is not None
         pids = self._processes.pids

@@ -52,9 +52,9 @@ def choose_way(
 ) -> Way:
     """Decides how a pod's workers leave their round.
 
-    Without a newer round, a worker has failed. In an orderly round all members are alive, so they
-    reach a step boundary together. Workers that can continue without a restart have `rest_seconds`
-    to notice a lost peer, or to leave their group.
+    In an orderly round all members are alive, so they reach a step boundary together. Workers that
+    can continue without a restart have `rest_seconds` to notice a lost peer, or to leave their
+    group.
     """
     if all(worker.is_idle for worker in workers):
         if not all(worker.in_process for worker in workers):
@@ -94,8 +94,7 @@ class Handover:
         self._clock = clock
         self._lock = threading.Lock()
         self._reports: dict[int, WorkerReport] = {}
-        # The newer round, if any, whether the change is orderly, and whether this pod leaves.
-        self._announced: tuple[int, bool, bool] | None = None
+        self._announced: tuple[int, bool, bool] | None = None  # newer round, orderly, leaves
         self._since = 0.0
         self._idle_since: float | None = None
         self._urgent_since: float | None = None

@@ -38,9 +38,7 @@ from elastic_pytorch.progress.receiver import ProgressReceiver
 from elastic_pytorch.torch_fixes import destroy_deadlock, store_connect
 from elastic_pytorch.wakeup import Wakeup
 
-# The part of the time to stop in which workers may reach a step boundary. SIGTERM's handler gets
-# the rest.
-BOUNDARY_SHARE = 0.5
+BOUNDARY_SHARE = 0.5  # of the time to stop, for a step boundary; SIGTERM's handler has the rest
 FLUSH_SECONDS = 0.5  # for the last heartbeat
 
 
@@ -51,13 +49,7 @@ def launch(
     pod_server: PodServer,
     began: float,
 ) -> int:
-    """Returns the exit code.
-
-    Raises:
-        OptionsError: the command line cannot be run.
-        LogFolderError: the folder of the logs cannot be written.
-        CannotStartError: this pod cannot start workers.
-    """
+    """Returns the exit code, or raises SettingsError or CannotStartError."""
     options, config, command, command_arguments = _prepare(argv, settings)
     pod_server.start()  # after the fork of the forkserver, which must not inherit its sockets
     logger.info("warm after %.2f s", time.monotonic() - began)
@@ -115,8 +107,7 @@ def launch(
         entrypoint=run_script if options.warm else command,
         args=worker_arguments(options) if options.warm else tuple(command_arguments),
         max_restarts=config.max_restarts,
-        # torch's sleep; the agent waits in _monitor_workers, where a signal or a round ends the
-        # wait
+        # torch's sleep: the agent waits in _monitor_workers, where news ends the wait
         monitor_interval=0.001,
         **_newer_settings(config, WorkerSpec),
     )
@@ -217,7 +208,6 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
 
 
 def _count_processes(wanted: str) -> int:
-    """Raises ValueError for an unknown word, or a device that the container lacks."""
     try:
         return int(determine_local_world_size(wanted))
     except ValueError as error:

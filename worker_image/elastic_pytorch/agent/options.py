@@ -16,7 +16,6 @@ from elastic_pytorch.processes.run_script import MODULE, SCRIPT
 
 MONITOR_SECONDS = 0.05
 
-# What decides these options for a pod of a job.
 DECIDED = {
     "nnodes": "spec.replicas, spec.minReplicas and spec.maxReplicas of the job",
     "node_rank": "the operator, for each round",
@@ -49,12 +48,9 @@ class OptionsError(SettingsError):
 
 
 def parse_options(argv: Sequence[str]) -> argparse.Namespace:
-    """Parses torchrun's options; PET_ variables are their defaults.
+    """Parses torchrun's options, or raises OptionsError; PET_ variables are their defaults.
 
     With `warm`, workers are forked from a process with torch.
-
-    Raises:
-        OptionsError: the options are wrong, or the operator decides them.
     """
     try:
         parser = get_args_parser()

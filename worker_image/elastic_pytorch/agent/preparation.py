@@ -17,8 +17,6 @@ TIMED_OUT = "PreparationTimeout"
 
 
 class PreparationError(Exception):
-    """A worker has failed before its group existed."""
-
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
@@ -38,7 +36,7 @@ class Preparation:
 
     @property
     def late(self) -> list[int]:
-        """The local ranks of the workers that are not ready in time; none before then."""
+        """The local ranks of workers that are not ready in time."""
         if self._clock() < self._since + self._limit_seconds:
             return []
         return [
@@ -48,7 +46,6 @@ class Preparation:
         ]
 
     def finish(self, wait: Callable[[float], None]) -> None:
-        """Waits until all workers are ready. `wait` takes seconds, and raises what ends it."""
         while not self._handover.all_free(self._processes.pids.values()):
             wait(POLL_SECONDS)
         logger.info("workers are ready to join a group after %s", milliseconds(self._since))

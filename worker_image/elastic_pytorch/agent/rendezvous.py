@@ -34,8 +34,7 @@ class RestartRequest:
     """
 
     broken: bool = False  # a worker of the round has failed
-    # The workers are on their way to a step boundary.
-    held: bool = False
+    held: bool = False  # the workers are on their way to a step boundary
 
 
 class OperatorRendezvous(RendezvousHandler):
@@ -121,7 +120,6 @@ class OperatorRendezvous(RendezvousHandler):
         return HashStore()
 
     def num_nodes_waiting(self) -> int:
-        """More than 0 has torch's loop restart the workers, see `RestartRequest`."""
         return int((self.restart.broken or self.newer_round_known()) and not self.restart.held)
 
     def get_backend(self) -> str:
@@ -169,7 +167,6 @@ def prepare_client(
     on_dump: Callable[[], None],
     keeps_processes: Callable[[], bool] = lambda: False,
 ) -> OperatorClient:
-    """Returns a client that is not started yet."""
     client = OperatorClient(
         OperatorConnection(
             settings.operator_host,

@@ -27,14 +27,14 @@ class Settings:
     token_file: str  # empty: no token is sent
 
     run_id: str  # the job's UID: TORCHELASTIC_RUN_ID
-    grace_seconds: float  # from SIGTERM to SIGKILL of the pod
+    grace_seconds: float
     store_port: int  # the first that is tried for the store of a round
     preload: tuple[str, ...]  # modules to import with torch before any worker starts
-    termination_log: str  # the path of the container's termination message
+    termination_log: str
     # For workers that can join another group in their process to notice a lost peer.
     rest_seconds: float = REST_SECONDS
     checkpoint_path: Path | None = None
-    # Until ready to join a group; None: they start when it exists.
+    # For workers to be ready to join a group; None: they start when it exists.
     prepare_seconds: float | None = None
     unit_replicas: int = 1  # pods
 
@@ -108,7 +108,6 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
 class Timeouts:
     monitor_seconds: float  # the longest time between two checks of the workers
     stop_seconds: float  # from SIGTERM to SIGKILL of the workers
-    # Until ready for the first group; None: they start when it exists.
     prepare_seconds: float | None = None
 
 
@@ -119,7 +118,6 @@ def read_timeouts(settings: Settings, options: Any, monitor_seconds: float) -> T
 
 
 def _prepare_seconds(settings: Settings, options: Any) -> float | None:
-    """How long workers may prepare; None: they cannot, and start when their group exists."""
     if settings.prepare_seconds is None:
         return None
     if not options.warm:
@@ -137,7 +135,7 @@ def _prepare_seconds(settings: Settings, options: Any) -> float | None:
 
 
 def _stop_seconds(settings: Settings, options: Any) -> float:
-    """From SIGTERM to SIGKILL of the workers: torchrun's option can only shorten the time."""
+    """Torchrun's option can only shorten the time of the settings."""
     wanted = getattr(options, "shutdown_timeout", None)
     if wanted is None:
         wanted = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")

@@ -28,7 +28,6 @@ class Signals:
         self._on_first = on_first
 
     def install(self) -> None:
-        """Installs the handlers, again each time that torch has installed its own."""
         for number in self._numbers:
             signal.signal(number, self.note)
 

@@ -9,7 +9,6 @@ from elastic_pytorch.agent.settings import SettingsError
 
 # The exit code of a pod that must be replaced. It is never the job's failure.
 OF_NO_MORE_USE = 128 + signal.SIGKILL
-# What any process may lack.
 LACKS = {
     errno.EAGAIN: "the pod or its node has reached its limit of processes and threads (pids)",
     errno.ENOMEM: "the pod or its node has no memory left",

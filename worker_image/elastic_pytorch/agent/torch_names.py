@@ -86,7 +86,6 @@ def _has(holder: object, path: str) -> bool:
 
 
 def _objects_have(kind: type, name: str) -> bool:
-    """Whether a method of the class, or of one of its bases, sets an attribute."""
     functions = [
         inspect.unwrap(value)
         for each in kind.__mro__

@@ -33,7 +33,6 @@ from elastic_pytorch.progress.report import REPORT_SOCKET
 from elastic_pytorch.stopping.stacks import COLD_START, children, dump_stacks
 from elastic_pytorch.wakeup import Wakeup
 
-# Where stock agents meet when their workers have succeeded.
 BARRIER_KEY = "torchelastic/agent/terminal_state"
 FLUSH_SECONDS = 2.0  # for the last heartbeat, which alone reports why
 
@@ -112,7 +111,6 @@ class TorchrunRendezvous(OperatorRendezvous):
         return info
 
     def shutdown(self) -> bool:
-        """Reports why torchrun ends, if its workers have failed too often."""
         error = sys.exc_info()[1]
         if isinstance(error, Exception) and self.taken.number:
             failure = self._why(error)
@@ -150,12 +148,10 @@ class TorchrunRendezvous(OperatorRendezvous):
         return failures.in_order()[0]
 
     def make_store(self, rank: int, size: int) -> HashStore:
-        """Returns a store that takes an arrival at torchrun's exit barrier for success."""
         del rank
         return _BarrierStore(self, size)
 
     def succeeded(self) -> None:
-        """Reports success, then waits for the verdict or for a round that torchrun cannot join."""
         self._client.report(state="succeeded")
         logger.info("all workers have exited with 0; waiting for the verdict")
         while not self.newer_round_known():
@@ -169,7 +165,7 @@ class TorchrunRendezvous(OperatorRendezvous):
 
 
 class _BarrierStore(HashStore):
-    """Lets no agent wait at the exit barrier for others, which this store does not connect."""
+    """Takes an arrival at torchrun's exit barrier for success, and lets no agent wait there."""
 
     def __init__(self, rendezvous: TorchrunRendezvous, size: int) -> None:
         super().__init__()

@@ -47,7 +47,6 @@ def _report(code: int, seconds: float) -> None:
 
 
 def what_holds() -> str:
-    """What the process of an ended script waits for, and where."""
     main, frames = threading.main_thread(), sys._current_frames()
     threads = [
         each

@@ -12,10 +12,7 @@ MOST_OPEN_FILES = 1 << 20
 
 
 def cpu_limit(cgroup: Path = CGROUP) -> float | None:
-    """The cores of the container's quota; None: no quota can be read.
-
-    See the kernel's admin-guide/cgroup-v2 (`cpu.max`), and version 1.
-    """
+    """The cores of the container's quota, by cgroup v2 or v1; None: no quota can be read."""
     for quota_file, period_file in (
         ("cpu.max", "cpu.max"),
         ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
@@ -48,11 +45,7 @@ def limit_threads(argv: Sequence[str], cgroup: Path = CGROUP) -> None:
 
 
 def raise_open_files() -> None:
-    """Raises the limit of open files to the highest, or to `MOST_OPEN_FILES`.
-
-    Container runtimes start with 1024. A rank of a large group has a connection to each other, and
-    a DataLoader's workers may have many tensors.
-    """
+    """Container runtimes start with 1024: too few for a large group, or a loader's tensors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:

@@ -48,7 +48,6 @@ _IMPORTED_WITH_THREADS = os.environ.get("OMP_NUM_THREADS")
 
 
 def run_script(mode: str, target: str, *arguments: str) -> NoReturn:
-    """Ends this process. The mode is `script`, or `module` as for `python -m`."""
     code = 1
     try:
         _reset_process()
@@ -96,7 +95,6 @@ def _run(mode: str, target: str) -> None:
 
 
 def _reset_process() -> None:
-    """Undoes the effects of being a child of the forkserver."""
     die_with_parent(os.getppid())
     forget_resource_tracker()
     attach()

@@ -16,7 +16,6 @@ CHUNK_BYTES = 64 * 1024  # a pipe's capacity
 
 
 def attach() -> None:
-    """Redirects stderr to the agent's pipe, if the environment names one."""
     path = os.environ.pop(STDERR, "")
     if path:
         with contextlib.suppress(OSError):

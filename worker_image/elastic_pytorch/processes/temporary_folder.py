@@ -17,7 +17,7 @@ SOCKET_NAME = "listener-12345678"
 
 
 class TemporaryFolderError(Exception):
-    """No folder can hold the files that a worker's start needs; the message has the reasons."""
+    pass
 
 
 def candidates(environ: Mapping[str, str], working_directory: str) -> list[str]:
@@ -33,9 +33,6 @@ def choose_temporary_folder(folders: Iterable[str]) -> str:
     """Has tempfile use the first folder that can hold files and sockets.
 
     Scripts look for a folder themselves. They get TMPDIR only where Python would find none.
-
-    Raises:
-        TemporaryFolderError: there is none.
     """
     refused = []
     for folder in folders:
@@ -64,7 +61,6 @@ def choose_temporary_folder(folders: Iterable[str]) -> str:
 
 
 def make_temporary_folder_again() -> None:
-    """Does nothing where that is not possible."""
     with contextlib.suppress(OSError):
         Path(tempfile.gettempdir()).mkdir(parents=True, exist_ok=True)
 

@@ -52,7 +52,6 @@ LEFT_TO_SCRIPTS = (CUDA_CHECK, "TORCHINDUCTOR_CACHE_DIR")
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Logs the user's modules that fail."""
     given = {name: os.environ.get(name) for name in LEFT_TO_SCRIPTS}
     # With it, torch.cuda.is_available() does not use CUDA, which does not survive a fork.
     os.environ[CUDA_CHECK] = "1"
@@ -69,7 +68,6 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def start_forkserver() -> None:
-    """Starts multiprocessing's forkserver as a fork of this process, if that works."""
     multiprocessing.set_forkserver_preload(list(MODULES))
     resource_tracker.ensure_running()
     gc.collect()
@@ -99,7 +97,6 @@ def _hold_address() -> None:
 
 @contextlib.contextmanager
 def _forking_instead_of_executing() -> Iterator[None]:
-    """Has multiprocessing fork its forkserver from this process."""
     stock = util.spawnv_passfds
     before = _open_descriptors()
 

@@ -4,7 +4,7 @@ Python's resource tracker, a process of the same group, unlinks their shared mem
 the creator of the memory and its forks are gone, so SIGKILL to the group would end it first.
 
 A descendant without living ancestors has, in its initial environment, a variable that only the
-agent sets. Other processes of the container do not have it.
+agent sets.
 """
 
 import contextlib

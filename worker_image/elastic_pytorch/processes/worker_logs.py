@@ -1,8 +1,4 @@
-"""Configures each worker's environment, stderr and stack dumps, at torch's hook for output.
-
-Torch's tails of log files (`tee`) get whole lines, with the present rank in their prefix. Torch
-itself makes a prefix (`log_line_prefix_template`) only when it starts a process.
-"""
+"""Configures each worker's environment, stderr and stack dumps, at torch's hook for output."""
 
 import contextlib
 import os
@@ -99,8 +95,8 @@ class WholeLines:
 def follow_ranks(template: str | None, rank: Callable[[int], int]) -> str | None:
     """Makes torch's tails write whole lines with present ranks; returns torch's template.
 
-    The template is torchrun's, perhaps with `${rank}`; None or empty: torch's own prefixes. `rank`
-    maps a local rank.
+    Torch itself makes a prefix only when it starts a process. The template is torchrun's, perhaps
+    with `${rank}`; None or empty: torch's own prefixes. `rank` maps a local rank.
     """
 
     def tail_log(
