@@ -38,7 +38,6 @@ class CheckpointCount:
         self._changing = False
 
     def add_scan(self, files: dict[str, Signature]) -> bool:
-        """Returns whether a scan shows a finished checkpoint."""
         changed = any(self._known.get(path) != signature for path, signature in files.items())
         # Beyond the bound, one scan may find files that the next does not: they stay known.
         self._known = {**self._known, **files} if len(self._known) <= MAX_ENTRIES else files
@@ -52,9 +51,6 @@ def find_files(folder: str, most: int = MAX_ENTRIES) -> dict[str, Signature]:
     """Returns the files below a folder that may belong to a finished checkpoint.
 
     Of more entries than `most`, the folders that have changed last count.
-
-    Raises:
-        OSError: the folder cannot be read.
     """
     found: dict[str, Signature] = {}
     left = most

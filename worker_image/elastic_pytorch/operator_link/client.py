@@ -137,7 +137,6 @@ class OperatorClient:
             time.sleep(0.005)
 
     def take_answer(self, answer: object, round_number: int) -> None:
-        """Raises RoundError if the answer does not follow docs/internals/protocol.md."""
         fields = mapping(answer, "the answer")
         seconds = number(
             fields.get("heartbeatSeconds", self.heartbeat_seconds),

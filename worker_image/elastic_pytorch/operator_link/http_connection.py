@@ -17,8 +17,7 @@ HANDSHAKE_TIMEOUT_SECONDS = 2.0
 MAX_PATIENCE = 4
 RESOLVE_AGAIN_SECONDS = 10.0  # of failure: the Service may have another address
 # The kernel closes a connection whose other end acknowledges nothing for 2 s, even an idle one. The
-# kernel of a live operator acknowledges, however busy the operator is. Not every system has all
-# options.
+# kernel of a live operator acknowledges, however busy the operator is.
 DEAD_PEER_OPTIONS = (
     ("TCP_USER_TIMEOUT", 2000),
     ("TCP_KEEPIDLE", 1),
@@ -38,9 +37,8 @@ class OperatorConnection:
     failures of some seconds, another thread resolves it again: a look-up may take minutes, and the
     operator return at its old address meanwhile.
 
-    If thousands of agents gave up early, and came again at once, a new leader would work on
-    connections that are given up. So the times double while an operator that can be reached is too
-    slow.
+    All times double while an operator that can be reached is too slow. Otherwise a new leader
+    would work on connections that thousands of agents have given up.
     """
 
     def __init__(
@@ -61,12 +59,9 @@ class OperatorConnection:
         self._resolver: threading.Thread | None = None
         self._address = ""  # of the operator's last connection, or a newer one
         self._failing_since: float | None = None
-        # The factor of all times, 1 to 4. It doubles each time that the operator can be reached but
-        # does not answer in time, or closes the connection within the handshake.
-        self.patience = 1
+        self.patience = 1  # the factor of all times
 
     def open_stream(self, path: str) -> OperatorStream:
-        """Opens a connection for one request with a stream of lines each way, or raises OSError."""
         token = self.token()
         return OperatorStream(self._connect(), f"{self._host}:{self._port}", path, token)
 

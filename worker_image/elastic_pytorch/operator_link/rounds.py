@@ -17,7 +17,7 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\uffff]+")
 
 
 class RoundError(ValueError):
-    """An answer that is not a round; the message says why."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)

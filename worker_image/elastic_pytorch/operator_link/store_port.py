@@ -9,9 +9,8 @@ TRIES = 100
 class StorePort:
     """Reserves the first free port of a hundred, else any, with a socket that never listens.
 
-    With the host's network, other jobs bind ports, too. A bound socket without SO_REUSEADDR keeps
-    them away. `lend` lets torch's store, which sets SO_REUSEADDR, bind the port beside the
-    reservation: at no moment can another process get it.
+    With the host's network, other jobs bind ports, too. A socket without SO_REUSEADDR keeps them
+    away. `lend` lets torch's store, which sets SO_REUSEADDR, bind the port beside the reservation.
     """
 
     def __init__(self, first: int) -> None:
@@ -24,7 +23,6 @@ class StorePort:
         return int(self._held.getsockname()[1]) if self._held else 0
 
     def lend(self, port: int) -> None:
-        """Lets a store bind the port if it is the reserved one, and reserves another."""
         if self._held is None or port != self.number:
             return
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

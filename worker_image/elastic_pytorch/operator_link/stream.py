@@ -36,11 +36,7 @@ class OperatorStream:
         return self._socket.fileno()
 
     def send(self, value: object, token: str) -> None:
-        """Sends a line, after the token if that is new.
-
-        Raises:
-            OSError: the connection is closed, or takes nothing for 5 s.
-        """
+        """Sends a line, after the token if that is new."""
         if token != self._token:
             self._unsent += _chunk({"token": token})
             self._token = token
@@ -54,8 +50,6 @@ class OperatorStream:
         Raises:
             RefusedError: the operator has refused the request.
             ConnectionError: the operator has ended the stream, or closed the connection.
-            OSError: the connection has failed.
-            ValueError: the answer is not a stream of JSON lines.
         """
         self._socket.settimeout(0)
         lines: list[Any] = []
@@ -82,12 +76,7 @@ class AnswerReader:
         self._in_body = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Returns the lines that are complete.
-
-        Raises:
-            RefusedError: the answer is not 200.
-            ValueError: it is not HTTP, or its body is not in chunks.
-        """
+        """Returns the lines that are complete; raises RefusedError for any status but 200."""
         self._received += data
         if not self._in_body and END_OF_HEAD in self._received:
             self._read_head()

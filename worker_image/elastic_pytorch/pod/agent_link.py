@@ -118,7 +118,6 @@ _link: tuple[int, AgentLink] | None = None
 
 
 def pod_client() -> PodClient:
-    """Connects this process to the agent's server, or to one beside this process."""
     global _connected  # noqa: PLW0603 - one for each process
     if _connected is None or _connected[0] != os.getpid():
         _connected = (os.getpid(), PodClient.connect())

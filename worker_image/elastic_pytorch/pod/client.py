@@ -75,17 +75,12 @@ class PodClient:
         """Connects to the agent's server, or starts a server beside a process without an agent.
 
         Raises:
-            OSError: the agent does not answer. A server beside this process cannot replace it,
-                because it would end with the process.
+            OSError: the agent does not answer.
         """
         return cls(_open_link())
 
     def keep_memory(self, name: str, fd: int) -> None:
-        """Has the server keep a memory file, which replaces one of that name without a newer state.
-
-        Raises:
-            ValueError: the name is empty or too long.
-        """
+        """Has the server keep a memory file, unless one of that name has a newer state."""
         if not 0 < len(name) <= MAX_NAME_CHARACTERS:
             raise ValueError(f"a name of {len(name)} characters")
         with self._lock:
@@ -130,11 +125,7 @@ class PodClient:
     def flush(
         self, name: str, version: StateVersion, folder: str, keep: Keep, *, now: bool = True
     ) -> None:
-        """Requests a checkpoint of the newest state.
-
-        It replaces earlier requests that wait. Without `now`, the server first rests after its last
-        write, see `checkpoint_writer`.
-        """
+        """Requests a checkpoint, which replaces earlier requests; without `now`, after a rest."""
         with self._lock:
             self._revive()
             flushes = self._flushes[name]

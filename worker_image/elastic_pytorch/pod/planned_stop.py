@@ -1,8 +1,7 @@
 """Ends a script before a planned change of its group, or without a next group, as Python would.
 
-`finally` blocks and exit handlers run, and open files are flushed, within `CLEANUP_SECONDS`. Then
-the agent learns that the worker has stopped. Exceptions and results do not count: the state is
-saved.
+`finally` blocks and exit handlers run, and open files are flushed, within `CLEANUP_SECONDS`.
+Exceptions and results do not count: the state is saved.
 """
 
 import contextlib
@@ -15,10 +14,7 @@ CLEANUP_SECONDS = 5.0  # for all steps of a script's end
 
 
 class PlannedStop(BaseException):
-    """Ends a script from its main thread.
-
-    It is not an Exception, so that scripts do not handle it as an error.
-    """
+    """Not an Exception, so that scripts do not handle it as an error."""
 
 
 class _ScriptEnd:
@@ -58,11 +54,7 @@ class _ScriptEnd:
 
     @contextlib.contextmanager
     def at_sigterm(self) -> Iterator[None]:
-        """Has SIGTERM end the script without its own handler, which would only save again.
-
-        The process may never get a next group. The kernel kills it if its end takes longer than
-        `CLEANUP_SECONDS`. Only the main thread sets handlers.
-        """
+        """Has SIGTERM end the script without its own handler, which would only save again."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,8 +1,7 @@
 """Lets a script start before its group exists, and wait where it first depends on the group.
 
-Its set-up (imports, weights, compilation) then costs the group no time. Until the group exists,
-`os.environ` waits where the script reads, writes or lists one of the group's variables. C code and
-programs that inherit the environment read past it.
+Until the group exists, `os.environ` waits where the script reads, writes or lists one of the
+group's variables. C code and programs that inherit the environment read past it.
 """
 
 import os
@@ -65,7 +64,6 @@ def begin() -> None:
 
 
 def is_preparing() -> bool:
-    """Whether this process has not joined its first group yet."""
     return _preparing
 
 

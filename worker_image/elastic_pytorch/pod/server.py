@@ -94,7 +94,6 @@ class PodServer:
         return self.path
 
     def start(self) -> None:
-        """Starts listening, after the forks of processes that must not inherit the descriptors."""
         if self._folder is None:
             return
         try:
@@ -116,7 +115,6 @@ class PodServer:
             pass
 
     def broadcast(self, message: Message | None) -> None:
-        """Sends a message to all workers, and to later ones until the next call."""
         with self._lock:
             self._broadcast = message
             if message is not None:
@@ -125,7 +123,6 @@ class PodServer:
         self._ring()
 
     def send(self, pid: int, message: Message) -> None:
-        """Does nothing if the worker is gone."""
         with self._lock:
             for connection in self._connections.values():
                 if connection.pid == pid:
@@ -372,7 +369,6 @@ def _newest(fd: int) -> StateVersion | None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Takes `--fd N`, the descriptor of the worker's socket, and the folders of its modules."""
     start_logging()
     option, number, *module_folders = arguments
     if option != "--fd":
