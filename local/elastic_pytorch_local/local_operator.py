@@ -35,11 +35,7 @@ class LocalOperator:
 async def local_operator(
     workdir: Path, paths: Mapping[str, Path], pythonpath: str = "", **kubelet: Any
 ) -> AsyncIterator[LocalOperator]:
-    """Runs an operator on a cluster in memory in a context.
-
-    Tokens and volumes go to the workdir, and paths of containers become folders of this machine.
-    The pythonpath has the agent's package, if it is not installed.
-    """
+    """The pythonpath has the agent's package, if it is not installed; see `LocalKubelet`."""
     cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
     queue: WorkQueue[JobKey] = WorkQueue()
     api = AgentApi(cache, registry, TokenReviewer(cluster), queue.add)

@@ -15,7 +15,6 @@ STANDSTILL = (
 
 
 def headline(job: JobView, progress: Progress, pace: float | None) -> str:
-    """The state, the step, the loss, the size and the steps per second, in one line."""
     step = "no step yet" if progress.step is None else f"step {progress.step}"
     parts = [f"{step}/{progress.total}" if progress.total else step]
     parts += [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
@@ -36,8 +35,6 @@ def describe_change(entry: HistoryEntry) -> str:
 
 
 class ProgressLines:
-    """The lines that are due, by the job at moments in seconds; optionally without changes."""
-
     def __init__(self, *, changes: bool = True) -> None:
         self._shows_changes = changes
         self._said = ("", 0, 0)  # state, round and size in the last line

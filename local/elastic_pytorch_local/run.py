@@ -71,8 +71,6 @@ def read_job(
 
     Raises:
         InvalidJob: a cluster would refuse it, or it refers to something missing.
-        OSError: a file cannot be read.
-        yaml.YAMLError: it is not YAML.
     """
     if is_script(files[0]):
         documents = Documents(job_of_script(files[0], arguments, workers))
@@ -197,7 +195,6 @@ async def _ended(watcher: Watcher) -> None:
 
 
 async def _progress(watcher: Watcher, lines: ProgressLines) -> None:
-    """Prints steps, size and changes, until cancelled."""
     while True:
         pids = [pid for pids in watcher.log.pids.values() for pid in pids]
         pace = steps_per_second(watcher.log)

@@ -75,7 +75,6 @@ class ObjectStore:
 
 
 def check_version(found: MutableManifest, version: str) -> None:
-    """Refuses a write for another version of an object, as the API server does."""
     if version != found["metadata"]["resourceVersion"]:
         raise ClusterError(409, f'{found["kind"]} "{found["metadata"]["name"]}" has been modified')
 

@@ -23,7 +23,6 @@ from elastic_pytorch_local.faults.watcher import Waited, Watcher
 T = TypeVar("T")
 
 OPERATOR_SECONDS = 300.0
-# Bounds a hang, not the time that starts and steps take on the busiest machine.
 HANG_SECONDS = 3600.0  # longer than starts and steps take on the busiest machine
 FIRST_STEP_SECONDS = 60.0
 SETTLE_SECONDS = 8.0  # before each act, in which agents finish their imports for later starts
@@ -32,12 +31,10 @@ PACE_SECONDS = 60.0  # before a change, with at least two steps of the group
 
 
 class ActFailed(Exception):
-    """The job did not do what the acts demonstrate."""
+    pass
 
 
 class Acts:
-    """The acts, in a row, on a new job."""
-
     def __init__(self, driver: Driver, watcher: Watcher, say: Callable[[str], None]) -> None:
         self.costs: list[ChangeCost] = []
         self._driver, self._watcher, self._say = driver, watcher, say
@@ -49,7 +46,6 @@ class Acts:
             await act()
 
     async def begin(self) -> None:
-        """Waits until the job trains with its wanted workers."""
         watcher, what = self._watcher, "the operator to make the workers (is it installed?)"
         await self._wait(lambda: watcher.job.workers, OPERATOR_SECONDS, what)
         wanted = watcher.job.wanted
@@ -62,7 +58,6 @@ class Acts:
         self._say(f"{wanted} workers train")
 
     async def settle(self) -> None:
-        """Waits for some steps, so that each act has a quiet time before it."""
         until = time.monotonic() + SETTLE_SECONDS
         await self._wait(lambda: time.monotonic() >= until, HANG_SECONDS, "the next act")
 
@@ -153,7 +148,6 @@ class Acts:
         return cost
 
     async def _wait(self, found: Callable[[], T | None], seconds: float, what: str) -> T:
-        """Waits until something is found; fails if it takes too long, or if the job has ended."""
         try:
             return await self._look(found, seconds, what)
         except Waited:

@@ -76,12 +76,10 @@ def describe_cost(cost: ChangeCost) -> str:
 
 
 def repeated_on_purpose(costs: Sequence[ChangeCost]) -> int:
-    """The steps that announced changes have repeated."""
     return sum(cost.repeated or 0 for cost in costs if cost.planned)
 
 
 def cost_table(costs: Sequence[ChangeCost]) -> str:
-    """A line for each change, and a sentence for all."""
     head = ("EVENT", "WORKERS", "STOOD STILL", "STEPS REPEATED", "READY AFTER")
     lines = ["{:<24}{:<10}{:>12}{:>16}{:>13}".format(*head)]
     for cost in costs:

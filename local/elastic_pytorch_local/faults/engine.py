@@ -23,7 +23,7 @@ UNDO_PAUSE_SECONDS = 3.0
 
 
 class NoTarget(Exception):
-    """There is nothing that the fault could be made to."""
+    pass
 
 
 class NotUndone(Exception):
@@ -52,8 +52,8 @@ class Hit:
     until: float  # the end of the undo
     kind: Kind
     what: str
-    jobs: frozenset[str] = frozenset()  # empty: all
-    pods: frozenset[str] = frozenset()  # which end
+    jobs: frozenset[str] = frozenset()
+    pods: frozenset[str] = frozenset()
     node: str = ""
 
     def touches(self, job: str) -> bool:
@@ -61,7 +61,6 @@ class Hit:
 
 
 def pick(number: int, candidates: Sequence[T], what: str) -> T:
-    """The candidate of a random number; raises NoTarget if there are none."""
     if not candidates:
         raise NoTarget(f"there is no {what}")
     return candidates[number % len(candidates)]
@@ -79,13 +78,11 @@ def kill_process(driver: Driver, pod: Mapping[str, Any], pid: int, job: str) -> 
 
 
 def kill_pod(driver: Driver, pod: Mapping[str, Any], job: str) -> Target:
-    """SIGKILL to all processes of a worker, including the agent."""
     what, name = f"SIGKILL to the container of {_name(pod)}", _name(pod)
     return Target(what, lambda: driver.kill_pod(pod), jobs=frozenset({job}), pods=frozenset({name}))
 
 
 def delete_pod(driver: Driver, name: str, job: str, *, force: bool) -> Target:
-    """The deletion of a worker's pod; by force: without grace."""
     what = f"kubectl delete pod {name}{' --grace-period=0 --force' if force else ''}"
     jobs, pods = frozenset({job}), frozenset({name})
     return Target(what, lambda: driver.delete_pod(name, force=force), jobs=jobs, pods=pods)
@@ -103,11 +100,7 @@ def _name(pod: Mapping[str, Any]) -> str:
 
 @asynccontextmanager
 async def made(target: Target, say: Say) -> AsyncIterator[float]:
-    """Makes a fault, yields its time in seconds since the epoch, and undoes it.
-
-    Raises:
-        NotUndone: the undo failed.
-    """
+    """Makes a fault, yields its time in epoch seconds, and undoes it or raises NotUndone."""
     at = time.time()
     try:
         done = await asyncio.wait_for(target.do(), MAKE_SECONDS)
@@ -143,10 +136,7 @@ async def perform(
     """Makes the faults of an act at once, after its pause, appends them to `hits`, undoes them.
 
     `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs with a pod on a
-    node now, for the node of a fault before and after it.
-
-    Raises:
-        NotUndone: a fault could not be undone.
+    node now.
     """
     await asyncio.sleep(act.pause_seconds)
     await asyncio.gather(

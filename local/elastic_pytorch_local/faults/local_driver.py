@@ -75,10 +75,6 @@ class LocalDriver(Driver):
         config: Config = NO_CONFIG,
         show: WriteLine = no_line,
     ) -> AsyncIterator["LocalDriver"]:
-        """An operator with volumes in a folder, and folders for paths of containers.
-
-        `show` takes the pod's name and each line that it prints.
-        """
         logs = PodLogs(show)
         async with local_operator(
             workdir, paths, find_agent(), write_line=logs.write, config=config
@@ -106,7 +102,6 @@ class LocalDriver(Driver):
             self._operator.cluster.apply_job({**job, "spec": {**job["spec"], "suspend": suspend}})
 
     async def delete_pod(self, name: str, *, force: bool) -> None:
-        """Begins a pod's deletion; by force: kills its processes."""
         self._operator.cluster.begin_deletion(self.namespace, name)
         if force:
             await self.kill_pod({"metadata": {"name": name}})
@@ -116,7 +111,6 @@ class LocalDriver(Driver):
             os.killpg(self._operator.kubelet.process_id(pod["metadata"]["name"]), signal.SIGKILL)
 
     async def kill_process(self, pod: Mapping[str, Any], pid: int) -> float:
-        """Kills a process, whose id in its pod is that on this machine; returns when."""
         if pid <= 1:
             raise DriverError(f"{pid} is no process of {pod['metadata']['name']}")
         os.kill(pid, signal.SIGKILL)
@@ -143,7 +137,6 @@ class LocalDriver(Driver):
             yield await changes.get()
 
     async def log_lines(self, pod: str) -> AsyncIterator[str]:
-        """Yields a pod's log until the pod is gone."""
         read = 0
         while pod in {p["metadata"]["name"] for p in self._operator.cluster.pods(self.namespace)}:
             new = min(self._logs.written[pod] - read, MAX_LINES)
@@ -153,7 +146,6 @@ class LocalDriver(Driver):
             await asyncio.sleep(LOOK_SECONDS)
 
     def page(self) -> AbstractContextManager[str]:
-        """Serves the page of `kubectl epj ui` in a context, which yields its address."""
         return serve_page(self.reader())
 
     def reader(self) -> MemoryReader:

@@ -49,7 +49,7 @@ def trains_quietly(steps: Sequence[Step], world: int, number: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a fault has cost, in seconds between recorded steps."""
+    """Times are in seconds, between recorded steps."""
 
     again: float | None  # until the first step of another group; None: there was none
     pause: float  # the longest time between two steps, until a group of the wanted size trains
@@ -70,8 +70,8 @@ def outcome(
 ) -> Outcome | None:
     """What a fault at a time has cost, in seconds since the epoch; None without steps around it.
 
-    The steps are rank 0's, by their times, and `wanted` is the group's number of processes. The
-    job's status is that of before, and that of when it was whole again.
+    The steps are rank 0's, by their times, and `wanted` is the group's number of processes.
+    `after` is the job's status once it was whole again.
     """
     earlier = [step for step in steps if step.at <= at]
     later = [step for step in steps if step.at > at]

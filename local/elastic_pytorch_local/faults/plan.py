@@ -31,8 +31,6 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One fault, or two at once, after a pause."""
-
     pause_seconds: float
     faults: tuple[Fault, ...]
 

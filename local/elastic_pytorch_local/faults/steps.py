@@ -17,8 +17,6 @@ PACE_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a process of the training, by default rank 0's."""
-
     at: float  # seconds since the epoch
     pod: str
     number: int
@@ -201,8 +199,6 @@ class StepLog:
 
 @dataclass(slots=True)
 class Group:
-    """The numbers of a group's first and last step, their times, and its pods."""
-
     number: int
     world: int
     first: int

@@ -50,8 +50,6 @@ async def until(found: Callable[[], T | None], *, seconds: float, what: str) -> 
 
 
 class Watcher:
-    """A job as it is now, and its logs since the watching began."""
-
     def __init__(self, driver: Driver, job: str) -> None:
         self._driver, self.name = driver, job
         self.job = view_job({})  # while there is none
@@ -70,7 +68,6 @@ class Watcher:
         return Progress(last.number, last.total, last.loss)
 
     async def run(self) -> None:
-        """Watches the job and its pods, and follows their logs, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._see_job())

@@ -18,11 +18,7 @@ _CONTAINER = re.compile(r"(?:List|list)\[(.+)\]|(?:Dict\[str, |dict\(str, )(.+)[
 
 
 def check_model(value: object, type_: str, path: str = "") -> None:
-    """Compares a value with a model of the client, in which null is as good as absent.
-
-    Raises:
-        InvalidJob: a field is unknown, or of another type; it names the first one, and the fix.
-    """
+    """Compares a value with a model of the client, in which null is as good as absent."""
     if value is not None:
         _compiled(type_)(value, path, True)
 
@@ -51,22 +47,13 @@ def _schema_of(type_: str) -> Mapping[str, Any]:
 
 
 def check_migrated(manifest: dict[str, Any]) -> None:
-    """Checks a job of `kubectl epj migrate`, which has no name of an API server yet.
-
-    Raises:
-        InvalidJob: as `admit`.
-    """
+    """Checks a job of `kubectl epj migrate`, which has no name of an API server yet."""
     unnamed = {"name": "unnamed", "namespace": "default", "uid": "none"}
     admit({**manifest, "metadata": unnamed | manifest["metadata"]})
 
 
 def admit(manifest: dict[str, Any]) -> Job:
-    """Reads a job as a cluster would.
-
-    Raises:
-        InvalidJob: a field is unknown, of the wrong type or out of bounds; it names the first one,
-            and the fix.
-    """
+    """Reads a job as a cluster would; raises InvalidJob for the first bad field, with the fix."""
     check_size(manifest, "the job")
     check_model(manifest["metadata"], "V1ObjectMeta", "metadata")
     check_job(manifest, strict=True)

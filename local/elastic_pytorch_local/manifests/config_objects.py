@@ -24,11 +24,7 @@ class File(NamedTuple):
 def read_config(
     documents: Iterable[Mapping[str, Any]], namespace: str
 ) -> dict[tuple[str, str], Mapping[str, bytes]]:
-    """The data of all ConfigMaps and Secrets in a namespace.
-
-    Raises:
-        InvalidJob: one has an unknown field, a value that is no text or no base64, or comes twice.
-    """
+    """The data of all ConfigMaps and Secrets in a namespace."""
     config: dict[tuple[str, str], Mapping[str, bytes]] = {}
     for document in documents:
         kind, name = document["kind"], document["metadata"]["name"]
@@ -52,11 +48,7 @@ def read_config(
 
 
 def config_of_path(path: Path) -> Mapping[str, bytes]:
-    """The data of `kubectl create configmap --from-file` for a file, or a folder's files.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The data of `kubectl create configmap --from-file` for a file, or a folder's files."""
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     return {file.name: file.read_bytes() for file in files}
 
@@ -64,11 +56,7 @@ def config_of_path(path: Path) -> Mapping[str, bytes]:
 def find_data(
     config: Config, kind: str, reference: Mapping[str, Any], path: str, name: str = "name"
 ) -> Mapping[str, bytes] | None:
-    """The data of a reference at a path; None if it is missing, and optional.
-
-    Raises:
-        InvalidJob: it is missing.
-    """
+    """Returns None for missing data that are optional; raises InvalidJob for other missing data."""
     wanted = reference.get(name)
     if not wanted:
         raise InvalidJob(f"{path}.{name}", "is missing")
@@ -81,11 +69,6 @@ def find_data(
 
 
 def find_value(config: Config, kind: str, reference: Mapping[str, Any], path: str) -> bytes | None:
-    """The value of one key; None if it is missing, and optional.
-
-    Raises:
-        InvalidJob: it is missing.
-    """
     if (data := find_data(config, kind, reference, path)) is None:
         return None
     title, optional = f"{kind} {reference['name']}", bool(reference.get("optional"))
@@ -93,11 +76,7 @@ def find_value(config: Config, kind: str, reference: Mapping[str, Any], path: st
 
 
 def volume_files(volume: Mapping[str, Any], config: Config, path: str) -> dict[str, File] | None:
-    """The files of a volume by path in it; None if it has no ConfigMaps and Secrets.
-
-    Raises:
-        InvalidJob: the volume refers to a missing one.
-    """
+    """The files of a volume by path in it; None if it has no ConfigMaps and Secrets."""
     files: dict[str, File] = {}
     for kind, source, where, name in _sources(volume, path):
         if (data := find_data(config, kind, source, where, name)) is None:

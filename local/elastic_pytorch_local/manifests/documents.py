@@ -57,8 +57,6 @@ def read_documents(paths: Sequence[Path]) -> Documents:
     Raises:
         InvalidJob: there is not exactly one job, or its template is missing, or a document is no
             object of Kubernetes.
-        OSError: a file cannot be read.
-        yaml.YAMLError: it is not YAML.
     """
     found = [
         document
@@ -91,7 +89,6 @@ def read_documents(paths: Sequence[Path]) -> Documents:
 
 
 def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A job merged over its template, if it names one."""
     spec = job.get("spec")
     if not isinstance(spec, dict) or (name := read_template_name(spec)) is None:
         return job

@@ -35,11 +35,7 @@ CONTAINER_OBSTACLES = {
 
 
 def check_references(manifest: Mapping[str, Any], config: Config) -> None:
-    """Refuses a template that refers to a missing volume, ConfigMap or Secret.
-
-    Raises:
-        InvalidJob: for the first of them, with the remedy.
-    """
+    """Raises InvalidJob for the first missing volume, ConfigMap or Secret, with the remedy."""
     path, container, volumes = _training(manifest)
     for number, mount in enumerate(container.get("volumeMounts") or ()):
         at = f"{path}.volumeMounts[{number}]"

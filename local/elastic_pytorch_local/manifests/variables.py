@@ -31,11 +31,7 @@ def is_known_field(path: str) -> bool:
 def container_variables(
     pod: Mapping[str, Any], container: Mapping[str, Any], config: Config, address: str, path: str
 ) -> dict[str, str]:
-    """A container's variables of values, ConfigMaps, Secrets and fields, but no other sources.
-
-    Raises:
-        InvalidJob: a variable refers to something that is missing.
-    """
+    """A container's variables of values, ConfigMaps, Secrets and fields, but no other sources."""
     found: dict[str, str] = {}
     for number, source in enumerate(container.get("envFrom") or ()):
         for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):

@@ -217,7 +217,6 @@ class LocalKubelet:
         return environment
 
     def _map_host(self, word: str) -> str:
-        """A word with a pod's address for the DNS name at its begin."""
         host, colon, port = word.partition(":")
         return f"{self._hosts[host]}:{port}" if colon and host in self._hosts else word
 
@@ -254,7 +253,6 @@ async def _end_with(process: asyncio.subprocess.Process, pod: str) -> None:
 
 
 def processes_of(pod: str) -> list[int]:
-    """The ids of all processes of a pod, in any session."""
     mark, found = f"{POD_VARIABLE}={pod}".encode(), []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:

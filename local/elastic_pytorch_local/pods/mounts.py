@@ -22,10 +22,6 @@ def mount_volumes(
     """Makes the folders of a container's volumes; returns them by the container's path.
 
     Pods share a claim's folder; any other is the pod's own.
-
-    Raises:
-        InvalidJob: a volume refers to a missing ConfigMap or Secret.
-        OSError: a folder or a file cannot be written.
     """
     mapped: dict[str, Path] = {}
     volumes = {volume.get("name"): volume for volume in pod["spec"].get("volumes") or ()}
