@@ -87,7 +87,7 @@ class ElasticAgent(LocalElasticAgent):
             return
         self._client.report(state="preparing", round=0, rank=0, world_size=0, failure=None)
         worker_group.workers = self._assign_worker_ranks(None, 0, 1, worker_group.spec)
-        store: Any = self._rendezvous_handler.make_store(0, 1)
+        store: Any = self._rendezvous_handler.make_store(1)
         worker_group.store, worker_group.group_rank, worker_group.group_world_size = store, 0, 1  # type: ignore[assignment]
         self._logs.preparing = True
         self._start_workers(worker_group)

@@ -109,7 +109,7 @@ def launch(
         max_restarts=config.max_restarts,
         # torch's sleep: the agent waits in _monitor_workers, where news ends the wait
         monitor_interval=0.001,
-        **_newer_settings(config, WorkerSpec),
+        **_newer_settings(config),
     )
     agent = ElasticAgent(
         spec,
@@ -219,9 +219,9 @@ def _count_processes(wanted: str) -> int:
         ) from error
 
 
-def _newer_settings(config: Any, spec: Any) -> dict[str, Any]:
+def _newer_settings(config: Any) -> dict[str, Any]:
     """The options that LaunchConfig and WorkerSpec share, but only in newer releases of torch."""
-    names = {field.name for field in dataclasses.fields(spec)} & {
+    names = {field.name for field in dataclasses.fields(WorkerSpec)} & {
         field.name for field in dataclasses.fields(config)
     }
     return {

@@ -24,20 +24,16 @@ class PreparationError(Exception):
 
 class Preparation:
     def __init__(
-        self,
-        processes: WorkerProcesses,
-        handover: Handover,
-        limit_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
+        self, processes: WorkerProcesses, handover: Handover, limit_seconds: float
     ) -> None:
         self._processes, self._handover = processes, handover
-        self._limit_seconds, self._clock = limit_seconds, clock
-        self._since = clock()
+        self._limit_seconds = limit_seconds
+        self._since = time.monotonic()
 
     @property
     def late(self) -> list[int]:
         """The local ranks of workers that are not ready in time."""
-        if self._clock() < self._since + self._limit_seconds:
+        if time.monotonic() < self._since + self._limit_seconds:
             return []
         return [
             rank
@@ -68,5 +64,5 @@ class Preparation:
 
     def _failure_of(self, local_rank: int, exit_code: int, exception: str, message: str) -> Failure:
         pid = self._processes.pids[local_rank]
-        text = f"local rank {local_rank} {message}"
-        return Failure(local_rank, local_rank, pid, exit_code, self._clock(), exception, text)
+        text, now = f"local rank {local_rank} {message}", time.monotonic()
+        return Failure(local_rank, local_rank, pid, exit_code, now, exception, text)

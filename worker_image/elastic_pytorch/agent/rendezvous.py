@@ -109,14 +109,14 @@ class OperatorRendezvous(RendezvousHandler):
             declared.cause,
         )
         store = RendezvousStoreInfo(declared.store_address, declared.store_port)
-        return RendezvousInfo(self.make_store(rank, declared.size), rank, declared.size, store)
+        return RendezvousInfo(self.make_store(declared.size), rank, declared.size, store)
 
     def note_started(self) -> None:
         self._progress.note_started()
 
-    def make_store(self, rank: int, size: int) -> HashStore:
+    def make_store(self, size: int) -> HashStore:
         """Returns a store that torch requires, but that nothing uses."""
-        del rank, size
+        del size
         return HashStore()
 
     def num_nodes_waiting(self) -> int:

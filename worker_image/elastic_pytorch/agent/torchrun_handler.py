@@ -147,8 +147,7 @@ class TorchrunRendezvous(OperatorRendezvous):
             )
         return failures.in_order()[0]
 
-    def make_store(self, rank: int, size: int) -> HashStore:
-        del rank
+    def make_store(self, size: int) -> HashStore:
         return _BarrierStore(self, size)
 
     def succeeded(self) -> None:
