@@ -86,13 +86,13 @@ class PodClient:
         with self._lock:
             close(self._held.pop(name, None))
             self._held[name] = os.dup(fd)  # for the next server, if this one ends
-        self._send({"storage": "hold", "name": name}, os.dup(fd))
+        self.send({"storage": "hold", "name": name}, os.dup(fd))
 
     def drop(self, name: str) -> None:
         """Takes effect after a requested flush."""
         with self._lock:
             close(self._held.pop(name, None))
-        self._send({"storage": "drop", "name": name})
+        self.send({"storage": "drop", "name": name})
 
     def fetch(self, name: str) -> int | None:
         """Returns a new descriptor of the memory file of a name; None: there is none.
@@ -104,7 +104,7 @@ class PodClient:
         with self._lock:
             self._fetches += 1
             number = self._fetches
-            self._send({"storage": "fetch", "name": name, "number": number})
+            self.send({"storage": "fetch", "name": name, "number": number})
             deadline = time.monotonic() + ANSWER_SECONDS
             while self._wait(deadline, lambda: bool(self._answers)):
                 answer, descriptors = self._answers.popleft()
@@ -133,7 +133,7 @@ class PodClient:
             request = {"storage": "flush", "name": name, "number": flushes.asked, "stamp": version}
             if not isinstance(location_of(folder), ObjectUrl):
                 folder = os.path.abspath(folder)  # noqa: PTH100 - the server has another cwd
-            self._send({**request, "folder": folder, "keep": keep, "now": now})
+            self.send({**request, "folder": folder, "keep": keep, "now": now})
 
     def flushed(self, name: str) -> StateVersion | None:
         """The newest version of a held state that is on the disk, as far as this client knows."""
@@ -183,8 +183,10 @@ class PodClient:
     def connected(self) -> bool:
         return self._socket is not None
 
-    def send(self, message: Message) -> None:
-        self._send(message)
+    def send(self, message: Message, descriptor: int | None = None) -> None:
+        with self._lock:
+            self._waiting.append((json.dumps(message).encode(), descriptor))
+            self._send_waiting()
 
     def close(self) -> None:
         """Ends the connection; the server still carries out all requests."""
@@ -211,7 +213,7 @@ class PodClient:
             self._socket = _open_link()
             self._trouble = ""
             for name, fd in self._held.items():
-                self._send({"storage": "hold", "name": name}, os.dup(fd))
+                self.send({"storage": "hold", "name": name}, os.dup(fd))
 
     def _wait(self, deadline: float, condition: Callable[[], bool]) -> bool:
         while True:
@@ -225,11 +227,6 @@ class PodClient:
             poll = select.poll()
             poll.register(link, select.POLLIN | (select.POLLOUT if self._waiting else 0))
             poll.poll(seconds * 1000)
-
-    def _send(self, message: Message, descriptor: int | None = None) -> None:
-        with self._lock:
-            self._waiting.append((json.dumps(message).encode(), descriptor))
-            self._send_waiting()
 
     def _send_waiting(self) -> None:
         with self._lock:
