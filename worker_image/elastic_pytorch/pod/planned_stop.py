@@ -34,18 +34,16 @@ class _ScriptEnd:
         `report` is called once, in any thread.
         """
         once = _Once(report)
-        if self.over:
-            once()
-            wait()
-        if not self.orderly or threading.current_thread() is not threading.main_thread():
-            with self.at_sigterm():
-                once()
-                wait()
 
         def end() -> NoReturn:
             once()
             wait()
 
+        if self.over:
+            end()
+        if not self.orderly or threading.current_thread() is not threading.main_thread():
+            with self.at_sigterm():
+                end()
         self._wait = end
         timer = threading.Timer(CLEANUP_SECONDS, once)
         timer.daemon = True
