@@ -79,8 +79,8 @@ class OperatorClient:
         self.attempted = 0
         self.stopped = False  # the process exits: nothing more is logged
         self.connection = connection
+        self.reported = ReportedState()
         self._peer_stopped_in = 0
-        self._reported = ReportedState()
         self._places = NotedPlaces(-1, 0.0, ())
         self._incarnation = secrets.token_hex(8)
         self._local_world_size = local_world_size
@@ -93,13 +93,9 @@ class OperatorClient:
         self._lock = threading.Lock()
 
     @property
-    def reported(self) -> ReportedState:
-        return self._reported
-
-    @property
     def running_round(self) -> int:
         """The round whose workers run here; 0: none do."""
-        return self._reported.round if self._reported.state == "running" else 0
+        return self.reported.round if self.reported.state == "running" else 0
 
     def peer_stopped(self, round_number: int) -> bool:
         """Whether another member of a round has stopped its workers."""
@@ -107,13 +103,13 @@ class OperatorClient:
 
     def report(self, **changes: Any) -> None:
         """Only for the main thread."""
-        self._reported = replace(self._reported, **changes)
+        self.reported = replace(self.reported, **changes)
         self.changes += 1
         self.send_heartbeat()
 
     def report_places(self, places: Sequence[Mapping[str, str]]) -> None:
         """Only for the main thread."""
-        self._places = NotedPlaces(self._reported.round, time.monotonic(), places)
+        self._places = NotedPlaces(self.reported.round, time.monotonic(), places)
         self.send_heartbeat()
 
     def stop(self) -> None:
@@ -176,7 +172,7 @@ class OperatorClient:
 
     def heartbeat(self) -> dict[str, Any]:
         self.asked = False  # from here on, a change asks again
-        reported, failure = self._reported, self._reported.failure
+        reported, failure = self.reported, self.reported.failure
         # The operator needs to know that the work is done, more than that this agent leaves.
         state = "leaving" if self.leaving and reported.state != "succeeded" else reported.state
         return {
