@@ -4,7 +4,6 @@ The main thread never waits for the operator: the thread of `start_link` communi
 """
 
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +89,6 @@ class OperatorClient:
         self._on_dump = on_dump
         self._keeps_processes = keeps_processes
         self._dump: int | None = None
-        self._lock = threading.Lock()
 
     @property
     def running_round(self) -> int:
@@ -151,18 +149,17 @@ class OperatorClient:
             self._peer_stopped_in = round_number
 
     def take_round(self, answer: Round) -> None:
-        with self._lock:
-            nudged = answer.nudge != self.nudge
-            newer = answer.number > self.newest.number
-            ended = answer.verdict is not None and self.verdict is None
-            # A request from before this agent started, or from an earlier operator, is for others.
-            dump = self._dump is not None and answer.dump > self._dump
-            self._dump = answer.dump
-            self.nudge = answer.nudge
-            if newer:
-                self.newest = answer
-            if ended:
-                self.verdict = answer.verdict
+        nudged = answer.nudge != self.nudge
+        newer = answer.number > self.newest.number
+        ended = answer.verdict is not None and self.verdict is None
+        # A request from before this agent started, or from an earlier operator, is for others.
+        dump = self._dump is not None and answer.dump > self._dump
+        self._dump = answer.dump
+        self.nudge = answer.nudge
+        if newer:
+            self.newest = answer
+        if ended:
+            self.verdict = answer.verdict
         if nudged:
             self.send_heartbeat()
         if newer or ended:
