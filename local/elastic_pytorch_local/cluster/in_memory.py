@@ -142,7 +142,8 @@ class FakeCluster(ObjectStore):
         if dry_run:
             return copied(manifest)
         started = {"status": {"phase": "Pending"}} if resource is PODS else {}
-        created = self._create(resource.kind, {**manifest, **started})
+        namespace = manifest["metadata"]["namespace"]
+        created = self._put(resource.kind, namespace, copied({**manifest, **started}))
         if resource is PODS:
             self._schedule()
         return copied(created)

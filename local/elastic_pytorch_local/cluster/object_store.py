@@ -46,10 +46,6 @@ class ObjectStore:
         except KeyError:
             raise ClusterError(404, f'{kind} "{name}" not found') from None
 
-    def _create(self, kind: str, manifest: Manifest) -> MutableManifest:
-        self._check_name(kind, manifest)
-        return self._put(kind, manifest["metadata"]["namespace"], copied(dict(manifest)))
-
     def _check_name(self, kind: str, manifest: Manifest) -> None:
         metadata = manifest["metadata"]
         if (kind, metadata["namespace"], metadata["name"]) in self._objects:

@@ -14,7 +14,6 @@ from typing import Any
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.cluster.interface import ClusterError
 
-from elastic_pytorch_local.cluster.object_store import Watcher
 from elastic_pytorch_local.faults.driver import Change, Driver, DriverError
 from elastic_pytorch_local.local_operator import LocalOperator, find_agent, local_operator
 from elastic_pytorch_local.manifests.config_objects import Config
@@ -131,7 +130,7 @@ class LocalDriver(Driver):
             if kind == wanted:
                 changes.put_nowait((change, found))
 
-        self.observe(take)
+        self._operator.cluster.watch(take)
         self._operator.cluster.show_all(take)
         while True:
             yield await changes.get()
@@ -150,9 +149,6 @@ class LocalDriver(Driver):
 
     def reader(self) -> MemoryReader:
         return MemoryReader(self._operator.cluster, self._logs)
-
-    def observe(self, watcher: Watcher) -> None:
-        self._operator.cluster.watch(watcher)
 
     def pods_have_ended(self) -> bool:
         phases = [pod["status"].get("phase") for pod in self._operator.cluster.pods(self.namespace)]

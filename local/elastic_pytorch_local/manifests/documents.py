@@ -78,13 +78,13 @@ def read_documents(paths: Sequence[Path]) -> Documents:
     (job,) = jobs
     if (version := job.get("apiVersion")) != names.API_VERSION:
         raise InvalidJob("apiVersion", f"must be {names.API_VERSION}, not {version!r}")
-    namespace = _metadata(job, names.KIND).setdefault("namespace", "default")
+    namespace = _metadata(job).setdefault("namespace", "default")
     config = [document for document in found if document["kind"] in (CONFIG_MAP, SECRET)]
     for document in config:
-        _metadata(document, document["kind"]).setdefault("namespace", namespace)
+        _metadata(document).setdefault("namespace", namespace)
     templates = [document for document in found if document["kind"] == names.TEMPLATE_KIND]
     others = [document for document in found if document not in (*jobs, *config, *templates)]
-    named = [f"{other['kind']} {_metadata(other, other['kind'])['name']}" for other in others]
+    named = [f"{other['kind']} {_metadata(other)['name']}" for other in others]
     return Documents(_with_template(job, templates), config, named)
 
 
@@ -92,7 +92,7 @@ def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> 
     spec = job.get("spec")
     if not isinstance(spec, dict) or (name := read_template_name(spec)) is None:
         return job
-    named = (each for each in templates if _metadata(each, each["kind"])["name"] == name)
+    named = (each for each in templates if _metadata(each)["name"] == name)
     found = next(named, None)
     if found is None:
         raise InvalidJob(PATH, f"no file holds {titled(name)}: give its file, too")
@@ -103,8 +103,8 @@ def _with_template(job: dict[str, Any], templates: Sequence[dict[str, Any]]) -> 
     return {**job, "spec": own}
 
 
-def _metadata(document: dict[str, Any], kind: str) -> dict[str, Any]:
-    metadata = document.setdefault("metadata", {})
+def _metadata(document: dict[str, Any]) -> dict[str, Any]:
+    metadata, kind = document.setdefault("metadata", {}), document["kind"]
     path = "metadata" if kind == names.KIND else f"{kind}: metadata"
     if not isinstance(metadata, dict):
         raise InvalidJob(path, "must be an object")
