@@ -126,7 +126,8 @@ class LocalKubelet:
     async def _run_container(
         self, namespace: str, name: str, pod: Manifest, container: Manifest
     ) -> None:
-        address = f"127.0.{next(self._addresses) // 250}.{next(self._addresses) % 250 + 1}"
+        number = next(self._addresses)
+        address = f"127.0.{number // 250}.{number % 250 + 1}"
         if pod["spec"].get("hostname"):
             self._hosts[f"{pod['spec']['hostname']}.{pod['spec'].get('subdomain', '')}"] = address
         status = {"podIP": address, "phase": "Running"}
