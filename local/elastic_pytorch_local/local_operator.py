@@ -35,7 +35,7 @@ class LocalOperator:
 async def local_operator(
     workdir: Path, paths: Mapping[str, Path], pythonpath: str = "", **kubelet: Any
 ) -> AsyncIterator[LocalOperator]:
-    """The pythonpath has the agent's package, if it is not installed; see `LocalKubelet`."""
+    """The pythonpath has the agent's package, if it is not installed."""
     cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
     queue: WorkQueue[JobKey] = WorkQueue()
     api = AgentApi(cache, registry, TokenReviewer(cluster), queue.add)

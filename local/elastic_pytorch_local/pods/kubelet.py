@@ -47,11 +47,7 @@ def print_line(pod: str, line: str) -> None:
 
 
 class LocalKubelet:
-    """Runs the pods of a FakeCluster.
-
-    Paths of containers become folders of this machine, as in an image; the pythonpath comes before
-    the processes' own. `write_line` takes the pod's name and each line that it prints.
-    """
+    """Runs the pods of a FakeCluster; `paths` has folders for paths of containers."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """Plain `torchrun` with `--rdzv-backend=elastic-pytorch`: the operator's rounds, torchrun's agent.
 
 Torch finds `handler_creator` by the entry point group `torchrun.handlers`. It sees no SIGTERM, and
-only at torchrun's end how a worker failed. Workers start cold, and torchrun's own `--max-restarts`
-counts.
+only at torchrun's end how a worker failed.
 """
 
 import contextlib

@@ -72,11 +72,7 @@ class PodClient:
 
     @classmethod
     def connect(cls) -> "PodClient":
-        """Connects to the agent's server, or starts a server beside a process without an agent.
-
-        Raises:
-            OSError: the agent does not answer.
-        """
+        """Connects to the agent's server, or starts one beside a process without an agent."""
         return cls(_open_link())
 
     def keep_memory(self, name: str, fd: int) -> None:

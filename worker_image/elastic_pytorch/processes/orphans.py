@@ -21,10 +21,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def forget_resource_tracker() -> None:
-    """The agent's resource tracker would unlink memory only when the agent ends.
-
-    A process that needs a tracker then starts its own.
-    """
+    """The agent's resource tracker would unlink memory only when the agent ends."""
     tracker = resource_tracker._resource_tracker
     if tracker._fd is not None:  # type: ignore[attr-defined]
         os.close(tracker._fd)  # type: ignore[attr-defined]
