@@ -35,10 +35,10 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Done:
+    """The end of a training, which only looks like a step with its loss."""
+
     at: float
     pod: str
-    step: int
-    validation_loss: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,8 @@ _OF_WORKERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, str], Re
         ),
     ),
     (
-        re.compile(rf"done at step (\d+)/\d+  validation loss {_LOSS}"),
-        lambda found, pod, stamp: Done(
-            seconds_of(stamp), pod, step=int(found[1]), validation_loss=float(found[2])
-        ),
+        re.compile(rf"done at step \d+/\d+  validation loss {_LOSS}"),
+        lambda _, pod, stamp: Done(seconds_of(stamp), pod),
     ),
     # Of the agent, which prints the time
     (
@@ -144,7 +142,6 @@ class StepLog:
     """The records of a job's workers, in whatever order their lines come."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self.done: Done | None = None  # the end of the training
         self.pids: dict[str, tuple[int, ...]] = {}
         self._known: set[Record] = set()
         self._steps: list[Step] = []
@@ -165,8 +162,6 @@ class StepLog:
             case Began():
                 insort(self._began, record.at)
                 insort(self._began_of.setdefault(record.pod, []), record.at)
-            case Done():
-                self.done = self.done or record
             case Started():
                 self.pids[record.pod] = record.pids
             case RoundBegan():

@@ -20,7 +20,7 @@ STAMP = "1970-01-01T00:16:40.250000123Z "
 AGENT = "elastic_pytorch.agent 1970-01-01T00:16:40.250Z INFO "
 TORN = "step 21/800  loss 3.272  workers 3"  # killed there
 STEP_21, BEGAN = Step(1000.25, "a", 21, 3, total=800, loss=3.272), Began(1000.25, "a", 2)
-DONE, STARTED = Done(1000.25, "a", 800, 1.639), Started(1000.25, "a", (18,))
+DONE, STARTED = Done(1000.25, "a"), Started(1000.25, "a", (18,))
 
 
 @pytest.mark.parametrize(
