@@ -26,9 +26,6 @@ from elastic_pytorch_local.pods.kubelet import LocalKubelet
 class LocalOperator:
     cluster: FakeCluster
     kubelet: LocalKubelet
-    cache: Cache
-    registry: AgentRegistry
-    controller: Controller
 
 
 @asynccontextmanager
@@ -51,7 +48,7 @@ async def local_operator(
         await controller.prime()
         working = asyncio.create_task(controller.run())
         try:
-            yield LocalOperator(cluster, runner, cache, registry, controller)
+            yield LocalOperator(cluster, runner)
         finally:
             working.cancel()
             await runner.close()
