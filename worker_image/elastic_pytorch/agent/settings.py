@@ -32,11 +32,11 @@ class Settings:
     preload: tuple[str, ...]  # modules to import with torch before any worker starts
     termination_log: str
     # For workers that can join another group in their process to notice a lost peer.
-    rest_seconds: float = REST_SECONDS
-    checkpoint_path: Path | None = None
+    rest_seconds: float
+    checkpoint_path: Path | None
     # For workers to be ready to join a group; None: they start when it exists.
-    prepare_seconds: float | None = None
-    unit_replicas: int = 1  # pods
+    prepare_seconds: float | None
+    unit_replicas: int  # pods
 
     @property
     def stop_seconds(self) -> float:
@@ -108,7 +108,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
 class Timeouts:
     monitor_seconds: float  # the longest time between two checks of the workers
     stop_seconds: float  # from SIGTERM to SIGKILL of the workers
-    prepare_seconds: float | None = None
+    prepare_seconds: float | None
 
 
 def read_timeouts(settings: Settings, options: Any, monitor_seconds: float) -> Timeouts:

@@ -44,7 +44,7 @@ def parse_round(answer: object) -> Round:
     store_address, store_port = "", 0
     if size:
         store = mapping(fields.get("store"), "store")
-        store_address = _text(store.get("address"), "store.address", _ADDRESS)
+        store_address = _address(store.get("address"))
         store_port = integer(store.get("port"), "store.port", 1, 65535)
     verdict = fields.get("verdict")
     if verdict not in (None, "complete", "failed"):
@@ -83,9 +83,9 @@ def mapping(value: object, what: str) -> dict[str, Any]:
     return value
 
 
-def _text(value: object, what: str, pattern: re.Pattern[str]) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise RoundError(f"{what} is not well formed")
+def _address(value: object) -> str:
+    if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+        raise RoundError("store.address is not well formed")
     return value
 
 

@@ -20,7 +20,7 @@ from elastic_pytorch.stopping.stacks import COLD_START
 
 class WorkerLogs(LogsSpecs):
     def __init__(
-        self, specs: LogsSpecs, tails: StderrTails, *, warm: bool, unit_replicas: int = 1
+        self, specs: LogsSpecs, tails: StderrTails, *, warm: bool, unit_replicas: int
     ) -> None:
         self._specs = specs
         self.tails = tails
