@@ -156,13 +156,13 @@ async def _train(
     if failure:
         print(driver.last_words(), flush=True)
         say(failure)
-    if faults and failure and over:
-        return FAILED
-    if faults and over:
-        return REPEATED if repeated_on_purpose(acts.costs) else COMPLETE
-    if faults:
+    if not faults:
+        return _exit_code(job)
+    if not over:
         return STOPPED
-    return _exit_code(job)
+    if failure:
+        return FAILED
+    return REPEATED if repeated_on_purpose(acts.costs) else COMPLETE
 
 
 def _exit_code(job: JobView) -> int:

@@ -89,13 +89,7 @@ def outcome(
         whole=None if end is None else round(later[end].at - at, 3),
         repeated=sum(change.repeated for change in changes(watched, at)),
     )
-    return found if before is None or after is None else _with_status(found, before, after)
-
-
-def _with_status(found: Outcome, before: JobView, after: JobView) -> Outcome:
-    return replace(
-        found,
-        round=after.round,
-        rounds=after.round - before.round,
-        failures=after.failures - before.failures,
-    )
+    if before is None or after is None:
+        return found
+    rounds, failures = after.round - before.round, after.failures - before.failures
+    return replace(found, round=after.round, rounds=rounds, failures=failures)
