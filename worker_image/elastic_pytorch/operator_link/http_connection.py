@@ -37,8 +37,8 @@ class OperatorConnection:
     failures of some seconds, another thread resolves it again: a look-up may take minutes, and the
     operator return at its old address meanwhile.
 
-    All times double while an operator that can be reached is too slow. Otherwise a new leader
-    would work on connections that thousands of agents have given up.
+    The waits for handshakes and answers double while an operator that can be reached is too slow.
+    Otherwise a new leader would work on connections that thousands of agents have given up.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class OperatorConnection:
         self._resolver: threading.Thread | None = None
         self._address = ""  # of the operator's last connection, or a newer one
         self._failing_since: float | None = None
-        self.patience = 1  # the factor of all times
+        self.patience = 1  # the factor of the waits for handshakes and answers
 
     def open_stream(self, path: str) -> OperatorStream:
         token = self.token()
