@@ -29,7 +29,6 @@ class Driver(Protocol):
         """Deletes a job, if there is one, and returns once its pods are gone."""
 
     async def scale_job(self, name: str, replicas: int) -> None: ...
-    async def suspend_job(self, name: str, *, suspend: bool) -> None: ...
     async def delete_pod(self, name: str, *, force: bool) -> None:
         """Deletes a pod, if there is one; by force: with `--grace-period=0 --force`."""
 

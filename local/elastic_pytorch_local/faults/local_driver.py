@@ -95,11 +95,6 @@ class LocalDriver(Driver):
         with _driver_errors():
             self._operator.cluster.scale_job(name, replicas, self.namespace)
 
-    async def suspend_job(self, name: str, *, suspend: bool) -> None:
-        with _driver_errors():
-            job = self._operator.cluster.job(name, self.namespace)
-            self._operator.cluster.apply_job({**job, "spec": {**job["spec"], "suspend": suspend}})
-
     async def delete_pod(self, name: str, *, force: bool) -> None:
         self._operator.cluster.begin_deletion(self.namespace, name)
         if force:
