@@ -27,7 +27,6 @@ class LogFolderError(SettingsError):
 
 
 def lack(error: BaseException) -> str:
-    """What the pod or its node lacks; empty: nothing that explains the error."""
     if isinstance(error, RuntimeError) and NO_THREAD in str(error):
         return LACKS[errno.EAGAIN]
     if isinstance(error, MemoryError):

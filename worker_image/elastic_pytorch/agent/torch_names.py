@@ -49,7 +49,6 @@ class UnsuitableTorch(SettingsError):
 
 
 def check_torch() -> None:
-    """Raises UnsuitableTorch with the version and the missing names, or ImportError."""
     import torch  # noqa: PLC0415 - takes seconds
 
     if lacking := missing(AGENT):

@@ -39,7 +39,6 @@ class GroupWorker(Protocol):
 def group_environment(
     worker: GroupWorker, *, store: tuple[str, int], local_world_size: int, unit_replicas: int
 ) -> dict[str, str]:
-    """All variables of a group, for a process that continues in it."""
     address, port = store
     return {
         "MASTER_ADDR": address,

@@ -106,7 +106,6 @@ class PodServer:
         self._thread.start()
 
     def serve_one(self, link: socket.socket) -> None:
-        """Serves one worker until it ends, then finishes its requests."""
         self._open()
         self._add(link)
         while self._connections:

@@ -210,7 +210,6 @@ def _complain(words: object) -> None:
 
 
 def _finish(code: int) -> int:
-    """The steps of Python's exit, in order: threads, exit handlers, open files, buffers."""
     for step in (threading._shutdown, atexit._run_exitfuncs, _close_files):  # type: ignore[attr-defined]
         if _outcome(step) == INTERRUPTED:
             code = INTERRUPTED

@@ -36,7 +36,6 @@ class StderrTails:
         self._unended: int | None = None  # the local rank whose last line here has no end
 
     def path(self, local_rank: int) -> str:
-        """Returns an empty path if there can be no pipe."""
         if local_rank not in self._pipes:
             with contextlib.suppress(OSError):
                 self._open(local_rank)
@@ -51,7 +50,6 @@ class StderrTails:
                 self._tails[local_rank].clear()
 
     def text(self, local_rank: int) -> str:
-        """Returns an empty text if the worker's stderr goes elsewhere."""
         with self._lock:
             if local_rank not in self._pipes:
                 return ""
@@ -59,7 +57,6 @@ class StderrTails:
             return self._tails[local_rank].decode(errors="replace")
 
     def end_line(self, local_rank: int) -> None:
-        """Ends the last line of a worker that has ended within it."""
         with self._lock:
             if local_rank in self._pipes:
                 self._read(local_rank)
