@@ -31,28 +31,23 @@ NATIVE, UNIVERSAL = "zero", "universal"
 
 
 class DeepSpeedState(ShardedState):
-    """A `ShardedState` for an engine of DeepSpeed.
+    """A `ShardedState` for an engine of DeepSpeed, with checkpoints only.
 
-    The engine keeps model, optimizer and schedule: do not register these. Register all else that
-    the training needs, such as the sampler.
-
-    DeepSpeed gives its parts of the state to files only, so all ranks together write a checkpoint
-    every few steps. The loss of a worker costs the steps since the last one, and a stop at a
-    boundary costs none.
+    Do not register model, optimizer and schedule, which the engine keeps, but all else that the
+    training needs.
 
     Args:
         folder: on a volume that all pods share.
         engine: what `deepspeed.initialize` returned first, with `"checkpoint": {"load_universal":
             true}` in its configuration.
         options: see `State.Options`. `every` must be given: the steps of the optimizer from one
-            checkpoint to the next, for which training waits. There is no `memory`, and `initial` is
-            refused.
+            checkpoint to the next, for which training waits. `memory` has no effect, and `initial`
+            is refused.
 
     Raises:
         ValueError: the engine cannot be resized, or a sampler deals out the samples to other ranks
-            than its data-parallel ones; the message says what to change.
-        RuntimeError: a function that `in_process` decorates makes it: DeepSpeed keeps process
-            groups of its own for the whole process.
+            than its data-parallel ones.
+        RuntimeError: a function that `in_process` decorates makes it.
     """
 
     _LOAD_INSTEAD = "before deepspeed.initialize, which copies them"
@@ -172,7 +167,6 @@ class ZeroEngine:
 
 
 def convert_once(folder: Path) -> None:
-    """Converts a checkpoint to a universal one beside it, unless one is there."""
     if (folder / UNIVERSAL).exists():
         return
     partial = folder / f".{UNIVERSAL}-{os.urandom(8).hex()}"

@@ -1,8 +1,4 @@
-"""Changes the group within the living process, instead of starting the script again.
-
-A decorated function is called again, with a new process group and all that its `State` has
-committed. Objects of the old group are gone by then.
-"""
+"""Changes the group within the living process, instead of starting the script again."""
 
 import contextlib
 import gc
@@ -28,8 +24,7 @@ Result = TypeVar("Result")
 
 # For ProcessGroupNCCL's groups, which are aborted from here. Its watchdog must not end the process
 # when a peer is lost, nor sleep for a minute before it ends, which the end of the group waits for.
-# The heartbeat monitor checks each second whether the watchdog has timed out, and then sleeps for
-# eight minutes. Here it checks as rarely.
+# The heartbeat monitor must not see the time-out, since it then sleeps for eight minutes.
 _NCCL_VARIABLES = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",
@@ -97,17 +92,12 @@ def in_process(function: Callable[..., Result]) -> Callable[..., Result]:
     """Decorates a function to be called again, in the same process, when the group changes.
 
     The function does all that depends on the group: `init_process_group`, `State.restore`,
-    DistributedDataParallel, and the training. It may be called any number of times. It is called
-    again
+    DistributedDataParallel, and the training. At a planned change, it ends at a step boundary, in
+    `State.commit`. When a peer is lost, the group is aborted, and the steps since the last commit
+    are lost.
 
-    - when the group changes, after all ranks have stopped at the same step boundary, in
-      `State.commit`;
-    - when a peer is lost, which a collective raises or the agent reports. The group is aborted, and
-      nothing that the function does after that counts. It loses the steps since the last commit:
-      one at most if it commits each step.
-
-    Where no agent of elastic-pytorch runs the script (plain torchrun, a notebook) it is called
-    once, and errors propagate.
+    Without an agent of elastic-pytorch (plain torchrun, a notebook), it is called once, and errors
+    propagate.
 
     Raises:
         RuntimeError: a process group exists already, which the function could not make again.

@@ -39,14 +39,9 @@ from elastic_pytorch.training.sampler import ElasticSampler
 class ElasticCallback(Callback):
     """Restores the training in each group, commits each step, and stops where the group changes.
 
-    A step of the optimizer ends when the next one begins: validation, checkpoints, schedulers and
-    hooks that follow the optimizer's step belong to it.
-
-    The callback keeps the module, the optimizers, their schedulers, the precision plugin (the
-    GradScaler) and the place in the data. It also keeps the loops' counters, logged metrics, and
-    the states of the other callbacks and of the data module, and what their hooks
-    `on_save_checkpoint` keep. Its arguments are those of `options`, without `callbacks` and
-    `plugins`.
+    It keeps all that Lightning's checkpoints have, and the place in the data. A step is committed
+    when the next one begins, so validation and hooks after the optimizer's step belong to it. The
+    arguments are those of `options`, without `callbacks` and `plugins`.
     """
 
     def __init__(
@@ -174,7 +169,6 @@ class ElasticCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Counts the batch; its step is committed after the hooks and validation that follow."""
         part, sampler = self._part, self._sampler
         if part is None or sampler is None:
             return

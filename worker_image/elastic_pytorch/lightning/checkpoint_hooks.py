@@ -24,11 +24,7 @@ class CheckpointHooks:
         return any(True for _ in self._owners())
 
     def state_dict(self) -> dict[str, Any]:
-        """Calls the hooks that save.
-
-        Raises:
-            RuntimeError: a hook needs an entry that the dict does not have.
-        """
+        """Raises a RuntimeError if a hook needs an entry that the dict does not have."""
         given = self._given()
         checkpoint = dict(given)
         for owner, arguments in self._owners():

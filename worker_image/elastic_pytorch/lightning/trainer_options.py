@@ -23,8 +23,6 @@ def options(
 ) -> dict[str, Any]:
     """Returns the Trainer's callbacks, and in a group also its plugins, devices and num_nodes.
 
-        Trainer(**elastic_pytorch.lightning.options("/checkpoints", batch_size=48), max_epochs=3)
-
     `batch_size` counts the samples of the whole group, and replaces that of the DataLoader; leave
     it out if the DataLoader has an `ElasticSampler` as batch_sampler. `micro_batch_size` is that of
     `ElasticSampler`, and replaces accumulate_grad_batches. `callbacks` and `plugins` are the

@@ -26,25 +26,21 @@ def report(
     step_seconds: float | None = None,
     metrics: Mapping[str, float] | None = None,
 ) -> None:
-    """Reports the progress of training to the operator.
+    """Reports the progress of training to the operator, from any rank.
 
-    Call it as often as you like, from any rank: it takes microseconds, never blocks, and raises
-    nothing but a ValueError about `metrics`. Without an agent of elastic-pytorch (in a notebook,
-    say) it does nothing else. A number may be anything that float() takes, even a tensor with one
-    element; if that is on a GPU, the call waits for the GPU.
+    It takes microseconds, never blocks, and does nothing without an agent of elastic-pytorch. A
+    number may be anything that float() takes; for a tensor on a GPU, the call waits for the GPU.
 
     Args:
         step: the step just finished. The largest of all ranks counts.
         total: the step at which training will be done.
         loss: the newest loss.
         checkpoint_step: the step of the newest checkpoint from which training could continue.
-        work_seconds: how long this rank has worked in a step, without its waits for other ranks.
-            The operator compares it and `step_seconds` of all ranks to find slow ones. A
-            `WorkTimer` measures and reports both.
+        work_seconds: how long this rank has worked in a step, without its waits for other ranks. A
+            `WorkTimer` measures and reports this and `step_seconds`.
         step_seconds: how long a step takes, from one to the next.
-        metrics: other numbers for people, by name, such as `{"accuracy": 0.93}`. A job shows the
-            newest value of each name, and at most 16 names. A name has 1 to 63 letters, digits, and
-            any of `_ . / @ -` after the first.
+        metrics: other numbers by name, 16 at most in a job, such as `{"accuracy": 0.93}`. A name
+            has 1 to 63 letters, digits, and any of `_ . / @ -` after the first.
 
     Raises:
         ValueError: `metrics` has more than 16 entries, another name, or a value that is no number.

@@ -48,7 +48,6 @@ class CountedStep:
 
     @torch.no_grad()
     def correct(self, gradients: Iterable[Tensor]) -> None:
-        """Multiplies the step's gradients by the missing factor."""
         if self._parts == 1 or self._reference is None or self._total is None:
             return
         if self._pending is not None:

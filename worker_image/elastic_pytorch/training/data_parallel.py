@@ -21,10 +21,6 @@ class DataParallel:
     """The data-parallel ranks: those of a mesh, of any number of dimensions, or all ranks.
 
     Ranks that share one place among them compute the same samples.
-
-    Raises:
-        ValueError: this rank is not in the mesh, or ranks along a dimension of that name usually
-            compute one sample together.
     """
 
     def __init__(self, mesh: "DeviceMesh | None" = None) -> None:

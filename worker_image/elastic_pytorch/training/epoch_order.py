@@ -46,7 +46,6 @@ class Made:
 
     @cached_property
     def described(self) -> Described:
-        """Its description, by a hash of the indices."""
         digest = hashlib.blake2b(memory_of(self.indices), digest_size=8)
         if self.ends is not None:
             digest.update(memory_of(torch.tensor(self.ends)))
@@ -68,12 +67,7 @@ class EpochOrder:
         self._newest: Made | None = None
 
     def of(self, epoch: int) -> torch.Tensor:
-        """Returns the indices of an epoch's samples, in their order.
-
-        Raises:
-            TypeError: a Sampler of the script gives something else.
-            ValueError: it gives no samples, an empty batch, or an invalid index.
-        """
+        """Returns the indices, or raises a TypeError or ValueError for a Sampler of the script."""
         return self._made(epoch).indices
 
     def samples(self, epoch: int) -> int:
@@ -85,9 +79,9 @@ class EpochOrder:
         return None
 
     def usual_batch(self, epoch: int, size: int) -> int:
-        """Returns the samples of most steps, of batches of `size` or with sizes of their own.
+        """Returns the samples of most steps in the newest step's epoch, or in `epoch` before any.
 
-        The epoch of the newest step counts, or `epoch` before any: there may be no epoch after it.
+        After the newest step's, there may be no epoch.
         """
         return min(size, self.samples(epoch))
 

@@ -42,7 +42,6 @@ class Iteration:
         self._thread = 0
 
     def give(self) -> None:
-        """Counts a batch that is given, in the thread that takes it."""
         self._given += 1
         self._thread = threading.get_ident()
 
@@ -110,8 +109,7 @@ class Epochs(ABC):
         """Advances by a batch of the whole group, and after the last one to the next epoch.
 
         Raises:
-            RuntimeError: the step is not done: no batch was taken, or micro-batches of it are still
-                to come.
+            RuntimeError: no batch was taken, or micro-batches of the step are still to come.
         """
         parts = len(self._share_of_step().samples)
         if self._micro < parts and (self._micro or self._iteration is not None):
@@ -124,19 +122,16 @@ class Epochs(ABC):
 
     @contextmanager
     def part(self, model: Any = None) -> Iterator[Part]:
-        """Enters the current micro-batch: forward and backward go inside.
-
-        The optimizer's step goes outside, after the last one.
+        """Enters the current micro-batch for forward and backward, without the optimizer's step.
 
         Args:
             model: a model in DistributedDataParallel, or sharded by fully_shard, whose gradients
                 are reduced only in the step's last micro-batch.
 
         Raises:
-            RuntimeError: no batch was taken; or the step's last micro-batch is done, but not
-                committed. Or the loop does not take each batch that the loader gives; or the ranks
-                have different orders. Or the weight of the part was not used; or, when it is used:
-                the gradients are not those that the step's micro-batches before have left.
+            RuntimeError: no batch was taken, or the step before is not committed; batches are left
+                out or come in another order; the weight was not used; or other code has changed
+                the gradients of the step.
         """
         turns.complete()
         share = self._share_of_step()

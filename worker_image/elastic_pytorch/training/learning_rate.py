@@ -18,7 +18,6 @@ RATES = ("lr", "initial_lr", "max_lr", "min_lr")  # the last two are OneCycleLR'
 
 
 def factor_of(rule: Literal["linear", "sqrt"], world_size: int, base_world_size: int) -> float:
-    """Returns a rate's factor; raises a ValueError for an unknown rule or size."""
     if base_world_size < 1 or world_size < 1:
         raise ValueError(f"a group has at least one rank, not {min(world_size, base_world_size)}")
     ratio = world_size / base_world_size
@@ -38,14 +37,13 @@ def scale_learning_rate(
 ) -> float:
     """Adapts the learning rate to the size of the group.
 
-    To be called by each group, after `State.restore`; a second call changes nothing.
+    Each group calls it after `State.restore`; a second call changes nothing.
 
     Args:
         optimizer: the optimizer, whose rates were chosen for `base_world_size`.
-        scheduler: the scheduler of the optimizer, if it has one; register both with the State, or
-            neither.
-        rule: how the rate follows a batch that doubles. "linear" doubles it, as is common with SGD;
-            "sqrt" takes 1.4 times, as with Adam.
+        scheduler: its scheduler, if it has one; register both with the State, or neither.
+        rule: "linear" multiplies the rates by the group's growth, as is common with SGD; "sqrt" by
+            the root of that, as with Adam.
         base_world_size: the world size for which the rates were chosen.
 
     Returns:

@@ -22,15 +22,10 @@ class MicroBatch(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """How batches are cut into micro-batches.
+    """How a batch is cut: into pieces of `micro_batch_size`, or else evenly into `shares`.
 
-    Attributes:
-        micro_batch_size: samples of each but the batch's last one, for any world size. None: the
-            batch is cut evenly.
-        shares: into how many shares it is then cut.
-        full_batch: samples of a batch that is not the epoch's last one. If each share has at least
-            two of them, none is a single sample of a shorter batch that has two: a batch norm
-            refuses to learn from one sample.
+    `full_batch` is the size of a batch that the epoch's end does not shorten. If its shares have
+    two samples each, a shorter batch has fewer shares: a batch norm refuses to learn from one.
     """
 
     micro_batch_size: int | None
@@ -50,10 +45,8 @@ class Cut(NamedTuple):
 def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
     """Returns how many shares keep each within a rank's share in the largest group.
 
-    It is the fewest for which all ranks have the same number: seven ranks left of eight then
-    compute two halves of a share that is an eighth larger, where two whole shares of the largest
-    group would take twice as long. With fewer than two samples for each of them, the batch is cut
-    as for the largest group.
+    All ranks have as many, since a rank with one more would delay the others. With fewer than two
+    samples for each share, the batch is cut as for the largest group.
     """
     share, limit = ceil(full_batch / world_size), ceil(full_batch / largest)
     shares = world_size * ceil(share / limit)
@@ -72,8 +65,7 @@ def share_of_batch(
         else [pieces[number] for number in _even_share(len(pieces), rank, world_size)]
     )
     idle = MicroBatch(*pieces[0], counts=False)
-    # In front, so that the last micro-batch, after which the ranks synchronise, counts on every
-    # rank if possible.
+    # In front, so that the last one, after which the ranks synchronise, counts if possible.
     return [idle] * (-(-len(pieces) // world_size) - len(mine)) + [
         MicroBatch(*piece, counts=True) for piece in mine
     ]
@@ -105,9 +97,8 @@ class Part:
 
     Attributes:
         last: whether the optimizer's step comes after it.
-        samples: the number of its samples that count; 0 where this rank has nothing to do and
-            computes only so that the collectives match.
-        parts: the number of micro-batches in the step, on each rank.
+        samples: its samples that count; 0 if this rank computes it only for the collectives.
+        parts: the micro-batches of the step on each rank.
     """
 
     def __init__(self, weight: float, *, last: bool, samples: int, parts: int) -> None:
@@ -124,7 +115,6 @@ class Part:
         return self._weight
 
     def use_weight(self) -> None:
-        """Notes that the loss is weighted, by this weight or by a count."""
         if self.check is not None:
             self.check()
         self.weight_used = True

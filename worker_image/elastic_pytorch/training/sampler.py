@@ -30,47 +30,36 @@ if TYPE_CHECKING:
 
 
 class ElasticSampler(Epochs, Sampler[list[int]]):
-    """The batches of a training whose group may change: the `batch_sampler` of a DataLoader.
+    """The `batch_sampler` of a DataLoader, for a group of any size.
 
-    An epoch's order depends only on seed and epoch, and the position in it is a number of samples
-    of the whole group. So a group of any size continues where another one has stopped, and each
-    sample comes exactly once in an epoch.
-
-    Iterating never changes the position, as a DataLoader runs ahead. `State.commit` does, by
-    `advance`.
+    The position in an epoch is a number of samples of the whole group. Iterating never changes it,
+    as a DataLoader runs ahead; `State.commit` does, by `advance`.
 
     Args:
         data: the Dataset, or its number of samples.
         batch_size: samples of a step, of all ranks together. The last batch of an epoch may be
             shorter.
-        micro_batch_size: splits each batch into micro-batches of this size, and deals them to the
-            ranks: what the model sees at once never depends on the group. None: a rank computes its
-            share of a batch at once; but see `keep_micro_batch`.
-        per_worker_batch_size: instead of `batch_size`: samples of a step for each rank. The batch
-            then grows with the group; see `scale_learning_rate`.
-        sampler: a torch Sampler of an epoch's samples, in their order: fewer than there are, or
-            with repeats. None: each sample comes once. All ranks call `set_epoch(epoch)` before
-            they read it, and it must give the same on each, and after each restart.
-        batch_sampler: instead of a batch size: such a Sampler of the whole group's batches, each as
+        micro_batch_size: samples of the micro-batches that the ranks compute in turn. None: a rank
+            computes its share of a batch at once; but see `keep_micro_batch`.
+        per_worker_batch_size: instead of `batch_size`: samples of a step for each rank.
+        sampler: a torch Sampler of the group's epoch, with `set_epoch(epoch)`. It may leave samples
+            out or repeat them. None: each sample comes once.
+        batch_sampler: instead of a batch size: such a Sampler of the group's batches, each as
             indices; or a BatchSampler of one.
         shuffle: whether each epoch has its own order.
         seed: the seed of the orders, the same on all ranks.
         drop_last: whether to leave out a shorter last batch.
-        seed_random: whether `part` seeds the random number generators, so that dropout does not
-            depend on the group either.
-        mesh: the data-parallel DeviceMesh of a model that is also parallel in another way, such as
-            by tensors. Only its ranks count then, in sizes, shares and weights; ranks that share a
-            place in it get the same samples. None: all ranks count.
+        seed_random: whether `part` seeds the random number generators from its samples.
+        mesh: the data-parallel DeviceMesh of a model that is also parallel in another way. Ranks
+            that share a place in it get the same samples. None: all ranks count.
         keep_micro_batch: whether no micro-batch is larger than a rank's share in the largest group
-            of the training: a smaller group then needs no more memory. Its ranks cut their share
-            evenly, and compute the pieces one after another. None: if `steps` trains a model on an
-            accelerator. With True, a loop of your own computes each micro-batch in a `part`.
+            of the training. None: if `steps` trains a model on an accelerator. With True, a loop of
+            your own computes each micro-batch in a `part`.
 
     Raises:
         TypeError: the data has no length, a size is not a whole number, or `sampler` or
             `batch_sampler` has no `set_epoch`.
-        ValueError: a size is invalid; or this rank is not in the mesh, or the mesh is not only
-            data-parallel.
+        ValueError: a size is invalid, or the mesh is without this rank or not only data-parallel.
     """
 
     _called = "sampler"
@@ -234,7 +223,6 @@ class ElasticSampler(Epochs, Sampler[list[int]]):
     # --- the samples ---
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yields this rank's micro-batches, from the position to the end of the epoch."""
         self._look_at_group()
         if self._seed_random and self.data_parallel.mesh is not None:
             # Next, a DataLoader draws its workers' seed, which ranks with the same samples share.

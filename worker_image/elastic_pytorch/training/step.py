@@ -45,10 +45,9 @@ class Step:
 
     @property
     def parts(self) -> Iterator[Any]:
-        """Yields this rank's share as the loader yields it: at once or in pieces.
+        """Yields this rank's share of the batch: in pieces after a `micro_batch_size` or a shrink.
 
-        Pieces come of a `micro_batch_size`, or of a group that has shrunk. To be gone through once,
-        to its end, with one `backward` in each. The ranks' gradients are reduced in the last one.
+        Go through it once, to its end, with one `backward` for each part.
         """
         if self._begun:
             raise RuntimeError("the parts of a step are gone through once, in one loop")
@@ -71,12 +70,12 @@ class Step:
         Args:
             loss: the mean over the part; scaled, if there is a scaler:
                 `step.backward(scaler.scale(loss))`.
-            count: the number that the mean is over, if not samples: tokens without padding, for
-                example. On all ranks, or on none.
+            count: the number that the mean is over, if not samples, such as tokens without padding;
+                on all ranks, or on none.
 
         Raises:
-            RuntimeError: it is not once a part, or not of the model that `steps` was given. Or
-                something else has changed gradients.
+            RuntimeError: it is not called once a part, with a loss of the model that `steps` was
+                given; or other code has changed gradients.
         """
         if self._part is None:
             raise RuntimeError(
@@ -86,10 +85,10 @@ class Step:
         self._loop.backward(part, loss, count)
 
     def skip(self, when: Tensor | bool) -> bool:
-        """Whether to leave this step out, as any rank requests: the optimizer takes no step.
+        """Returns whether any rank asks to leave this step out; its batch then counts as done.
 
-        Its batch is done. To be called by all ranks after the loop over `parts`, as it is
-        collective: `if step.skip(not norm.isfinite()): continue`.
+        All ranks call it after the loop over `parts`: `if step.skip(not norm.isfinite()):
+        continue`.
 
         Raises:
             RuntimeError: the parts are not gone through, or the optimizer has taken its step; or a
@@ -116,7 +115,6 @@ class StepGradients:
         self._left: tuple[Tensor | None, int] = None, 0
 
     def note(self, parameters: Iterable[Tensor] = ()) -> None:
-        """Notes the gradients, by the known parameter or the first with one."""
         self._find(parameters)
         self._left = self._now()
 

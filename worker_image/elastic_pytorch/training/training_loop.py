@@ -42,9 +42,8 @@ NOT_CLEARED = (
 def epochs(state: State, count: int) -> Iterator[int]:
     """Yields the epochs up to `count`, from the current one, which may have begun before a restart.
 
-    What follows the inner loop belongs to the epoch, whose last step is committed when the loop
-    goes on: a group that is lost in an evaluation does it again. An epoch whose inner loop is left
-    before its end comes again, for its rest.
+    An epoch's last step is committed when the loop goes on, so an evaluation after the inner loop
+    belongs to it. An epoch that the inner loop leaves early comes again, for its rest.
 
     Args:
         state: with which the loader's ElasticSampler or ElasticStream is registered.
@@ -87,11 +86,10 @@ def steps(
     In a loop over `elastic.epochs`, it ends with the epoch. With `epochs` or `max_steps`, it is
     both loops in one.
 
-    Each registered optimizer of the model takes one step in each turn. All that the body does
-    belongs to the step: the commit comes when the loop goes on, and a group that changes stops
-    there. The loop may be left after the optimizer's step, and continued by another call. What
-    follows the loop belongs to its last step. The next call commits that, or `State.flush` or
-    `State.close`, or the end of the process, unless an exception ends it.
+    Each registered optimizer of the model takes one step in each turn, and the commit comes when
+    the loop goes on. The loop may be left after the optimizer's step, and continued by another
+    call. Its last step is committed by that call, by `State.flush` or `State.close`, or at the end
+    of a process that no exception ends.
 
     Args:
         state: the State with which the model, its optimizers, their schedulers, the scaler, and the
@@ -104,11 +102,9 @@ def steps(
 
     Raises:
         TypeError: the loader has no ElasticSampler, and is no StreamLoader.
-        ValueError: there is no end; or there are two, as the loop over `elastic.epochs` has its
-            own.
-        RuntimeError: something is not registered; the batches are sharded a second time; nothing
-            reduces the ranks' gradients. Or the model's mesh and the sampler's do not fit; or the
-            model is a stage of a pipeline. Or a turn is not one step.
+        ValueError: there is no end, or one besides that of the loop over `elastic.epochs`.
+        RuntimeError: something is not registered, the model does not fit the ranks or the sampler,
+            or a turn is not one step.
     """
     sampler = stream_of(loader) or sampler_of(loader)
     if (epochs is None and max_steps is None) != (sampler._in_epoch is not None):

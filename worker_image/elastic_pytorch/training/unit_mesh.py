@@ -17,26 +17,20 @@ IN_A_JOB = "ELASTIC_PYTORCH_JOB_UID"
 def unit_mesh(
     names: Sequence[str], sizes: Sequence[int] | None = None, *, device_type: str | None = None
 ) -> DeviceMesh:
-    """Returns the mesh of the current group; to be called by all ranks, in each group.
+    """Returns the mesh of the current group; all ranks call it, in each group.
 
-    Its first dimension is "replicate", over the units; the others are within a unit.
-
-        mesh = elastic.unit_mesh(("pp", "tp"), (2, 2))
-        sampler = elastic.ElasticSampler(data, batch_size=512, mesh=mesh["replicate"])
-
-    In a job, `spec.unitReplicas` pods make a unit. Elsewhere, a unit has as many processes as the
-    sizes say; without sizes, those of one node.
+    Its first dimension is "replicate", over the units. In a job, `spec.unitReplicas` pods make a
+    unit. Elsewhere, the sizes say how many processes do; without sizes, those of one node.
 
     Args:
-        names: the names of the dimensions within a unit, the outermost first.
-        sizes: the sizes of these dimensions. None: there is one, of all processes of the unit.
-        device_type: the device type of the tensors. None: "cuda" if there is a GPU and the group's
-            backend is not gloo, otherwise "cpu".
+        names: the dimensions within a unit, the outermost first.
+        sizes: of these dimensions. None: there is one, of all processes of the unit.
+        device_type: None: "cuda" if there is a GPU and the group's backend is not gloo, otherwise
+            "cpu".
 
     Raises:
         RuntimeError: there is no process group, or it does not consist of whole units.
-        ValueError: the names or sizes are invalid, or the sizes do not multiply to the processes of
-            a unit.
+        ValueError: the names or sizes are invalid, or do not multiply to a unit's processes.
     """
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError("unit_mesh is of a group: call init_process_group first")

@@ -1,10 +1,9 @@
 """How long a rank works in a step, apart from its waits for the other ranks.
 
-In data-parallel training all ranks take equally long for a step: the faster ones wait in the
-all-reduce of the gradients for the slowest. So only the time without this wait shows which rank is
-slow. The wait is between two callbacks of autograd's engine at the end of backward. The first is
-queued as backward begins, so it runs when all gradients are computed, before the callback in which
-DistributedDataParallel waits. It queues the second one, which runs after that.
+Faster ranks wait in the all-reduce of the gradients for the slowest, so only the time without this
+wait shows which rank is slow. The wait is between two callbacks of autograd's engine. The first is
+queued as backward begins, so it runs before the callback in which DistributedDataParallel waits. It
+queues the second one, which runs after that.
 
 The callbacks take a tenth of a millisecond. So only ten steps a second are measured, each from the
 wait of the step before to its own.
@@ -31,9 +30,8 @@ Mark = Any  # seconds, or an event on a GPU's stream
 class WorkTimer:
     """Measures how long this rank works in each step, so that the operator finds slow ranks.
 
-    It is for models in DistributedDataParallel; `elastic_pytorch.steps` has one. Waits for other
-    ranks count as work, except in `backward`. On a GPU the times are those of the stream, and no
-    call waits for it. Without an agent it does nothing.
+    It is for models in DistributedDataParallel, and does nothing without an agent. Waits for other
+    ranks count as work, except in `backward`. On a GPU the times are those of the stream.
 
     Args:
         clock: a function that returns seconds, from any zero.
@@ -56,7 +54,7 @@ class WorkTimer:
         self._reported_at: float | None = None
 
     def watch(self, loss: torch.Tensor) -> None:
-        """Has the next `loss.backward()` measured; to be called with that tensor before each."""
+        """Measures the next `loss.backward()`; call it with that tensor before each."""
         if not self._active or not self._watched or not loss.requires_grad:
             return
         self._device = loss.device if loss.device.type == "cuda" else None
@@ -64,7 +62,7 @@ class WorkTimer:
             loss.register_hook(lambda _: self._queue(self._end_work))  # type: ignore[no-untyped-call]
 
     def end_step(self) -> None:
-        """Ends a step; to be called after each. Reports ten times a second at most."""
+        """Ends a step; call it after each."""
         if not self._active:
             return
         with self._safely():
@@ -107,7 +105,7 @@ class WorkTimer:
             self._seconds.clear()
 
     def _end_work(self) -> None:
-        """For autograd's engine, when all gradients are computed."""
+        """Runs when all gradients are computed."""
         with self._safely():
             if self._begun is not None:
                 self._stretches.append((self._begun, self._mark()))
@@ -115,7 +113,7 @@ class WorkTimer:
             self._queue(self._begin_work)
 
     def _begin_work(self) -> None:
-        """For autograd's engine, when the gradients are reduced."""
+        """Runs when the gradients are reduced."""
         with self._safely():
             self._begun = self._mark()
 

@@ -41,20 +41,16 @@ IGNORED_LABEL = -100
 class ElasticTrainerMixin(AnyTrainer):
     """Makes a Trainer elastic: `class MyTrainer(ElasticTrainerMixin, Seq2SeqTrainer)`.
 
-    `ElasticTrainer` is the plain Trainer with it.
-
-    The batch is that of all workers together. It is cut into micro-batches of
-    `per_device_train_batch_size`, which the workers take in turns. So a step is the same in a group
-    of any size. Each step is committed to a State, from which the next group continues.
+    Each step is committed to a State, from which the next group continues. All other arguments are
+    the Trainer's.
 
     Args:
-        positional: the Trainer's positional arguments.
-        batch_size: samples of a step, of all workers together.
+        batch_size: samples of a step, of all workers together, which take micro-batches of
+            `per_device_train_batch_size` in turns.
         folder: the folder of the State's checkpoints, best on a volume that all pods share. "":
-            there are none. None: the folder `elastic` in `output_dir`, and in it one that is named
-            after the job (TORCHELASTIC_RUN_ID).
+            there are none. None: `elastic/` in `output_dir`, and in it one that is named after the
+            job (TORCHELASTIC_RUN_ID).
         every: steps from one commit to the next; None: as State chooses.
-        named: the Trainer's keyword arguments.
 
     Raises:
         ValueError: a training argument does not fit a group whose size changes; or a class has its
@@ -105,9 +101,7 @@ class ElasticTrainerMixin(AnyTrainer):
     # --- the data ---
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Returns the Trainer's loader, with the batches of an ElasticSampler.
-
-        Accelerate does not prepare it: that would deal the batches out a second time.
+        """Returns a loader that Accelerate does not prepare: it would deal the batches out again.
 
         Raises:
             TypeError: the dataset has no length.
@@ -136,7 +130,6 @@ class ElasticTrainerMixin(AnyTrainer):
         )
 
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
-        """Returns what the Trainer derives from the loader, for a group of any size."""
         self._elastic_sampler = sampler_of(dataloader)
         args.gradient_accumulation_steps = self._elastic_sampler.micro_batches_per_step
         return super().set_initial_training_values(args, dataloader)
@@ -257,7 +250,6 @@ class ElasticTrainerMixin(AnyTrainer):
         )
 
     def training_step(self, *positional: Any, **named: Any) -> Any:
-        """Computes the gradients of a micro-batch, with its weight in the batch of all ranks."""
         with self._elastic_sampler.part() as part:
             self._elastic_part = part
             self.current_gradient_accumulation_steps = 1  # the weight takes care of it
@@ -327,13 +319,7 @@ class ElasticTrainerMixin(AnyTrainer):
 
 
 class ElasticTrainer(ElasticTrainerMixin, Trainer):
-    """The Trainer of transformers for a group whose size changes.
-
-        trainer = ElasticTrainer(model=model, args=arguments, train_dataset=dataset, batch_size=48)
-        trainer.train()
-
-    Besides the Trainer's own arguments it takes those of `ElasticTrainerMixin`.
-    """
+    """The Trainer of transformers with `ElasticTrainerMixin`, whose arguments it also takes."""
 
 
 class _StepCallback(TrainerCallback):

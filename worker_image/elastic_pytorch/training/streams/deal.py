@@ -45,7 +45,6 @@ class Deal(NamedTuple):
     def changes(
         self, rank: int, before: Sequence[Position], after: Sequence[Position]
     ) -> Iterator[Change]:
-        """Yields the changes between two positions of a rank's workers."""
         for worker, (old, new) in enumerate(zip(before, after, strict=True)):
             if old == new:
                 continue

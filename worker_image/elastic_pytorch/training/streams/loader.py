@@ -27,21 +27,16 @@ GIVEN_BY_THE_STREAM = (
 
 
 class StreamLoader:
-    """The batches of an ElasticStream: a DataLoader whose workers each read shards of their own.
+    """A DataLoader of an ElasticStream, whose workers each read shards of their own.
 
-    To be iterated on all ranks, in the thread that trains, as they exchange their numbers of
-    samples before each step. A rank without samples gets a batch of weight 0, so that all do as
-    many steps.
-
-    Iterating yields micro-batches, from the place of the stream to the end of its epoch. It reads
-    one step ahead, and what the workers prefetch besides. What a changed group did not train on is
-    read again.
+    All ranks iterate it in the thread that trains, as they exchange their numbers of samples before
+    each step. It yields micro-batches, from the place of the stream to the end of its epoch. A rank
+    without samples gets a batch of weight 0.
 
     Args:
         collate_fn: makes a batch of a list of samples. None: torch's `default_collate`.
-        num_workers: the same on all ranks. Each worker reads other shards.
-        options: other options of a DataLoader: `pin_memory`, `prefetch_factor`, `timeout`,
-            `worker_init_fn`, `multiprocessing_context`.
+        num_workers: the same on all ranks.
+        options: other options of a DataLoader, such as `pin_memory` and `prefetch_factor`.
 
     Raises:
         TypeError: `stream` is no ElasticStream, or an option is one that the stream decides.
@@ -74,10 +69,6 @@ class StreamLoader:
         self._groups = Groups()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields this rank's micro-batches, from the current place to the end of the epoch.
-
-        Collective.
-        """
         left = self.stream.begin()
         exchange = self._groups.exchange(self.stream.data_parallel.place())
         exchange.compare({**left.alike, "num_workers": self._workers})
@@ -116,8 +107,7 @@ class _Epoch:
         yield from self.hand_on(*held)
 
     def hand_on(self, step: TakenStep, parts: list[Any]) -> Iterator[Any]:
-        # Idle ones come first, so that the last micro-batch, after which the ranks synchronise,
-        # counts on every rank if possible.
+        # Idle ones come first, as in `share_of_batch`.
         idle = len(step.parts) - len(parts)
         for number in range(len(step.parts)):
             self.stream.give(self.left.ticket)
@@ -219,10 +209,7 @@ class _Epoch:
 def _next_samples(
     shipped: Iterator[Shipped], own: list[Position]
 ) -> tuple[int, list[Any], list[int]]:
-    """Returns this rank's next number of samples, their micro-batches, and the skipped shards.
-
-    The positions in `own` move on.
-    """
+    """Returns a number of samples, their micro-batches and skipped shards, and updates `own`."""
     skipped: list[int] = []
     for each in shipped:
         own[each.worker] = Position(*each.position)

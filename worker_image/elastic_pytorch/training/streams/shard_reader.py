@@ -28,25 +28,19 @@ class Unreadable(RuntimeError):
 
 @dataclass(slots=True)
 class Shards:
-    """The samples of each shard in the order of an epoch.
-
-    Attributes:
-        names: what `read` gets, by number.
-        read: as for `ElasticStream`.
-        block: how many successive samples of a shard are shuffled together; 0: none.
-    """
+    """The samples of each shard in the order of an epoch."""
 
     names: Sequence[Any]
     read: Read
-    block: int
+    block: int  # successive samples that are shuffled together; 0: none
     seed: int
     epoch: int
 
     def samples(self, shard: int, start: int) -> Iterator[Any]:
         """Yields a shard's samples from the one with the number `start` on.
 
-        The order within a block depends on seed, epoch, shard and block alone. So the same samples
-        are left out when a shard is read again.
+        The order within a block depends on seed, epoch, shard and block alone, so a shard that is
+        read again leaves out the same samples.
 
         Raises:
             Exception: what the reader raises; or an Unreadable, if there were more samples before.
@@ -92,8 +86,8 @@ def read_shards(
 ) -> Iterator[Reading]:
     """Yields the items' samples, `size` at a time, and at last a reading without any.
 
-    A reading is given when the sample after it is known. So its position shows which shards have
-    ended. The last one with samples may have fewer, unless `drop_last` leaves it out.
+    A reading is given when the sample after it is known, so its position shows which shards have
+    ended.
 
     Raises:
         Unreadable: a shard cannot be read; the message names it.

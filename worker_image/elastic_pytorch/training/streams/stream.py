@@ -63,39 +63,35 @@ class EpochLeft:
 
 
 class ElasticStream(Epochs):
-    """Samples that can only be read one after the other, in shards, for a group that changes.
+    """Samples that can only be read one after the other, in shards, for a group of any size.
 
-    Shards are files, archives or parts of a table, for example. They are dealt to the ranks, and to
-    the workers of their loaders, as a whole. Each sample comes exactly once in an epoch: the place
-    is the number of samples that are taken of each shard, and a group of any size deals out the
-    rest.
+    Ranks and the workers of their loaders take whole shards. The place in an epoch is the number of
+    samples that are taken of each.
 
     Args:
         shards: the names, paths, URLs or numbers of the shards, which must be the same after each
             restart.
-        read: returns the samples of a shard, always the same ones in the same order. To go on
-            within a shard, it is called with its parameter `start`, if it has one, and begins with
-            the sample of that number, from 0. Otherwise the samples before are read again.
+        read: returns the samples of a shard, always the same ones in the same order. A parameter
+            `start` gets the number of the first one to return, from 0; without it, the samples
+            before are read again.
         batch_size: samples of a step, of all ranks together. A step has fewer when a worker comes
             to the end of its shards, and when there are fewer shards left than ranks.
-        micro_batch_size: the most samples that the model sees at once, of a rank's share of a step.
-            None: all.
+        micro_batch_size: the most samples of a rank's share that the model sees at once. None: all.
         shuffle_block: how many successive samples of a shard are shuffled together, in memory. To
             go on within a shard takes reading that many again. 0: none.
         drop_last: whether to leave out the rest of a worker's shards that is less than a rank's
             share of a step.
-        skip_unreadable: whether to go on without the rest of a shard that cannot be read: see
-            `skipped`. Otherwise that is an error.
+        skip_unreadable: whether to leave out the rest of a shard that cannot be read, which is an
+            error otherwise.
         seed_random: whether `part` seeds the random number generators, by the step and the rank.
 
     Attributes:
         samples: how many of this epoch the group has trained on.
-        skipped: the shards of this epoch that could not be read to their end.
 
     Raises:
         TypeError: the shards are no sequence of names or numbers, or `read` is no function.
-        ValueError: there are no shards, or a size is invalid; or what ElasticSampler says of the
-            mesh.
+        ValueError: there are no shards, or a size is invalid; or the mesh is, as for an
+            ElasticSampler.
     """
 
     _called = "stream"
@@ -150,7 +146,6 @@ class ElasticStream(Epochs):
     # --- the place in the training ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the place, with a byte for each shard, and the settings that it depends on."""
         place = {
             "epoch": self.epoch,
             "steps": self._steps,
@@ -198,10 +193,7 @@ class ElasticStream(Epochs):
         return [self._names[shard] for shard in self._skipped]
 
     def loader(self, **options: Any) -> "StreamLoader":
-        """Returns a DataLoader whose workers each read shards of their own.
-
-        `StreamLoader` has its options.
-        """
+        """Returns a StreamLoader with these options."""
         from elastic_pytorch.training.streams.loader import StreamLoader  # noqa: PLC0415 # it is made of streams
 
         return StreamLoader(self, **options)
