@@ -33,8 +33,7 @@ NATIVE, UNIVERSAL = "zero", "universal"
 class DeepSpeedState(ShardedState):
     """A `ShardedState` for an engine of DeepSpeed, with checkpoints only.
 
-    Do not register model, optimizer and schedule, which the engine keeps, but all else that the
-    training needs.
+    Register all that the training needs but model, optimizer and schedule, which the engine keeps.
 
     Args:
         folder: on a volume that all pods share.
@@ -84,7 +83,6 @@ class DeepSpeedState(ShardedState):
 
 
 def check_engine(engine: Any) -> None:
-    """Raises a ValueError for an engine with which a group of another size could not go on."""
     if engine.pipeline_parallelism:
         raise ValueError(
             "DeepSpeedState is not for a PipelineModule: its first and last stages each read the "
@@ -111,7 +109,6 @@ def place_of(engine: Any) -> tuple[int, int] | None:
 
 
 def check_place(name: str, samples: tuple[int, int], data_parallel: tuple[int, int] | None) -> None:
-    """Raises a ValueError unless the samples are dealt to DeepSpeed's data-parallel ranks."""
     if samples != data_parallel:
         engines = "unknown" if data_parallel is None else "{} of {}".format(*data_parallel)
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Standard library only."""
+"""A socket in a folder that may be emptied. Standard library only."""
 
 import os
 import shutil

@@ -21,8 +21,7 @@ MAX_CUT_CHARACTERS = 16 * 1024
 # In torch's format, or as plain text.
 _MESSAGE = re.compile(r'\s*\{\s*"message":\s*(?:\{\s*"message":\s*)?"')
 _CHARACTERS = re.compile(r'(?:[^"\\\x00-\x1f]|\\(?:[^u]|u[0-9a-fA-F]{4}))*')  # of a text in JSON
-# The exception that is reported for a worker that the kernel's OOM killer has killed.
-OUT_OF_MEMORY = "OutOfMemory"
+OUT_OF_MEMORY = "OutOfMemory"  # the exception of a worker that the kernel's OOM killer ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,6 @@ def describe(
 
 
 def bounded(failure: Failure) -> Failure:
-    """Cuts texts to the lengths of `describe`."""
     traceback = _tail(failure.traceback, MAX_TRACEBACK_BYTES)
     return replace(failure, message=_head(failure.message, MAX_MESSAGE_BYTES), traceback=traceback)
 

@@ -20,8 +20,7 @@ _RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 # NCCL's name for an error, with which torch's explanation begins.
 _NCCL_NAME = re.compile(r"nccl[A-Z]\w+: ")
 _LAST_ERROR = "Last error:"  # NCCL's own message is in the next line
-# Lines in which torch's C++ code gives the reason why it ends the process. Lines of C++ frames give
-# none.
+# Lines in which torch's C++ code gives the reason why it ends the process.
 _GIVES_REASON = re.compile(
     r"watchdog|heartbeat ?monitor|terminate called|^\s*what\(\):|nccl (error|operations)"
     r"|cuda error: |dist(backend|network|store)error",

@@ -12,7 +12,6 @@ GROUP_SETTING = Path("/sys/fs/cgroup/memory.oom.group")
 
 
 def tell_group_kill(setting: Path = GROUP_SETTING) -> None:
-    """Reports early if the kernel would kill the agent with the container."""
     with contextlib.suppress(OSError):
         if setting.read_text().strip() == "1":
             logger.info(

@@ -102,7 +102,6 @@ def _stream(
 
 
 def global_rank(rank: int, group: Any) -> int:
-    """Translates a rank of a group; None: the default group."""
     return dist.get_global_rank(group, rank) if group is not None else rank
 
 

@@ -40,11 +40,7 @@ def swap(
 ) -> None:
     """Sends bytes to one rank, and receives as many as another sends, as all ranks of a ring do.
 
-    One piece of memory is sent and received without a copy; small pieces are joined. The tag
-    distinguishes several threads.
-
-    Raises:
-        RuntimeError: a peer is lost.
+    The tag distinguishes several threads.
     """
     to, source = (global_rank(each, group) for each in (to, source))
     sent = received = 0

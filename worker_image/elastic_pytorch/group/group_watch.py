@@ -21,9 +21,9 @@ AGAIN_SECONDS = 0.1  # between two calls of `cut`
 class GroupWatch:
     """Listens for the lifetime of one group, without messages about earlier ones.
 
-    When the group is broken, the watch's thread sets `broken`, calls `abort`, and then `cut` again
-    and again until `stop`: the main thread may begin another wait, for a connection that it makes
-    only now. A collective's result is sound if `broken` is not set after it.
+    When the group is broken, the watch's thread sets `broken`, calls `abort`, and then repeats
+    `cut` until `stop`, as the main thread may yet begin to wait for a connection. A collective's
+    result is sound if `broken` is not set after it.
     """
 
     def __init__(self, abort: Callable[[], None], cut: Callable[[], None]) -> None:

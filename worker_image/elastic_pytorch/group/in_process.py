@@ -24,7 +24,8 @@ Result = TypeVar("Result")
 
 # For ProcessGroupNCCL's groups, which are aborted from here. Its watchdog must not end the process
 # when a peer is lost, nor sleep for a minute before it ends, which the end of the group waits for.
-# The heartbeat monitor must not see the time-out, since it then sleeps for eight minutes.
+# The heartbeat monitor checks each second whether the watchdog has timed out, and then sleeps for
+# eight minutes. Here it checks as rarely.
 _NCCL_VARIABLES = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0",
@@ -169,7 +170,6 @@ def _watching() -> Iterator[GroupWatch]:
 
 
 def _choose_nccl() -> None:
-    """Has "nccl" mean the tested implementation, unless the script's environment has chosen one."""
     if _CHOICE_OF_NCCL in os.environ or not hasattr(distributed_c10d, "ProcessGroupNCCL2"):
         return
     os.environ[_CHOICE_OF_NCCL] = _PROVEN_NCCL

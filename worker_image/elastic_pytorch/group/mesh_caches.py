@@ -87,7 +87,6 @@ class StaleMesh(RuntimeError):
 
 
 def refuse_stale(meshes: Iterable[DeviceMesh]) -> None:
-    """Raises StaleMesh if torch takes a mesh of this group for an earlier one's."""
     for mesh in meshes:
         tensor = DTensor.from_local(
             torch.zeros(1, device=mesh.device_type),

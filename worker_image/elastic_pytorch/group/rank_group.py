@@ -103,8 +103,8 @@ class Alone:
 def gather_parts(group: RankGroup, *parts: Sequence[int]) -> list[list[list[int]]]:
     """Returns for each part the numbers of all ranks. Collective.
 
-    One exchange serves all parts: on a busy node each takes tens of milliseconds. The first part
-    has the same length on all ranks. Others may differ, so that ranks of different kinds notice it.
+    One exchange serves all parts: on a busy node each takes tens of milliseconds. Parts after the
+    first may differ in length, so that ranks of different kinds notice it.
     """
     numbers = [number for part in parts for number in part]
     assert len(numbers) <= MOST_NUMBERS

@@ -218,10 +218,7 @@ def numbered(name: str, objects: list[Any]) -> dict[str, Any]:
 def total_steps(
     *, max_steps: int, epochs: int | None, steps_per_epoch: int, automatic: bool
 ) -> int | None:
-    """Returns the step at which training is done, from the Trainer's limits (-1: none).
-
-    With manual optimization the number is unknown: training_step decides when the optimizer steps.
-    """
+    """Returns None without limits (-1), or if training_step decides when the optimizer steps."""
     if not automatic:
         return None
     limits = [max_steps] if max_steps >= 0 else []

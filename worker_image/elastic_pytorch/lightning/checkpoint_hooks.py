@@ -9,9 +9,8 @@ SAVE, LOAD = "on_save_checkpoint", "on_load_checkpoint"
 class CheckpointHooks:
     """What those hooks of callbacks, the module and its data module add to a checkpoint.
 
-    The hooks get a dict with the module's `state_dict`, `epoch` and `global_step`. The State keeps
-    what they add or replace. It has the module's own state already, so of entries that repeat it
-    only the names are kept.
+    The State has the module's own state already, so of entries that repeat it, only the names are
+    kept.
     """
 
     rank_0_counts = True

@@ -13,8 +13,7 @@ from elastic_pytorch.training.sampler import ElasticSampler
 class ElasticLoader:
     """The loader that Lightning iterates: `len` is that of the epoch, iterating gives what is left.
 
-    It is no DataLoader, so Lightning does not put a DistributedSampler into it. `go_to_batch` is
-    called with the number of batches that are done, if any, before the first batch of an epoch.
+    It is no DataLoader, so Lightning does not put a DistributedSampler into it.
     """
 
     def __init__(
@@ -56,10 +55,7 @@ def with_elastic_sampler(
     """Returns a DataLoader that takes its batches from an ElasticSampler, and the sampler.
 
     A DataLoader with torch's own samplers is made again, with `batch_size` for the whole group.
-
-    Raises:
-        TypeError: its samples cannot be dealt out to a group whose size changes.
-        ValueError: the batch size is missing, or given twice.
+    Others raise a TypeError.
     """
     if not isinstance(given, DataLoader):
         raise TypeError(

@@ -12,7 +12,6 @@ from elastic_pytorch.lightning.framework import (
 
 
 def refuse_unsupported(trainer: Any, module: LightningModule) -> None:
-    """Raises a RuntimeError that names the unsupported argument; for the setup of a fit."""
     if in_process.active():
         raise RuntimeError(
             "Lightning sets up its group once a process: leave out the decorator "
@@ -38,7 +37,6 @@ def refuse_unsupported(trainer: Any, module: LightningModule) -> None:
 
 
 def refuse_second_start(trainer: Any) -> None:
-    """Raises a RuntimeError for a checkpoint of Lightning's that would compete with the State's."""
     if trainer.ckpt_path is not None:
         raise RuntimeError(
             "leave ckpt_path out of Trainer.fit: where training goes on is in the folder of "
@@ -48,7 +46,6 @@ def refuse_second_start(trainer: Any) -> None:
 
 
 def refuse_accumulation(trainer: Any, module: LightningModule) -> None:
-    """Raises a RuntimeError for what conflicts with micro-batches that the sampler makes."""
     if trainer.accumulate_grad_batches != 1 or any(
         isinstance(each, GradientAccumulationScheduler) for each in trainer.callbacks
     ):

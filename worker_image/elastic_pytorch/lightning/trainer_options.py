@@ -50,7 +50,6 @@ class ElasticEnvironment(TorchElasticEnvironment):
     """Ranks and a group of any size, from torchrun's variables, which the agent also sets."""
 
     def validate_settings(self, num_devices: int, num_nodes: int) -> None:
-        """Raises a ValueError if the Trainer was given another size than the group's."""
         if num_devices * num_nodes != self.world_size():
             raise ValueError(
                 f"the Trainer was given devices={num_devices} and num_nodes={num_nodes}, "

@@ -30,17 +30,14 @@ class Progress:
     loss: float | None = None
     checkpoint_step: int | None = None
     checkpoints: int | None = None  # in the watched folder; None: no folder is watched
-    # All processes of the pod had been started for the round.
-    started_at: float | None = None
-    # A process reported that its process group had formed.
-    formed_at: float | None = None
+    started_at: float | None = None  # when all processes of the pod were started for the round
+    formed_at: float | None = None  # when a process reported that its process group had formed
     metrics: Metrics = ()  # of the round
     work: Work | None = None
-    # A process began to wait for the last checkpoint of its training.
-    saving_since: float | None = None
+    saving_since: float | None = None  # when a process began to wait for its last checkpoint
     failed_saves: int = 0  # in a row
     save_error: str = ""  # of the last of them
-    checkpoint_seconds: float | None = None  # that writing the newest checkpoint took
+    checkpoint_seconds: float | None = None  # to write the newest one
 
     def with_fields(self, fields: Mapping[str, object], now: float) -> "Progress":
         """The largest step counts, and the newest of all else; raises ValueError for bad fields."""

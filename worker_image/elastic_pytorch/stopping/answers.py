@@ -1,9 +1,9 @@
 """How a worker shows whether its main thread still runs Python code.
 
-Python runs no signal handler while the main thread is in C, perhaps in a collective that waits for
-a lost peer. On `STACK_SIGNAL`, C writes the main thread's Python stack, wherever the thread is. On
-`ANSWER_SIGNAL`, Python writes a line as soon as it can run any handler. Both write to a memory
-file, which the agent finds among the process's open files.
+Python runs no signal handler while the main thread is in C. On `STACK_SIGNAL`, C writes the main
+thread's Python stack, wherever the thread is. On `ANSWER_SIGNAL`, Python writes a line as soon as
+it can run any handler. Both write to a memory file, which the agent finds among the process's open
+files.
 
 `cold_start/sitecustomize.py` runs this file by its path, in any Python: it imports nothing of this
 package.

@@ -52,10 +52,7 @@ class StopObserver:
         self._since = self._observed_at = time.monotonic()
 
     def find_stuck(self, patience_seconds: float = 0.0) -> list[tuple[int, str]]:
-        """Returns processes that are newly stuck, with their main threads' stacks.
-
-        They have been in one call of C for `patience_seconds` at least.
-        """
+        """Returns the newly stuck processes, with their main threads' stacks."""
         now = time.monotonic()
         if now - self._observed_at < min(
             MAX_OBSERVE_SECONDS, max(OBSERVE_SECONDS, 0.1 * (now - self._since))
@@ -97,7 +94,6 @@ class _Process:
         return os.fstat(self._memory).st_size > self._read_bytes
 
     def observe(self, patience_seconds: float) -> bool:
-        """Reads new stacks and answers, requests more, and returns whether it is stuck."""
         written = os.pread(
             self._memory, os.fstat(self._memory).st_size - self._read_bytes, self._read_bytes
         )
@@ -124,8 +120,7 @@ class _Process:
             self.ask_stack()
         elif time.monotonic() - self._signalled_at > GAP_SECONDS:
             self._signalled_at = time.monotonic()
-            # In case that the signal was lost.
-            self._signal(STACK_SIGNAL)
+            self._signal(STACK_SIGNAL)  # the other one may be lost
         return self._thread.stuck(patience_seconds)
 
     def close(self) -> None:

@@ -48,7 +48,7 @@ _FILES = re.compile(
     r"|/lib(64)?/python3[^/]*/(pathlib(/\w+)?|shutil|tempfile|zipfile(/\w+)*|tarfile|gzip)\.py$"
     r"|/safetensors/|/numpy/(lib|core|_core)/|/fsspec/|/elastic_pytorch/storage/|^<frozen codecs>$"
 )
-# Parts of the names of kernel functions in which a process waits for a file or a file system.
+# Parts of the names of kernel functions that wait for a file or a file system.
 _FILE_WAITS = (
     "pipe_read",
     "wait_for_partner",

@@ -1,8 +1,7 @@
 """Writes the Python stacks of workers that hang to their stderr, and so to the pod's log.
 
-faulthandler answers a signal in C with the stacks of all threads. Schedulers and trainers use
-SIGUSR1 and SIGUSR2, but hardly any program this real-time signal. It kills a process that does not
-handle it, so only those that do get it.
+faulthandler answers a real-time signal, which hardly any program uses otherwise. That kills a
+process that does not handle it, so only those that do get it.
 """
 
 import contextlib

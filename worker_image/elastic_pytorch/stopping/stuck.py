@@ -1,7 +1,6 @@
 """Decides whether a stopping worker can still run its handler, by its main thread.
 
-Python runs signal handlers only in the main thread, and not in a call of C. In a collective whose
-peer is lost, NCCL waits there until it is killed.
+Python runs signal handlers only in the main thread, and not in a call of C.
 """
 
 from dataclasses import dataclass, replace

@@ -1,10 +1,9 @@
 """Avoids a deadlock in torch when a process group is destroyed, and an abort soon after.
 
 The destructor of gloo's group may wait for its threads while it holds Python's interpreter lock,
-which a thread needs to drop its last reference to a tensor. A script that destroys its group right
-after a collective, as nearly all do, hangs once in a few dozen runs on a busy machine. Torch 2.8
-has fixed it for a last reference in Python (pytorch/pytorch#154976), but not in a
-DistributedDataParallel (seen with 2.10).
+which a thread needs to drop its last reference to a tensor. Right after a collective, that hangs
+once in a few dozen runs. Torch 2.8 has fixed it for a last reference in Python
+(pytorch/pytorch#154976), but not in a DistributedDataParallel (seen with 2.10).
 
 A group with a reference in FSDP2's device mesh is destructed only when Python is finalized. Until
 version 3.13, Python then ends a thread that asks for the lock, which in a destructor of C++ aborts
@@ -57,11 +56,7 @@ def _after_rest(stock: Callable[..., None]) -> Callable[..., None]:
 
 
 def wait_for_rest(seconds: float) -> bool:
-    """Waits, without the lock, until no thread runs that Python has not created.
-
-    Returns:
-        Whether they rest; False: the time was not enough.
-    """
+    """Waits, without the lock, until no thread runs that Python has not created; False: in vain."""
     deadline = time.monotonic() + seconds
     quiet = 0
     while quiet < QUIET_PAUSES:

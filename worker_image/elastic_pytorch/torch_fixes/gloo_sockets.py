@@ -1,8 +1,7 @@
 """Shuts gloo's connections down, so that a broken group can be left.
 
 A group is destroyed only when its operations have ended, but two ranks of a group that has lost a
-third may wait for each other. So a process that leaves shuts its connections down, which ends its
-operations and its peers' with an error.
+third may wait for each other. Shutting the connections down ends their operations with an error.
 
 gloo does not expose its connections, but sets the same options on each (`Pair::handleConnected` and
 `Pair::connect` of gloo/transport/tcp/pair.cc, since 2019): the group's time-out for both sending

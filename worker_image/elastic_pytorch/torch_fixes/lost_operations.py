@@ -3,8 +3,6 @@
 When a connection breaks, gloo does not end an operation whose message was on its way
 (`Pair::signalException` of gloo/transport/tcp/pair.cc passes over the messages in `tx_` and `rx_`).
 It waits for the group's time-out, half an hour by default, and the group's destructor waits for it.
-Long messages make this frequent: a broadcast of 32 MB whose receiver was killed hung in most of its
-runs.
 
 Such an operation uses no connection, and nothing reads its result. So another thread runs the
 destructor, and ends with the operation.

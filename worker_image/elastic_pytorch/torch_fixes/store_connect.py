@@ -3,9 +3,9 @@
 Rank 0 may serve the store after others try to connect. A refused client of torch then sleeps for
 0.3 to 0.7 s, longer than the rest of a change of the group.
 
-A group forms through its store, where each rank waits for the others. If one never comes, torch
-cannot end the wait before the group's time-out, because no group exists that could be aborted. So
-this module shuts the connections to the store down.
+A group forms through its store. If a rank never comes, the wait for it ends only with the group's
+time-out, because no group exists that could be aborted. So this module shuts the connections to the
+store down.
 """
 
 import contextlib

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 GIVE_MESH = 'give the data-parallel one to the sampler: ElasticSampler(…, mesh=mesh["dp"])'
 
-# The usual names of dimensions whose ranks compute one sample together.
-ONE_SAMPLE = ("cp", "pp", "sp", "tp")
+ONE_SAMPLE = ("cp", "pp", "sp", "tp")  # dimensions whose ranks usually compute one sample together
 
 
 class DataParallel:

@@ -8,17 +8,11 @@ from typing import NamedTuple
 
 
 class EpochBatches(NamedTuple):
-    """The batches of the whole group in one epoch.
+    """The batches of the whole group in one epoch."""
 
-    Attributes:
-        samples: where the last batch ends.
-        size: samples of each batch but a shorter last one; unused if there are `ends`.
-        ends: where each batch ends, if they have sizes of their own.
-    """
-
-    samples: int
-    size: int
-    ends: Sequence[int] | None = None
+    samples: int  # where the last batch ends
+    size: int  # of each batch but a shorter last one; unused if there are `ends`
+    ends: Sequence[int] | None = None  # of the batches, if they have sizes of their own
 
     def end(self, begin: int) -> int:
         if self.ends is None:
@@ -43,9 +37,5 @@ class EpochBatches(NamedTuple):
         )
 
     def full(self, samples: int) -> int:
-        """Returns the samples of a batch, if the epoch's end did not cut it short.
-
-        Batches with sizes of their own are never short: few samples, which may be long, are for all
-        ranks.
-        """
+        """Returns the samples that a batch would have if the epoch's end did not cut it short."""
         return min(self.size, self.samples) if self.ends is None else samples

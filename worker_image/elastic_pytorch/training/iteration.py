@@ -95,7 +95,7 @@ class Epochs(ABC):
 
     @abstractmethod
     def _share_of_step(self) -> StepShare:
-        """Returns this rank's share of the step; raises a RuntimeError if no batch was taken."""
+        """Raises a RuntimeError if no batch was taken."""
 
     @abstractmethod
     def _numbers_of_part(self) -> tuple[int, ...]:
@@ -186,7 +186,6 @@ class Epochs(ABC):
 
 
 def refuse_another(state: Mapping[str, Any], meaning: Mapping[str, Any], what: str) -> None:
-    """Raises a ValueError, with `what`, if a setting differs from the saved one."""
     different = [
         f"{name} was {state.get(name)} and is {value} now"
         for name, value in meaning.items()

@@ -43,7 +43,7 @@ def scale_learning_rate(
         optimizer: the optimizer, whose rates were chosen for `base_world_size`.
         scheduler: its scheduler, if it has one; register both with the State, or neither.
         rule: "linear" multiplies the rates by the group's growth, as is common with SGD; "sqrt" by
-            the root of that, as with Adam.
+            its square root, as with Adam.
         base_world_size: the world size for which the rates were chosen.
 
     Returns:

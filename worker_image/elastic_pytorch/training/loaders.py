@@ -13,7 +13,6 @@ INNER_SAMPLERS = ("batch_sampler", "sampler", "_sampler")
 
 
 def stream_of(loader: Any) -> ElasticStream | None:
-    """Returns the stream of a StreamLoader or its wrapper."""
     inner = loader
     while inner is not None and not isinstance(inner, StreamLoader):
         inner = None if hasattr(inner, "batch_sampler") else _first(inner, INNER_LOADERS)
@@ -23,9 +22,7 @@ def stream_of(loader: Any) -> ElasticStream | None:
 def sampler_of(loader: Any) -> ElasticSampler:
     """Returns the sampler whose batches a loader gives, each once and in order.
 
-    Raises:
-        TypeError: there is none.
-        RuntimeError: the batches are dealt out again, or lose their order.
+    Raises a TypeError if there is none, and a RuntimeError if a wrapper changes the batches.
     """
     if stream_of(loader) is not None:
         raise TypeError(

@@ -25,7 +25,7 @@ class Cut(NamedTuple):
     """How a batch is cut: into pieces of `micro_batch_size`, or else evenly into `shares`.
 
     `full_batch` is the size of a batch that the epoch's end does not shorten. If its shares have
-    two samples each, a shorter batch has fewer shares: a batch norm refuses to learn from one.
+    two samples each, so have those of a shorter batch, as a batch norm refuses to learn from one.
     """
 
     micro_batch_size: int | None
@@ -45,8 +45,8 @@ class Cut(NamedTuple):
 def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
     """Returns how many shares keep each within a rank's share in the largest group.
 
-    All ranks have as many, since a rank with one more would delay the others. With fewer than two
-    samples for each share, the batch is cut as for the largest group.
+    All ranks have the same number, since a rank with one more would delay the others. With fewer
+    than two samples for each share, the batch is cut as for the largest group.
     """
     share, limit = ceil(full_batch / world_size), ceil(full_batch / largest)
     shares = world_size * ceil(share / limit)
@@ -56,7 +56,6 @@ def shares_within(full_batch: int, *, world_size: int, largest: int) -> int:
 def share_of_batch(
     begin: int, end: int, cut: Cut, *, rank: int, world_size: int
 ) -> list[MicroBatch]:
-    """Returns a rank's part of a batch, in order; all ranks have as many micro-batches."""
     pieces = cut.pieces(begin, end)
     few = len(pieces) <= world_size  # then the first ranks have one each
     mine = (

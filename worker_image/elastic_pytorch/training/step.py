@@ -45,9 +45,10 @@ class Step:
 
     @property
     def parts(self) -> Iterator[Any]:
-        """Yields this rank's share of the batch: in pieces after a `micro_batch_size` or a shrink.
+        """Yields this rank's share of the batch, at once or in pieces.
 
-        Go through it once, to its end, with one `backward` for each part.
+        Pieces come of a `micro_batch_size`, or of a group that has shrunk. Go through them once, to
+        the end, with one `backward` in each.
         """
         if self._begun:
             raise RuntimeError("the parts of a step are gone through once, in one loop")
@@ -87,8 +88,8 @@ class Step:
     def skip(self, when: Tensor | bool) -> bool:
         """Returns whether any rank asks to leave this step out; its batch then counts as done.
 
-        All ranks call it after the loop over `parts`: `if step.skip(not norm.isfinite()):
-        continue`.
+        All ranks call it after the loop over `parts`, as in
+        `if step.skip(not norm.isfinite()): continue`.
 
         Raises:
             RuntimeError: the parts are not gone through, or the optimizer has taken its step; or a

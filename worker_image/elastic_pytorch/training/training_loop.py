@@ -43,7 +43,7 @@ def epochs(state: State, count: int) -> Iterator[int]:
     """Yields the epochs up to `count`, from the current one, which may have begun before a restart.
 
     An epoch's last step is committed when the loop goes on, so an evaluation after the inner loop
-    belongs to it. An epoch that the inner loop leaves early comes again, for its rest.
+    belongs to that step. An epoch that the inner loop leaves early comes again, for its rest.
 
     Args:
         state: with which the loader's ElasticSampler or ElasticStream is registered.
@@ -197,12 +197,11 @@ class Loop:
     timer: WorkTimer | None
     gradients: StepGradients = field(default_factory=StepGradients)
     step: Step | None = None  # whose turn it is
-    stepped: list[Optimizer] = field(default_factory=list)  # in this turn
+    stepped: list[Optimizer] = field(default_factory=list)
     forwarded: bool = False  # whether the model has run since the part was taken
-    counted: CountedStep | None = None  # of the current step
-    # Of the current step's parts: the count and the mean.
-    losses: list[tuple[Any, Tensor]] = field(default_factory=list)
-    scale: Tensor | None = None  # of the current step's losses
+    counted: CountedStep | None = None
+    losses: list[tuple[Any, Tensor]] = field(default_factory=list)  # of parts: count and mean
+    scale: Tensor | None = None  # of the losses
 
     def run(self, loader: Iterable[Any], epochs: int, max_steps: int) -> Iterator[Step]:
         turns.complete()  # of a loop that was left

@@ -24,9 +24,9 @@ def unit_mesh(
 
     Args:
         names: the dimensions within a unit, the outermost first.
-        sizes: of these dimensions. None: there is one, of all processes of the unit.
-        device_type: None: "cuda" if there is a GPU and the group's backend is not gloo, otherwise
-            "cpu".
+        sizes: the sizes of these dimensions. None: there is one, of all processes of the unit.
+        device_type: that of the tensors. None: "cuda" if there is a GPU and the group's backend is
+            not gloo, otherwise "cpu".
 
     Raises:
         RuntimeError: there is no process group, or it does not consist of whole units.
@@ -46,7 +46,6 @@ def unit_mesh(
 def mesh_shape(
     world_size: int, unit: int, names: Sequence[str], sizes: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """Returns the number of units, and the sizes within one."""
     if isinstance(names, str) or not names:
         raise ValueError(f'names are a sequence of one name at least, as in ("tp",), not {names!r}')
     if len({REPLICATE, *names}) <= len(names):

@@ -46,11 +46,11 @@ class WorkTimer:
         self._measured_at = float("-inf")  # when the last measured step began
         # Where the current stretch of work began; None: in a wait, or unknown.
         self._begun: Mark | None = None
-        self._stretches: list[tuple[Mark, Mark]] = []  # of work, in this step
+        self._stretches: list[tuple[Mark, Mark]] = []  # in this step
         # Of measured steps that are over.
         self._unread: deque[list[tuple[Mark, Mark]]] = deque(maxlen=MAX_UNREAD)
-        self._seconds: list[float] = []  # of work in measured steps since the last report
-        self._steps = 0  # since the last report
+        self._seconds: list[float] = []  # of work since the last report
+        self._steps = 0  # since then
         self._reported_at: float | None = None
 
     def watch(self, loss: torch.Tensor) -> None:

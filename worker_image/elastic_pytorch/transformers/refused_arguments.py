@@ -87,7 +87,6 @@ RESUME = (
 
 
 def check_arguments(arguments: Any) -> None:
-    """Raises a ValueError for refused TrainingArguments of this release of transformers."""
     wrong = [
         f"{each.name}={getattr(arguments, each.name)!r}: {each.advice}"
         for each in REFUSED

@@ -1,4 +1,4 @@
-"""A dataset whose random numbers depend on the requested samples."""
+"""Random numbers that depend on the samples alone."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from elastic_pytorch.state.values.rng_state import mixed, seed_all
 class SeededDataset(Dataset[Any]):
     """Seeds the random number generators for each list of samples, before it reads them.
 
-    A DataLoader calls the collator in the same process right after that. So random transforms, and
-    collators that mask tokens, draw the same in a group of any size.
+    A DataLoader calls the collator in the same process right after that, so a collator that masks
+    tokens draws the same in a group of any size, too.
     """
 
     def __init__(self, data: Any, seed: int) -> None:

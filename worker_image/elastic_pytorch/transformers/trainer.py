@@ -230,7 +230,6 @@ class ElasticTrainerMixin(AnyTrainer):
         super()._run_epoch(**named)
 
     def get_batch_samples(self, *positional: Any, **named: Any) -> Any:
-        """Returns a step's micro-batches, and the number of tokens that all ranks have in it."""
         self._elastic_counted = self._elastic_sampler.counted_samples
         try:
             return super().get_batch_samples(*positional, **named)
@@ -295,11 +294,7 @@ class ElasticTrainerMixin(AnyTrainer):
         return not scaled
 
     def _maybe_log_save_evaluate(self, *positional: Any, **named: Any) -> None:
-        """Commits the step after the Trainer has logged, evaluated and saved.
-
-        The last step of an epoch is committed at the end of the epoch, after what the Trainer does
-        there.
-        """
+        """Commits the step after the Trainer has logged and saved, or at the end of the epoch."""
         super()._maybe_log_save_evaluate(*positional, **named)
         if self._elastic_state.step < self.state.global_step and (
             self._elastic_epoch_ends or self._elastic_sampler.batches_left > 1
@@ -360,7 +355,6 @@ def _is_adapter(model: Any) -> bool:
 
 
 def _check_loss(trainer: Any) -> None:
-    """Refuses a `compute_loss` whose gradients could depend on the size of the group."""
     own = type(trainer).compute_loss is not Trainer.compute_loss
     counts = trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
     if own and counts and getattr(trainer, "loss_is_scaled_for_ga", None) is None:

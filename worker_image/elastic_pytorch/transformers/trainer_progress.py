@@ -66,8 +66,7 @@ class TrainerProgress:
 class LossWindow:
     """The losses that a Trainer has added up, and the times: it begins at zero in each process.
 
-    With this, a logged loss is the mean of all steps since the last one, and `train_loss` and the
-    times at the end are those of the whole training. Each rank has its own sum since the last log.
+    Each rank has its own sum since the last log.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -81,7 +80,7 @@ class LossWindow:
         return self._loaded["seconds"]
 
     def begin(self) -> None:
-        """Adds the loaded values, after the Trainer has set its own."""
+        """Runs after the Trainer has set its own values."""
         trainer, loaded = self._trainer, self._loaded
         trainer._tr_loss += loaded["sum"]
         trainer._total_loss_scalar = loaded["total"]

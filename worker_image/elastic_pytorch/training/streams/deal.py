@@ -17,17 +17,11 @@ class Position(NamedTuple):
 
 
 class Deal(NamedTuple):
-    """Which worker of which rank reads which shards.
+    """Which worker of which rank reads which shards."""
 
-    Attributes:
-        items: the shards that are left, and the samples taken of each.
-        readers: the number of data-parallel ranks that read.
-        workers: of each of these ranks.
-    """
-
-    items: Sequence[tuple[int, int]]
-    readers: int
-    workers: int
+    items: Sequence[tuple[int, int]]  # shards that are left, and the samples taken of each
+    readers: int  # data-parallel ranks that read
+    workers: int  # of each of them
 
     def of_worker(self, rank: int, worker: int) -> Sequence[tuple[int, int]]:
         """Returns the items that a worker reads one after the other.

@@ -36,19 +36,13 @@ NOT_TAKEN = (
 
 @dataclass(slots=True)
 class TakenStep:
-    """A step that a loader has handed on.
-
-    Attributes:
-        samples: of all ranks together.
-        parts: the samples of each micro-batch of this rank; 0: it does not count.
-        skipped: the numbers of shards that could not be read.
-    """
+    """A step that a loader has handed on."""
 
     changes: list[Change]
-    samples: int
-    parts: list[int]
+    samples: int  # of all ranks together
+    parts: list[int]  # the samples of each micro-batch of this rank; 0: it does not count
     ends_epoch: bool
-    skipped: list[int]
+    skipped: list[int]  # shards that could not be read
 
 
 @dataclass(slots=True)
@@ -246,11 +240,7 @@ class ElasticStream(Epochs):
         self._taken.append(step)
 
     def give(self, ticket: int) -> None:
-        """Notes a micro-batch that a loader hands on, if the loader's place still counts.
-
-        Raises:
-            RuntimeError: another place has been loaded since the loader began.
-        """
+        """Raises a RuntimeError if another place has been loaded since the loader began."""
         if ticket != self._loads:
             raise RuntimeError(LOADED_MEANWHILE)
         self._iteration.give()

@@ -59,10 +59,6 @@ def be_the_only_worker() -> int:
     """Returns this worker's number, and has torch call it the only one from now on.
 
     Datasets of others (Hugging Face, WebDataset) leave out what they take to be another worker's.
-    The shards have been dealt out already.
-
-    Raises:
-        RuntimeError: torch keeps the number elsewhere than this library knows.
     """
     info = get_worker_info()
     if info is None or info.num_workers == 1:
