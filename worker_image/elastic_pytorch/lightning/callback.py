@@ -77,7 +77,7 @@ class ElasticCallback(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
-            refuse_unsupported(trainer, pl_module)
+            refuse_unsupported(trainer)
             self._handler = signal.getsignal(signal.SIGTERM)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

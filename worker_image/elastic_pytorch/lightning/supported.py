@@ -11,7 +11,7 @@ from elastic_pytorch.lightning.framework import (
 )
 
 
-def refuse_unsupported(trainer: Any, module: LightningModule) -> None:
+def refuse_unsupported(trainer: Any) -> None:
     if in_process.active():
         raise RuntimeError(
             "Lightning sets up its group once a process: leave out the decorator "

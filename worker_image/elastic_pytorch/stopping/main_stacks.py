@@ -15,7 +15,7 @@ WAIT_SECONDS = 1.0  # a stopped process never writes its stack
 _STATES = {"T": StackSite("stopped"), "t": StackSite("stopped"), "D": StackSite("kernel")}
 
 
-def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> dict[int, StackSite]:
+def find_places(workers: Iterable[int]) -> dict[int, StackSite]:
     """Returns where main threads are, by the worker's process id.
 
     For a worker without Python, such as a shell script, its first descendant that answers counts.
@@ -28,7 +28,7 @@ def find_places(workers: Iterable[int], wait_seconds: float = WAIT_SECONDS) -> d
         for _ in range(2):  # a second stack shows that the first one is complete
             with contextlib.suppress(OSError):  # it has just ended
                 signal_main_thread(pid, STACK_SIGNAL)
-    until = time.monotonic() + wait_seconds
+    until = time.monotonic() + WAIT_SECONDS
     while asked:
         late = time.monotonic() >= until
         for worker, (pid, memory) in list(asked.items()):
