@@ -141,7 +141,6 @@ class ZeroEngine:
 
         Raises:
             OSError: there is no room for the converted checkpoint, which is as large as the other.
-            RuntimeError: DeepSpeed cannot convert or load it.
         """
         group = cpu_group()
         problem: Exception | None = None

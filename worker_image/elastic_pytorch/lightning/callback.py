@@ -159,7 +159,6 @@ class ElasticCallback(Callback):
     def on_before_backward(
         self, trainer: Trainer, pl_module: LightningModule, loss: Tensor
     ) -> None:
-        """Weights the loss by this rank's share of the batch."""
         if self._part is None:
             return
         weight = self._part.weight * self._factor

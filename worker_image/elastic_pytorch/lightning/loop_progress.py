@@ -64,8 +64,6 @@ class LoopProgress:
 
 
 class CallbackStates:
-    """The states of a Trainer's callbacks, such as EarlyStopping."""
-
     rank_0_counts = True
 
     def __init__(self, trainer: Any) -> None:

@@ -28,7 +28,7 @@ def report(
 ) -> None:
     """Reports the progress of training to the operator, from any rank.
 
-    It takes microseconds, never blocks, and does nothing without an agent of elastic-pytorch. A
+    It takes microseconds, never blocks, and sends nothing without an agent of elastic-pytorch. A
     number may be anything that float() takes; for a tensor on a GPU, the call waits for the GPU.
 
     Args:

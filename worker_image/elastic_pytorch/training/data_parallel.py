@@ -98,7 +98,7 @@ def _reduced_over(model: torch.nn.Module) -> Iterator[list[int]]:
     if isinstance(model, DistributedDataParallel):
         yield dist.get_process_group_ranks(model.process_group)
     for module in model.modules():
-        # torch has no public way to ask. Without an answer, a wrong mesh is not noticed.
+        # Torch has no public way to ask.
         state: Any = getattr(module, "_get_fsdp_state", lambda: None)()
         only = getattr(state, "_fsdp_param_group", None)  # of a release in which a module has one
         for group in filter(None, getattr(state, "_fsdp_param_groups", [only])):

@@ -25,7 +25,6 @@ class EpochBatches(NamedTuple):
         return len(self.ends) - bisect_right(self.ends, begin)
 
     def sizes(self, begin: int) -> Counter[int]:
-        """Counts the batches of each size from `begin` on."""
         if self.ends is not None:
             return Counter(
                 end - start

@@ -77,8 +77,7 @@ class Epochs(ABC):
     micro_batch_size: int | None
     _seed_random: bool
     _in_epoch: int | None = None  # the one whose body a loop over `epochs` runs
-    # Whether the last `advance` has ended an epoch whose loop has yet to go on.
-    _epoch_is_over = False
+    _epoch_is_over = False  # but its loop has yet to go on
     _epochs: int | None = None  # after which training ends
     _called: str  # in messages
     _loop: object = None  # the newest one over `epochs`

@@ -71,9 +71,7 @@ def steps(
     epochs: int | None = None,
     max_steps: int | None = None,
 ) -> Iterator[Step]:
-    """Yields the steps of the training, from the one of the state.
-
-    Each group calls it after `State.restore`.
+    """Yields the steps of the training; each group calls it after `State.restore`.
 
         for step in elastic.steps(state, loader, model, max_steps=5000):
             optimizer.zero_grad()

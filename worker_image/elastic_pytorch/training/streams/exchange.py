@@ -50,11 +50,7 @@ class Exchange:
                 )
 
     def reports(self, own: Report) -> list[Report]:
-        """Returns what each data-parallel rank has for the next step. Collective.
-
-        Raises:
-            RuntimeError: on all ranks alike: ranks that share a place have read differently.
-        """
+        """Returns what each data-parallel rank has for the next step. Collective."""
         numbers = [
             self.rank,
             own.samples,

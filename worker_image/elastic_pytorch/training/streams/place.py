@@ -15,8 +15,6 @@ class Change(NamedTuple):
 
 
 class Place:
-    """The place of the group: each shard's status, and samples taken of open ones."""
-
     def __init__(self, status: bytearray, taken: dict[int, int] | None = None) -> None:
         self.status = status
         self.taken = taken or {}

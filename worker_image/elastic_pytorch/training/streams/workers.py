@@ -25,9 +25,7 @@ class Shipped(NamedTuple):
 
 @dataclass(eq=False)
 class WorkerShards(IterableDataset[Shipped]):
-    """The items of each worker of a rank."""
-
-    items: Sequence[Sequence[tuple[int, int]]]
+    items: Sequence[Sequence[tuple[int, int]]]  # of each worker of the rank
     shards: Shards
     share: int  # the rank's samples of a step
     micro_batch_size: int
