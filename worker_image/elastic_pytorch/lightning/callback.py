@@ -39,9 +39,8 @@ from elastic_pytorch.training.sampler import ElasticSampler
 class ElasticCallback(Callback):
     """Restores the training in each group, commits each step, and stops where the group changes.
 
-    It keeps all that Lightning's checkpoints have, and the place in the data. A step is committed
-    when the next one begins, so validation and hooks after the optimizer's step belong to it. The
-    arguments are those of `options`, without `callbacks` and `plugins`.
+    A step is committed when the next one begins, so validation and hooks after the optimizer's step
+    belong to it. The arguments are those of `options`, without `callbacks` and `plugins`.
     """
 
     def __init__(

@@ -23,9 +23,8 @@ def options(
 ) -> dict[str, Any]:
     """Returns the Trainer's callbacks, and in a group also its plugins, devices and num_nodes.
 
-    `batch_size` counts the samples of the whole group, and replaces that of the DataLoader; leave
-    it out if the DataLoader has an `ElasticSampler` as batch_sampler. `micro_batch_size` is that of
-    `ElasticSampler`, and replaces accumulate_grad_batches. `callbacks` and `plugins` are the
+    `batch_size` and `micro_batch_size`, which replaces accumulate_grad_batches, are those of an
+    `ElasticSampler`; leave both out if the DataLoader has one. `callbacks` and `plugins` are the
     script's own, one or several. The other arguments are those of `State` and `State.Options`.
     """
     elastic = ElasticCallback(

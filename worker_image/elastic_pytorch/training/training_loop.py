@@ -42,8 +42,7 @@ NOT_CLEARED = (
 def epochs(state: State, count: int) -> Iterator[int]:
     """Yields the epochs up to `count`, from the current one, which may have begun before a restart.
 
-    An epoch's last step is committed when the loop goes on, so an evaluation after the inner loop
-    belongs to that step. An epoch that the inner loop leaves early comes again, for its rest.
+    An epoch that the inner loop leaves early comes again, for its rest.
 
     Args:
         state: with which the loader's ElasticSampler or ElasticStream is registered.
@@ -84,10 +83,9 @@ def steps(
     In a loop over `elastic.epochs`, it ends with the epoch. With `epochs` or `max_steps`, it is
     both loops in one.
 
-    Each registered optimizer of the model takes one step in each turn, and the commit comes when
-    the loop goes on. The loop may be left after the optimizer's step, and continued by another
-    call. Its last step is committed by that call, by `State.flush` or `State.close`, or at the end
-    of a process that no exception ends.
+    Each registered optimizer of the model takes one step in each turn. The loop may be left after
+    that, and continued by another call. Its last step is committed by that call, by `State.flush`
+    or `State.close`, or at the end of a process that no exception ends.
 
     Args:
         state: the State with which the model, its optimizers, their schedulers, the scaler, and the

@@ -41,8 +41,7 @@ IGNORED_LABEL = -100
 class ElasticTrainerMixin(AnyTrainer):
     """Makes a Trainer elastic: `class MyTrainer(ElasticTrainerMixin, Seq2SeqTrainer)`.
 
-    Each step is committed to a State, from which the next group continues. All other arguments are
-    the Trainer's.
+    All other arguments are the Trainer's.
 
     Args:
         batch_size: samples of a step, of all workers together, which take micro-batches of

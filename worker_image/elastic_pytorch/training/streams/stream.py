@@ -59,9 +59,6 @@ class EpochLeft:
 class ElasticStream(Epochs):
     """Samples that can only be read one after the other, in shards, for a group of any size.
 
-    Ranks and the workers of their loaders take whole shards. The place in an epoch is the number of
-    samples that are taken of each.
-
     Args:
         shards: the names, paths, URLs or numbers of the shards, which must be the same after each
             restart.
