@@ -361,6 +361,28 @@ def test_whole_status() -> None:
     ]
 
 
+EVICTED = a_pod(1, phase="Failed", exit_reason="Evicted", exit_message="its disk is full")
+
+
+@pytest.mark.parametrize(
+    ("record", "hang", "said"),
+    [
+        (replace(BOOM, rank=3, pid=7), False, "w1, rank 3, process 7, exit code 1"),
+        (replace(BOOM, exit_code=137, signal="SIGKILL"), False, "w1, rank 1, signal SIGKILL"),
+        (replace(BOOM, exit_code=None, message="no step was finished"), True, "w1, rank 1, a hang"),
+        (
+            FailureRecord("w1", None, None, "", describe_end(EVICTED), NOW, pod_uid="uid-w1"),
+            False,
+            "w1",
+        ),
+    ],
+)
+def test_how_a_failure_came(record: FailureRecord, hang: bool, said: str) -> None:
+    cause = view(ALL, budget=Budget(failures=1, last=record)).root_cause
+    assert cause is not None
+    assert (cause.hang, cause.where_and_how) == (hang, said)
+
+
 def test_every_state_has_a_colour() -> None:
     simulation = running()
     seen: set[str] = set()

@@ -177,6 +177,9 @@ def test_failure_is_shown_with_its_process_its_node_and_its_time() -> None:
         "fails-worker-1-vrp6p, rank 1, process 57, on node-a, at 2026-11-21 18:01:09 UTC, "
         "exit code 1" in shown
     )
+    assert "process 57, a hang\n" in changed(
+        "failed", root_cause=replace(known, exit_code=None, node="", time=None)
+    )
 
 
 def test_conditions_that_are_false_are_left_out_unless_they_say_why_nothing_trains() -> None:

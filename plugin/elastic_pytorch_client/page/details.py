@@ -49,8 +49,7 @@ def details_of(job: JobView, evidence: Evidence) -> dict[str, Any]:
         "rootCause": None
         if cause is None
         else {
-            "where": cause.where,
-            "how": f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}",
+            "whereAndHow": cause.where_and_how,
             "message": plain(cause.message),
         },
     }

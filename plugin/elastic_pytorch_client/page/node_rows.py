@@ -85,8 +85,7 @@ def _findings_of_job(job: JobView, now: datetime) -> Iterator[tuple[str, NodeFin
     cause = job.root_cause
     recent = cause and (now - cause.time < FAILURE_SHOWN if cause.time else not job.ended)
     if cause is not None and cause.node and recent:
-        how = f"signal {cause.signal}" if cause.signal else f"exit code {cause.exit_code}"
-        what = f"{cause.worker} failed here with {how}"
+        what = f"{cause.worker} failed here" + (f" with {cause.how}" if cause.how else "")
         yield cause.node, NodeFinding(3, "failure", what, job, cause.time)
     if job.ended:
         return

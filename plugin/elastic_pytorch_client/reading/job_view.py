@@ -112,8 +112,17 @@ class RootCause:
 
     @property
     def hang(self) -> bool:
-        """Whether no process has ended: a hang has neither an exit code nor a signal."""
-        return self.exit_code is None and not self.signal
+        """Whether a rank hung: it has neither an exit code nor a signal, a lost pod no rank."""
+        return self.exit_code is None and not self.signal and self.rank is not None
+
+    @property
+    def how(self) -> str:
+        """How the process ended, or that it hung; empty: only the message says it."""
+        if self.signal:
+            return f"signal {self.signal}"
+        if self.exit_code is not None:
+            return f"exit code {self.exit_code}"
+        return "a hang" if self.hang else ""
 
     @property
     def where(self) -> str:
@@ -128,6 +137,10 @@ class RootCause:
         if self.time is not None:
             parts.append(f"at {self.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
         return ", ".join(parts)
+
+    @property
+    def where_and_how(self) -> str:
+        return ", ".join(filter(None, (self.where, self.how)))
 
 
 @dataclass(frozen=True, slots=True)

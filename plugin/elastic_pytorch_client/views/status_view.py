@@ -212,12 +212,7 @@ def _sign(condition: Condition) -> tuple[str, str]:
 def _root_cause(job: JobView) -> list[RenderableType]:
     cause = job.root_cause
     assert cause is not None
-    how = ""
-    if cause.signal:
-        how = f", signal {cause.signal}"
-    elif cause.exit_code is not None:
-        how = f", exit code {cause.exit_code}"
-    title = Text().append("\nLast failure", "bold").append(f"  {cause.where}{how}", MUTED)
+    title = Text().append("\nLast failure", "bold").append(f"  {cause.where_and_how}", MUTED)
     lines = [line for line in cause.message.rstrip().splitlines() if line.strip()][-6:]
     text = Text()
     for number, line in enumerate(lines):

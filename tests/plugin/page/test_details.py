@@ -53,12 +53,13 @@ def test_ranks_pods_nodes_and_slowdowns() -> None:
 def test_a_root_cause_keeps_its_traceback() -> None:
     cause = details("failed")["rootCause"]
     assert isinstance(cause, dict)
-    assert cause["how"] == "exit code 1"
+    assert cause["whereAndHow"].endswith(", exit code 1")
     assert cause["message"].startswith("Traceback (most recent call last):\n  File")
-    by_signal = details(
-        "failed", replace(job_of("failed"), root_cause=RootCause("w", 1, 137, "SIGKILL", "", "n"))
-    )["rootCause"]
-    assert by_signal == {"where": "w, rank 1, on n", "how": "signal SIGKILL", "message": ""}
+    hang = replace(job_of("failed"), root_cause=RootCause("w", 1, None, "", "", "n"))
+    assert details("failed", hang)["rootCause"] == {
+        "whereAndHow": "w, rank 1, on n, a hang",
+        "message": "",
+    }
 
 
 @pytest.mark.parametrize(

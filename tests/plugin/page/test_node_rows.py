@@ -37,10 +37,11 @@ def with_worker(state: str) -> JobView:
     return replace(CALM, workers=(Worker("w-9", 9, None, "bad", state),))
 
 
-def failed(ago: timedelta | None, *, ended: bool = False, signal: str = "") -> JobView:
+def failed(ago: timedelta | None, *, ended: bool = False, **fields: Any) -> JobView:
     cause = RootCause(
-        "w-9", 3, 1, signal, "<b>boom</b>", "bad", time=None if ago is None else NOW - ago
+        "w-9", 3, 1, "", "<b>boom</b>", "bad", time=None if ago is None else NOW - ago
     )
+    cause = replace(cause, **fields)
     over = (Condition("Failed", true=True, reason="", message="", since=None),)
     return replace(CALM, root_cause=cause, conditions=over if ended else CALM.conditions)
 
@@ -73,6 +74,8 @@ def maintained(wait: timedelta) -> NodeView:
             "w-9 failed here with signal SIGBUS",
         ),
         (failed(None), "failure", "busy", "w-9 failed here with exit code 1"),
+        (failed(None, exit_code=None), "failure", "busy", "w-9 failed here with a hang"),
+        (failed(None, exit_code=None, rank=None), "failure", "busy", "w-9 failed here"),
         (node(ready=False), "not ready", "bad", "the node is not ready"),
         (node(cordoned=True), "cordoned", "quiet", "the node is cordoned: it takes no more pods"),
         (node(end=SPOT), "ends soon", "bad", "the node announces its end by taint spot"),

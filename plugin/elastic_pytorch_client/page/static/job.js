@@ -151,7 +151,7 @@ function stacks({ error, groups = [] }) {
 }
 
 function rootCause(cause) {
-  return card("Last failure", h("p", { class: "quiet" }, `${cause.where}, ${cause.how}`),
+  return card("Last failure", h("p", { class: "quiet" }, cause.whereAndHow),
     h("pre", { class: "text trace", tabindex: 0 }, cause.message.trimEnd()));
 }
 
