@@ -66,6 +66,7 @@ def run(
         if options.verb == migrate.NAME:
             return migrate.run_offline(options, sys.stdout, sys.stderr)
         access = {name: getattr(options, name) for name in Access.__dataclass_fields__}
+        access["act_as_groups"] = tuple(options.act_as_groups)
         cluster = connect(Access(**access))
         if verb.changes and cluster.context:
             print(f"context: {cluster.context}", file=sys.stderr)
@@ -113,7 +114,6 @@ def parser() -> argparse.ArgumentParser:
             epilog="\n".join(["examples:", *examples]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        # Without a value here, the one before the verb stays.
         # Left out, they leave what stood before the verb.
         _add_access(inner, default=argparse.SUPPRESS)
         verb.add_arguments(inner)
@@ -151,6 +151,17 @@ def _add_access(parser: argparse.ArgumentParser, default: str) -> None:
     )
     parser.add_argument(
         "--as", dest="act_as", metavar="USER", default=default, help="act as another user"
+    )
+    parser.add_argument(
+        "--as-group",
+        dest="act_as_groups",
+        metavar="GROUP",
+        action="append",
+        default=default or [],
+        help="act as one of a group, which may be repeated",
+    )
+    parser.add_argument(
+        "--as-uid", dest="act_as_uid", metavar="UID", default=default, help="act with another UID"
     )
 
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from elastic_pytorch_client import cli
 from elastic_pytorch_client.cluster import Access, KubernetesCluster
@@ -20,7 +21,7 @@ class _Typed:
     names: int = 0  # words after the verb that are neither options nor their values
     options: dict[str, argparse.Action] = field(default_factory=dict)  # by all spellings
     pending: argparse.Action | None = None  # the last word is its value
-    access: dict[str, str] = field(default_factory=dict)
+    access: dict[str, Any] = field(default_factory=dict)
 
 
 def candidates(
@@ -81,7 +82,9 @@ def _options(verb: str) -> dict[str, argparse.Action]:
 
 def _note(typed: _Typed, action: argparse.Action, value: str) -> None:
     if action.dest in Access.__dataclass_fields__:
-        typed.access[action.dest] = value
+        several = action.dest == "act_as_groups"
+        known = typed.access.get(action.dest, ())
+        typed.access[action.dest] = (*known, value) if several else value
 
 
 def _ask(access: Access) -> list[str]:

@@ -19,6 +19,7 @@ class ApiServer(ThreadingHTTPServer):
     Attributes:
         answers: by method and path: a code, and a body or the chunks of one.
         asked: method, path, query, body.
+        acting: the headers of each request that make its user act as another.
     """
 
     def __init__(self) -> None:
@@ -26,6 +27,7 @@ class ApiServer(ThreadingHTTPServer):
         self.answers: dict[tuple[str, str], list[tuple[int, bytes | list[bytes]]]] = {}
         self.asked: list[tuple[str, str, dict[str, list[str]], Any]] = []
         self.content_types: list[str] = []
+        self.acting: list[list[tuple[str, str]]] = []
 
     @property
     def kubeconfig(self) -> dict[str, Any]:
@@ -55,6 +57,13 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         self.server.asked.append((self.command, parts.path, parse_qs(parts.query), body))
         self.server.content_types.append(self.headers.get("Content-Type", ""))
+        self.server.acting.append(
+            [
+                (name, value.encode("latin-1").decode())
+                for name, value in self.headers.items()
+                if name.startswith("Impersonate-")
+            ]
+        )
         answers = self.server.answers.get((self.command, parts.path)) or [
             (404, b"404 page not found\n")
         ]

@@ -20,6 +20,7 @@ from elastic_pytorch_client.errors import (
     Unreachable,
     error_of,
 )
+from kubernetes.client import Configuration
 
 from tests.paths import ROOT
 from tests.plugin.api_server import ApiServer, status
@@ -56,6 +57,40 @@ def test_namespaces_of_contexts(kubeconfig: str) -> None:
 def test_kubeconfig_that_is_not_there(kubeconfig: str) -> None:
     with pytest.raises(Unreachable, match=f"cannot use the kubeconfig {kubeconfig}.no"):
         KubernetesCluster.connect(Access(f"{kubeconfig}.no"))
+
+
+def test_each_request_says_as_whom_it_acts(server: ApiServer, kubeconfig: str) -> None:
+    server.answers["GET", JOBS] = [(200, b'{"items": []}')]
+    server.answers["PATCH", f"{JOBS}/j"] = [(200, b"{}")]
+    access = Access(kubeconfig, act_as="dora", act_as_groups=("a", "équipe"), act_as_uid="7")
+    cluster = KubernetesCluster.connect(access)
+    cluster.list_jobs("team")
+    cluster.patch_job("team", "j", {"spec": {"suspend": True}})
+    acting = [("Impersonate-User", "dora"), ("Impersonate-Uid", "7")]
+    acting += [("Impersonate-Group", "a"), ("Impersonate-Group", "équipe")]
+    assert server.acting == [acting, acting]
+    KubernetesCluster.connect(Access(kubeconfig)).list_jobs("team")
+    assert server.acting[2] == []
+
+
+def test_options_to_act_as_another_count_in_a_pod_too(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(client_configuration: Configuration) -> None:
+        client_configuration.host = f"http://127.0.0.1:{server.server_port}"
+
+    monkeypatch.setattr("kubernetes.config.load_incluster_config", load)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "gone"))
+    server.answers["GET", JOBS] = [(200, b'{"items": []}')]
+    KubernetesCluster.connect(Access(act_as="dora")).list_jobs("team")
+    assert server.acting == [[("Impersonate-User", "dora")]]
+
+
+def test_no_command_is_run_in_a_pod_as_another_user(server: ApiServer, kubeconfig: str) -> None:
+    cluster = KubernetesCluster.connect(Access(kubeconfig, act_as="dora"))
+    with pytest.raises(NotAllowed, match="only `kubectl exec`"):
+        cluster.run_in_pod("team", "w", "pytorch", ["true"])
+    assert server.asked == []
 
 
 def test_lists_in_pages(server: ApiServer, cluster: KubernetesCluster) -> None:

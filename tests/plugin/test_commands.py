@@ -248,7 +248,9 @@ def test_access_may_stand_before_and_after_the_verb() -> None:
             "f",
             "--as",
             "a",
+            "--as-uid=7",
             "--cluster=k",
+            *("--as-group", "g", "--as-group=h"),
         ],
         [
             "list",
@@ -259,10 +261,12 @@ def test_access_may_stand_before_and_after_the_verb() -> None:
             "--cluster=k",
             "--user=u",
             "--as=a",
+            *("--as-group", "g", "--as-group=h"),
+            "--as-uid=7",
         ],
     ):
         assert cli.run(words, connect, console) == 0
-    assert asked == [Access("f", "c", "team", "k", "u", "a")] * 2
+    assert asked == [Access("f", "c", "team", "k", "u", "a", ("g", "h"), "7")] * 2
 
 
 def test_a_misspelt_verb_is_told_of(epj: Epj, capsys: pytest.CaptureFixture[str]) -> None:
@@ -344,7 +348,8 @@ def test_status_that_is_watched_ends_with_the_job(epj: Epj) -> None:
         ("logs x --rank ", []),
         ("status --w", ["--watch"]),
         ("--con", ["--context"]),
-        ("--a", ["--as"]),
+        ("--a", ["--as", "--as-group", "--as-uid"]),
+        ("-n team --as a --as-group g --as-group=h status c", ["char-lm"]),
     ],
 )
 def test_completion(typed: str, found: list[str]) -> None:
@@ -356,6 +361,7 @@ def test_completion(typed: str, found: list[str]) -> None:
 
     assert candidates(typed.split(" "), names) == (found, ":4")
     assert all(access.namespace in ("", "team") for access in asked)
+    assert all(access.act_as_groups in ((), ("g", "h")) for access in asked)
 
 
 def test_completion_of_files() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from elastic_pytorch_client.cluster import Access
-from elastic_pytorch_client.cluster.kubeconfig import read_kubeconfig
+from elastic_pytorch_client.cluster.kubeconfig import Chosen, read_kubeconfig
 from elastic_pytorch_client.errors import Unreachable
 
 from tests.paths import ROOT
@@ -183,11 +183,13 @@ def test_the_cluster_is_the_one_that_kubectl_takes(
     assert by_client(folder, variable, access) == by_kubectl(folder, variable, access)
 
 
-def user_of(folder: Path, user: dict[str, Any]) -> dict[str, Any]:
+def choice_with(folder: Path, user: dict[str, Any], **options: Any) -> Chosen:
     (folder / "x/user").write_text(yaml.safe_dump(config("https://a", user, "c=c/u", current="c")))
-    found: dict[str, Any] = read_kubeconfig(Access(str(folder / "x/user")), {}).config["users"][0][
-        "user"
-    ]
+    return read_kubeconfig(Access(str(folder / "x/user"), **options), {})
+
+
+def user_of(folder: Path, user: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = choice_with(folder, user).config["users"][0]["user"]
     return found
 
 
@@ -208,9 +210,77 @@ def test_a_program_with_a_folder_lies_beside_the_kubeconfig(
     assert found == (str(folder / expected) if expected else command)
 
 
-def test_a_user_who_acts_as_groups_is_refused(folder: Path) -> None:
-    with pytest.raises(Unreachable, match="acts as another with as-groups"):
-        user_of(folder, {"token": "t", "as": "root", "as-groups": ["admins"]})
+ROOT_OF_ALL = {
+    "as": "root",
+    "as-uid": "0",
+    "as-groups": ["admins", "devs"],
+    "as-user-extra": {"50%": ["3"], "a.b/c": ["1", "2"]},
+}
+EXTRA = [
+    "Impersonate-Extra-50%25: 3",
+    "Impersonate-Extra-a.b%2Fc: 1",
+    "Impersonate-Extra-a.b%2Fc: 2",
+]
+
+
+@pytest.mark.parametrize(
+    ("user", "options", "headers"),
+    [
+        ({}, {}, []),
+        ({"as": "root"}, {}, ["Impersonate-User: root"]),
+        (
+            ROOT_OF_ALL,
+            {},
+            [
+                "Impersonate-User: root",
+                "Impersonate-Uid: 0",
+                "Impersonate-Group: admins",
+                "Impersonate-Group: devs",
+                *EXTRA,
+            ],
+        ),
+        (
+            ROOT_OF_ALL,
+            {"act_as": "dora", "act_as_uid": "7", "act_as_groups": ("x",)},
+            ["Impersonate-User: dora", "Impersonate-Uid: 7", "Impersonate-Group: x", *EXTRA],
+        ),
+        (
+            {"as": "root", "as-groups": ["admins"]},
+            {"act_as": "dora"},
+            ["Impersonate-User: dora", "Impersonate-Group: admins"],
+        ),
+        (
+            {"as": "root"},
+            {"act_as_groups": ("x", "y")},
+            ["Impersonate-User: root", "Impersonate-Group: x", "Impersonate-Group: y"],
+        ),
+    ],
+)
+def test_headers_of_those_who_act_as_others(
+    user: dict[str, Any], options: dict[str, Any], headers: list[str], folder: Path
+) -> None:
+    found = choice_with(folder, {"token": "t", **user}, **options).impersonation
+    assert [": ".join(header) for header in found] == headers
+
+
+@pytest.mark.parametrize(
+    ("user", "options", "words"),
+    [
+        ({"as-groups": ["admins"]}, {}, "needs a user: add --as"),
+        ({"as-uid": "0"}, {}, "needs a user: add --as"),
+        ({"as-user-extra": {"a": ["1"]}}, {}, "needs a user: add --as"),
+        ({}, {"act_as_groups": ("x",)}, "needs a user: add --as"),
+        ({"as": "root", "as-groups": "admins"}, {}, "as-groups is not a list of texts"),
+        ({"as": "root", "as-groups": [7]}, {}, "as-groups is not a list of texts"),
+        ({"as": "root", "as-user-extra": ["a"]}, {}, "as-user-extra is not a map of lists"),
+        ({"as": "root", "as-user-extra": {"a": "1"}}, {}, "a in as-user-extra is not a list"),
+    ],
+)
+def test_those_who_cannot_act_as_others(
+    user: dict[str, Any], options: dict[str, Any], words: str, folder: Path
+) -> None:
+    with pytest.raises(Unreachable, match=words):
+        choice_with(folder, {"token": "t", **user}, **options)
 
 
 def test_a_context_is_one_of_several_if_another_has_another_cluster(folder: Path) -> None:

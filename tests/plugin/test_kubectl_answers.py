@@ -25,15 +25,28 @@ KUBECTL = shutil.which(
     "kubectl", path=f"{ROOT / '.cluster' / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
 )
 JOBS = "/apis/elasticpytorch.dev/v1alpha1/namespaces/team/elasticpytorchjobs"
-OPTIONS = {"context": "context", "cluster": "cluster", "user": "user", "act_as": "as"}
+OPTIONS = {
+    "context": "context",
+    "cluster": "cluster",
+    "user": "user",
+    "act_as": "as",
+    "act_as_uid": "as-uid",
+}
 
 
 class Asked(BaseHTTPRequestHandler):
     """Answers with a list of one object, which says who was asked, and as whom."""
 
     def do_GET(self) -> None:
-        asked = {"port": self.server.server_address[1], "path": self.path.partition("?")[0]}
-        asked |= {name: self.headers.get(name) for name in ("Authorization", "Impersonate-User")}
+        asked: dict[str, Any] = {
+            "port": self.server.server_address[1],
+            "path": self.path.partition("?")[0],
+        }
+        asked["headers"] = sorted(
+            [name.lower(), value.encode("latin-1").decode()]
+            for name, value in self.headers.items()
+            if name.lower().startswith(("authorization", "impersonate-"))
+        )
         body = json.dumps({"items": [asked]}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -55,7 +68,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), Asked) for _ in range(2)]
     clusters = []
     users = [{"name": name, "user": {"token": f"of-{name}"}} for name in ("ann", "bob")]
-    users.append({"name": "root", "user": {"token": "of-root", "as": "carl"}})
+    carl: dict[str, Any] = {"token": "of-root", "as": "carl"}
+    extra = {"as-user-extra": {"Of/Team": ["1", "2"], "50%": ["3"]}}
+    groups: dict[str, Any] = {"as-groups": ["admins", "devs"]}
+    users += [
+        {"name": "root", "user": carl},
+        {"name": "all", "user": carl | groups | extra | {"as-uid": "0"}},
+        {"name": "groups", "user": {"token": "of-groups"} | groups},
+    ]
     for name, server in zip("ab", servers, strict=True):
         server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
@@ -66,7 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         clusters.append({"name": name, "cluster": there})
     contexts = [
         {"name": f"{user}-on-{cluster}", "context": {"cluster": cluster, "user": user}}
-        for user in ("ann", "bob", "root")
+        for user in ("ann", "bob", "root", "all", "groups")
         for cluster in ("a", "b")
     ]
     whole = {
@@ -91,6 +111,7 @@ def by_kubectl(access: Access) -> Any:
         for field, option in OPTIONS.items()
         if (value := getattr(access, field))
     ]
+    options += [f"--as-group={group}" for group in access.act_as_groups]
     command = [KUBECTL, f"--kubeconfig={access.kubeconfig}", *options, "get", "--raw", JOBS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return "refused" if done.returncode else json.loads(done.stdout)["items"]
@@ -123,6 +144,15 @@ def by_client(access: Access) -> Any:
         Access(act_as="dora"),
         Access(act_as="system:serviceaccount:team:default", cluster="b"),
         Access(context="root-on-a", act_as="dora"),
+        Access(act_as="dora", act_as_groups=("a", "équipe"), act_as_uid="7"),
+        Access(act_as_groups=("a",)),
+        Access(act_as_uid="7"),
+        Access(context="root-on-a", act_as_groups=("a",)),
+        Access(context="all-on-a"),
+        Access(context="all-on-a", act_as="dora"),
+        Access(context="all-on-a", act_as_groups=("a",), act_as_uid="7"),
+        Access(context="groups-on-a"),
+        Access(context="groups-on-a", act_as="dora"),
         Access("no-current", cluster="b", user="bob"),
         Access("no-current", context="ann-on-b"),
     ],

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -18,8 +19,11 @@ from elastic_pytorch_client.errors import Unreachable, one_line
 KINDS = ("clusters", "contexts", "users")
 PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 CANNOT_USE = "cannot use the kubeconfig"
+# Those that client-go leaves in a header's name, beside letters, digits, "_", ".", "-" and "~".
+HEADER_CHARACTERS = "!#$&'*+^`|"
 
 Entries = dict[str, dict[str, Any]]
+Headers = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class Access:
         cluster: a cluster of the kubeconfig; empty: the context's.
         user: a user of the kubeconfig; empty: the context's.
         act_as: a user or ServiceAccount to act as; empty: as the user of the kubeconfig says.
+        act_as_groups: groups to act as a member of; empty: those of the kubeconfig's user.
+        act_as_uid: the UID to act with; empty: that of the kubeconfig's user.
     """
 
     kubeconfig: str = ""
@@ -41,6 +47,8 @@ class Access:
     cluster: str = ""
     user: str = ""
     act_as: str = ""
+    act_as_groups: tuple[str, ...] = ()
+    act_as_uid: str = ""
 
 
 class NoContext(Unreachable):
@@ -53,7 +61,7 @@ class Chosen:
     context: str
     namespace: str  # may be empty
     is_one_of_several: bool  # there are contexts of other clusters
-    act_as: str = ""
+    impersonation: Headers
 
 
 def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
@@ -87,10 +95,6 @@ def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
             raise Unreachable(f"{CANNOT_USE}: {missing}")
     if "server" not in clusters[cluster]:
         raise Unreachable(f'{CANNOT_USE}: the cluster "{cluster}" has no server')
-    fields = users.get(user, {})
-    if others := sorted(field for field in fields if field.startswith("as-")):
-        acts = f'the user "{user}" acts as another with {others[0]}: only kubectl can'
-        raise Unreachable(f"{CANNOT_USE}: {acts}")
     config = {
         "current-context": name,
         "contexts": [{"name": name, "context": {"cluster": cluster, "user": user}}],
@@ -98,8 +102,39 @@ def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
         "users": [{"name": user, "user": _with_token(users[user])}] if user else [],
     }
     several = len({other.get("cluster") for other in contexts.values()}) > 1
-    act_as = access.act_as or str(fields.get("as", ""))
-    return Chosen(config, name, str(context.get("namespace", "")), several, act_as)
+    headers = impersonate(access, users.get(user, {}))
+    return Chosen(config, name, str(context.get("namespace", "")), several, headers)
+
+
+def impersonate(access: Access, user: Mapping[str, Any]) -> Headers:
+    """The headers by which the options, or else a user of the kubeconfig, act as another.
+
+    Raises:
+        Unreachable: without a user to act as, or the kubeconfig's groups or extra are no lists.
+    """
+    name = access.act_as or str(user.get("as", ""))
+    uid = access.act_as_uid or str(user.get("as-uid", ""))
+    groups = access.act_as_groups or _texts(user.get("as-groups", []), "as-groups")
+    field = "as-user-extra"
+    extra = user.get(field, {})
+    if not isinstance(extra, dict):
+        raise Unreachable(f"{CANNOT_USE}: {field} is not a map of lists")
+    headers = [("Impersonate-Uid", uid)] if uid else []
+    headers += [("Impersonate-Group", group) for group in groups]
+    for key, values in extra.items():
+        header = f"Impersonate-Extra-{quote(str(key), safe=HEADER_CHARACTERS)}"
+        headers += [(header, value) for value in _texts(values, f"{key} in {field}")]
+    if name:
+        return (("Impersonate-User", name), *headers)
+    if headers:
+        raise Unreachable("acting with a group, a UID or extra fields needs a user: add --as")
+    return ()
+
+
+def _texts(listed: object, field: str) -> tuple[str, ...]:
+    if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+        raise Unreachable(f"{CANNOT_USE}: {field} is not a list of texts")
+    return tuple(listed)
 
 
 def _files(access: Access, environment: Mapping[str, str]) -> list[Path]:

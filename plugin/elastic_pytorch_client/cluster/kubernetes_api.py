@@ -12,11 +12,14 @@ from elastic_pytorch_client.cluster.interface import WATCH_SECONDS, Object, trai
 from elastic_pytorch_client.cluster.kubeconfig import (
     CANNOT_USE,
     Access,
+    Headers,
     NoContext,
+    impersonate,
     read_kubeconfig,
 )
 from elastic_pytorch_client.errors import (
     EpjError,
+    NotAllowed,
     Refused,
     Unreachable,
     error_of,
@@ -35,8 +38,8 @@ KEPT_BYTES = 1 << 20  # of both ends of a longer line: its time, and its newest 
 class KubernetesCluster:
     """A Kubernetes cluster, through the official client. It has the methods of `Cluster`."""
 
-    def __init__(self, api: Any, namespace: str, context: str) -> None:
-        self._api = api
+    def __init__(self, api: Any, namespace: str, context: str, impersonation: Headers) -> None:
+        self._api, self._impersonation = api, impersonation
         self.namespace, self.context = namespace, context
 
     @classmethod
@@ -46,7 +49,6 @@ class KubernetesCluster:
         Raises:
             Unreachable: the kubeconfig cannot be used, or there is none, and no ServiceAccount.
         """
-        # Imported late, as it takes half a second, which `kubectl epj --help` need not wait for.
         # Imported late: it takes half a second, which `kubectl epj --help` need not wait for.
         from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415
         from kubernetes.config import (  # noqa: PLC0415
@@ -57,11 +59,11 @@ class KubernetesCluster:
 
         access = access or Access()
         configuration = Configuration()
-        context = act_as = ""
+        context = ""
         try:
             chosen = read_kubeconfig(access, os.environ)
             load_kube_config_from_dict(chosen.config, client_configuration=configuration)  # type: ignore[no-untyped-call]
-            namespace, act_as = chosen.namespace, chosen.act_as
+            namespace, impersonation = chosen.namespace, chosen.impersonation
             context = chosen.context if chosen.is_one_of_several else ""
         except (ConfigException, OSError) as error:
             raise Unreachable(f"{CANNOT_USE}: {one_line(error)}") from error
@@ -70,14 +72,12 @@ class KubernetesCluster:
                 raise
             try:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-                namespace = _own_namespace()
+                namespace, impersonation = _own_namespace(), impersonate(access, {})
             except ConfigException:
                 raise nothing from None
         configuration.retries = False
-        api = ApiClient(configuration)
-        if act_as:
-            api.default_headers["Impersonate-User"] = act_as
-        return cls(api, access.namespace or namespace or "default", context)
+        place = access.namespace or namespace or "default"
+        return cls(ApiClient(configuration), place, context, impersonation)
 
     def get_job(self, namespace: str, name: str) -> Object:
         return self._request("GET", _job_path(namespace, name), job=(namespace, name))
@@ -120,6 +120,9 @@ class KubernetesCluster:
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
         from kubernetes.stream import ws_client  # noqa: PLC0415  late, as the client itself
 
+        if self._impersonation:  # the official client's websocket leaves such headers out
+            acts = "only `kubectl exec` can run a command in a pod as another user (--as)"
+            raise NotAllowed(f"no command was run in pod {pod}: {acts}")
         query = [("command", word) for word in command]
         query += [("container", container), ("stdout", "true"), ("stderr", "true")]
         path = f"{_pod_path(namespace, pod)}/exec?{urlencode(query)}"
@@ -223,13 +226,18 @@ class KubernetesCluster:
         job: tuple[str, str] | None,
     ) -> Any:
         """Sends a request; returns the unread response, if it is a good one."""
+        import urllib3  # noqa: PLC0415  late, with the client
+
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Accept": "application/json", "Content-Type": kind}
         try:
             _, url, headers, _, _ = self._api.param_serialize(
                 method, path, header_params=headers, query_params=[], auth_settings=["BearerToken"]
             )
-            response = self._api.call_api(method, url, headers, body=body, _request_timeout=timeout)
+            sent = urllib3.HTTPHeaderDict(headers)  # repeats a group's header, as no dict can
+            for name, value in self._impersonation:
+                sent.add(name, value.encode().decode("latin-1"))  # which http.client encodes back
+            response = self._api.call_api(method, url, sent, body=body, _request_timeout=timeout)
         except Exception as error:  # each of the client's layers has its own kinds
             if isinstance(error, EpjError):
                 raise
