@@ -1,6 +1,7 @@
 // Questions to the server.
 
-export const LOST = "`kubectl epj ui` does not answer. Start it again, and open the address that it prints.";
+export const LOST =
+  "`kubectl epj ui` does not answer. Start it again, and open the address that it prints.";
 
 /** The server's answer, or its refusal in words. */
 export async function ask(path) {

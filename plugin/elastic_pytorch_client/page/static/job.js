@@ -1,12 +1,14 @@
 // One job. Each part is drawn again only when its data have changed.
 
 import { ask, Reader } from "./ask.js";
-import { ago, card, dataTable, draw, h, markShown, number, progressBar, sparkline, spell, stateMark, timeOfDay, withCode, workerBlocks } from "./dom.js";
+import { ago, card, dataTable, draw, h, markShown, number, progressBar, sparkline, spell, stateMark,
+  timeOfDay, withCode, workerBlocks } from "./dom.js";
 import { LogView } from "./log.js";
 import { Timeline, drawInterruptions } from "./timeline.js";
 
 const REFRESH_MS = 10_000; // events and pods change without the job
-const KNOWN_BY = ["state", "trouble", "workers", "blocks", "world", "interruptions", "note"]; // not by progress alone
+// A change of these is more than progress.
+const KNOWN_BY = ["state", "trouble", "workers", "blocks", "world", "interruptions", "note"];
 
 export class JobView {
   constructor(place, namespace, name, close) {
@@ -15,12 +17,15 @@ export class JobView {
     this.path = `${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
     this.parts = {};
     const part = (name) => (this.parts[name] = h("div", { class: `part ${name}` }));
-    const above = ["head", "error", "facts", "why", "timeline", "interruptions", "cause", "workers", "stacks"].map(part);
+    const above = ["head", "error", "facts", "why", "timeline", "interruptions", "cause", "workers",
+      "stacks"].map(part);
     const below = ["conditions", "events"].map(part);
-    const back = h("button", { type: "button", class: "back", click: close, title: "Escape" }, "‹ Jobs");
+    const back = h("button", { type: "button", class: "back", click: close, title: "Escape" },
+      "‹ Jobs");
     this.log = new LogView(this.path);
     this.timeline = new Timeline(this.parts.timeline);
-    place.replaceChildren(h("div", { class: "backbar" }, back), ...above, this.log.element, ...below, this.manifest());
+    place.replaceChildren(h("div", { class: "backbar" }, back), ...above, this.log.element,
+      ...below, this.manifest());
     place.classList.add("unread");
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
@@ -44,17 +49,21 @@ export class JobView {
       this.data.row = row;
       this.drawFacts(this.data);
     }
-    if (before && KNOWN_BY.every((field) => JSON.stringify(before[field]) === JSON.stringify(row[field]))) return;
+    if (before && KNOWN_BY.every(
+      (field) => JSON.stringify(before[field]) === JSON.stringify(row[field]))) return;
     this.reader.soon();
   }
 
   drawFacts(data) {
-    this.part("head", [data.row.name, data.row.namespace, data.row.state, data.row.tone, data.started, data.completed], () => head(data));
-    this.part("facts", [data.row, data.size, data.group, data.metrics, data.checkpoint], () => facts(data));
+    this.part("head", [data.row.name, data.row.namespace, data.row.state, data.row.tone,
+      data.started, data.completed], () => head(data));
+    this.part("facts", [data.row, data.size, data.group, data.metrics, data.checkpoint],
+      () => facts(data));
   }
 
   take(data) {
-    this.part("error", data.error ?? "", (error) => (error ? h("p", { class: "banner", role: "alert" }, withCode(error)) : []));
+    this.part("error", data.error ?? "",
+      (error) => (error ? h("p", { class: "banner", role: "alert" }, withCode(error)) : []));
     if (data.error) return;
     this.data = data;
     this.place.classList.remove("unread");
@@ -76,21 +85,33 @@ export class JobView {
   }
 
   async readStacks() {
-    this.part("stacks", null, () => card("Stacks", h("p", { class: "quiet" }, "Asking each process for its stack …")));
+    this.part("stacks", null,
+      () => card("Stacks", h("p", { class: "quiet" }, "Asking each process for its stack …")));
     const data = await ask(`stacks/${this.path}`), at = timeOfDay(Date.now() / 1000);
-    this.part("stacks", [data, at], () => card(["Stacks", h("span", { class: "quiet" }, `of the main threads at ${at}`)], stacks(data)));
+    this.part("stacks", [data, at], () => card(
+      ["Stacks", h("span", { class: "quiet" }, `of the main threads at ${at}`)], stacks(data)));
   }
 
   workers({ workers, stacks: offered }) {
     const slow = workers.some((worker) => worker.slowdown);
-    const rows = workers.map((worker) => [worker.tone, worker.rank === null ? "–" : String(worker.rank), String(worker.index),
-      [stateMark(worker.state, worker.tone), worker.stateSince ? h("span", { class: "quiet" }, ` for ${ago(worker.stateSince)}`) : null],
-      h("code", {}, worker.name), worker.node ? h("code", {}, worker.node) : h("span", { class: "quiet" }, "no node yet"),
-      ...(slow ? [worker.slowdown ? h("span", { class: "note" }, `${worker.slowdown} × the median's work`) : ""] : []),
-      h("button", { type: "button", class: "plain", "aria-label": `log of ${worker.name}`, click: () => this.log.show(worker.index, true) }, "log")]);
-    const heads = { Rank: "number", Index: "number", State: "", Pod: "", Node: "", ...(slow ? { Slow: "" } : {}), Log: "" };
-    const button = h("button", { type: "button", class: "chip", click: () => this.readStacks() }, "Read stacks");
-    return card(offered && rows.length ? ["Workers", button] : "Workers", rows.length ? dataTable("Workers", heads, rows) : h("p", { class: "quiet" }, "There are no workers."));
+    const rows = workers.map((worker) => [
+      worker.tone, worker.rank === null ? "–" : String(worker.rank), String(worker.index),
+      [stateMark(worker.state, worker.tone),
+        worker.stateSince ? h("span", { class: "quiet" }, ` for ${ago(worker.stateSince)}`) : null],
+      h("code", {}, worker.name),
+      worker.node ? h("code", {}, worker.node) : h("span", { class: "quiet" }, "no node yet"),
+      ...(slow ? [worker.slowdown
+        ? h("span", { class: "note" }, `${worker.slowdown} × the median's work`) : ""] : []),
+      h("button",
+        { type: "button", class: "plain", "aria-label": `log of ${worker.name}`,
+          click: () => this.log.show(worker.index, true) }, "log")]);
+    const heads = { Rank: "number", Index: "number", State: "", Pod: "", Node: "",
+      ...(slow ? { Slow: "" } : {}), Log: "" };
+    const button = h("button", { type: "button", class: "chip", click: () => this.readStacks() },
+      "Read stacks");
+    return card(offered && rows.length ? ["Workers", button] : "Workers",
+      rows.length
+        ? dataTable("Workers", heads, rows) : h("p", { class: "quiet" }, "There are no workers."));
   }
 
   manifest() {
@@ -105,32 +126,44 @@ export class JobView {
 }
 
 function head({ row, started, completed }) {
-  const times = completed && started ? `took ${spell(completed - started)}, ended ${ago(completed)} ago`
+  const times = completed && started
+    ? `took ${spell(completed - started)}, ended ${ago(completed)} ago`
     : started ? `since ${timeOfDay(started)}` : "";
   return [h("h1", {}, row.name), h("p", { class: "under" }, stateMark(row.state, row.tone),
     h("span", { class: "quiet" }, row.namespace), h("span", { class: "quiet" }, times))];
 }
 
 function facts({ row, size, group, metrics, checkpoint }) {
-  const fact = (title, value, ...below) => h("div", { class: "fact" }, h("dt", {}, title), h("dd", {}, h("b", {}, value || "–"), ...below));
+  const fact = (title, value, ...below) =>
+    h("div", { class: "fact" },
+      h("dt", {}, title), h("dd", {}, h("b", {}, value || "–"), ...below));
   const small = (text) => (text ? h("span", { class: "small" }, text) : null);
-  const far = row.fraction === null ? (row.step === null ? "" : `step ${number(row.step)}`) : `${Math.floor(row.fraction * 100)}%`;
+  const far = row.fraction === null ? (row.step === null ? "" : `step ${number(row.step)}`)
+    : `${Math.floor(row.fraction * 100)}%`;
   const steps = row.total ? `step ${number(row.step)} of ${number(row.total)}` : "";
   return h("dl", { class: "facts" },
     fact("Progress", far, row.fraction === null ? null : progressBar(row.fraction, "progress"),
-      small([steps, checkpoint === null ? "" : `checkpoint at ${number(checkpoint)}`].filter(Boolean).join(" · "))),
-    fact("Time left", row.secondsLeft ? spell(row.secondsLeft) : "", small(row.speed ? `${row.speed} steps/s` : "")),
+      small([steps, checkpoint === null ? "" : `checkpoint at ${number(checkpoint)}`]
+        .filter(Boolean).join(" · "))),
+    fact("Time left", row.secondsLeft ? spell(row.secondsLeft) : "",
+      small(row.speed ? `${row.speed} steps/s` : "")),
     fact("Loss", row.loss, sparkline(row.losses, 150, 34), small(metrics.join(" · "))),
-    fact("Workers", row.workers === "-" ? "" : row.workers, workerBlocks(row.blocks), small(`${group} · ${size}`)),
+    fact("Workers", row.workers === "-" ? "" : row.workers, workerBlocks(row.blocks),
+      small(`${group} · ${size}`)),
     fact("Goodput", row.goodput, small(row.lost ? `lost ${row.lost}` : "")),
     fact("Interruptions", String(row.interruptions), small(row.interruption)));
 }
 
 function why({ why: said, row }) {
-  const findings = said.findings.map((finding) => h("div", { class: "finding" }, h("p", {}, withCode(finding.what)),
-    ...finding.do.split("\n").filter(Boolean).map((line) => (line.startsWith("  ") ? command(line.trim()) : h("p", { class: "do" }, "→ ", withCode(line))))));
-  const lost = row.lost ? h("p", { class: "quiet" }, `Lost since the job began: ${row.lost}.`) : null;
-  return h("section", { class: `card why ${said.well ? "good" : row.tone === "bad" ? "bad" : "busy"}`, "aria-label": "Why" },
+  const findings = said.findings.map((finding) =>
+    h("div", { class: "finding" }, h("p", {}, withCode(finding.what)),
+      ...finding.do.split("\n").filter(Boolean).map((line) => (line.startsWith("  ")
+        ? command(line.trim()) : h("p", { class: "do" }, "→ ", withCode(line))))));
+  const lost = row.lost ? h("p", { class: "quiet" }, `Lost since the job began: ${row.lost}.`)
+    : null;
+  return h("section",
+    { class: `card why ${said.well ? "good" : row.tone === "bad" ? "bad" : "busy"}`,
+      "aria-label": "Why" },
     h("h2", {}, withCode(said.headline)), findings, lost);
 }
 
@@ -146,7 +179,8 @@ function command(text) {
 function stacks({ error, groups = [] }) {
   if (!groups.length) return h("p", { class: "note" }, withCode(error ?? "No worker runs."));
   return groups.map((group) => [h("h3", {}, group.name, group.trouble ? `, ${group.trouble}` : "",
-    group.waitedFor ? h("span", { class: "note" }, ", outside of the collective that the others wait in") : ""),
+    group.waitedFor
+      ? h("span", { class: "note" }, ", outside of the collective that the others wait in") : ""),
     group.stack ? h("pre", { class: "text", tabindex: 0 }, group.stack) : ""]);
 }
 
@@ -157,14 +191,20 @@ function rootCause(cause) {
 
 function conditions(all) {
   const rows = all.map((condition) => [condition.status === "True" ? "" : "quiet",
-    `${{ True: "●", False: "○" }[condition.status] ?? "◐"} ${condition.type}`, condition.reason, condition.message,
+    `${{ True: "●", False: "○" }[condition.status] ?? "◐"} ${condition.type}`,
+    condition.reason, condition.message,
     condition.since === null ? "" : ago(condition.since)]);
-  return card("Conditions", dataTable("Conditions", { Condition: "", Reason: "", Message: "words", Age: "number" }, rows));
+  return card("Conditions",
+    dataTable("Conditions", { Condition: "", Reason: "", Message: "words", Age: "number" }, rows));
 }
 
 function events(all) {
-  if (!all.length) return card("Events", h("p", { class: "quiet" }, "There are none. Kubernetes keeps them for an hour."));
-  const rows = [...all].reverse().map((event) => ["", h("span", { title: timeOfDay(event.at) }, ago(event.at)),
+  if (!all.length)
+    return card("Events",
+      h("p", { class: "quiet" }, "There are none. Kubernetes keeps them for an hour."));
+  const rows = [...all].reverse().map((event) => [
+    "", h("span", { title: timeOfDay(event.at) }, ago(event.at)),
     h("span", { class: event.warning ? "note" : "" }, event.reason), event.note]);
-  return card("Events", dataTable("Events", { Age: "number", Reason: "", Message: "words" }, rows, "scroll"));
+  return card("Events",
+    dataTable("Events", { Age: "number", Reason: "", Message: "words" }, rows, "scroll"));
 }

@@ -1,16 +1,19 @@
 // The table of jobs. Only rows in sight are elements, so that thousands cost as much as twenty.
 
 import { parameter, setParameter } from "./address.js";
-import { draw, h, markShown, number, progressBar, sparkline, spell, stateMark, withCode, workerBlocks } from "./dom.js";
+import { draw, h, markShown, number, progressBar, sparkline, spell, stateMark, withCode,
+  workerBlocks } from "./dom.js";
 
 const BEYOND = 6; // rows above and below what is in sight
+
 /** Compares rows by a field: `loss`, or `-loss` for the largest first. Rows without it are last. */
 function inOrder(order) {
   const field = order.replace("-", ""), sign = order.startsWith("-") ? -1 : 1;
   const key = (row) => (field === "name" ? row.name : parseFloat(row[field]));
   return (a, b) => {
     const [x, y] = [key(a), key(b)];
-    return Number.isNaN(x) - Number.isNaN(y) || sign * compare(x, y) || compare(a.name, b.name) || compare(a.namespace, b.namespace);
+    return Number.isNaN(x) - Number.isNaN(y) || sign * compare(x, y) || compare(a.name, b.name)
+      || compare(a.namespace, b.namespace);
   };
 }
 
@@ -27,7 +30,8 @@ export class JobList {
     this.shown = [];
     this.elements = new Map(); // of the rows in sight, by UID
     [this.table, this.body, this.filter, this.namespaces, this.chips, this.none] = [
-      "table", "rows", "filter", "namespace", "chips", "none"].map((id) => document.getElementById(id));
+      "table", "rows", "filter", "namespace", "chips", "none"
+    ].map((id) => document.getElementById(id));
     this.heads = [...document.querySelectorAll("[data-sort]")];
     this.table.addEventListener("scroll", () => this.draw(false), { passive: true });
     window.addEventListener("resize", () => this.draw(false));
@@ -36,7 +40,8 @@ export class JobList {
     }
     for (const head of this.heads) {
       // A second click reverses a column, or removes a chip.
-      const { sort } = head.dataset, again = head.className ? "" : sort.startsWith("-") ? sort.slice(1) : `-${sort}`;
+      const { sort } = head.dataset,
+        again = head.className ? "" : sort.startsWith("-") ? sort.slice(1) : `-${sort}`;
       head.addEventListener("click", () => this.choose("sort", this.order === sort ? again : sort));
     }
     this.filter.addEventListener("keydown", (event) => {
@@ -99,7 +104,8 @@ export class JobList {
     const found = [];
     for (const row of this.rows.values()) {
       const text = `${row.namespace}/${row.name} ${row.state} ${row.note}`.toLowerCase();
-      if (!words.every((word) => text.includes(word)) || (namespace && row.namespace !== namespace)) continue;
+      if (!words.every((word) => text.includes(word))
+        || (namespace && row.namespace !== namespace)) continue;
       counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
       if (!state || row.state === state) found.push(row);
     }
@@ -114,14 +120,17 @@ export class JobList {
 
   nothing() {
     if (this.rows.size) return ["No job matches. ", h("a", { href: "#/" }, "Show all jobs")];
-    return withCode(this.namespace === null ? "This cluster has no ElasticPyTorchJobs. Create one with `kubectl apply -f job.yaml`."
-      : `The namespace ${this.namespace} has no ElasticPyTorchJobs. Create one with \`kubectl apply -f job.yaml\`, `
-        + "or see those of all namespaces with `kubectl epj ui -A`.");
+    return withCode(this.namespace === null
+      ? "This cluster has no ElasticPyTorchJobs. Create one with `kubectl apply -f job.yaml`."
+      : `The namespace ${this.namespace} has no ElasticPyTorchJobs. Create one with `
+        + "`kubectl apply -f job.yaml`, or see those of all namespaces with `kubectl epj ui -A`.");
   }
 
   drawNamespaces(chosen) {
-    const names = [...new Set([...this.rows.values()].map((row) => row.namespace).concat(chosen || []))].sort();
-    draw(this.namespaces, ["", ...names], (all) => all.map((name) => h("option", { value: name }, name || "all")));
+    const names = [...new Set([...this.rows.values()].map((row) => row.namespace)
+      .concat(chosen || []))].sort();
+    draw(this.namespaces, ["", ...names],
+      (all) => all.map((name) => h("option", { value: name }, name || "all")));
     this.namespaces.value = chosen;
     this.namespaces.parentElement.hidden = names.length < 2;
   }
@@ -131,19 +140,24 @@ export class JobList {
     for (const head of this.heads) {
       const sorted = column(head.dataset.sort) === column(this.order);
       if (head.className) head.ariaPressed = String(sorted);
-      else head.parentElement.ariaSort = !sorted ? null : this.order.startsWith("-") ? "descending" : "ascending";
+      else head.parentElement.ariaSort = !sorted ? null
+        : this.order.startsWith("-") ? "descending" : "ascending";
     }
   }
 
   drawChips(counts, chosen) {
     const states = [...new Set([...counts.keys()].concat(chosen || []))].sort();
     const focused = document.activeElement?.dataset?.state;
-    draw(this.chips, [chosen, states.map((state) => [state, counts.get(state) ?? 0])], ([, all]) => all.map(([state, count]) => {
-      const click = () => this.choose("state", chosen === state ? "" : state);
-      return h("button", { type: "button", class: "chip", "aria-pressed": String(chosen === state), "data-state": state, click },
-        `${state} `, h("b", {}, number(count)));
-    }));
-    if (focused !== undefined) [...this.chips.children].find((chip) => chip.dataset.state === focused)?.focus();
+    draw(this.chips, [chosen, states.map((state) => [state, counts.get(state) ?? 0])],
+      ([, all]) => all.map(([state, count]) => {
+        const click = () => this.choose("state", chosen === state ? "" : state);
+        return h("button",
+          { type: "button", class: "chip", "aria-pressed": String(chosen === state),
+            "data-state": state, click },
+          `${state} `, h("b", {}, number(count)));
+      }));
+    if (focused !== undefined)
+      [...this.chips.children].find((chip) => chip.dataset.state === focused)?.focus();
   }
 
   paint() {
@@ -151,7 +165,8 @@ export class JobList {
     this.body.style.height = `${this.shown.length * height}px`; // before measuring the table
     const top = Math.max(0, this.table.scrollTop - this.body.offsetTop);
     const first = Math.max(0, Math.floor(top / height) - BEYOND);
-    const last = Math.min(this.shown.length, Math.ceil((top + this.table.clientHeight) / height) + BEYOND);
+    const last = Math.min(this.shown.length,
+      Math.ceil((top + this.table.clientHeight) / height) + BEYOND);
     const wanted = new Map();
     for (let place = first; place < last; place++) {
       const row = this.shown[place];
@@ -185,26 +200,37 @@ export class JobList {
   }
 
   element(row) {
-    const cell = (name, ...children) => h("span", { role: "gridcell", class: `cell ${name}` }, ...children);
+    const cell = (name, ...children) =>
+      h("span", { role: "gridcell", class: `cell ${name}` }, ...children);
     const line = (...children) => h("span", { class: "line" }, ...children);
     const small = (text) => h("span", { class: "small", title: text || null }, text);
     const far = row.fraction === null ? "" : `${Math.floor(row.fraction * 100)}%`;
-    const steps = row.step === null ? "" : row.total ? `${number(row.step)} / ${number(row.total)}` : `step ${number(row.step)}`;
+    const steps = row.step === null ? ""
+      : row.total ? `${number(row.step)} / ${number(row.total)}` : `step ${number(row.step)}`;
     const times = row.interruptions === 1 ? "1 interruption" : `${row.interruptions} interruptions`;
-    const interrupted = row.interruptions ? [times, row.interruption].filter(Boolean).join(", ") : "";
-    const note = row.note ? h("span", { class: `note ${interrupted ? "" : "two"}`, title: row.note }, row.note) : null;
-    const last = interrupted ? h("span", { class: `small ${note ? "" : "two"}`, title: interrupted }, interrupted) : null;
+    const interrupted = row.interruptions
+      ? [times, row.interruption].filter(Boolean).join(", ") : "";
+    const note = row.note
+      ? h("span", { class: `note ${interrupted ? "" : "two"}`, title: row.note }, row.note) : null;
+    const last = interrupted
+      ? h("span", { class: `small ${note ? "" : "two"}`, title: interrupted }, interrupted) : null;
     const element = h("div", {
-        role: "row", class: `row ${row.tone}`, click: () => this.open(row), focus: () => { this.chosen = row.id; },
+        role: "row", class: `row ${row.tone}`, click: () => this.open(row),
+        focus: () => { this.chosen = row.id; },
         "aria-label": `${row.name} in ${row.namespace}, ${row.state}`,
       },
-      cell("who", line(h("b", { title: row.name }, row.name)), line(stateMark(row.state, row.tone), small(row.namespace))),
-      cell("workers", line(row.workers === "-" ? h("span", { class: "quiet" }, "–") : row.workers), line(workerBlocks(row.blocks))),
-      cell("far", line(far || "–", small(steps)), row.fraction === null ? null : progressBar(row.fraction, `progress of ${row.name}`)),
+      cell("who", line(h("b", { title: row.name }, row.name)),
+        line(stateMark(row.state, row.tone), small(row.namespace))),
+      cell("workers", line(row.workers === "-" ? h("span", { class: "quiet" }, "–") : row.workers),
+        line(workerBlocks(row.blocks))),
+      cell("far", line(far || "–", small(steps)),
+        row.fraction === null ? null : progressBar(row.fraction, `progress of ${row.name}`)),
       cell("left", row.secondsLeft ? spell(row.secondsLeft) : "–"),
       cell("loss", line(row.loss || "–"), sparkline(row.losses, 96, 20)),
-      cell("goodput", line(row.goodput || "–"), h("span", { class: "small two", title: row.lost || null }, row.lost)),
-      cell("said", note, last, note || last ? null : h("span", { class: "small" }, "never interrupted")));
+      cell("goodput", line(row.goodput || "–"),
+        h("span", { class: "small two", title: row.lost || null }, row.lost)),
+      cell("said", note, last,
+        note || last ? null : h("span", { class: "small" }, "never interrupted")));
     element.row = row;
     return element;
   }
@@ -212,9 +238,11 @@ export class JobList {
   key(event) {
     const place = this.shown.findIndex((row) => row.id === this.chosen);
     const page = Math.max(1, Math.floor(this.table.clientHeight / this.height) - 2);
-    const moves = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    const moves = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page,
+      Home: -Infinity, End: Infinity };
     if (event.key === "Enter" && place >= 0) this.open(this.shown[place]);
-    else if (event.key in moves && !event.ctrlKey && !event.metaKey && !event.altKey) this.go(place + moves[event.key]);
+    else if (event.key in moves && !event.ctrlKey && !event.metaKey && !event.altKey)
+      this.go(place + moves[event.key]);
     else return;
     event.preventDefault();
   }

@@ -6,7 +6,8 @@ import { ago, card, dataTable, draw, h, markShown, spell, stateMark } from "./do
 const REFRESH_MS = 5_000;
 const SOURCES = "A status has the last failure of its job. Of a job with more than 128 workers "
   + "it lists those that do not train, and some of the others.";
-const NOT_LISTED = "You may not list nodes, or they do not answer: which are not ready, cordoned or about to end is not known here.";
+const NOT_LISTED = "You may not list nodes, or they do not answer: which are not ready, cordoned "
+  + "or about to end is not known here.";
 
 export class NodeList {
   constructor(place) {
@@ -29,31 +30,45 @@ export class NodeList {
 
   take(data) {
     const focused = document.activeElement?.dataset?.key;
-    draw(this.list, data, () => (data.error ? h("p", { class: "banner", role: "alert" }, data.error) : table(data)));
-    if (focused) [...this.list.querySelectorAll("a")].find((link) => link.dataset.key === focused)?.focus({ preventScroll: true });
-    for (const time of this.list.querySelectorAll("[data-at]")) time.textContent = when(Number(time.dataset.at));
-    this.words.textContent = data.error ? "" : [rest(data), data.listed ? "" : NOT_LISTED, SOURCES].filter(Boolean).join(" ");
+    draw(this.list, data,
+      () => (data.error ? h("p", { class: "banner", role: "alert" }, data.error) : table(data)));
+    if (focused)
+      [...this.list.querySelectorAll("a")].find((link) => link.dataset.key === focused)
+        ?.focus({ preventScroll: true });
+    for (const time of this.list.querySelectorAll("[data-at]"))
+      time.textContent = when(Number(time.dataset.at));
+    this.words.textContent = data.error ? ""
+      : [rest(data), data.listed ? "" : NOT_LISTED, SOURCES].filter(Boolean).join(" ");
     markShown("nodes-shown");
   }
 }
 
 function table(data) {
-  if (!data.nodes.length) return card("Nodes", h("p", { class: "quiet" }, "Nothing is known to be the matter with any node."));
-  const rows = data.nodes.map((node) => [node.tone, [h("code", {}, node.name), stateMark(node.state, node.tone)],
-    [h("span", {}, node.workers ? `${node.workers} ${node.workers === 1 ? "worker" : "workers"}` : "no workers"),
-      h("span", { class: "small" }, node.jobs.join(", ") + (node.moreJobs ? ` and ${node.moreJobs} more` : ""))],
+  if (!data.nodes.length)
+    return card("Nodes",
+      h("p", { class: "quiet" }, "Nothing is known to be the matter with any node."));
+  const rows = data.nodes.map((node) => [
+    node.tone, [h("code", {}, node.name), stateMark(node.state, node.tone)],
+    [h("span", {},
+      node.workers ? `${node.workers} ${node.workers === 1 ? "worker" : "workers"}` : "no workers"),
+      h("span", { class: "small" },
+        node.jobs.join(", ") + (node.moreJobs ? ` and ${node.moreJobs} more` : ""))],
     h("ul", {}, node.findings.map((finding) => item(node, finding)),
       node.moreFindings ? h("li", { class: "quiet" }, `and ${node.moreFindings} more`) : null)]);
   const heads = { Node: "node", "Workers now": "here", "What is known": "words" };
-  return card("Nodes in trouble", dataTable("Nodes in trouble, the worst first", heads, rows, "nodes"));
+  return card("Nodes in trouble",
+    dataTable("Nodes in trouble, the worst first", heads, rows, "nodes"));
 }
 
 function item(node, finding) {
   const [namespace, name] = finding.job ?? [];
-  const link = finding.job ? h("a", { href: `#/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`,
-    "data-key": `${node.name}/${namespace}/${name}/${finding.what}`, "aria-label": `job ${name} in ${namespace}` }, name) : null;
+  const link = finding.job
+    ? h("a", { href: `#/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`,
+      "data-key": `${node.name}/${namespace}/${name}/${finding.what}`,
+      "aria-label": `job ${name} in ${namespace}` }, name) : null;
   return h("li", {}, link, link ? " " : null, finding.what,
-    finding.at === null ? null : h("span", { class: "quiet", "data-at": finding.at }, when(finding.at)));
+    finding.at === null ? null
+      : h("span", { class: "quiet", "data-at": finding.at }, when(finding.at)));
 }
 
 function when(at) {
@@ -63,5 +78,6 @@ function when(at) {
 
 function rest(data) {
   const more = data.more ? `${data.more} more nodes are in trouble. ` : "";
-  return more + (data.well === 1 ? "1 other node has workers." : `${data.well} other nodes have workers.`);
+  return more + (data.well === 1 ? "1 other node has workers."
+    : `${data.well} other nodes have workers.`);
 }

@@ -78,7 +78,8 @@ function summarize() {
     trouble += row.trouble >= 3 ? 1 : 0;
   }
   const parts = [`${number(rows.size)} ${rows.size === 1 ? "job" : "jobs"}`];
-  if (training) parts.push(`${number(training)} training with ${number(processes)} ${processes === 1 ? "process" : "processes"}`);
+  if (training) parts.push(`${number(training)} training with ${number(processes)} `
+    + (processes === 1 ? "process" : "processes"));
   if (trouble) parts.push(`${number(trouble)} in trouble`);
   byId("summary").textContent = parts.join(" · ");
 }
@@ -122,4 +123,5 @@ theme.addEventListener("change", () => {
   document.documentElement.style.colorScheme = theme.value;
   localStorage.setItem("theme", theme.value);
 });
-theme.value = document.documentElement.style.colorScheme = localStorage.getItem("theme") ?? theme.value;
+theme.value = document.documentElement.style.colorScheme = localStorage.getItem("theme")
+  ?? theme.value;
