@@ -1,13 +1,4 @@
-"""A Python client for ElasticPyTorchJobs, and `kubectl epj`, which is made of it.
-
-from elastic_pytorch_client import Job
-
-job = Job.create(
-name="my-job", image="my-image", args=["train.py"], replicas=4, min_replicas=2, max_replicas=8
-)
-for status in job.progress():
-print(status.state, status.progress.step, status.progress.loss)
-"""
+"""A Python client for ElasticPyTorchJobs, and `kubectl epj`, which is made of it."""
 
 from elastic_pytorch_client.cluster import Access, Cluster, KubernetesCluster
 from elastic_pytorch_client.errors import (

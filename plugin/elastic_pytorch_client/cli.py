@@ -41,7 +41,6 @@ VERBS: dict[str, Verb] = {
 
 
 def main() -> None:
-    """The program `kubectl-epj`, which kubectl runs as `kubectl epj`."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")  # as kubectl, whatever the locale
@@ -54,12 +53,7 @@ def run(
     console: Console,
     make: Callable[..., Context] = Context,
 ) -> int:
-    """Runs a command line.
-
-    Returns:
-        The exit code: 0, or 1 after an error (with one line on stderr), 130 after an interruption;
-        `why` has 3.
-    """
+    """Runs a command line; returns the exit code, which `--help` explains."""
     options = parser().parse_args(list(words))
     verb = VERBS[options.verb]
     try:
@@ -121,7 +115,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def actions_of(verb: str) -> list[argparse.Action]:
-    """Argparse's actions of a verb, or of the program itself if it is empty."""
     outer = parser()
     if not verb:
         return outer._actions

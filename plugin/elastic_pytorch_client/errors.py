@@ -54,7 +54,6 @@ class TimedOut(EpjError):
 
 
 def error_of(code: int, answer: bytes, job: tuple[str, str] | None = None) -> EpjError:
-    """The error of an HTTP answer to a request, perhaps about a job's namespace and name."""
     try:
         status = json.loads(answer)
         message, details = str(status["message"]), status.get("details") or {}
@@ -96,7 +95,6 @@ def error_of_exec(error: Exception, namespace: str, pod: str) -> EpjError:
 
 
 def _cause(cause: Mapping[str, Any]) -> str:
-    """The field and the sentence of one cause of a refusal, without the sent value."""
     message = INVALID_VALUE.sub("", one_line(cause.get("message", "")))
     field = str(cause.get("field", ""))
     return f"{field}: {message}" if field and field != "<nil>" else message

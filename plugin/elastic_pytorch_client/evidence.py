@@ -18,11 +18,7 @@ MAX_PODS = 10  # whose events are read
 def read_evidence(
     cluster: ClusterReader, job: JobView, nodes: Sequence[NodeView] | None, now: datetime
 ) -> Evidence:
-    """The evidence about a job.
-
-    Raises:
-        EpjError: the pods cannot be read.
-    """
+    """Raises EpjError if the pods cannot be read."""
     pods = cluster.list_pods(job.namespace, job.name)
     return Evidence(pods, nodes, read_job_events(cluster, job), _warnings(cluster, pods), now)
 

@@ -17,11 +17,7 @@ DELETE_SECONDS = 60.0
 
 
 class Job:
-    """An ElasticPyTorchJob on a cluster.
-
-    `Job.create`, `Job.get` and `Job.list_all` return one. Every method may raise an EpjError, whose
-    message is one line.
-    """
+    """An ElasticPyTorchJob on a cluster. Every method may raise an EpjError."""
 
     def __init__(
         self, name: str, namespace: str, cluster: Cluster, *, clock: Clock | None = None

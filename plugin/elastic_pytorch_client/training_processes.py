@@ -1,12 +1,11 @@
 """Prints where the main thread of each training process is, in the process's own container.
 
-`kubectl epj stacks` sends this file as it is to the container's Python. So it needs only the
-standard library, of Python 3.10 or newer.
+`kubectl epj stacks` sends this file to the container's Python, so it needs only the standard
+library of Python 3.10 or newer.
 
-A training process has a memory file open, by which the agent finds out whether the process can
-still run its handler (elastic_pytorch.stopping.answers). Forks of a script inherit it, but then the
-parent has it, too. On a signal, a process writes its main thread's Python stack there, wherever the
-thread is.
+On a signal, a training process writes its main thread's Python stack into the memory file by which
+the agent checks its handler (elastic_pytorch.stopping.answers). Forks of a script inherit the file,
+but then the parent has it, too.
 """
 
 import contextlib
@@ -35,12 +34,10 @@ class Process(NamedTuple):
 
 
 def container_command() -> list[str]:
-    """The command by which a container runs this file; see `main`."""
     return ["python3", "-c", Path(__file__).read_text()]
 
 
 def training_processes(processes: dict[int, Process]) -> list[int]:
-    """The ids of the training processes, the oldest first."""
     marked = {pid for pid, process in processes.items() if process.marked}
     return sorted(pid for pid in marked if processes[pid].parent not in marked)
 
@@ -121,7 +118,6 @@ def _is_memory(link: Path) -> bool:
 
 
 def main() -> int:
-    """Prints the stacks of all training processes as JSON; returns the exit code."""
     found = training_processes(read_processes())
     if not found:
         print("no training process was found", file=sys.stderr)

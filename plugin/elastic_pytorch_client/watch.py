@@ -15,8 +15,6 @@ MAX_RETRY_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time of following, which tests replace."""
-
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 

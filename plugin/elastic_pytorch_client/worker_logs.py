@@ -59,7 +59,6 @@ class Line:
 def read_logs(
     cluster: ClusterReader, job: JobView, choice: Choice, *, tail_lines: int | None = None
 ) -> Iterator[Line]:
-    """The present logs of the chosen workers, one after the other, if they have one."""
     for worker in choice.of(find_workers(cluster, job, choice)):
         try:
             for line in cluster.pod_log(job.namespace, worker.name, tail_lines=tail_lines):
@@ -104,8 +103,6 @@ def follow_logs(
 
 @dataclass
 class _LogReaders:
-    """A thread for each pod that is read; a queue collects their lines."""
-
     cluster: ClusterReader
     namespace: str
     tail_lines: int | None
@@ -121,8 +118,7 @@ class _LogReaders:
     def read(self, chosen: list[Worker], job: JobView) -> None:
         """Reads chosen workers that are not read yet, or whose connection has ended.
 
-        A worker that has left the group or the job is still read, as its final lines are the most
-        interesting, but not one that has another rank now.
+        A worker that has left the group is still read for its final lines, unless its rank changed.
         """
         moved = {w.name for w in job.workers if w.rank is not None} - {w.name for w in chosen}
         stay = {name: worker for name, worker in self._chosen.items() if name not in moved}

@@ -20,9 +20,7 @@ class ClusterReader(Protocol):
 
     namespace: str
 
-    def get_job(self, namespace: str, name: str) -> Object:
-        """Returns a job."""
-        ...
+    def get_job(self, namespace: str, name: str) -> Object: ...
 
     def list_jobs(self, namespace: str | None) -> list[Object]:
         """Returns the jobs of a namespace; None: of all namespaces."""
@@ -31,22 +29,14 @@ class ClusterReader(Protocol):
     def watch_jobs(
         self, namespace: str | None, name: str | None = None, *, seconds: int = WATCH_SECONDS
     ) -> Iterator[tuple[str, Object]]:
-        """Yields each job as ADDED, and then each change, until the API server ends the watch.
-
-        Args:
-            namespace: the namespace; None: all.
-            name: the name of the only job to watch; None: all jobs.
-            seconds: the time after which the watch ends.
-        """
+        """Yields each job as ADDED, then each change, until the API server ends the watch."""
         ...
 
     def list_pods(self, namespace: str, job: str, indexes: Collection[int] = ()) -> list[Object]:
         """Returns the pods of a job; only those of some indexes, if any are given."""
         ...
 
-    def list_nodes(self) -> list[Object]:
-        """Returns all nodes."""
-        ...
+    def list_nodes(self) -> list[Object]: ...
 
     def list_events(self, namespace: str, kind: str, name: str) -> list[Object]:
         """Returns the events about an object (v1), in no order."""
@@ -63,12 +53,7 @@ class ClusterReader(Protocol):
     ) -> Iterator[str]:
         """Yields the lines of the training container's log, each behind its RFC 3339 timestamp.
 
-        Args:
-            namespace: the namespace of the pod.
-            pod: the name of the pod.
-            follow: whether to go on until the container ends.
-            tail_lines: the number of last lines; None: all.
-            since: a time in RFC 3339, to the second: only lines that are not older.
+        `since` is a time in RFC 3339, to the second: only lines that are not older come.
         """
         ...
 
@@ -86,27 +71,17 @@ class Cluster(ClusterReader, Protocol):
         """Returns the jobs of a namespace, None: of all, with the labels of a selector."""
         ...
 
-    def create_job(self, namespace: str, manifest: Mapping[str, Any]) -> Object:
-        """Creates a job."""
-        ...
+    def create_job(self, namespace: str, manifest: Mapping[str, Any]) -> Object: ...
 
     def patch_job(self, namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
         """Changes a job by a JSON merge patch."""
         ...
 
     def scale_job(self, namespace: str, name: str, replicas: int) -> None:
-        """Sets `spec.replicas` by the scale subresource, which users may change without `spec`.
-
-        Args:
-            namespace: the namespace of the job.
-            name: the name of the job.
-            replicas: the number, from minReplicas to maxReplicas.
-        """
+        """Sets `spec.replicas` by the scale subresource, which users may change without `spec`."""
         ...
 
-    def delete_job(self, namespace: str, name: str) -> None:
-        """Deletes a job, and with it all that it owns."""
-        ...
+    def delete_job(self, namespace: str, name: str) -> None: ...
 
     def run_in_pod(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
         """Runs a command in a container, as `kubectl exec` does; returns its stdout.
@@ -118,7 +93,6 @@ class Cluster(ClusterReader, Protocol):
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod's containers have started, and have not all ended."""
     return (pod.get("status") or {}).get("phase") == "Running"
 
 

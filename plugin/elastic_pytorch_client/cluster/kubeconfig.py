@@ -65,11 +65,7 @@ class Chosen:
 
 
 def read_kubeconfig(access: Access, environment: Mapping[str, str]) -> Chosen:
-    """Reads the chosen context.
-
-    Args:
-        access: the options.
-        environment: KUBECONFIG and HOME.
+    """Reads the chosen context; `environment` has KUBECONFIG and HOME.
 
     Raises:
         NoContext: there is no file, or no current context.
@@ -138,7 +134,6 @@ def _texts(listed: object, field: str) -> tuple[str, ...]:
 
 
 def _files(access: Access, environment: Mapping[str, str]) -> list[Path]:
-    """The files in order; those of KUBECONFIG may be missing."""
     if access.kubeconfig:
         return [Path(access.kubeconfig)]
     if variable := environment.get("KUBECONFIG"):
@@ -187,7 +182,6 @@ def _entries(content: Mapping[str, Any], kind: str, folder: Path) -> Entries:
 
 
 def _with_token(user: dict[str, Any]) -> dict[str, Any]:
-    """A user with the token of its file, without the line's end that most such files have."""
     if "tokenFile" not in user:
         return user
     try:

@@ -254,7 +254,6 @@ class LineCutter:
         self._rest = bytearray()
 
     def take(self, data: bytes) -> list[str]:
-        """Returns the lines that new data of the stream completes."""
         *ends, rest = data.split(b"\n")
         lines = []
         for end in ends:

@@ -36,8 +36,6 @@ READ_BY_OTHERS = {"command", "args", "value", "annotations"}
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """A document's outcome: its replacements and remarks."""
-
     title: str
     documents: Sequence[Mapping[str, Any]]
     remarks: Sequence[Remark] = field(default=())
@@ -133,7 +131,6 @@ def _refuse_placeholders(found: Manifest) -> None:
 
 
 def _placeholders(path: str, part: Any) -> Iterator[tuple[str, str]]:
-    """The placeholders in a part of a manifest, with the paths of their fields."""
     if isinstance(part, dict):
         for key, value in part.items():
             if key not in READ_BY_OTHERS:

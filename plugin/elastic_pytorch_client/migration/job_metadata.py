@@ -51,7 +51,6 @@ def drop_manager(path: str, manager: str | None, own_controller: str, remarks: R
 def suspension(
     path: str, suspended: object, metadata: Mapping[str, Any], remarks: Remarks
 ) -> Manifest:
-    """`suspend`, with a remark if Kueue may have set it."""
     if not suspended:
         return {}
     if QUEUE_LABEL in (metadata.get("labels") or {}):

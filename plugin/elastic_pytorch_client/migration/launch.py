@@ -142,7 +142,6 @@ def read_launch(
 
 
 def resolve(text: str, values: Mapping[str, str]) -> str:
-    """A text with the values of known variables."""
     return VARIABLE.sub(lambda found: values.get(found[1] or found[2] or found[3], found[0]), text)
 
 

@@ -52,8 +52,6 @@ def plain_words(text: str) -> list[str] | None:
 
 @dataclass(slots=True)
 class ShellText:
-    """A shell's string with a call of torchrun."""
-
     text: str  # without options that the operator decides, or that move into the spec
     options: dict[str, str] = field(default_factory=dict)
     counted: bool = False  # the shell computes the number of processes, so the option stays

@@ -39,11 +39,7 @@ FIRST_OF_NVIDIA = {OLDEST_FOR_ARGS: (24, 5), OLDEST_FOR_COMMANDS: (24, 11)}
 
 
 def find_training_container(path: str, pod: Mapping[str, Any], name: str) -> tuple[int, Manifest]:
-    """The training container and its index: that of a name, or the only one.
-
-    Raises:
-        CannotMigrate: there is none.
-    """
+    """The training container and its index: that of a name, or the only one."""
     containers = pod.get("containers") or []
     named = (place for place, each in enumerate(containers) if each.get("name") == name)
     found = next(named, 0 if len(containers) == 1 else None)
@@ -150,7 +146,6 @@ def accelerators(container: Mapping[str, Any]) -> int:
 
 
 def _relabel(path: str, part: Any, own: Mapping[str, str], remarks: Remarks) -> Any:
-    """A part of a template whose selectors find the new pods by their labels."""
     if isinstance(part, list):
         return [_relabel(path, item, own, remarks) for item in part]
     if not isinstance(part, dict):

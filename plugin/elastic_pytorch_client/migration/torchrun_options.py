@@ -57,11 +57,7 @@ def option_name(word: str) -> str | None:
 
 
 def split_line(words: Sequence[str]) -> TorchrunLine:
-    """Splits the words that follow `torchrun`.
-
-    Raises:
-        UnknownOption: one of them is unknown.
-    """
+    """Splits the words that follow `torchrun`; raises UnknownOption."""
     options: dict[str, str] = {}
     places: dict[str, list[int]] = {}
     variables: list[int] = []

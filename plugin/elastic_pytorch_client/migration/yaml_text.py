@@ -16,7 +16,7 @@ NOT_AS_PYYAML = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.o
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads scalars as Kubernetes does."""
+    pass
 
 
 class _Dumper(yaml.SafeDumper):
@@ -55,11 +55,7 @@ _Dumper.add_representer(list, _represent_list)
 
 
 def read_documents(text: str) -> list[Any]:
-    """All documents of a text, without empty ones.
-
-    Raises:
-        yaml.YAMLError: it is no YAML.
-    """
+    """All documents of a text, without empty ones; raises yaml.YAMLError."""
     return [document for document in yaml.load_all(text, _Loader) if document is not None]
 
 

@@ -35,11 +35,7 @@ class LiveJobs:
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """Reads all jobs, and then watches them in the background.
-
-        Raises:
-            EpjError: the jobs cannot be read.
-        """
+        """Raises EpjError if the jobs cannot be read at first."""
         self._look()
         self._show()
         for run in (self._watch, self._refresh):

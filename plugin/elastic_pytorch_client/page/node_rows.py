@@ -33,7 +33,6 @@ class NodeFinding:
 def nodes_of(
     jobs: Iterable[JobView], nodes: Sequence[NodeView] | None, now: datetime
 ) -> dict[str, Any]:
-    """All nodes with a trouble, and the number of others with workers."""
     findings: defaultdict[str, list[NodeFinding]] = defaultdict(list)
     workers: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     for job in jobs:

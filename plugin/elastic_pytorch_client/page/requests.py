@@ -46,13 +46,8 @@ def check_request(
 ) -> Target | Refusal:
     """The target of a request, or its refusal.
 
-    Args:
-        method: such as GET.
-        path: with its query, as it was sent.
-        hosts: the headers Host.
-        origins: the headers Origin; browsers omit it when they open the page.
-        secret: the first part of every path of the page.
-        port: of the server.
+    `path` has the query; `hosts` and `origins` are the values of these headers. Browsers omit
+    Origin when they open the page. `secret` is the first part of every path.
     """
     own = [f"{name}:{port}" for name in ("127.0.0.1", "localhost")]
     if len(hosts) != 1 or hosts[0].lower() not in own:

@@ -50,7 +50,6 @@ class KeptNodes:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def nodes(self) -> list[NodeView] | None:
-        """All nodes; None if the user may not read them."""
         with self._lock:
             now = self.now()
             if self._read is None or not timedelta() <= now - self._read < KEPT:

@@ -85,7 +85,6 @@ OF_A_WAIT = {  # by the reason of the condition Running or Degraded
 
 
 def advise_on_failure(job: JobView, reason: str) -> str:
-    """What to do after the end of a job, by the reason of its condition Failed."""
     advice = _OF_FAILED.get(reason, f"Read the message, {_AGAIN}.")
     if (cause := job.root_cause) is None:
         return advice

@@ -41,7 +41,6 @@ class Goodput:
         return kept / whole if whole else None
 
     def __str__(self) -> str:
-        """The ratio in per cent; empty if it is unknown."""
         return "" if self.ratio is None else f"{100 * self.ratio:.1f}%"
 
     @property

@@ -41,19 +41,16 @@ class HistoryEntry:
 
     @property
     def slowest(self) -> str:
-        """The longest phase; empty if none is known."""
         return max(self.phases, key=lambda phase: self.phases[phase], default="")
 
 
 def name_slowest(phases: Mapping[str, float], slowest: str) -> str:
-    """The slowest phase with its time, for people; empty if none is known."""
     if not slowest:
         return ""
     return f"{PHASE_NAMES.get(slowest, slowest)} ({phases.get(slowest, 0.0):.1f} s)"
 
 
 def view_history(entries: Iterable[Mapping[str, Any]]) -> tuple[HistoryEntry, ...]:
-    """The entries of `status.history`, oldest first."""
     found, before = [], None
     for entry in entries:
         workers, phases = parse_whole(entry.get("replicas")), entry.get("phaseSeconds") or {}

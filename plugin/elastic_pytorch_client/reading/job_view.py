@@ -25,12 +25,7 @@ MAX_LEFT_SECONDS = 10 * 366 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One entry of `status.conditions`.
-
-    since: of its last transition.
-    true: its status is True.
-    unknown: its status is Unknown.
-    """
+    """One entry of `status.conditions`; `since` is its last transition."""
 
     type: str
     true: bool
@@ -42,10 +37,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An entry of `status.workers`, or a pod without one; unknown values are None or empty.
+    """An entry of `status.workers`, or a pod that the status does not list, whose rank is unknown.
 
-    Attributes:
-        listed: the status has an entry; otherwise the rank is unknown.
+    Other unknown values are None or empty.
     """
 
     name: str
@@ -58,7 +52,6 @@ class Worker:
     state_since: datetime | None = None
 
     def describe_state(self, now: datetime) -> str:
-        """The state, with the duration of a set-up or a last checkpoint until now."""
         if not self.state_since:
             return self.state
         return f"{self.state} ({spell(seconds_since(self.state_since, now))})"
@@ -91,7 +84,6 @@ class Progress:
         return round(seconds) if seconds <= MAX_LEFT_SECONDS else None
 
     def name_metrics(self, limit: int) -> list[str]:
-        """The first metrics by name, with their values, and how many more there are."""
         shown = [f"{name} {value:.4g}" for name, value in self.metrics.items()]
         more = f"{len(shown) - limit} more metrics"
         return shown if len(shown) <= limit else [*shown[:limit], more]
@@ -126,7 +118,6 @@ class RootCause:
 
     @property
     def where(self) -> str:
-        """The worker, and what is known of the process, its node and the time."""
         parts = [self.worker]
         if self.rank is not None:
             parts.append(f"rank {self.rank}")
@@ -164,12 +155,9 @@ class JobView:
         world: processes that train together, 0 while nothing trains.
         failures: the failures that have counted since the last progress.
         total_failures: the failures that have counted since the job began.
-        interruptions: how often the training stopped, and went on.
         seen: whether the operator has read the newest spec.
         workers: the workers that the status lists, which are not all of a large job.
         unlisted: the indexes of the workers that the status does not list, by state.
-        refusals: a sentence for each write of the operator that the API server refuses.
-        spares: `spec.spares`.
         unit: `spec.unitReplicas`.
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """An entry of `status.stragglers`, with its fields; numbers are decimals in strings."""
+    """An entry of `status.stragglers`; numbers are decimals in strings."""
 
     rank: int
     worker: str
@@ -16,7 +16,6 @@ class Straggler:
     median_seconds: str
 
     def __str__(self) -> str:
-        """Says what is slow, where, and how slow."""
         where = f"{self.worker} on {self.node}" if self.node else self.worker
         return (
             f"rank {self.rank} ({where}) works {self.slowdown} times as long in a step as the "

@@ -30,7 +30,6 @@ def parse_ranges(text: str) -> tuple[int, ...]:
 
 
 def parse_whole(value: object) -> int | None:
-    """A number as an integer; None for another value."""
     return int(value) if isinstance(value, (int, float)) else None
 
 

@@ -13,14 +13,9 @@ MAX_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """An event of a job.
+    """An event of a job, with what its annotations say.
 
-    Attributes:
-        round: the round that it declares; None: none.
-        workers: the number of workers in that round, or in the group that trains again.
-        cause: the cause of that round, in words; or the reason of the interruption that is over.
-        seconds: the duration of the interruption.
-        steps_lost: the steps that it cost.
+    `cause` is a round's cause in words, or the reason of the interruption that is over.
     """
 
     at: datetime

@@ -40,7 +40,6 @@ class Context:
         return view_job(self.cluster.get_job(self.one_namespace, name))
 
     def events(self, job: JobView) -> list[JobEvent]:
-        """A job's events, oldest first; empty if the user may not read them."""
         return read_job_events(self.cluster, job)
 
     def wait(

@@ -67,7 +67,6 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def no_such_worker(job: JobView, ranks: Sequence[int], indexes: Sequence[int]) -> str:
-    """The message that a job has none of the wanted workers, and how to find others."""
     wanted = [f"rank {rank}" for rank in ranks] + [f"index {index}" for index in indexes]
     who = " or ".join(wanted) if wanted else "worker"
     if ranks and job.unlisted:

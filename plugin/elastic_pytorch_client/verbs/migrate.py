@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Writes the manifests to one stream, without a request to a cluster, and remarks to another.
+    """Migrates without a cluster: manifests go to `out`, remarks to `err`.
 
     Returns:
         0, or 1 if a document cannot be migrated; the others are written all the same.
@@ -106,7 +106,6 @@ def run_offline(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
 
 
 def _checked(migrated: Migrated, checks: Sequence[Check]) -> Migrated:
-    """A document's outcome, which is a failure if a check refuses a job in it."""
     for job in (document for document in migrated.documents if document.get("kind") == names.KIND):
         for check in checks:
             try:

@@ -52,7 +52,6 @@ def stacks_of(cluster: Cluster, job: JobView) -> list[dict[str, Any]]:
 
 
 def describe_groups(groups: Sequence[Sequence[ProcessStack]]) -> list[dict[str, Any]]:
-    """The processes at the same place, as data for JSON."""
     return [_data(group, groups) for group in groups]
 
 

@@ -41,10 +41,6 @@ def run(context: Context, options: argparse.Namespace) -> int:
 
 
 def show_why(diagnosis: Diagnosis, lost: str = "") -> RenderableType:
-    """The headline, and the findings with their remedies, whose commands have own lines.
-
-    `lost` is what the job's time was lost to.
-    """
     mark, style = ("✔", GOOD) if diagnosis.well else ("▲", BUSY) if diagnosis.good else ("✗", BAD)
     parts: list[RenderableType] = [
         Text(f"{mark} ", style).append(diagnosis.headline, "bold default")

@@ -60,7 +60,6 @@ def how_far(job: JobView) -> str:
 
 
 def note(job: JobView) -> str:
-    """A job's trouble in one line; may be empty."""
     for type_ in ("Failed", "Degraded"):
         condition = job.condition(type_)
         if condition is not None and condition.true:

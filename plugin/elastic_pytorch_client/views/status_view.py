@@ -56,14 +56,12 @@ def show_status(job: JobView, events: Sequence[JobEvent], now: datetime) -> Rend
 
 
 def describe_goodput(goodput: Goodput) -> str:
-    """The share of the time with kept steps, and the rest's losses; empty: unknown."""
     if goodput.ratio is None:
         return ""
     return f"goodput {goodput}, lost {goodput.lost}" if goodput.lost else f"goodput {goodput}"
 
 
 def describe_interruption(interruption: HistoryEntry) -> str:
-    """The duration of the last change of the group, and its slowest phase."""
     steps, lost = interruption.steps_lost, ""
     if steps:
         lost = f"; {steps} step{'' if steps == 1 else 's'} repeated"

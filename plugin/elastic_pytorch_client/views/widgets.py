@@ -24,7 +24,6 @@ def state_style(state: str) -> str:
 
 
 def state_mark(state: str) -> str:
-    """A sign for a state, which needs no colour."""
     return _MARKS.get(state, "○")
 
 

@@ -45,7 +45,6 @@ PASSED = (
 def migrate_job(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
-    """The ElasticPyTorchJob for a Job that trains; any other Job as it is."""
     spec = manifest.get("spec") or {}
     if not job_trains(spec, entrypoint):
         remarks.add("spec.template", PASSED)
@@ -91,7 +90,6 @@ def pods_of(path: str, spec: Mapping[str, Any]) -> int:
 def read_pods(
     path: str, spec: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]
 ) -> TrainingPods:
-    """A Job's training pods, with a remark for each field of the Job that is dropped."""
     template = spec.get("template") or {}
     metadata = template.get("metadata") or {}
     labels = {
@@ -112,7 +110,6 @@ def policy_of(
     pods: TrainingPods,
     remarks: Remarks,
 ) -> Manifest:
-    """The `failurePolicy` to write, unless its defaults mean the same."""
     if backoff_limit == 0:
         text = (
             "0 fails the Job with the first pod that is lost, too. Here that does not count, "

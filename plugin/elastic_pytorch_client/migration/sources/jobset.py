@@ -36,7 +36,6 @@ MAX_BACKOFF_LIMIT = 2**31 - 1
 def migrate_jobset(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
-    """The ElasticPyTorchJob for a JobSet that trains; any other JobSet as it is."""
     spec = manifest.get("spec") or {}
     jobs = spec.get("replicatedJobs") or ()
     training = [job for job in jobs if job_trains(_job_spec(job), entrypoint)]

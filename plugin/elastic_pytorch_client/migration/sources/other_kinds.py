@@ -77,7 +77,6 @@ def refusal(manifest: Mapping[str, Any]) -> Remark | None:
 
 
 def passed_on(manifest: Mapping[str, Any]) -> list[Remark]:
-    """The remark on an object that is passed on; none on an ElasticPyTorchJob."""
     if manifest.get("kind") == names.KIND:
         return []
     text = "is none that is migrated: the object is written as it is"

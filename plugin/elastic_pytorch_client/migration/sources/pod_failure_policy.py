@@ -15,7 +15,6 @@ MOST_RULES = 20
 def failure_rules(
     path: str, rules: Sequence[Mapping[str, Any]], container: object, remarks: Remarks
 ) -> list[Manifest]:
-    """The rules that a failurePolicy can have, in their order."""
     kept: list[Manifest] = []
     for place, rule in enumerate(rules):
         migrated = _rule(f"{path}[{place}]", rule, container, remarks)

@@ -49,7 +49,6 @@ class Replica:
 def migrate_pytorchjob(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
 ) -> list[Manifest]:
-    """The ElasticPyTorchJob for a PyTorchJob, and the HorizontalPodAutoscaler of its operator."""
     spec = manifest.get("spec") or {}
     master, worker = _replicas(spec, remarks, entrypoint)
     base = worker or master

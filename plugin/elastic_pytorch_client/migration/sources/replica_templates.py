@@ -85,7 +85,6 @@ def _differences(one: Any, other: Any, path: str) -> Iterator[tuple[str, bool]]:
 
 
 def _by_name(items: Any) -> Manifest | None:
-    """The items by their names or mount paths; None: they have neither."""
     if items is None:
         return {}
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):

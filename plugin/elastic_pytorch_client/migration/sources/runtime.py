@@ -51,7 +51,6 @@ class Runtime:
 def find_runtime(
     reference: Mapping[str, Any], runtimes: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """The runtime that a TrainJob refers to."""
     kind, name = reference.get("kind") or KINDS[0], reference.get("name")
     for runtime in runtimes:
         if runtime.get("kind") == kind and (runtime.get("metadata") or {}).get("name") == name:
@@ -67,7 +66,6 @@ def find_runtime(
 
 
 def read_runtime(runtime: Mapping[str, Any], remarks: Remarks) -> Runtime:
-    """What of a runtime concerns training."""
     spec = runtime.get("spec") or {}
     policy = spec.get("mlPolicy") or {}
     if "torch" not in policy:

@@ -45,7 +45,6 @@ class TrainingPods:
 
     @property
     def max_restarts(self) -> int | None:
-        """Torchrun's `--max-restarts`, if it is given as a number."""
         given = self.options.get("max-restarts", "")
         return int(given) if given.isdecimal() else None
 
@@ -72,7 +71,6 @@ def read_training_pods(
     remarks: Remarks,
     entrypoint: Sequence[str] = (),
 ) -> TrainingPods:
-    """A pod template as the new job's."""
     cleaned = clean_template(path, template, remarks)
     containers = cleaned["spec"].get("containers") or []
     found = [container for container in containers if trains(container, entrypoint)] or containers
@@ -138,7 +136,6 @@ def processes_of(pods: TrainingPods, remarks: Remarks) -> Manifest:
 
 
 def make_job(metadata: Manifest, pods: TrainingPods, *fields: Manifest) -> Manifest:
-    """An ElasticPyTorchJob whose spec has `fields` in their order, then the pods."""
     spec = {name: value for part in fields for name, value in part.items()}
     return {
         "apiVersion": names.API_VERSION,
@@ -168,7 +165,6 @@ def claims_of_policies(
 def shared_claims(
     claims: Iterable[tuple[str, str, Mapping[str, Any]]], pods: TrainingPods, remarks: Remarks
 ) -> Manifest:
-    """`sharedVolumeClaims` for the claims that the pods mount."""
     pod = pods.template["spec"]
     containers = (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
     mounted = {

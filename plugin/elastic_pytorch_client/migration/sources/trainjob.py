@@ -41,7 +41,6 @@ def migrate_trainjob(
     runtimes: Sequence[Mapping[str, Any]] = (),
     entrypoint: Sequence[str] = (),
 ) -> list[Manifest]:
-    """The ElasticPyTorchJob for a TrainJob."""
     spec = manifest.get("spec") or {}
     trainer = spec.get("trainer") or {}
     found = find_runtime(spec.get("runtimeRef") or {}, runtimes)

@@ -54,7 +54,6 @@ POLICIES = (
 def migrate_volcano_job(
     manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
-    """The ElasticPyTorchJob for a Job that trains; any other Job as it is."""
     spec = manifest.get("spec") or {}
     tasks = spec.get("tasks") or ()
     plugins = spec.get("plugins") or {}
@@ -131,7 +130,6 @@ def _pods(
     remarks: Remarks,
     entrypoint: Sequence[str],
 ) -> TrainingPods:
-    """The workers' pods, with what of the master's they all can have."""
     own = Remarks()
     first, *rest = (
         read_training_pods(

@@ -6,7 +6,6 @@ export function readAddress() {
   return { parts: path.split("/").map(decode), parameters: new URLSearchParams(query) };
 }
 
-/** A parameter's value, or an empty text. */
 export function parameter(name) {
   return readAddress().parameters.get(name) ?? "";
 }

@@ -1,5 +1,3 @@
-// Questions to the server.
-
 export const LOST =
   "`kubectl epj ui` does not answer. Start it again, and open the address that it prints.";
 

@@ -7,7 +7,6 @@ export function h(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
 }
 
-/** An SVG element. */
 export function s(tag, properties = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
@@ -39,7 +38,6 @@ export function markShown(name) {
   if (!performance.getEntriesByName(name).length) performance.mark(name);
 }
 
-/** A part with a title, and what stands beside that. */
 export function card(title, ...children) {
   const [name, ...beside] = [title].flat();
   return h("section", { class: "card", "aria-label": name },
@@ -69,7 +67,6 @@ export function sparkline(values, width, height) {
     s("polyline", { points: points.join(" ") }), s("circle", { cx: last[0], cy: last[1], r: 1.8 }));
 }
 
-/** A bar of how far something is. */
 export function progressBar(fraction, label) {
   const bar = h("span",
     { class: "bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100,
@@ -103,7 +100,6 @@ export function number(value) {
   return value.toLocaleString("en");
 }
 
-/** How long ago a time is. */
 export function ago(seconds) {
   return spell(Date.now() / 1000 - seconds);
 }

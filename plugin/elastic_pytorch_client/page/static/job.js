@@ -175,7 +175,6 @@ function command(text) {
   return h("div", { class: "command" }, h("code", {}, text), copy);
 }
 
-/** Processes with the same stack. */
 function stacks({ error, groups = [] }) {
   if (!groups.length) return h("p", { class: "note" }, withCode(error ?? "No worker runs."));
   return groups.map((group) => [h("h3", {}, group.name, group.trouble ? `, ${group.trouble}` : "",

@@ -67,7 +67,6 @@ export class JobList {
     this.draw();
   }
 
-  /** Draws the jobs of each message. */
   know(namespace) {
     this.namespace = namespace; // null: the whole cluster; undefined before the first message
     this.draw();
@@ -88,7 +87,6 @@ export class JobList {
     });
   }
 
-  /** Returns the focus to its row. */
   focus(first = false) {
     requestAnimationFrame(() => {
       const place = this.shown.findIndex((row) => row.id === this.chosen);

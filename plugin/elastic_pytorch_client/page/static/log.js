@@ -58,7 +58,6 @@ export class LogView {
     this.draw();
   }
 
-  /** Shows the lines with the searched text. */
   draw() {
     if (!this.data) return;
     const atEnd = this.text.scrollTop + this.text.clientHeight >= this.text.scrollHeight - 30;

@@ -12,7 +12,6 @@ ENDED = {"Succeeded": "Succeeded", "Failed": "Lost"}  # the worker's state, by t
 
 
 def add_pods(job: JobView, pods: Iterable[Pod]) -> JobView:
-    """A job with the workers that its status does not list, by their pods and indexes."""
     if not job.unlisted:
         return job
     listed = {worker.name for worker in job.workers}

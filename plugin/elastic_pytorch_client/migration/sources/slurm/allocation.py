@@ -25,7 +25,6 @@ class Allocation:
     memory: str  # of each node, as Kubernetes writes it; empty: not said
 
     def resources(self) -> dict[str, Any]:
-        """A container's `resources`."""
         requests = {
             **({"cpu": self.cpus} if self.cpus else {}),
             **({"memory": self.memory} if self.memory else {}),
@@ -40,7 +39,6 @@ class Allocation:
         }
 
     def variables(self) -> dict[str, str]:
-        """Slurm's variables whose numbers are known beforehand."""
         known = {
             "SLURM_NNODES": self.nodes,
             "SLURM_JOB_NUM_NODES": self.nodes,
@@ -58,7 +56,6 @@ class Allocation:
 
 
 def read_allocation(options: Mapping[str, str], remarks: Remarks) -> Allocation:
-    """Reads sbatch's options."""
     tasks_in_all = _number("ntasks", options.get("ntasks"), 0)
     tasks = _number("ntasks-per-node", options.get("ntasks-per-node"), 0)
     low, _, high = options.get("nodes", "").partition("-")

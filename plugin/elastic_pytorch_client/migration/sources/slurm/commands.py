@@ -101,7 +101,6 @@ class Start:
 
     @property
     def likelihood(self) -> int:
-        """How likely it is the training, beside others."""
         if shell_text.TORCHRUN.search(self.text) or OWN_LAUNCHER.match(self.text):
             return 2
         return 1 if self.by_srun or self.text.startswith("mpirun ") else 0
@@ -231,7 +230,6 @@ def _assign(part: str, around: Surroundings) -> str:
 
 
 def _add(around: Surroundings, name: str, value: str, separator: str | None) -> None:
-    """Sets a variable, or with a separator adds to its value if that is known."""
     if separator is None:
         around.variables[name] = value
     elif name in around.variables:

@@ -92,7 +92,6 @@ FOLDERS = re.compile(r"(?<![\w./$}):-])/(?!dev/|bin/|usr/|opt/|etc/|tmp\b|proc/)
 
 
 def migrate_batch_script(text: str, file_name: str, remarks: Remarks) -> list[Manifest]:
-    """The ElasticPyTorchJob for a batch script, with an image to fill in."""
     script = read_script(text)
     _refuse(text, script.options)
     allocation = read_allocation(script.options, remarks)

@@ -99,7 +99,6 @@ def read_commands_of(text: str) -> Iterator[Command]:
 
 
 def _unread(node: "Node") -> Iterator[int]:
-    """The rows of what the grammar does not know."""
     if node.is_error or node.is_missing:
         yield from range(node.start_point.row, node.end_point.row + 1)
     for child in node.children if node.has_error else ():
