@@ -35,52 +35,15 @@ SHELL_SCRIPT = re.compile(r"[\w./-]+\.sh\b")
 TO_ITSELF = re.compile(r"""(?<!\S)(\w+)=("?)\$\{?\1\}?\2\s+""")
 # They set nothing up that a pod would miss.
 QUIET = {
-    *(
-        "[",
-        "[[",
-        ":",
-        "clear",
-        "date",
-        "echo",
-        "exit",
-        "hostname",
-        "ls",
-        "nvidia-smi",
-        "popd",
-        "printenv",
-        "printf",
-        "pwd",
-    ),
-    *(
-        "read",
-        "scontrol",
-        "set",
-        "shopt",
-        "sleep",
-        "squeue",
-        "test",
-        "trap",
-        "true",
-        "ulimit",
-        "unset",
-        "wait",
-        "which",
-    ),
+    *("[", "[[", ":", "clear", "date", "echo", "exit", "hostname", "ls", "nvidia-smi", "popd"),
+    *("printenv", "printf", "pwd", "read", "scontrol", "set", "shopt", "sleep", "squeue", "test"),
+    *("trap", "true", "ulimit", "unset", "wait", "which"),
 }
 # What srun starts on all nodes beside a training.
 BESIDE = {"cat", "chmod", "cp", "ln", "mkdir", "mv", "pkill", "rm", "rsync", "sync", "tar", "touch"}
 UNTOUCHED = "\0"
 SOFTWARE = {
-    "module",
-    "ml",
-    "conda",
-    "mamba",
-    "micromamba",
-    "source",
-    ".",
-    "eval",
-    "pip",
-    "spack",
+    *("module", "ml", "conda", "mamba", "micromamba", "source", ".", "eval", "pip", "spack"),
     "pyenv",
 }
 # Slurm's variable of a task, and torchrun's of a process.
