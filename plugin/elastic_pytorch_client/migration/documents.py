@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from elastic_pytorch_client import names
@@ -38,7 +39,7 @@ READ_BY_OTHERS = {"command", "args", "value", "annotations"}
 class Migrated:
     title: str
     documents: Sequence[Mapping[str, Any]]
-    remarks: Sequence[Remark] = field(default=())
+    remarks: Sequence[Remark] = ()
     failed: Remark | None = None
 
 
@@ -103,13 +104,11 @@ def _migrate(
     title = f"{kind} {_name(found)}"
     try:
         source = SOURCES.get((group, str(kind)))
-        if source or (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
-            _refuse_placeholders(found)
-        if source:
-            jobs = source(found, remarks, entrypoint)
-            return Migrated(title, _with_its_volumes(jobs), remarks.found)
         if (group, kind) == (trainjob.API_GROUP, trainjob.KIND):
-            jobs = trainjob.migrate_trainjob(found, remarks, runtimes, entrypoint)
+            source = partial(trainjob.migrate_trainjob, runtimes=runtimes)
+        if source:
+            _refuse_placeholders(found)
+            jobs = source(found, remarks, entrypoint)
             return Migrated(title, _with_its_volumes(jobs), remarks.found)
     except CannotMigrate as error:
         return Migrated(title, (), remarks.found, error.remark)

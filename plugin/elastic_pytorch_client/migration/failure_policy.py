@@ -30,14 +30,11 @@ def failure_policy(
     Without `max_restarts` torchrun restarts nothing.
     """
     policy: Manifest = {}
-    if max_restarts is not None and restart_policy == "Never":
-        policy["maxFailures"] = min(max_restarts, MAX_FAILURES)
-    elif restart_policy == "Never":
-        policy["maxFailures"] = 0
-    elif backoff_limit is not None and max(backoff_limit, max_restarts or 0) > DEFAULT_MAX_FAILURES:
-        policy["maxFailures"] = min(max(backoff_limit, max_restarts or 0), MAX_FAILURES)
-    elif max_restarts is not None and max_restarts > DEFAULT_MAX_FAILURES:
-        policy["maxFailures"] = min(max_restarts, MAX_FAILURES)
+    allowed = max(backoff_limit or 0, max_restarts or 0)
+    if restart_policy == "Never":
+        policy["maxFailures"] = min(max_restarts or 0, MAX_FAILURES)
+    elif allowed > DEFAULT_MAX_FAILURES:
+        policy["maxFailures"] = min(allowed, MAX_FAILURES)
     if policy.get("maxFailures", 0) > DEFAULT_MAX_FAILURES:
         remarks.add(
             number_path,

@@ -43,7 +43,7 @@ PASSED = (
 
 
 def migrate_job(
-    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
+    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     spec = manifest.get("spec") or {}
     if not job_trains(spec, entrypoint):
@@ -68,7 +68,7 @@ def migrate_job(
     return [job]
 
 
-def job_trains(spec: Mapping[str, Any], entrypoint: Sequence[str] = ()) -> bool:
+def job_trains(spec: Mapping[str, Any], entrypoint: Sequence[str]) -> bool:
     pod = (spec.get("template") or {}).get("spec") or {}
     return any(trains(container, entrypoint) for container in pod.get("containers") or ())
 

@@ -34,7 +34,7 @@ MAX_BACKOFF_LIMIT = 2**31 - 1
 
 
 def migrate_jobset(
-    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
+    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     spec = manifest.get("spec") or {}
     jobs = spec.get("replicatedJobs") or ()

@@ -47,7 +47,7 @@ class Replica:
 
 
 def migrate_pytorchjob(
-    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
+    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]
 ) -> list[Manifest]:
     spec = manifest.get("spec") or {}
     master, worker = _replicas(spec, remarks, entrypoint)

@@ -117,7 +117,7 @@ def apply_patches(spec: Mapping[str, Any], job: str, template: Manifest, remarks
             elif field == "nodeSelector":
                 pod[field] = {**(pod.get(field) or {}), **value}
             elif field in ("volumes", "imagePullSecrets", "schedulingGates"):
-                pod[field] = _by_key(pod.get(field) or (), value, "name")
+                pod[field] = merge_by_key(pod.get(field) or (), value, "name")
             else:
                 pod[field] = copy.deepcopy(value)
 
@@ -176,21 +176,14 @@ def _patch_containers(
             continue
         for key, value in patch.items():
             if key == "env":
-                container[key] = _by_key(container.get(key) or (), value, "name")
+                container[key] = merge_by_key(container.get(key) or (), value, "name")
             elif key == "volumeMounts":
-                container[key] = _by_key(container.get(key) or (), value, "mountPath")
+                container[key] = merge_by_key(container.get(key) or (), value, "mountPath")
             else:
                 container[key] = copy.deepcopy(value)
 
 
-def merge_variables(
-    own: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]]
-) -> list[Manifest]:
-    """Environment variables; later ones replace those of the same name."""
-    return _by_key(own, more, "name")
-
-
-def _by_key(
+def merge_by_key(
     own: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]], key: str
 ) -> list[Manifest]:
     merged = {item.get(key): dict(item) for item in own}

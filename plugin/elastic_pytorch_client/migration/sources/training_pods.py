@@ -69,7 +69,7 @@ def read_training_pods(
     template: Mapping[str, Any],
     index_variables: Sequence[str],
     remarks: Remarks,
-    entrypoint: Sequence[str] = (),
+    entrypoint: Sequence[str],
 ) -> TrainingPods:
     cleaned = clean_template(path, template, remarks)
     containers = cleaned["spec"].get("containers") or []

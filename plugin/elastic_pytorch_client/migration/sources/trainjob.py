@@ -17,7 +17,7 @@ from elastic_pytorch_client.migration.sources.runtime import (
     TRAINER_CONTAINER,
     apply_patches,
     find_runtime,
-    merge_variables,
+    merge_by_key,
     read_runtime,
 )
 from elastic_pytorch_client.migration.sources.training_pods import (
@@ -38,8 +38,8 @@ PATH = "spec.trainer"
 def migrate_trainjob(
     manifest: Mapping[str, Any],
     remarks: Remarks,
-    runtimes: Sequence[Mapping[str, Any]] = (),
-    entrypoint: Sequence[str] = (),
+    entrypoint: Sequence[str],
+    runtimes: Sequence[Mapping[str, Any]],
 ) -> list[Manifest]:
     spec = manifest.get("spec") or {}
     trainer = spec.get("trainer") or {}
@@ -101,7 +101,7 @@ def _apply_trainer(trainer: Mapping[str, Any], container: Manifest) -> None:
         if trainer.get(field):
             container[field] = copy.deepcopy(trainer[field])
     if trainer.get("env"):
-        container["env"] = merge_variables(container.get("env") or (), trainer["env"])
+        container["env"] = merge_by_key(container.get("env") or (), trainer["env"], "name")
     if trainer.get("resourcesPerNode"):
         container["resources"] = copy.deepcopy(trainer["resourcesPerNode"])
 

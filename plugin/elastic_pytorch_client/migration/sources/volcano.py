@@ -9,6 +9,7 @@ from elastic_pytorch_client.migration.failure_policy import failure_policy
 from elastic_pytorch_client.migration.job_metadata import QUEUE_LABEL, migrate_metadata
 from elastic_pytorch_client.migration.job_size import group_size
 from elastic_pytorch_client.migration.remarks import CannotMigrate, Remarks
+from elastic_pytorch_client.migration.sources.job import job_trains
 from elastic_pytorch_client.migration.sources.replica_templates import merge_templates
 from elastic_pytorch_client.migration.sources.training_pods import (
     TrainingPods,
@@ -18,7 +19,6 @@ from elastic_pytorch_client.migration.sources.training_pods import (
     say_hosts,
     set_fields,
     shared_claims,
-    trains,
 )
 
 Manifest = dict[str, Any]
@@ -52,7 +52,7 @@ POLICIES = (
 
 
 def migrate_volcano_job(
-    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str] = ()
+    manifest: Mapping[str, Any], remarks: Remarks, entrypoint: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     spec = manifest.get("spec") or {}
     tasks = spec.get("tasks") or ()
@@ -61,7 +61,7 @@ def migrate_volcano_job(
     training = [
         task
         for task in tasks
-        if _trains(task, "pytorch" in plugins and task.get("name") in roles, entrypoint)
+        if ("pytorch" in plugins and task.get("name") in roles) or job_trains(task, entrypoint)
     ]
     if not training:
         remarks.add("spec.tasks", PASSED)
@@ -112,11 +112,6 @@ def _roles(plugins: Mapping[str, Any]) -> tuple[str, str]:
         if name in named and value:
             named[name] = value
     return named["master"], named["worker"]
-
-
-def _trains(task: Mapping[str, Any], told: bool, entrypoint: Sequence[str]) -> bool:
-    containers = ((task.get("template") or {}).get("spec") or {}).get("containers") or ()
-    return told or any(trains(container, entrypoint) for container in containers)
 
 
 def _replicas(task: Mapping[str, Any]) -> int:
