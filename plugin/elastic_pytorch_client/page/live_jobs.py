@@ -79,8 +79,10 @@ class LiveJobs:
     def _watch(self) -> None:
         while not self.stopped:
             try:
-                for change, job in self.cluster.watch_jobs(self.namespace):
+                if self.trouble:
+                    self._look()
                     self.trouble = ""
+                for change, job in self.cluster.watch_jobs(self.namespace):
                     with self._changed:
                         if change == "DELETED":
                             self._known.pop(_uid(job), None)
