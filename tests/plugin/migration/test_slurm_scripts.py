@@ -342,3 +342,13 @@ def test_nothing_that_is_started_is_a_variable_without_a_value() -> None:
 def test_a_job_without_a_name_has_the_files(file: str, name: str) -> None:
     [job] = migrate_script("srun torchrun a.py", file).documents
     assert job["metadata"]["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("variable", "has_value"),
+    [("LOCAL_WORLD_SIZE", True), ("GROUP_RANK", True), ("NODE_RANK", False), ("TAG", False)],
+)
+def test_variables_that_a_process_has_are_not_asked_for(variable: str, has_value: bool) -> None:
+    text = f"#!/bin/bash\nsrun bash -c 'python train.py --x ${variable}'\n"
+    remarks = " ".join(map(str, migrate_script(text, "x.sbatch").remarks))
+    assert (f"{variable}: set in the container's env" not in remarks) is has_value

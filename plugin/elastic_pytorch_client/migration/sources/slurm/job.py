@@ -278,15 +278,7 @@ def _say_variables(
         found["name"] or found["plain"]
         for found in VARIABLE.finditer(" ".join((*launch.command, *launch.args)))
     }
-    of_processes = {
-        "RANK",
-        "LOCAL_RANK",
-        "GROUP_RANK",
-        "WORLD_SIZE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "local_rank",
-    }
+    of_processes = SET_BY_AGENT - {"NODE_RANK"} | {"GROUP_RANK", "local_rank"}
     if unknown := sorted(used - set(environment) - of_processes - ALWAYS_SET):
         remarks.add(
             path,
