@@ -2,18 +2,20 @@
 
 import re
 
+from elastic_pytorch_client.migration.torchrun_options import (
+    DECIDED,
+    DECIDED_FLAGS,
+    MOVED,
+    variable_of,
+)
+
 # Other operators set them in the containers; here each training process has its own.
 SET_BY_AGENT = {
     *("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"),
     *("LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"),
 }
-SET_BY_OPERATOR = {
-    *("PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR"),
-    *("PET_MASTER_PORT", "PET_STANDALONE", "PET_LOCAL_ADDR"),
-}
-NAMES = "|".join(
-    (*sorted(SET_BY_AGENT | SET_BY_OPERATOR | {"GROUP_RANK", "PET_MAX_RESTARTS"}), r"PET_RDZV_\w+")
-)
+SET_BY_OPERATORS = {variable_of(option) for option in DECIDED | DECIDED_FLAGS | MOVED}
+NAMES = "|".join(sorted(SET_BY_AGENT | SET_BY_OPERATORS | {"GROUP_RANK"}))
 EXPANDED = re.compile(rf"\$(?:[({{])?({NAMES})\b")
 LITERAL = re.compile(rf"\\\$\{{?({NAMES})\b")  # which a shell leaves as it is
 EXPANDED_BY_KUBELET = re.compile(rf"\$\(({NAMES})\)")
@@ -22,8 +24,7 @@ OF_COMMANDS = OF_CONTAINERS | {"PET_NNODES", "PET_RDZV_BACKEND", "PET_RDZV_ENDPO
 
 
 def is_set_for_processes(variable: str) -> bool:
-    names = SET_BY_AGENT | SET_BY_OPERATOR | {"PET_MAX_RESTARTS"}
-    return variable in names or variable.startswith("PET_RDZV_")
+    return variable in SET_BY_AGENT | SET_BY_OPERATORS
 
 
 def unset_variables(text: str, *, command: bool, by_kubelet: bool = False) -> list[str]:

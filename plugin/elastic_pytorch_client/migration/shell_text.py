@@ -6,10 +6,13 @@ from dataclasses import dataclass, field, replace
 
 from elastic_pytorch_client.migration.shell_words import ENDS_OF_WORDS, pieces, word_end, words_from
 from elastic_pytorch_client.migration.torchrun_options import (
+    DECIDED,
+    DECIDED_FLAGS,
     VARIABLE,
     TorchrunLine,
     UnknownOption,
     split_line,
+    variable_of,
 )
 
 SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
@@ -26,9 +29,8 @@ TORCHRUN = re.compile(
     r"|(?:[\w./-]*/)?torchrun)(?![\w./-])"
 )
 PYTHON = re.compile(r"(?<![\w./-])(?:[\w./-]*/)?python[\d.]*(?=\s)")
-SET_FOR_TORCHRUN = re.compile(
-    r"\b(PET_(?:NNODES|NODE_RANK|RDZV_\w+|MASTER_ADDR|MASTER_PORT|STANDALONE|LOCAL_ADDR))="
-)
+DECIDED_VARIABLES = "|".join(map(variable_of, sorted(DECIDED | DECIDED_FLAGS)))
+SET_FOR_TORCHRUN = re.compile(rf"\b({DECIDED_VARIABLES})=")
 
 
 def plain_words(text: str) -> list[str] | None:

@@ -26,6 +26,10 @@ FLAGS = DECIDED_FLAGS | KEPT_FLAGS | DROPPED_FLAGS
 VARIABLE = re.compile(r"\$(?:\{?(\w+)(?:\[[@*]\])?\}?|[@*])\Z")
 
 
+def variable_of(option: str) -> str:
+    return f"PET_{option.upper().replace('-', '_')}"
+
+
 class UnknownOption(ValueError):
     """An unknown option, which may or may not have a value."""
 

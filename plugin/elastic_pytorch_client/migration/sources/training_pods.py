@@ -18,6 +18,7 @@ from elastic_pytorch_client.migration.template import (
     set_launch,
     take_variables,
 )
+from elastic_pytorch_client.migration.torchrun_options import variable_of
 
 Manifest = dict[str, Any]
 
@@ -27,9 +28,7 @@ PYTHON_LAUNCHERS = re.compile(
     r"(?:^|[;&|]|\bexec)\s*(?:[\w./-]*/)?(?:accelerate\s+launch|deepspeed)\s", re.MULTILINE
 )
 TORCHRUN_VARIABLES = {
-    "PET_NNODES": "nnodes",
-    "PET_NPROC_PER_NODE": "nproc-per-node",
-    "PET_STANDALONE": "standalone",
+    variable_of(option): option for option in ("nnodes", "nproc-per-node", "standalone")
 }
 DEFAULT_PROCESSES = "1"  # torchrun's own
 
