@@ -12,9 +12,7 @@ from rich.console import Console
 
 from elastic_pytorch_client import names
 from elastic_pytorch_client.cluster import Cluster
-from elastic_pytorch_client.evidence import read_job_events
 from elastic_pytorch_client.reading.job_view import JobView, view_job
-from elastic_pytorch_client.reading.timeline import JobEvent
 from elastic_pytorch_client.watch import Clock, wait_for_job
 
 WAIT_SECONDS = 300.0
@@ -38,9 +36,6 @@ class Context:
 
     def job(self, name: str) -> JobView:
         return view_job(self.cluster.get_job(self.one_namespace, name))
-
-    def events(self, job: JobView) -> list[JobEvent]:
-        return read_job_events(self.cluster, job)
 
     def wait(
         self, name: str, fulfilled: Callable[[JobView], bool], what: str, seconds: float

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from elastic_pytorch_client.errors import Refused
+from elastic_pytorch_client.evidence import read_job_events
 from elastic_pytorch_client.manifest import shown_manifest
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_client.verbs.context import Context, add_name, add_output, print_data
@@ -36,7 +37,7 @@ def run(context: Context, options: argparse.Namespace) -> int:
         return 0
 
     def draw(job: JobView) -> RenderableType:
-        return show_status(job, context.events(job), context.now())
+        return show_status(job, read_job_events(context.cluster, job), context.now())
 
     if not options.watch:
         context.console.print(draw(context.job(options.name)))
