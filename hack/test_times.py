@@ -27,7 +27,6 @@ def read_costs(lines: Iterable[str]) -> dict[str, Cost]:
 
 
 def by_folder(costs: Mapping[str, Cost]) -> dict[str, Cost]:
-    """The sums of each folder of tests, at most `FOLDER_DEPTH` folders deep."""
     sums: dict[str, list[Cost]] = defaultdict(list)
     for test, cost in costs.items():
         sums["/".join(Path(test.partition("::")[0]).parent.parts[:FOLDER_DEPTH])].append(cost)

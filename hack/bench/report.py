@@ -22,7 +22,6 @@ HANDLER_SECONDS = 0.5
 
 
 def table(trials: Sequence[Trial]) -> str:
-    """A row in Markdown for each kind of fault: medians, with the worst in brackets, in seconds."""
     rows = []
     for name in SCENARIOS:
         if found := of_scenario(trials, name):

@@ -172,7 +172,6 @@ class BenchStage:
 
 
 def restarts_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """The restarts of each pod's containers."""
     states = {
         pod["metadata"]["name"]: pod.get("status", {}).get("containerStatuses") or ()
         for pod in pods

@@ -24,8 +24,8 @@ def run_within(
 ) -> tuple[str, str, int]:
     """Runs a command, and ends it with all that it has started when its time is over.
 
-    Returns:
-        Its standard output, standard error and exit status; -SIGTERM or -SIGKILL after its time.
+    Returns its standard output, standard error and exit status, which is -SIGTERM or -SIGKILL
+    after its time.
     """
     mark = f"{MARK}={uuid.uuid4().hex}"
     marked = environment | dict([mark.split("=")])

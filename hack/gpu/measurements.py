@@ -39,7 +39,6 @@ def _row(what: str, options: Options, how: str, pause: Pause, remark: str = "") 
 
 
 def stock(options: Options, folder: Path) -> Iterator[Row]:
-    """Stock torchrun: a node joins, a process is killed, a node is lost."""
     job = Stock(folder, options)
     with closing(job):
         job.begin("w0", "w1")
@@ -72,7 +71,6 @@ def started_again(options: Options, folder: Path, how: str) -> Iterator[Row]:
 
 
 def prepared(options: Options, folder: Path) -> Iterator[Row]:
-    """A new pod, a lost pod with a spare, a killed process: scripts set up in `spec.prepare`."""
     how = "in_process, prepare"
     arguments = options.arguments("in_process", folder)
     job = Rounds(folder, arguments, ELASTIC_PYTORCH_PREPARE_SECONDS=300)

@@ -43,7 +43,6 @@ def packed_files() -> set[Path]:
 
 
 def package_files() -> list[Path]:
-    """The modules of the worker's package, without the adapters."""
     return [
         path
         for path in PACKAGE.rglob("*.py")
@@ -58,7 +57,6 @@ def lacking(files: Iterable[Path]) -> set[str]:
 
 
 def pack(folder: Path) -> None:
-    """Writes the folder again."""
     files = packed_files()
     if missing := lacking([*(ROOT / path for path in files), *package_files()]):
         names = ", ".join(sorted(missing))

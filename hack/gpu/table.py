@@ -47,13 +47,11 @@ def from_lines(text: str) -> list[Row]:
 
 
 def failed(what: str, parameters: str, how: str, why: str) -> Row:
-    """The row of a measurement that ended early."""
     words = " ".join(why.split())
     return Row(what, parameters, how, remark=f"FAILED: {words[-MAX_ERROR_CHARACTERS:]}")
 
 
 def lay_out(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table with aligned columns."""
     cells = [[str(getattr(row, f.name)).replace("|", "/") for f in fields(Row)] for row in rows]
     return align(HEADINGS, cells)
 

@@ -48,7 +48,6 @@ class Job:
         self._folder, self._arguments = folder, arguments
 
     def kill(self, worker: str) -> None:
-        """Ends a pod or a node without notice."""
         self.agents[worker].kill()
 
     def close(self) -> None:
@@ -62,7 +61,6 @@ def steps_of(job: Job, worker: str) -> list[dict[str, Any]]:
 
 
 def wait_for_steps(job: Job, worker: str, world: int, before: str = "") -> None:
-    """Waits until a member has taken some steps in a group of a size, after the group before."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while len(steps_after(steps_of(job, worker), before, world)) < STEPS:
         if time.monotonic() > deadline:
@@ -73,7 +71,6 @@ def wait_for_steps(job: Job, worker: str, world: int, before: str = "") -> None:
 
 
 def measure(job: Job, worker: str, before: str, world: int) -> Pause:
-    """The pause of a member, after some steps in the next group of a size."""
     wait_for_steps(job, worker, world, before)
     pause = pause_of(steps_of(job, worker), before, world)
     assert pause is not None

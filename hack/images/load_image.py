@@ -89,7 +89,6 @@ def send_whole(image: str, nodes: Sequence[str]) -> None:
 
 
 def layers_on_node(node: str, image: str) -> list[dict[str, Any]]:
-    """The descriptors of an image's layers in the node's containerd."""
     digest = listed(node, image).splitlines()[1].split()[2]
     content = json.loads(docker(*ctr(node, "content", "get", digest)))
     if "manifests" in content:

@@ -47,7 +47,6 @@ def main() -> None:
 
 
 def build_wheel() -> tuple[str, bytes]:
-    """The name and the content of the plugin's wheel, built from a copy of its sources."""
     with tempfile.TemporaryDirectory() as folder:
         ignored = shutil.ignore_patterns("*.egg-info", "build", "__pycache__")
         sources = shutil.copytree(ROOT / "plugin", Path(folder, "plugin"), ignore=ignored)

@@ -67,7 +67,6 @@ def training_operator() -> str:
 
 
 async def about(driver: ClusterDriver) -> dict[str, str]:
-    """The versions and conditions of a run, without the torch of the image."""
     return {
         "commit": commit_of_checkout(),
         "training-operator": training_operator(),
@@ -79,7 +78,6 @@ async def about(driver: ClusterDriver) -> dict[str, str]:
 
 
 async def run_script(*arguments: str) -> int:
-    """Runs hack/kubeflow.sh with its output shown; returns its exit status."""
     process = await asyncio.create_subprocess_exec(INSTALL, *arguments, start_new_session=True)
     try:
         return await process.wait()

@@ -22,7 +22,6 @@ SHARES_HEAD = ("job", "share of the time", "an event costs, s")
 
 
 def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
-    """A row for each kind and job that was tried: medians, the worst in brackets, in seconds."""
     rows = []
     for kind in KINDS.values():
         tried = {
@@ -36,7 +35,6 @@ def table(trials: Sequence[Trial], about: Mapping[str, str]) -> str:
 
 
 def shares_table(shares: Mapping[str, Share], about: Mapping[str, str]) -> str:
-    """A row for each job that lost nodes; costs are medians, with the worst in brackets."""
     titles = ((JOBS[job].title, each) for job, each in shares.items())
     rows = [[title, f"{each.ratio:.1%}", markdown.spread(each.costs)] for title, each in titles]
     return _measured(SHARES_HEAD, rows, about)

@@ -38,7 +38,6 @@ class KubeflowStage:
 
     @property
     def name(self) -> str:
-        """The name of the present object."""
         return f"{self.job.name}-{self._made}"
 
     async def prepare(self, kind: Kind, *, again: bool) -> None:

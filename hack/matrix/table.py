@@ -38,7 +38,6 @@ class Row(NamedTuple):
         return f"| {' | '.join((*self.cells, str(len(self.outcome.failed)), str(left_out)))} |"
 
     def section(self) -> str:
-        """A section of the log: the table's line, and the tests that failed or were left out."""
         lines = [self.line(), *(f"failed: {test}" for test in self.outcome.failed)]
         for why, tests in self.outcome.left_out.items():
             lines += [f"left out: {test}: {why}" for test in tests]
@@ -51,7 +50,6 @@ AGENT = re.compile(
 
 
 def count(report: str) -> Outcome:
-    """Reads a report of pytest's (`--junitxml`)."""
     passed: Counter[bool] = Counter()
     left_out: dict[str, list[str]] = {}
     failed = []
@@ -80,7 +78,6 @@ def _reason(left_out: ElementTree.Element) -> str:
 
 
 def run_of(page: str, head: str) -> Run:
-    """The run of a page's table below a head."""
     found = _table(page, head)
     return Run(found["date"], found["commit"])
 

@@ -191,7 +191,6 @@ async def leading_pod(api: Api) -> str:
 
 
 def is_ready(manifest: Mapping[str, Any]) -> bool:
-    """Whether the Ready condition of a pod or a node is true."""
     conditions = manifest.get("status", {}).get("conditions") or ()
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 

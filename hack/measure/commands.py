@@ -1,4 +1,4 @@
-"""Runs commands of kubectl, helm and docker."""
+"""Runs kubectl and helm on one cluster, and docker; each command returns its output."""
 
 import asyncio
 import os
@@ -11,8 +11,6 @@ class CommandFailed(DriverError): ...
 
 
 class Commands:
-    """Kubectl and helm of one cluster, and docker; each returns its output."""
-
     def __init__(self, kubectl: Path, kubeconfig: Path) -> None:
         self._kubectl, self._environment = kubectl, os.environ | {"KUBECONFIG": str(kubeconfig)}
 

@@ -32,7 +32,6 @@ def read_example(file: Path, folder: str = "") -> dict[str, Any]:
 
 
 def example(file: Path, *, steps: int) -> dict[str, Any]:
-    """An example that trains for a number of steps."""
     manifest = read_example(file)
     arguments: list[str] = manifest["spec"]["template"]["spec"]["containers"][0]["args"]
     arguments[arguments.index("--steps") + 1] = str(steps)

@@ -7,7 +7,7 @@ NOTHING = "-"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of lines with ends; nothing in its cells is escaped."""
+    """A table; nothing in its cells is escaped."""
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
 
 

@@ -10,7 +10,6 @@ COMMAND = ("python3", "-m", "moto.server", "-H", "0.0.0.0", "-p", str(PORT))
 
 
 def server(command: Sequence[str] = COMMAND) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The pod and the Service of the server."""
     labels = {"app": SERVER}
     container = {
         "name": "server",

@@ -25,7 +25,6 @@ Say = Callable[[str], None]
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Prints a text that rich leaves as it is."""
     Console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -51,7 +50,6 @@ def names_of(known: Collection[str], what: str = "name") -> Callable[[str], list
 
 
 def new_parser(program: str, about: str | None) -> argparse.ArgumentParser:
-    """A parser whose help shows a module's docstring as it is."""
     formatter = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(
         prog=f"hack/{program}", description=about, formatter_class=formatter

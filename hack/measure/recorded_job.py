@@ -25,7 +25,6 @@ class Told:
         self._file, self._read = file, 0
 
     def new(self) -> list[dict[str, Any]]:
-        """The complete records since the last call."""
         if not self._file.exists():
             return []
         with self._file.open("rb") as file:
@@ -71,7 +70,6 @@ def objects_of(line: str, first: str) -> list[dict[str, Any]]:
 
 
 def scripts(paths: Iterable[str]) -> dict[str, Any]:
-    """The ConfigMap of a namespace's scripts."""
     files = {path.rpartition("/")[2]: (ROOT / path).read_text() for path in paths}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": files}
 

@@ -52,7 +52,6 @@ def shares(nodes: int, spares: int, training: Training, options: argparse.Namesp
 
 
 def table(columns: Mapping[str, Sequence[float]], shown: Iterable[int]) -> str:
-    """A row for each shown policy, and a column for each title of shares."""
     rows = [
         (POLICIES[number].title, *(percent(column[number]) for column in columns.values()))
         for number in shown

@@ -61,7 +61,6 @@ class Policy:
 
 
 def course(servers: Iterable[Server]) -> Course:
-    """How many of some servers are up, over the year."""
     held = list(servers)
     changes = [(begin, -1) for server in held for begin, _ in server]
     changes += [(end, 1) for server in held for _, end in server]

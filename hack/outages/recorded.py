@@ -38,7 +38,6 @@ BEGUN = (
 
 
 def read(trace: Path) -> list[Server]:
-    """The outages of each server of the trace."""
     begun = dict[tuple[str, str], list[float]]()
     found = dict[str, list[Outage]]()
     for event in json.loads(trace.read_text()):

@@ -52,7 +52,6 @@ class Recording:
 
 
 def draw_screens() -> dict[str, str]:
-    """The SVG of each verb's terminal, by the name of its file."""
     whole, large, unbound = map(Recording, ("whole", "too-large", "no-volume"))
     seen = Evidence(large.pods, large.nodes, large.job_events, {}, large.now)
     of_large = show_why(diagnose(large.job, seen))
@@ -66,7 +65,6 @@ def draw_screens() -> dict[str, str]:
 
 
 def _terminal(columns: int, shown: dict[str, RenderableType]) -> str:
-    """A terminal after some verbs, each with its output."""
     console = Console(
         width=columns, record=True, file=StringIO(), force_terminal=True, highlight=False
     )

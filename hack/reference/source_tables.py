@@ -26,7 +26,6 @@ NEW_PODS = {
 
 
 def silence() -> str:
-    """The tables of workers that do not report."""
     head = (
         "| state of the worker and its group | counted from | alive for at least | at most "
         "| ends early when |"
@@ -41,7 +40,6 @@ def silence() -> str:
 
 
 def objections() -> str:
-    """The table of objections to a node."""
     head = (
         "| what speaks against a node | for at most | ends before when | new pods | workers there |"
     )
@@ -49,7 +47,6 @@ def objections() -> str:
 
 
 def metrics() -> str:
-    """The list of metrics, with their types, labels and meanings."""
     items = []
     for family in Metrics().families:
         labels = ", ".join(f"`{label}`" for label in family.labels)
@@ -67,7 +64,6 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
 
 
 def page(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
-    """A page with each block between its two markers."""
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
         text = markdown.page(text, begin, end, f"\n{block()}\n\n")

@@ -85,8 +85,6 @@ def resource(definition: Schema) -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Repeats an object rather than writing an alias of it."""
-
     def ignore_aliases(self, data: Any) -> bool:
         return True
 

@@ -51,7 +51,6 @@ def statement(
 
 
 def subjects_of(dist: Path) -> dict[str, str]:
-    """The SHA-256 of each file in a folder, and of each image in its images.txt."""
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in dist.iterdir()}
     references = (dist / "images.txt").read_text().split()
     return files | dict(reference.split("@sha256:") for reference in references)

@@ -55,7 +55,6 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 async def measure(options: argparse.Namespace) -> int:
-    """Makes the runs, and writes each when it is over; returns the exit status."""
     failed = False
     async with Api.connect(KUBECONFIG) as api:
         for jobs, workers in CURVE if options.curve else ((options.jobs, options.workers),):

@@ -52,7 +52,6 @@ class Training:
         return False
 
     def leave(self, worker: str, now: float) -> None:
-        """A worker ends or is lost, which interrupts the round."""
         if worker in self._joined:
             self._halt(now)
             self._joined.discard(worker)
@@ -79,8 +78,6 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class Job:
-    """The training of a job, and its agents by the names of their pods."""
-
     training: Training
     agents: dict[str, "Agent"] = field(default_factory=dict)
 
@@ -92,7 +89,7 @@ class Job:
 
 @dataclass(eq=False, slots=True)
 class Agent:
-    """The agent of one pod, whose training does not fail and does not end."""
+    """The agent of one pod, whose training neither fails nor ends."""
 
     name: str
     job_name: str
@@ -112,7 +109,6 @@ class Agent:
     _carrying_out: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Sends heartbeats and carries out rounds until cancelled."""
         self.job.agents[self.name] = self
         try:
             await self._keep_talking()

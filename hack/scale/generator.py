@@ -53,8 +53,6 @@ class WatchEnded(Exception): ...
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The API server, and the file of its token."""
-
     url: str
     token: Path
     tls: ssl.SSLContext | None = None
@@ -133,8 +131,6 @@ class Watched:
 
 
 class Generator:
-    """Keeps an agent for each pod that runs."""
-
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
         self._watched, self._operators = Watched(), Operators()

@@ -32,8 +32,6 @@ class Sample:
 
 
 class Meter:
-    """Measures one part of a run after another into `phases`."""
-
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.phases: dict[str, Phase] = {}
@@ -87,7 +85,6 @@ class Meter:
             await asyncio.sleep(MEMORY_SECONDS)
 
     async def _read_operators(self, pods: dict[str, Any]) -> dict[str, str]:
-        """The metrics of each replica that answers."""
         found = {}
         for pod in pods:
             path = f"{pods_path(OPERATOR_NAMESPACE, pod)}:8781/proxy/metrics"

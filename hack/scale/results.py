@@ -70,7 +70,6 @@ def read_all(folder: Path) -> list[Result]:
 
 
 def tables(results: Sequence[Result]) -> str:
-    """The figures in Markdown, a column for each result."""
     if not results:
         return ""
     figures: Mapping[str, Callable[[Result], str]] = {

@@ -177,7 +177,6 @@ class Stage:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def operator_ends(self) -> int:
-        """The restarts of the operator's present pods."""
         pods = (await self.operators()).values()
         statuses = (pod["status"].get("containerStatuses") or () for pod in pods)
         return sum(state["restartCount"] for states in statuses for state in states)
@@ -193,7 +192,6 @@ class Stage:
                         (folder / name).write_text("\n".join(lines))
 
     async def save_losses(self, folder: Path) -> None:
-        """Keeps the events of lost workers, with the operator's reasons."""
         path = f"/api/v1/namespaces/{NAMESPACE}/events?fieldSelector=reason%3DWorkerLost"
         events = (await self.api.ask("GET", path))["items"]
         said = [f"{event['metadata']['creationTimestamp']} {event['message']}" for event in events]
@@ -215,7 +213,6 @@ class Stage:
 
     @asynccontextmanager
     async def values(self, file: str) -> AsyncIterator[None]:
-        """Gives the operator's release more values of the chart, if there is a file of some."""
         if not file:
             yield
             return
@@ -232,7 +229,6 @@ class Stage:
             await helm("rollback", release, before, *namespace, *wait)
 
     async def operator_settings(self) -> dict[str, Any]:
-        """The resources of the operator's container, and its arguments of Leases."""
         template = (await self.api.ask("GET", OPERATOR))["spec"]["template"]
         container = template["spec"]["containers"][0]
         return {

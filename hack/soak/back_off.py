@@ -23,7 +23,6 @@ done
 
 
 async def end_back_off(stage: Stage) -> None:
-    """Restarts what has ended on the control plane, and operators in back-off, until cancelled."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         with suppress(*TROUBLE):

@@ -25,7 +25,6 @@ def url_of(job: str) -> str:
 
 
 def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The server's pod and its Service; the pod has the run's folder below /shared as /notes."""
     pod, service = server(
         ("python3", "/scripts/object_server.py", "/notes", str(PORT), url_of(job))
     )
@@ -43,12 +42,7 @@ def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[st
 
 
 async def start_server(stage: Stage, job: str) -> None:
-    """Builds the image if necessary, and returns when the server serves.
-
-    Raises:
-        TimeoutError: the server does not become ready.
-        subprocess.CalledProcessError: there is no image.
-    """
+    """Builds the image if necessary, and returns when the server serves."""
     await asyncio.to_thread(subprocess.run, [BUILD], check=True)
     namespace, ask = stage.driver.namespace, stage.driver.api.ask
     pod, service = manifests(job, namespace, CONTROL_PLANE)

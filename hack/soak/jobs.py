@@ -124,7 +124,6 @@ def undisturbed(sorts: list[Sort]) -> dict[str, Sort]:
 
 
 def epochs_of(sort: Sort, seconds: float) -> int:
-    """As many as take about some seconds, with the pauses that faults cost."""
     steps = seconds / (STEP_SECONDS + PAUSES_SECONDS) * (TRAINING if sort.suspended else 1)
     return max(1, round(steps / STEPS_PER_EPOCH))
 
@@ -153,7 +152,6 @@ def expected(sort: Sort, seconds: float) -> Expected:
 
 
 def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
-    """The job, which trains for about some seconds."""
     job = recorded_job(sort.name, folder, list(arguments(sort, seconds)), stock=sort.stock)
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     spec["replicas"] = sort.replicas
@@ -177,7 +175,6 @@ def manifest(sort: Sort, seconds: float, folder: str) -> dict[str, Any]:
 
 
 def arguments(sort: Sort, seconds: float) -> Iterator[str]:
-    """The script and its options: an undisturbed one does not wait between its steps."""
     epochs = epochs_of(sort, seconds)
     wait = 0 if sort.name.startswith(UNDISTURBED) else STEP_SECONDS
     folder = url_of(sort.name) if sort.bucket else f"/checkpoints/{sort.name}"

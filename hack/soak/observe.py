@@ -124,7 +124,6 @@ class Observer:
             await asyncio.sleep(READ_SECONDS)
 
     async def _load_checkpoints(self) -> None:
-        """Reads the newest checkpoint of each job, with its checksums."""
         kept = set[str]()
         while True:
             for folder in [path for path in self._folder.iterdir() if path.is_dir()]:

@@ -95,5 +95,4 @@ SETTLED = tuple(kind.name for kind in KINDS.values() if not kind.unsettles)
 
 
 def made_to(jobs: Collection[str], kinds: Iterable[str] = KINDS) -> list[str]:
-    """The kinds that some jobs allow. Plans without the job `bucket` are as before it existed."""
     return [kind for kind in kinds if not KINDS[kind].job or KINDS[kind].job in jobs]

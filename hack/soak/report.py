@@ -37,7 +37,6 @@ class Compared:
 def compare(
     now: Mapping[str, Sequence[float]], earlier: Mapping[str, Sequence[float]]
 ) -> list[Compared]:
-    """Each figure of each job that has pauses in both runs, in seconds."""
     found = list[Compared]()
     for job in (job for job in now if job in earlier):
         for figure, here, there in zip(FIGURES, now[job], earlier[job], strict=True):
@@ -53,7 +52,6 @@ def compare(
 
 
 def same_run(earlier: Mapping[str, Any], jobs: Sequence[str], acts: Sequence[Act]) -> bool:
-    """Whether an earlier run's report has the same jobs and faults, and its pauses."""
     return (
         "pauses" in earlier
         and earlier["jobs"] == list(jobs)
@@ -89,7 +87,6 @@ def planned(acts: Sequence[Act]) -> str:
 
 
 def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
-    """The report: for --compare, and to understand a violation."""
     groups = {
         job: [
             [g.number, g.first, g.last, g.world, round(g.first_at, 1), round(g.last_at, 1)]
@@ -115,7 +112,6 @@ def to_json(seen: Seen, found: Sequence[Violation]) -> dict[str, Any]:
 
 
 def show(seen: Seen, found: Sequence[Violation], compared: Sequence[Compared] = ()) -> None:
-    """Prints the tables, and for each violation the faults around it."""
     kinds = [[kind.title, str(count), *_pauses(longest, 1)] for kind, count, longest in table(seen)]
     say(markdown.table(KINDS_HEAD, kinds))
     by_job = pauses_by_job(seen)

@@ -18,7 +18,6 @@ class Stage:
     nodes: list[str]  # of workers
 
     def running_jobs(self, *, library: bool = False) -> list[str]:
-        """The names of the jobs that have not ended, of all or of the training library."""
         jobs = [job for job in self.observer.jobs.values() if not job.ended]
         return sorted(job.name for job in jobs if not library or job.name in self.library_jobs())
 

@@ -144,7 +144,6 @@ def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[
 
 
 def read_set_up_failures(lines: Iterable[Mapping[str, Any]]) -> list[SetUpFailure]:
-    """The failures before a group that the processes of one job record."""
     return [
         SetUpFailure(line["at"], line["worker"], line["how"])
         for line in lines
@@ -153,7 +152,6 @@ def read_set_up_failures(lines: Iterable[Mapping[str, Any]]) -> list[SetUpFailur
 
 
 def read_refusals(job: str, lines: Iterable[Mapping[str, Any]]) -> list[Violation]:
-    """Processes that could not continue in the next group, although `in_process` promises it."""
     rule = "in_process goes on with a sharded model"
     return [
         Violation(rule, job, line["at"], f"{line['worker']}: {line['error']}")

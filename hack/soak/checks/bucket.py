@@ -13,7 +13,6 @@ from soak.timeline import Step, Stored, Violation
 def check_bucket(
     expected: Expected, steps: Sequence[Step], stored: Sequence[Stored], hits: Sequence[Hit]
 ) -> Iterator[Violation]:
-    """A group continues from the last stored checkpoint or later; the last step is stored."""
     if not expected.bucket:
         return
     yield from _check_reads(expected, stored)

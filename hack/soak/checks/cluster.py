@@ -53,7 +53,6 @@ def _explains(hit: Hit, seen: PodSeen) -> bool:
 
 
 def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterator[Violation]:
-    """No operator restarts, except for a fault of its own, its node or the control plane."""
     for seen in restarts:
         if not any(_restarts(hit, seen) for hit in hits):
             yield Violation(
@@ -71,7 +70,6 @@ def _restarts(hit: Hit, seen: Restart) -> bool:
 def check_status(
     job: str, seen: Sequence[StatusSeen], steps: Sequence[Step], hits: Sequence[Hit]
 ) -> Iterator[Violation]:
-    """The status has the size of the group that trains, soon after its first step."""
     times = [status.at for status in seen]
     for group in groups_of(steps):
         begin = group.first_at + STATUS_SECONDS

@@ -26,10 +26,7 @@ def check_goodput(
     statuses: Sequence[StatusSeen],
     hits: Sequence[Hit],
 ) -> Iterator[Violation]:
-    """Compares the share of kept steps, and counts no more time than there was.
-
-    Jobs without the training library and jobs of less than 900 s are not checked.
-    """
+    """Compares the share of kept steps, and counts no more time than there was."""
     whole, counted = whole_seconds(statuses), sum(told.seconds.values())
     if not (expected.commits and steps and counted) or whole < LEAST_SECONDS:
         return

@@ -54,7 +54,6 @@ def check_set_up_failures(
 def check_spares(
     expected: Expected, steps: Sequence[Step], statuses: Sequence[StatusSeen], hits: Sequence[Hit]
 ) -> Iterator[Violation]:
-    """A ready spare is in the group that follows the loss of a worker, if that was all."""
     times = [status.at for status in statuses]
     for before, after in pairwise(groups_of(steps)) if expected.spares else ():
         near = hits_near(expected, before, after, hits)

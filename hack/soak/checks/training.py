@@ -43,7 +43,6 @@ class Expected:
 
 
 def check_groups(expected: Expected, steps: Sequence[Step]) -> Iterator[Violation]:
-    """One worker per index does a step of a group, and each group has an allowed size."""
     together: dict[tuple[int, int, str], set[str]] = defaultdict(set)
     for step in steps if expected.commits else ():
         if index := INDEX.search(step.pod):
@@ -193,7 +192,6 @@ def check_samples(expected: Expected, steps: Sequence[Step]) -> Iterator[Violati
 def check_end(
     expected: Expected, steps: Sequence[Step], done: Sequence[Done], undisturbed: Sequence[float]
 ) -> Iterator[Violation]:
-    """The training reached its last step, with the parameters of an undisturbed run."""
     last = max((step.number for step in steps), default=0)
     if last != expected.total or not done:
         text = f"the last step was {last} of {expected.total}"

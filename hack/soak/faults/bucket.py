@@ -29,7 +29,6 @@ async def kill_job(stage: Stage, fault: Fault) -> Target:
 
 
 async def misbehave(stage: Stage, fault: Fault) -> Target:
-    """Has the server refuse requests, or cut connections before or after doing the request."""
     file = stage.folder / FAULT_FILE
 
     async def begin() -> None:
@@ -42,7 +41,6 @@ async def misbehave(stage: Stage, fault: Fault) -> Target:
 
 
 async def pause(stage: Stage, fault: Fault) -> Target:
-    """Stops the server's process, which keeps its objects and connections."""
     stop, go_on = (
         partial(stage.driver.in_control_plane, SIGNAL.format(signal=signal))
         for signal in ("STOP", "CONT")

@@ -22,7 +22,6 @@ SLOW = (
 
 
 async def kill_operators(stage: Stage, fault: Fault) -> Target:
-    """Kills the process of the leading operator, or of all, without a farewell."""
     operators = await stage.driver.operators()
     if not operators:
         raise NoTarget("no operator runs")
@@ -65,7 +64,6 @@ async def rotate_certificate(stage: Stage, _: Fault) -> Target:
 
 
 async def on_control_plane(stage: Stage, fault: Fault) -> Target:
-    """Stops or kills the API server's process, or stops etcd's repeatedly."""
     run = stage.driver.in_control_plane
     match fault.kind:
         case "freeze-api":

@@ -50,7 +50,6 @@ def many_labels(number: int) -> dict[str, str]:
 
 
 def large_metadata(turn: int) -> dict[str, Any]:
-    """Metadata as large as the API server takes it, with another letter each turn."""
     letter = chr(ord("a") + turn % 26)
     return {
         "annotations": {"hostile.example.com/words": letter * ANNOTATION_BYTES},

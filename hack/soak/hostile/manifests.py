@@ -58,7 +58,6 @@ def namespace(name: str) -> dict[str, Any]:
 
 
 def role_binding(own: str) -> dict[str, Any]:
-    """Lets the tenant edit a namespace, as Kubernetes' own role of that name does."""
     return {
         "metadata": {"name": ACCOUNT},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
@@ -71,7 +70,6 @@ def no_pods() -> dict[str, Any]:
 
 
 def hanging_webhook(namespaces: Namespaces, authority: str) -> dict[str, Any]:
-    """A webhook for one namespace's pods, whose server never answers."""
     service = {"namespace": namespaces.own, "name": HANG, "path": "/", "port": 443}
     rule = {
         "apiGroups": [""],
@@ -168,7 +166,6 @@ def speaking_job(name: str, namespaces: Namespaces) -> dict[str, Any]:
 
 
 def wordy_job(namespaces: Namespaces) -> dict[str, Any]:
-    """A job that prints megabytes without a line, and fails with a long error for its agent."""
     made = recorded_job(WORDY_JOB, namespaces.own, ["/scripts/words.py"], stock=False)
     made["spec"] |= {"replicas": 1, "minReplicas": 1, "maxReplicas": 1}
     [container] = made["spec"]["template"]["spec"]["containers"]
@@ -215,7 +212,6 @@ def _script(program: str, cpu: str) -> dict[str, Any]:
 
 
 def _environment(folder: str) -> list[dict[str, Any]]:
-    """The folder of a program's tallies, and what distinguishes those of each process."""
     return [
         {"name": "TALLY", "value": folder},
         {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},

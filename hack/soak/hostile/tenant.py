@@ -81,7 +81,6 @@ class Tenant:
             await asyncio.sleep(seconds)
 
     async def _keep_jobs(self, _: int) -> int:
-        """Creates the jobs that always exist, again if one has ended."""
         spaces = self._namespaces
         asleep = {"command": ["sleep", "infinity"], "args": []}
         wanted = [(spaces.own, manifests.speaking_job(name, spaces)) for name in manifests.SPEAKING]
@@ -125,7 +124,6 @@ class Tenant:
         return 0
 
     async def _write_metadata(self, change: Callable[[int], dict[str, Any]], turn: int) -> int:
-        """Patches a job and the pods of its workers with unreadable or very large metadata."""
         own, job, patch = self._namespaces.own, manifests.ANNOTATED_JOB, {"metadata": change(turn)}
         path = pods_path(own)
         await self._api.ask("PATCH", jobs_path(own, job), patch)
@@ -141,7 +139,6 @@ class Tenant:
         return len(pods)
 
     async def _replace_job(self, table: Mapping[str, Mapping[str, Any]], turn: int) -> int:
-        """Replaces one job of the table; the others stay."""
         name, own = list(table)[turn % len(table)], self._namespaces.own
         await self._delete(jobs_path(own, name))
         job = manifests.job(name, changes=table[name])
@@ -162,7 +159,6 @@ class Tenant:
         return 1
 
     async def _pass_namespace(self, _: int) -> int:
-        """Makes a namespace with jobs, and deletes it once it has pods."""
         namespace = self._namespaces.passing
         await make_namespace(self._platform, namespace, self._namespaces.own)
         for number in range(WANTING_JOBS):
@@ -186,7 +182,6 @@ class Tenant:
 
 
 def read_tallies(folder: Path, act: str) -> int:
-    """The sum of an act's tallies."""
     return sum(int(path.read_text()) for path in folder.glob(f"{act}.*") if path.suffix != ".new")
 
 
@@ -213,7 +208,6 @@ async def remove_tenants(platform: Api) -> None:
 
 
 async def make_namespace(platform: Api, namespace: str, own: str) -> None:
-    """Makes a namespace that the tenant may edit, if it is not there."""
     await _create(platform, NAMESPACES, manifests.namespace(namespace))
     path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
     await _create(platform, path, manifests.role_binding(own))
