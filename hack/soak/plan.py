@@ -1,89 +1,41 @@
 """Which kinds of faults a soak makes, and to which jobs. Pure."""
 
 from collections.abc import Collection, Iterable
+from functools import partial
 
 from elastic_pytorch_local.faults.plan import Kind
 
+lost = partial(Kind, loses=True)
+away = partial(Kind, unsettles=True)
+cut_off = partial(Kind, loses=True, unsettles=True, isolates=True)
+of_bucket = partial(Kind, job="bucket")
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("kill-process", "worker", "a training process is killed", loses=True),
-        Kind("kill-container", "worker", "a training container is killed", loses=True),
+        lost("kill-process", "worker", "a training process is killed"),
+        lost("kill-container", "worker", "a training container is killed"),
         Kind("delete-pod", "worker", "a worker's pod is deleted"),
-        Kind("delete-pod-now", "worker", "a worker's pod is deleted without grace", loses=True),
+        lost("delete-pod-now", "worker", "a worker's pod is deleted without grace"),
         Kind("scale", "size", "a job is scaled"),
         Kind("drain", "node", "a node is drained", (5, 30)),
         Kind("cordon", "node", "a node is cordoned", (5, 30)),
-        Kind(
-            "kill-node", "node", "a node dies, and comes back", (5, 40), loses=True, unsettles=True
-        ),
-        Kind(
-            "pause-node",
-            "node",
-            "a node freezes, and goes on",
-            (2, 40),
-            loses=True,
-            unsettles=True,
-            isolates=True,
-        ),
-        Kind(
-            "cut-node",
-            "node",
-            "a node is cut off, and reached again",
-            (2, 40),
-            loses=True,
-            unsettles=True,
-            isolates=True,
-        ),
-        Kind("kill-leader", "operator", "the leading operator is killed", unsettles=True),
-        Kind("kill-operators", "operator", "all operators are killed", unsettles=True),
-        Kind(
-            "roll-operator", "operator", "the operator's Deployment is rolled over", unsettles=True
-        ),
-        Kind(
-            "rotate-certificate",
-            "operator",
-            "the operator's certificate is made again",
-            unsettles=True,
-        ),
-        Kind(
-            "freeze-api", "control plane", "the API server does not answer", (5, 90), unsettles=True
-        ),
-        Kind("kill-api", "control plane", "the API server is killed", unsettles=True),
-        Kind(
-            "slow-etcd",
-            "control plane",
-            "etcd stops for half of each second",
-            (10, 40),
-            unsettles=True,
-        ),
+        lost("kill-node", "node", "a node dies, and comes back", (5, 40), unsettles=True),
+        cut_off("pause-node", "node", "a node freezes, and goes on", (2, 40)),
+        cut_off("cut-node", "node", "a node is cut off, and reached again", (2, 40)),
+        away("kill-leader", "operator", "the leading operator is killed"),
+        away("kill-operators", "operator", "all operators are killed"),
+        away("roll-operator", "operator", "the operator's Deployment is rolled over"),
+        away("rotate-certificate", "operator", "the operator's certificate is made again"),
+        away("freeze-api", "control plane", "the API server does not answer", (5, 90)),
+        away("kill-api", "control plane", "the API server is killed"),
+        away("slow-etcd", "control plane", "etcd stops for half of each second", (10, 40)),
         Kind("stop-dns", "control plane", "the cluster's DNS has no servers", (10, 40)),
         Kind("refuse-writes", "storage", "the checkpoint folder refuses writes", (5, 30)),
         Kind("remove-image", "image", "a node loses the workers' image", (5, 30)),
-        Kind(
-            "kill-job",
-            "worker",
-            "all containers of the job are killed at once",
-            loses=True,
-            job="bucket",
-        ),
-        Kind(
-            "refuse-requests", "storage", "the bucket's server answers 503", (5, 30), job="bucket"
-        ),
-        Kind(
-            "cut-connections",
-            "storage",
-            "the bucket's server cuts connections",
-            (5, 30),
-            job="bucket",
-        ),
-        Kind(
-            "pause-server",
-            "storage",
-            "the bucket's server freezes, and goes on",
-            (5, 30),
-            job="bucket",
-        ),
+        of_bucket("kill-job", "worker", "all containers of the job are killed at once", loses=True),
+        of_bucket("refuse-requests", "storage", "the bucket's server answers 503", (5, 30)),
+        of_bucket("cut-connections", "storage", "the bucket's server cuts connections", (5, 30)),
+        of_bucket("pause-server", "storage", "the bucket's server freezes, and goes on", (5, 30)),
     )
 }
 
