@@ -11,9 +11,9 @@ from itertools import cycle
 from pathlib import Path
 
 from elastic_pytorch_local.faults.watcher import until
+from measure import figures
 
 from scale.meter import Meter
-from scale.observations import spread
 from scale.results import Result
 from scale.stage import Stage
 
@@ -27,6 +27,7 @@ SETTLE_SECONDS = 300.0  # at most
 SETTLE_LOOK_SECONDS = 10.0
 SETTLED_CORES = 0.1  # by which two looks at a settled machine may differ
 SILENT_SECONDS = 40.0  # after a takeover, within which the leader declares false losses
+spread = partial(figures.spread, percent=95)
 
 
 async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], None]) -> None:

@@ -1,27 +1,9 @@
-"""The load generator's lines as figures: moments in seconds since 1970, and spreads. Pure."""
+"""The load generator's lines as figures; moments are in seconds since 1970. Pure."""
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-
-class Spread(NamedTuple):
-    """In seconds, rounded to milliseconds."""
-
-    median: float
-    p95: float
-    worst: float
-
-
-def spread(values: Iterable[float]) -> Spread | None:
-    """The nearest-rank percentiles; None if there is no value."""
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    ranks = (max(0, -(-len(ordered) * share // 100) - 1) for share in (50, 95, 100))
-    return Spread(*(round(ordered[rank], 3) for rank in ranks))
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,22 +10,22 @@ from elastic_pytorch_local.faults.engine import Hit
 from elastic_pytorch_local.faults.plan import Act, from_json
 from elastic_pytorch_local.faults.steps import groups_of, kept_seconds
 from measure import markdown
+from measure.figures import spread
 from measure.program import say
 
-from soak.checks.cluster import spread
 from soak.timeline import Violation
-from soak.verdict import Seen, pauses, table
+from soak.verdict import PERCENT, Seen, pauses, table
 
 MOST_TIMES = 2.0  # by which a hostile tenant may make the pauses of other jobs longer
-FIGURES = ("median", "90 %", "longest")
+FIGURES = ("median", f"{PERCENT} %", "longest")
 
 
-def pauses_by_job(seen: Seen) -> dict[str, tuple[float, float, float]]:
-    """For each job, the median, 90th percentile and maximum of its pauses per fault, in seconds."""
+def pauses_by_job(seen: Seen) -> dict[str, Sequence[float]]:
+    """For each job, the FIGURES of its pauses per fault, in seconds."""
     found: dict[str, list[float]] = defaultdict(list)
     for _, job, seconds in pauses(seen):
         found[job].append(seconds)
-    return {job: spread(found[job]) for job in sorted(found)}
+    return {job: spread(found[job], PERCENT) or () for job in sorted(found)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def same_run(earlier: Mapping[str, Any], jobs: Sequence[str], acts: Sequence[Act
 
 
 AROUND_SECONDS = 60.0  # of the timeline, around a violation
-PAUSE = ("longest pause, s: median", "90 %", "longest")
+PAUSE = (f"longest pause, s: {FIGURES[0]}", *FIGURES[1:])
 KINDS_HEAD = ("what was done", "times", *PAUSE)
 JOBS_HEAD = (
     "job",

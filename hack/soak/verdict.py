@@ -8,6 +8,7 @@ from itertools import chain
 from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_local.faults.engine import Hit
 from elastic_pytorch_local.faults.plan import Kind
+from measure.figures import spread
 
 from soak.checks import bucket, cluster, goodput, preparation, training
 from soak.checks.training import Expected
@@ -27,6 +28,7 @@ from soak.timeline import (
 # After a fault's end, or until the next fault: a pause of the training counts as its effect.
 FELT_SECONDS = 30.0
 MEMORY_LIMIT_MIB = 512.0  # the chart's, of an operator
+PERCENT = 90  # of the pauses, between their median and the longest
 
 
 @dataclass(slots=True)
@@ -127,8 +129,8 @@ def pauses(seen: Seen) -> Iterator[tuple[Kind, str, float]]:
             yield hit.kind, job, training.longest_pause(steps, hit.at, until)
 
 
-def table(seen: Seen) -> list[tuple[Kind, int, tuple[float, float, float] | None]]:
-    """Each kind of fault, how often it was made, and `cluster.spread` of the pauses."""
+def table(seen: Seen) -> list[tuple[Kind, int, Sequence[float] | None]]:
+    """Each kind of fault, how often it was made, and the spread of its pauses in seconds."""
     by_kind: dict[str, list[float]] = defaultdict(list)
     for kind, _, seconds in pauses(seen):
         by_kind[kind.name].append(seconds)
@@ -136,5 +138,6 @@ def table(seen: Seen) -> list[tuple[Kind, int, tuple[float, float, float] | None
         (kind, sum(hit.kind == kind for hit in seen.hits))
         for kind in chain(KINDS.values(), (SUSPEND,))
     ]
-    rows = ((kind, count, by_kind[kind.name]) for kind, count in counts if count)
-    return [(kind, count, cluster.spread(found) if found else None) for kind, count, found in rows]
+    return [
+        (kind, count, spread(by_kind[kind.name], PERCENT)) for kind, count in counts if count
+    ]

@@ -114,9 +114,3 @@ def check_memory(usages: Sequence[Usage], limit_mib: float) -> Iterator[Violatio
         if most.role == "operator" and most.resident_mib >= limit_mib * MOST_OF_LIMIT:
             text = f"operator {process} held {most.resident_mib:.0f} MiB of {limit_mib:.0f} MiB"
             yield Violation("operators stay below half of their memory limit", "", most.at, text)
-
-
-def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """The median, the 90th percentile (nearest rank) and the maximum."""
-    ordered = sorted(values)
-    return median(ordered), ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))], ordered[-1]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from elastic_pytorch_local.faults.steps import Step
 from measure import markdown
+from measure.figures import spread
 from measure.recorded_job import Recorded, objects_of
 
 
@@ -56,6 +57,8 @@ def test_cell_has_fewer_digits_for_larger_values_and_a_page_what_is_in_its_marke
     }
     assert {values: markdown.spread(values, None) for values in cells} == cells
     assert (markdown.spread([], None), markdown.spread([3.0, 20.0], 0)) == ("-", "12 (20)")
+    spreads = [spread(values, 90) for values in ([], [2.0004], range(100, 0, -1), range(10))]
+    assert spreads == [None, (2, 2, 2), (50.5, 90, 100), (4.5, 8, 9)]
     found = markdown.table(("job", "pause"), [("plain", "1")]).splitlines()
     assert found == ["| job | pause |", "| --- | --- |", "| plain | 1 |"]
     text = "before\n<begin>\nold\n<end>\nafter\n"

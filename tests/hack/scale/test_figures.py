@@ -15,7 +15,7 @@ from scale import results, stage
 from scale.__main__ import KEPT, PAGE
 from scale.connection import in_time
 from scale.meter import Meter, rates, samples
-from scale.observations import Observations, Spread, spread
+from scale.observations import Observations
 from scale.results import Phase, Result
 from scale.stage import Stage
 
@@ -32,10 +32,6 @@ def observed(*said: dict[str, Any]) -> Observations:
     for line in (*lines, "Traceback (most recent call last):", "[]", *lines):
         found.read(line)
     return found
-
-
-def test_percentiles_are_values_that_occurred() -> None:
-    assert [spread(values) for values in ([], range(100, 0, -1))] == [None, Spread(50, 95, 100)]
 
 
 def test_log_of_the_generator_says_when_what_was_reached() -> None:
