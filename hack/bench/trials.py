@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from elastic_pytorch_client.reading.job_view import JobView
 from elastic_pytorch_local.faults import engine
-from elastic_pytorch_local.faults.engine import Target, made
+from elastic_pytorch_local.faults.engine import Say, Target, made
 from elastic_pytorch_local.faults.outcome import Outcome, outcome
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Waited
@@ -81,7 +81,7 @@ async def run(
     job: str,
     ordered: Sequence[tuple[K_contra, int]],
     keep: Callable[[Trial], None],
-    say: Callable[[str], None],
+    say: Say,
     *,
     hopeless: float = inf,
 ) -> None:
@@ -104,7 +104,7 @@ async def _trial(
     job: str,
     kind: K_contra,
     turn: int,
-    say: Callable[[str], None],
+    say: Say,
     *,
     again: bool,
 ) -> Trial:

@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import yaml
 from elastic_pytorch_local.faults.acts import ActFailed, Acts
 from elastic_pytorch_local.faults.cost import cost_table, repeated_on_purpose
 from elastic_pytorch_local.faults.driver import Driver
-from elastic_pytorch_local.faults.engine import TROUBLE
+from elastic_pytorch_local.faults.engine import TROUBLE, Say
 from elastic_pytorch_local.faults.steps import steps_per_second
 from elastic_pytorch_local.faults.watcher import Watcher, background
 from elastic_pytorch_local.progress_lines import headline
@@ -105,7 +105,7 @@ async def show(driver: Driver, manifest: dict[str, Any]) -> int:
     return 3 if repeated_on_purpose(acts.costs) else 0
 
 
-async def _progress(watcher: Watcher, tell: Callable[[str], None]) -> None:
+async def _progress(watcher: Watcher, tell: Say) -> None:
     """Reports the job's state, step, loss and size every few seconds, until cancelled."""
     while True:
         await asyncio.sleep(LINE_SECONDS)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from elastic_pytorch_local.faults.engine import made
+from elastic_pytorch_local.faults.engine import Say, made
 from elastic_pytorch_local.faults.steps import Step
-from measure.program import Say
 
 from kubeflow.jobs import SIZE
 from kubeflow.losses import Kind

@@ -101,10 +101,9 @@ class ClusterDriver(Driver):
         return f"labelSelector={self._label}%3D{job}{role}"
 
     async def operators(self) -> list[Object]:
-        path = f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
         running = [
             pod
-            for pod in (await self.api.ask("GET", path))["items"]
+            for pod in await operator_pods(self.api)
             if any(s.get("containerID") for s in pod["status"].get("containerStatuses") or ())
         ]
         leader = await leading_pod(self.api)
@@ -182,6 +181,11 @@ class ClusterDriver(Driver):
                 raise
             return False
         return True
+
+
+async def operator_pods(api: Api) -> list[Object]:
+    path = f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
+    return list((await api.ask("GET", path))["items"])
 
 
 async def leading_pod(api: Api) -> str:

@@ -5,13 +5,14 @@ import asyncio
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elastic_pytorch_local.faults.engine import TROUBLE
+from elastic_pytorch_local.faults.engine import TROUBLE, Say
 from rich.console import Console
 
 from measure.api import Api, remove_namespace
@@ -21,7 +22,6 @@ from measure.kind_cluster import CONTROL_PLANE, KUBECONFIG, KUBECTL, ROOT
 from measure.recorded_job import make_folder, remove_folder, scripts
 
 GONE_SECONDS = 180.0
-Say = Callable[[str], None]
 
 
 def say(text: str, style: str | None = None) -> None:
@@ -109,15 +109,16 @@ async def session(what: str, script_files: Iterable[str], say: Say) -> AsyncIter
         folder = await make_folder(commands, namespace)
         stack.push_async_callback(remove_folder, commands, namespace)
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        stack.push_async_callback(_remove, api, namespace, say)
+        removal = partial(remove_namespace, api, namespace, GONE_SECONDS)
+        stack.push_async_callback(remove, removal, f"namespace {namespace} is", say)
         await api.ask("POST", f"/api/v1/namespaces/{namespace}/configmaps", scripts(script_files))
         say(f"Namespace {namespace}:")
         nodes = sorted(node for node in found if node != CONTROL_PLANE)
         yield Session(ClusterDriver(api, commands, namespace), folder, nodes, stack)
 
 
-async def _remove(api: Api, namespace: str, say: Say) -> None:
+async def remove(removal: Callable[[], Awaitable[None]], what: str, say: Say) -> None:
     try:
-        await remove_namespace(api, namespace, GONE_SECONDS)
+        await removal()
     except TROUBLE as error:
-        say(f"namespace {namespace} is not gone yet: {type(error).__name__} {error}")
+        say(f"{what} not gone yet: {type(error).__name__} {error}")

@@ -112,6 +112,6 @@ async def remove_folder(commands: Commands, name: str) -> None:
     await commands.docker("exec", CONTROL_PLANE, "rm", "-rf", f"{SHARED}/{name}")
 
 
-def open_to_all(folder: Path, *, exist_ok: bool = False) -> None:
-    folder.mkdir(exist_ok=exist_ok)
+def open_to_all(folder: Path) -> None:
+    folder.mkdir()
     folder.chmod(0o777)

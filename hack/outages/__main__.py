@@ -10,7 +10,6 @@ import random
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 
 from measure import markdown
@@ -94,17 +93,18 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--draws", type=int, default=300, help="of the servers of a job (default: %(default)s)"
     )
-    for field in fields(Training):
-        option = f"--{field.name.replace('_', '-')}"
-        parser.add_argument(
-            option, type=float, default=field.default, help="(default: %(default)s)"
-        )
+    parser.add_argument(
+        "--smaller",
+        type=float,
+        default=Training().smaller,
+        help="the speed of a smaller group, as a share of its nodes' (default: %(default)s)",
+    )
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse_options(arguments)
-    training = Training(**{field.name: getattr(options, field.name) for field in fields(Training)})
+    training = Training(smaller=options.smaller)
     by_spares = {
         f"{spares} spare{'' if spares == 1 else 's'}": shares(NODES, spares, training, options)
         for spares in SPARES

@@ -249,8 +249,7 @@ class Operators:
         if (url, authorities) not in self._known:
             place = urlsplit(url)
             host, port = place.hostname or "", place.port or 443
-            https = place.scheme == "https"
-            tls = ssl.create_default_context(cadata=authorities) if https else None
+            tls = ssl.create_default_context(cadata=authorities)
             self._known[url, authorities] = Server(host, socket.gethostbyname(host), port, tls)
         return self._known[url, authorities]
 

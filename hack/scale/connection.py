@@ -28,7 +28,7 @@ class Server:
     host: str
     address: str
     port: int
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext
 
 
 @asynccontextmanager
@@ -54,13 +54,13 @@ async def in_time(seconds: float) -> AsyncIterator[None]:
 
 
 class Connection:
-    """Sends and receives lines, from one task and one source address; empty: the machine's.
+    """Sends and receives lines, from one task and one source address.
 
     Attributes:
         patience: the factor of all times, while the server is too slow.
     """
 
-    def __init__(self, server: Server, source: str = "") -> None:
+    def __init__(self, server: Server, source: str) -> None:
         self._server, self._source = server, source
         self._socket: socket.socket | None = None
         self._stream: OperatorStream | None = None
@@ -130,8 +130,6 @@ class Connection:
 
     async def _connect(self) -> socket.socket:
         opened = await self._open()
-        if self._server.tls is None:
-            return opened
         try:
             wrapped = self._server.tls.wrap_socket(
                 opened, server_hostname=self._server.host, do_handshake_on_connect=False
@@ -167,8 +165,7 @@ class Connection:
                 attempt.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 for option, value in DEAD_PEER_OPTIONS:
                     attempt.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-                if self._source:
-                    attempt.bind((self._source, 0))
+                attempt.bind((self._source, 0))
                 async with in_time(ATTEMPT_DELAY_SECONDS):
                     place = (self._server.address, self._server.port)
                     await asyncio.get_running_loop().sock_connect(attempt, place)

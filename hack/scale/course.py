@@ -5,11 +5,11 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 
+from elastic_pytorch_local.faults.engine import Say
 from elastic_pytorch_local.faults.watcher import until
 from measure import figures
 
@@ -30,7 +30,7 @@ SILENT_SECONDS = 40.0  # after a takeover, within which the leader declares fals
 spread = partial(figures.spread, percent=95)
 
 
-async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], None]) -> None:
+async def run(stage: Stage, result: Result, folder: Path, say: Say) -> None:
     observed, meter, pods = stage.observed, Meter(stage), len(stage.jobs) * stage.workers
     result.phases = meter.phases
     await stage.leader()
@@ -91,7 +91,7 @@ async def run(stage: Stage, result: Result, folder: Path, say: Callable[[str], N
         await until(stage.whole, seconds=LOSS_SECONDS, what=what)
 
 
-async def settle(say: Callable[[str], None]) -> None:
+async def settle(say: Say) -> None:
     """Waits until kwok and the controllers have caught up, so that the load stops falling."""
     began, before, used = time.monotonic(), busy_seconds(), math.inf
     while (left := SETTLE_SECONDS + began - time.monotonic()) > 0:

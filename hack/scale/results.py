@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from measure import markdown
+from measure.markdown import NOTHING
 
 BEGIN = "<!-- figures: written by `make scale ARGS=--docs` -->\n"
 END = "<!-- end of figures -->\n"
-NOTHING = "-"
 
 
 @dataclass(slots=True)
@@ -87,10 +87,8 @@ def tables(results: Sequence[Result]) -> str:
         "lost pod to round, s": lambda r: _spread(r, "loss"),
         "leader killed until all agents are answered, s": lambda r: _spread(r, "takeover"),
         "pod lost meanwhile to round, s": lambda r: _spread(r, "takeover_loss"),
-        "operator's containers ended": lambda r: (
-            NOTHING if r.operator_ends is None else str(r.operator_ends)
-        ),
-        "falsely lost": lambda r: NOTHING if r.falsely_lost is None else str(r.falsely_lost),
+        "operator's containers ended": lambda r: _number(r.operator_ends, digits=0),
+        "falsely lost": lambda r: _number(r.falsely_lost, digits=0),
         "leader, create: cores": lambda r: _number(_phase(r, "create").leader_cores, digits=2),
         "leader, create: MiB": lambda r: _number(_phase(r, "create").leader_mib, digits=0),
         "leader, quiet: cores": lambda r: _number(_phase(r, "quiet").leader_cores, digits=2),

@@ -12,9 +12,9 @@ import aiohttp
 from elastic_pytorch_client import names
 from elastic_pytorch_local.faults.watcher import until
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
-from measure.cluster import ClusterDriver, leading_pod
+from measure.cluster import ClusterDriver, leading_pod, operator_pods
 from measure.commands import Commands
-from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS, ROOT
+from measure.kind_cluster import OPERATOR_NAMESPACE, ROOT
 
 from scale.fake_nodes import LABEL, PLACEMENT
 from scale.observations import Observations
@@ -160,8 +160,7 @@ class Stage:
         return at
 
     async def operators(self) -> dict[str, dict[str, Any]]:
-        query = f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
-        found = ((pod["metadata"], pod) for pod in (await self.api.ask("GET", query))["items"])
+        found = ((pod["metadata"], pod) for pod in await operator_pods(self.api))
         return {meta["name"]: pod for meta, pod in found if "deletionTimestamp" not in meta}
 
     async def leader(self) -> str:

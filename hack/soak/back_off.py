@@ -9,7 +9,8 @@ from typing import Any
 
 from elastic_pytorch_local.faults.engine import TROUBLE
 from measure.api import pods_path
-from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
+from measure.cluster import operator_pods
+from measure.kind_cluster import OPERATOR_NAMESPACE
 
 from soak.stage import Stage
 
@@ -33,10 +34,7 @@ async def end_back_off(stage: Stage) -> None:
 
 async def replace_waiting_operators(stage: Stage) -> None:
     """Deletes the operators' pods in back-off: the Deployment makes others, which start at once."""
-    operators = await stage.driver.api.ask(
-        "GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
-    )
-    for pod in filter(_in_back_off, operators["items"]):
+    for pod in filter(_in_back_off, await operator_pods(stage.driver.api)):
         await stage.driver.api.ask("DELETE", pods_path(OPERATOR_NAMESPACE, pod["metadata"]["name"]))
 
 

@@ -12,7 +12,7 @@ from measure.object_storage import BUCKET, PORT, server
 from measure.recorded_job import Told
 
 from soak.stage import Stage
-from soak.timeline import Stored, read_stored
+from soak.timeline import Stored
 
 # What scripts/object_server.py has stored and could read, in the run's folder.
 NOTES_FILE = "bucket.objects"
@@ -57,4 +57,9 @@ async def start_server(stage: Stage, job: str) -> None:
 
 
 def read_notes(folder: Path) -> list[Stored]:
-    return read_stored(Told(folder / NOTES_FILE).new())
+    return [
+        Stored(
+            line["at"], tuple(line["version"]) if line["version"] else None, line["what"] == "read"
+        )
+        for line in Told(folder / NOTES_FILE).new()
+    ]

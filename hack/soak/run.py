@@ -8,12 +8,12 @@ from functools import partial
 from typing import TypeVar
 
 from elastic_pytorch_client import names
-from elastic_pytorch_local.faults.engine import TROUBLE, Hit, perform
+from elastic_pytorch_local.faults.engine import TROUBLE, Hit, Say, perform
 from elastic_pytorch_local.faults.plan import Act
 from elastic_pytorch_local.faults.watcher import Waited, background, until
-from measure.api import Api, ApiError, jobs_path, pods_path
+from measure.api import ApiError, jobs_path, pods_path
 from measure.kind_cluster import report
-from measure.program import session
+from measure.program import remove, session
 from measure.recorded_job import make_folder, open_to_all, remove_folder
 
 from soak.back_off import end_back_off
@@ -38,12 +38,7 @@ LOOK_SECONDS = 1.0
 
 
 async def run(
-    acts: Sequence[Act],
-    sorts: list[Sort],
-    seconds: float,
-    say: Callable[[str], None],
-    *,
-    hostile: bool = False,
+    acts: Sequence[Act], sorts: list[Sort], seconds: float, say: Say, *, hostile: bool
 ) -> Seen:
     """Makes the jobs and the faults, returns what was seen, and removes what it has made.
 
@@ -62,12 +57,13 @@ async def run(
             return await _act(stage, acts, sorts, seconds, say, tenant)
 
 
-async def _let_in(stage: Stage, stack: AsyncExitStack, say: Callable[[str], None]) -> Tenant:
+async def _let_in(stage: Stage, stack: AsyncExitStack, say: Say) -> Tenant:
     """Begins the hostile tenant's acts, which last until the stack is left."""
     namespaces = namespaces_of(stage.driver.namespace)
     folder = await make_folder(stage.driver.commands, namespaces.own)
     stack.push_async_callback(remove_folder, stage.driver.commands, namespaces.own)
-    stack.push_async_callback(_remove_tenants, stage.driver.api, say)
+    removal = partial(remove_tenants, stage.driver.api)
+    stack.push_async_callback(remove, removal, "the hostile tenant's objects are", say)
     tenant = await stack.enter_async_context(hostile_tenant(stage.driver.api, namespaces, folder))
     say(f"a hostile tenant has namespaces {', '.join(namespaces)}")
     return tenant
@@ -78,7 +74,7 @@ async def _act(
     acts: Sequence[Act],
     sorts: list[Sort],
     seconds: float,
-    say: Callable[[str], None],
+    say: Say,
     tenant: Tenant | None,
 ) -> Seen:
     hits: list[Hit] = []
@@ -110,7 +106,7 @@ async def _act(
     return seen
 
 
-async def _all_acts(tenant: Tenant, say: Callable[[str], None]) -> dict[str, int]:
+async def _all_acts(tenant: Tenant, say: Say) -> dict[str, int]:
     """Waits until the tenant has done each act, and returns how often: a run shows no less."""
     what = "all acts of the hostile tenant"
     try:
@@ -121,13 +117,11 @@ async def _all_acts(tenant: Tenant, say: Callable[[str], None]) -> dict[str, int
     return tenant.counts()
 
 
-def _say_of(say: Callable[[str], None], act: str, text: str) -> None:
+def _say_of(say: Say, act: str, text: str) -> None:
     say(f"{act} {text}")
 
 
-async def _start(
-    stage: Stage, sorts: list[Sort], seconds: float, say: Callable[[str], None]
-) -> None:
+async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Say) -> None:
     path = jobs_path(stage.driver.namespace)
     for sort in sorts:
         if sort.bucket:
@@ -153,7 +147,7 @@ async def _start(
     say("all jobs train")
 
 
-async def _delete_jobs(stage: Stage, say: Callable[[str], None]) -> list[str]:
+async def _delete_jobs(stage: Stage, say: Say) -> list[str]:
     await _insist(lambda: stage.driver.api.ask("DELETE", jobs_path(stage.driver.namespace)))
     kinds = {
         "pods": pods_path(stage.driver.namespace),
@@ -216,13 +210,6 @@ def _seen(
 
 def _with_folders(sorts: list[Sort]) -> list[str]:
     return [sort.name for sort in (*sorts, *undisturbed(sorts).values()) if not sort.bucket]
-
-
-async def _remove_tenants(api: Api, say: Callable[[str], None]) -> None:
-    try:
-        await remove_tenants(api)
-    except TROUBLE as error:
-        say(f"the hostile tenant's objects are not gone yet: {type(error).__name__} {error}")
 
 
 async def _insist(ask: Callable[[], Awaitable[T]]) -> T:

@@ -103,15 +103,6 @@ class Stored:
     read: bool = False
 
 
-def read_stored(lines: Iterable[Mapping[str, Any]]) -> list[Stored]:
-    return [
-        Stored(
-            line["at"], tuple(line["version"]) if line["version"] else None, line["what"] == "read"
-        )
-        for line in lines
-    ]
-
-
 def read_training(lines: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[Done]]:
     """The steps and ends that the processes of one job record.
 

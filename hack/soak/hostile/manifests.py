@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from elastic_pytorch_operator.api import names
-from measure.kind_cluster import ROOT
-from measure.recorded_job import recorded_job
+from measure import recorded_job
 
 from soak.hostile.acts import unreadable
 
@@ -100,9 +99,9 @@ def hang_service() -> dict[str, Any]:
 
 def scripts(certificate: str) -> dict[str, Any]:
     """The ConfigMap of the programs, with the webhook server's certificate and key (PEM)."""
-    folder = ROOT / "hack/soak/scripts/hostile"
-    files = {f"{name}.py": (folder / f"{name}.py").read_text() for name in SCRIPTS}
-    return {"metadata": {"name": "scripts"}, "data": files | {"hang.pem": certificate}}
+    made = recorded_job.scripts(f"hack/soak/scripts/hostile/{name}.py" for name in SCRIPTS)
+    made["data"]["hang.pem"] = certificate
+    return made
 
 
 def program(name: str, namespaces: Namespaces) -> dict[str, Any]:
@@ -166,7 +165,8 @@ def speaking_job(name: str, namespaces: Namespaces) -> dict[str, Any]:
 
 
 def wordy_job(namespaces: Namespaces) -> dict[str, Any]:
-    made = recorded_job(WORDY_JOB, namespaces.own, ["/scripts/words.py"], stock=False)
+    script = ["/scripts/words.py"]
+    made = recorded_job.recorded_job(WORDY_JOB, namespaces.own, script, stock=False)
     made["spec"] |= {"replicas": 1, "minReplicas": 1, "maxReplicas": 1}
     [container] = made["spec"]["template"]["spec"]["containers"]
     container["env"] += _environment("/checkpoints")

@@ -18,7 +18,8 @@ from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_local.faults.watcher import background
 from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
-from measure.kind_cluster import KUBECONFIG, OPERATOR_NAMESPACE, OPERATORS
+from measure.cluster import operator_pods
+from measure.kind_cluster import KUBECONFIG
 
 from soak.hostile import acts, manifests
 from soak.hostile.manifests import Namespaces
@@ -105,10 +106,8 @@ class Tenant:
 
     async def _tell_addresses(self, _: int) -> int:
         """Writes the operators' addresses for the program that scrapes, and counts by itself."""
-        found = await self._platform.ask(
-            "GET", f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
-        )
-        addresses = [pod["status"]["podIP"] for pod in found["items"] if pod["status"].get("podIP")]
+        statuses = [pod["status"] for pod in await operator_pods(self._platform)]
+        addresses = [status["podIP"] for status in statuses if status.get("podIP")]
         new = self._folder / "operators.new"
         new.write_text(json.dumps(addresses))
         new.replace(self._folder / "operators")
