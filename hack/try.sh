@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # The demo's faults in local mode, without a cluster, Docker and root, in a small Python environment if possible, with the
 # present torch, or one for CPUs. EXAMPLE=plain takes the script without the training library.
 set -euo pipefail
