@@ -47,9 +47,11 @@ class Stage(Protocol[K_contra]):
 
     def view(self) -> JobView | None:
         """The job by its status; None: unknown."""
+        return None
 
     async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
         """Others' restarts and the seconds to another pod since the call without a target."""
+        return 0, None
 
     async def explain(self, trial: str) -> None:
         """Keeps what explains a failed trial."""

@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench.stage import restarts_of
+from bench.trials import Stage
 from elastic_pytorch_local.faults import engine
 from elastic_pytorch_local.faults.driver import Object
 from elastic_pytorch_local.faults.engine import Target
@@ -28,8 +29,11 @@ NOTICE = "cloud.google.com/impending-node-termination"
 NOTICE_SECONDS = 12.0
 
 
-class KubeflowStage:
-    """One job at a time; each has a name of its own, as names of pods stay in DNS for a while."""
+class KubeflowStage(Stage[Kind]):
+    """One job at a time; each has a name of its own, as names of pods stay in DNS for a while.
+
+    A PyTorchJob's status has nothing to compare.
+    """
 
     def __init__(self, driver: ClusterDriver, folder: Path, job: Job) -> None:
         self._driver, self._folder, self.job = driver, folder, job
@@ -119,13 +123,6 @@ class KubeflowStage:
     def steps(self, since: float) -> list[Step]:
         del since
         return self.record.steps()
-
-    def view(self) -> None:
-        """A PyTorchJob's status has nothing to compare."""
-
-    async def side_effects(self, target: Target | None, at: float) -> tuple[int, float | None]:
-        del target, at
-        return 0, None
 
     async def explain(self, trial: str) -> None:
         await asyncio.to_thread(report, self._driver.namespace, trial)

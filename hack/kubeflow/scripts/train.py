@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -26,7 +27,6 @@ parser.add_argument(
     "--size", type=int, required=True, help="workers that the step's time is given for"
 )
 parser.add_argument("--step-seconds", type=float, default=0.2)
-parser.add_argument("--steps", type=int, default=1_000_000_000)
 parser.add_argument("--checkpoint-every", type=int, default=10, help="steps; of the plain script")
 parser.add_argument(
     "--group-timeout-seconds", type=float, default=60.0, help="of init_process_group"
@@ -72,18 +72,18 @@ def plain() -> None:
 
     def ends() -> bool:
         """Whether a rank has received SIGTERM; without a peer, each rank decides for itself."""
-        count = torch.tensor(len(signals))
+        received = torch.tensor(len(signals))
         try:
-            dist.all_reduce(count)
+            dist.all_reduce(received)
         except RuntimeError:
             if signals:
                 return True
             raise
-        return bool(count)
+        return bool(received)
 
     model = DistributedDataParallel(network)
     event("began")
-    for step in range(last + 1, options.steps + 1):
+    for step in count(last + 1):
         backward(model)
         optimizer.step()
         optimizer.zero_grad()
@@ -97,8 +97,6 @@ def plain() -> None:
             break
         # A rank without a signal goes on, and fails as the others are gone: torchrun takes an exit
         # code of 0 for the end of the training, and would not start it again.
-    else:
-        dist.barrier()
     dist.destroy_process_group()  # or gloo's threads may abort the exit
 
 
@@ -106,12 +104,8 @@ def library() -> None:
     import elastic_pytorch as elastic  # noqa: PLC0415 - the plain script must run where it is not
 
     optimizer = torch.optim.AdamW(network.parameters())
-    state = elastic.State(
-        str(options.folder),
-        elastic.State.Options(every=1, total_steps=options.steps),
-        model=network,
-        optimizer=optimizer,
-    )
+    each = elastic.State.Options(every=1)
+    state = elastic.State(str(options.folder), each, model=network, optimizer=optimizer)
 
     @elastic.in_process
     def train() -> None:
@@ -119,14 +113,12 @@ def library() -> None:
         state.restore()
         model = DistributedDataParallel(network)
         event("began")
-        while state.step < options.steps:
+        while True:
             loss = backward(model)
             optimizer.step()
             optimizer.zero_grad()
             pace(state.step + 1)
             state.commit(loss=loss)
-        dist.barrier()
-        dist.destroy_process_group()
 
     train()
 
