@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# What `make test-browser` needs: Debian's Chromium, playwright, which drives it but brings no browser here, and axe, which
-# checks accessibility. Tests are skipped for lack of them.
+# What `make test-browser` needs: Debian's Chromium, playwright, which drives it, and axe, which checks accessibility.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

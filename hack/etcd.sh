@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# An etcd that serves the v2 API and its Python client, for the tests of the etcd-v2 rendezvous, unpacked from Debian's
-# packages. Without them, those tests are skipped.
+# An etcd that serves the v2 API and its Python client, for the tests of the etcd-v2 rendezvous, from Debian's packages.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Helm for the tests of the chart, which are skipped where there is neither helm nor Go to build it with.
+# Helm for the tests of the chart.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # Kubeflow's training-operator on the cluster, for PyTorchJobs, built from its Go module, or from the source tree that
 # KUBEFLOW_SOURCE names.
-# Usage: hack/kubeflow.sh [build|remove]. `build` needs no cluster.
-#
-# Where it cannot be had, it says what is missing and ends with 3.
+# Usage: hack/kubeflow.sh [remove]. It ends with 3 if something is missing.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

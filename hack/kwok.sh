@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# kwok, which stands in for the kubelets of fake nodes, and its own stages, which say what becomes of nodes and pods: from its Go module.
-# A real node has a kubelet of its own. By default, kwok has four requests for pods in flight, for all nodes together.
+# kwok, which stands in for the kubelets of fake nodes, and its stages of nodes and pods, from its Go module.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
@@ -18,13 +17,13 @@ main() {
     ln -sf "$STAGES" "$STATE/kwok-stages.yaml"
 }
 
-# A node is ready at once, a pod runs as soon as it is placed, and is gone as soon as it is deleted.
 collect_stages() {
     local folder stage
     folder=$(module_folder "sigs.k8s.io/kwok@$KWOK_VERSION")/kustomize/stage
     {
         echo "apiVersion: config.kwok.x-k8s.io/v1alpha1"
         echo "kind: KwokConfiguration"
+        # By default, kwok has four requests for pods in flight, for all nodes together.
         echo "options: {podPlayStageParallelism: 32}"
         for stage in node/fast/node-initialize pod/fast/pod-ready pod/fast/pod-delete; do
             echo ---

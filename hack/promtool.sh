@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# promtool, for the tests of the chart's alerts: from PATH, or built from Prometheus' Go module. Without it, they are skipped.
+# promtool, for the tests of the chart's alerts: from PATH, or built from Prometheus' Go module.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

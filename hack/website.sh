@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Builds the pages as a site in .cluster/website/html. Its generator has a folder of its own, and npm brings the script that
-# draws diagrams. Without it, the site shows their text.
+# Builds the pages as a site in .cluster/website/html, with a generator in a folder of its own.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

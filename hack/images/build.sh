@@ -29,23 +29,26 @@ fetch_wheels() {
     echo "$1" >"$WHEELS/.inputs"
 }
 
-# On this machine, as containers may not reach a package index. The image's Python is Debian 12's 3.11.
+# The image's Python is Debian 12's 3.11.
 download_wheels() {
-    local folder=$1 machine=$2
-    "$PYTHON" -m pip download --quiet --dest "$folder" --requirement requirements.lock --no-deps --require-hashes \
-        --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none \
-        --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux_2_28_$machine"
+    pip_download "$1" "$2" 3.11 --requirement requirements.lock --require-hashes
 }
 
 # For images on top of the workers': the packages of a pattern, in the releases of the tests, for Debian's Python 3.13.
 download_pinned_wheels() {
-    local folder=$1 packages=$2 machine pins
-    machine=$(uname -m)
+    local folder=$1 packages=$2 pins
     mapfile -t pins < <(grep -oE "${packages}[^ ]+" requirements-dev.lock)
     rm -rf "$folder"
-    "$PYTHON" -m pip download --quiet --dest "$folder" --no-deps --only-binary :all: --python-version 3.13 \
-        --implementation cp --abi cp313 --abi abi3 --abi none --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" \
-        --platform "manylinux_2_28_$machine" "${pins[@]}"
+    pip_download "$folder" "$(uname -m)" 3.13 "${pins[@]}"
+}
+
+# pip_download FOLDER MACHINE PYTHON WHAT...: on this machine, as containers may not reach a package index.
+pip_download() {
+    local folder=$1 machine=$2 python=$3
+    shift 3
+    "$PYTHON" -m pip download --quiet --dest "$folder" --no-deps --only-binary :all: --python-version "$python" --implementation cp \
+        --abi "cp${python/./}" --abi abi3 --abi none --platform "manylinux2014_$machine" --platform "manylinux_2_17_$machine" \
+        --platform "manylinux_2_28_$machine" "$@"
 }
 
 ensure_base() {

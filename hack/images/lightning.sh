@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the image of examples/lightning on top of the worker's, and puts it on the nodes. What has not changed is left alone.
+# Builds the image of examples/lightning on top of the worker's, and puts it on the nodes.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"

@@ -1,17 +1,11 @@
 # shellcheck shell=bash disable=SC2153
 # Another project's controller on the cluster, built from its Go module or source tree. Sourced after hack/images/build.sh by
-# a script that sets:
-#   NAME, TITLE, VERSION          for names, for sentences, and its release
-#   MODULE, LDFLAGS               its Go module, and additional options of the linker
-#   PROGRAMS                      the image's programs: FILE=PACKAGE, one of them the manager
-#   REPLACEMENT                   MODULE=MODULE@VERSION to build it with; may be empty
-#   MANIFESTS                     the folder of its manifests in the source
-#   FOLDER                        with a probe.yaml that the API server admits once it is ready, and a kustomization.yaml if
-#                                 install_manifests calls apply_manifests
-#   CONTROLLER_NAMESPACE, DEPLOYMENT
-#   SOURCE_VARIABLE               the variable in which users may name a source tree
-#   GO_LEAST, BUILD_MINUTES
-# and defines install_manifests and remove_all. Its last line is `manage "$@"`.
+# scripts like hack/kueue.sh, which set variables, define install_manifests and remove_all, and end with `manage "$@"`.
+#   PROGRAMS         the image's programs: FILE=PACKAGE, one of them the manager
+#   REPLACEMENT      MODULE=MODULE@VERSION to build it with; may be empty
+#   MANIFESTS        the folder of its manifests in the source
+#   FOLDER           with a probe.yaml that the API server admits once it is ready, and a kustomization.yaml for apply_manifests
+#   SOURCE_VARIABLE  the variable in which users may name a source tree
 
 UNAVAILABLE=3
 IMAGE=elastic-pytorch-$NAME:$VERSION
@@ -19,14 +13,13 @@ IMAGE=elastic-pytorch-$NAME:$VERSION
 BUILT=$CACHE/$NAME-$VERSION
 RENDERED=$STATE/$NAME
 
-# manage [build|remove]; by default it installs.
+# manage [remove]: installs it by default.
 manage() {
     cd "$ROOT"
     case ${1:-install} in
     install) install_manager ;;
-    build) ensure_manager ;;
     remove) step "$NAME-remove" "Remove $TITLE" remove_all ;;
-    *) fail "Usage: $0 [build|remove]" ;;
+    *) fail "Usage: $0 [remove]" ;;
     esac
 }
 

@@ -1,8 +1,6 @@
 # shellcheck shell=bash
 # Has the API server log the operator's requests. Sourced.
-#
-# A new cluster does so by kind.yaml, and an existing one gets another policy without being made again. The log is the
-# container's own, which the kubelet keeps within 50 MB.
+# A new cluster does so by kind.yaml, and an existing one gets another policy without being made again.
 
 AUDIT_POLICY=$ROOT/hack/kind/audit-policy.yaml
 API_SERVER_MANIFEST=/etc/kubernetes/manifests/kube-apiserver.yaml

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Raises the rate at which the test cluster's scheduler and controller manager may send requests, so that `make scale`
-# measures the operator: by default a scheduler binds at most 50 pods a second. The existing cluster keeps the limits.
+# measures the operator: by default a scheduler binds at most 50 pods a second.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"

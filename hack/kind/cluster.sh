@@ -61,7 +61,7 @@ create() {
     has_published_node_image || step pull "Pull kind's node image, if it can be had here" try_pull
     has_published_node_image || image=$(node_image_from_source)
     announce "$image"
-    # Compilers and Debian's archive use different parts of the machine: the longest starts first.
+    # The longest build starts first.
     [[ $image == "$KIND_NODE_IMAGE" ]] || start_binaries
     start_tools
     ensure_base bookworm
@@ -81,7 +81,6 @@ create() {
     cluster_fingerprint >"$FINGERPRINT"
 }
 
-# Says how long it takes without images, and why.
 announce() {
     local image=$1
     docker image inspect "$image" >/dev/null 2>&1 && return
@@ -132,7 +131,7 @@ create_cluster() {
     [[ $image == "$KIND_NODE_IMAGE" ]] || render "$OFFLINE/pod-network.yaml" | kubectl apply --filename -
 }
 
-# Elsewhere a control plane has its own machine. Here it would starve while many workers import torch.
+# Otherwise it would starve while many workers import torch.
 put_control_plane_first() {
     docker update --cpu-shares 8192 "$CONTROL_PLANE" >/dev/null
 }

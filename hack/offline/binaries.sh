@@ -17,7 +17,7 @@ built_binary() {
 }
 
 start_binaries() {
-    start_binary kubernetes "Build Kubernetes $KUBERNETES_VERSION from its Go modules (10 minutes on two cores)"
+    start_kubernetes
     start_binary pause "Build pause"
     start_binary coredns "Build CoreDNS from its Go module"
 }
@@ -28,8 +28,12 @@ start_binary() {
     start_build "$name" "$binary" "$title" build_binary "$name" "$binary"
 }
 
-ensure_kubernetes_binary() {
+start_kubernetes() {
     start_binary kubernetes "Build Kubernetes $KUBERNETES_VERSION from its Go modules (10 minutes on two cores)"
+}
+
+ensure_kubernetes_binary() {
+    start_kubernetes
     await_binary kubernetes
     ln -sf "$(built_binary kubernetes)" "$STATE/bin/kubectl"
 }

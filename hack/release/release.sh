@@ -1,17 +1,9 @@
 #!/usr/bin/env bash
 # Makes a release of the last commit in dist/, and pushes it on request: see docs/internals/releasing.md.
-#
-#   VERSION=0.3.0 REGISTRY=registry.example.com/ml hack/release/release.sh
-#
-# PUSH=1               pushes the images and the chart to REGISTRY, as REGISTRY_USER with REGISTRY_PASSWORD if set
-# PLAIN_HTTP=1         REGISTRY has no TLS
-# PLATFORMS="…"        by default linux/amd64 linux/arm64; a platform that cannot be built here is left out, and named
-# DOWNLOAD_URL=https…  where the files of dist/ will be, for krew's manifest
-# SIGNING_KEY=file     a private key in PEM, which signs SHA256SUMS; SIGNING_KEY_PEM holds the key itself
-# COSIGN_KEY=…         a key of cosign's, file or URI, which signs what is pushed; by default a CI job's OIDC token does
-# DIST=folder          instead of dist/; it must not exist
-# NO_CACHE=1           builds each layer again
-# ALLOW_DIRTY=1        for tests only: takes the files as they are, committed or not
+# Beside the variables of that page, tests set:
+#   PLAIN_HTTP=1   REGISTRY has no TLS
+#   DIST=folder    instead of dist/; it must not exist
+#   ALLOW_DIRTY=1  takes the files as they are, committed or not
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
