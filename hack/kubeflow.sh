@@ -35,15 +35,15 @@ install_manifests() {
 }
 
 await_certificate() {
-    local deadline=$((SECONDS + CERTIFICATE_SECONDS))
-    until kubectl --namespace "$CONTROLLER_NAMESPACE" get secret "$SECRET" --output 'jsonpath={.data.tls\.crt}' | grep -q .; do
-        if ((SECONDS > deadline)); then
-            kubectl --namespace "$CONTROLLER_NAMESPACE" get pods
-            kubectl --namespace "$CONTROLLER_NAMESPACE" logs --tail 20 "deployment/$DEPLOYMENT"
-            return 1
-        fi
-        sleep 0.5
-    done
+    retry "$CERTIFICATE_SECONDS" has_certificate || {
+        kubectl --namespace "$CONTROLLER_NAMESPACE" get pods
+        kubectl --namespace "$CONTROLLER_NAMESPACE" logs --tail 20 "deployment/$DEPLOYMENT"
+        return 1
+    }
+}
+
+has_certificate() {
+    kubectl --namespace "$CONTROLLER_NAMESPACE" get secret "$SECRET" --output 'jsonpath={.data.tls\.crt}' | grep -q .
 }
 
 # Its webhook goes first, as nothing answers it once the manager is gone.

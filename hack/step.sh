@@ -100,6 +100,16 @@ step() {
     step_wait "$1"
 }
 
+# retry SECONDS COMMAND...: runs it each second until it succeeds; fails when the time is over.
+retry() {
+    local deadline=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        ((SECONDS < deadline)) || return 1
+        sleep 1
+    done
+}
+
 # Two makes would build and load the same things twice, so the second waits. A script that a holder of the lock starts has it.
 one_at_a_time() {
     if [[ -n ${MAKE_LOCK_IS_HELD:-} ]] || ! command -v flock >/dev/null; then return 0; fi

@@ -35,7 +35,7 @@ install_manager() {
     is_built "$IMAGE" "$inputs" || step "$NAME-image" "Build $IMAGE" build_manager_image "$inputs"
     load_if_missing "$NAME-load" "$IMAGE" --whole "$CONTROL_PLANE"
     step "$NAME-install" "Install $TITLE $VERSION" install_manifests
-    step "$NAME-ready" "Wait for $TITLE" await_answers 120
+    step "$NAME-ready" "Wait for $TITLE" await_answers
 }
 
 ensure_manager() {
@@ -90,12 +90,8 @@ apply_manifests() {
 
 # A ready manager may still lack its certificate, or be unknown to kube-proxy: only an answer of its webhooks counts.
 await_answers() {
-    local deadline=$((SECONDS + $1))
-    until kubectl create --dry-run=server --filename "$FOLDER/probe.yaml"; do
-        if ((SECONDS > deadline)); then
-            kubectl --namespace "$CONTROLLER_NAMESPACE" logs --tail 20 "deployment/$DEPLOYMENT"
-            return 1
-        fi
-        sleep 1
-    done
+    retry 120 kubectl create --dry-run=server --filename "$FOLDER/probe.yaml" || {
+        kubectl --namespace "$CONTROLLER_NAMESPACE" logs --tail 20 "deployment/$DEPLOYMENT"
+        return 1
+    }
 }

@@ -19,16 +19,13 @@ ensure_audit() {
 }
 
 enable_audit() {
-    local file=$1 deadline=$((SECONDS + AUDIT_SECONDS))
+    local file=$1
     docker exec -i "$CONTROL_PLANE" sh -c "cat >$file" <"$AUDIT_POLICY"
     # In one move, as the kubelet must never read half a manifest.
     docker exec "$CONTROL_PLANE" sh -c "sed -e '/- --audit-/d' \
         -e 's|^\( *\)- kube-apiserver\$|&\n\1- --audit-log-path=-\n\1- --audit-policy-file=$file|' \
         $API_SERVER_MANIFEST >/etc/kubernetes/kube-apiserver.new && mv /etc/kubernetes/kube-apiserver.new $API_SERVER_MANIFEST"
-    until api_server_logs_by "$file"; do
-        ((SECONDS < deadline)) || return 1
-        sleep 1
-    done
+    retry "$AUDIT_SECONDS" api_server_logs_by "$file"
 }
 
 # It asks the process, not the pod's object, which changes before the old API server has ended.

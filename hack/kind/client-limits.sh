@@ -24,15 +24,16 @@ has_limit() {
 }
 
 raise_limit() {
-    local manifest=/etc/kubernetes/manifests/$1.yaml deadline=$((SECONDS + START_SECONDS))
+    local manifest=/etc/kubernetes/manifests/$1.yaml
     # In one move, as the kubelet must never read half a manifest.
     docker exec "$CONTROL_PLANE" sh -c "sed -e '/- --kube-api-/d' \
         -e 's|^\( *\)- $1\$|&\n\1- --kube-api-qps=$QPS\n\1- --kube-api-burst=$BURST|' \
         $manifest >/etc/kubernetes/$1.new && mv /etc/kubernetes/$1.new $manifest"
-    until has_limit "$1" && kubectl -n kube-system wait pod "$1-$CONTROL_PLANE" --for=condition=Ready --timeout=5s; do
-        ((SECONDS < deadline)) || return 1
-        sleep 1
-    done
+    retry "$START_SECONDS" runs_with_limit "$1"
+}
+
+runs_with_limit() {
+    has_limit "$1" && kubectl -n kube-system wait pod "$1-$CONTROL_PLANE" --for=condition=Ready --timeout=5s
 }
 
 main

@@ -78,9 +78,5 @@ lacks_capabilities() {
 }
 
 await_docker() {
-    local deadline=$((SECONDS + 60))
-    until docker_answers; do
-        ((SECONDS < deadline)) || return 1
-        sleep 0.5
-    done
+    retry 60 docker_answers
 }

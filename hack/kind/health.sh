@@ -56,15 +56,11 @@ nodes_are_ready() {
 }
 
 await_nodes() {
-    local deadline=$((SECONDS + $1))
     remove_fake_nodes
-    until nodes_are_ready; do
-        if ((SECONDS > deadline)); then
-            kubectl get nodes --output wide --request-timeout=5s || true
-            return 1
-        fi
-        sleep 1
-    done
+    retry "$1" nodes_are_ready || {
+        kubectl get nodes --output wide --request-timeout=5s || true
+        return 1
+    }
     uncordon_nodes
 }
 
