@@ -1,8 +1,7 @@
 """Prints the size of the repository beside the last landed figures, the last row of growth.tsv.
 
 It counts the bytes of Python, shell, JavaScript, CSS and HTML, the fields of the CRD, and the
-seconds of both halves of the last `make test`. There is no limit: a reviewer decides whether the
-growth is worth its cost.
+seconds of both halves of the last `make test`.
 """
 
 import argparse

@@ -1,1 +1,1 @@
-"""Measures on a running cluster how long the operator's promises take."""
+"""See __main__.py."""

@@ -59,22 +59,13 @@ class Stage(Protocol[K_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A trial.
-
-    Attributes:
-        cost: None: the trial failed.
-        restarts: restarts and disappearances of pods that the fault did not concern.
-        replaced: seconds from the fault until another pod was made; None: there was none.
-        error: empty: the trial succeeded.
-    """
-
     job: str
     kind: str
     when: str
     what: str = ""
-    cost: Outcome | None = None
-    restarts: int = 0
-    replaced: float | None = None
+    cost: Outcome | None = None  # None: the trial failed
+    restarts: int = 0  # and disappearances of pods that the fault did not concern
+    replaced: float | None = None  # seconds from the fault to another pod; None: there was none
     error: str = ""
 
 

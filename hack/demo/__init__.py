@@ -1,1 +1,1 @@
-"""Shows on a running cluster what the operator is for."""
+"""See __main__.py."""

@@ -106,7 +106,6 @@ async def show(driver: Driver, manifest: dict[str, Any]) -> int:
 
 
 async def _progress(watcher: Watcher, tell: Say) -> None:
-    """Reports the job's state, step, loss and size every few seconds, until cancelled."""
     while True:
         await asyncio.sleep(LINE_SECONDS)
         tell(f"    {headline(watcher.job, watcher.progress, steps_per_second(watcher.log))}")

@@ -1,1 +1,1 @@
-"""What a change of the group costs on one CUDA card: see __main__.py."""
+"""See __main__.py."""

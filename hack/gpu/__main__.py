@@ -96,7 +96,6 @@ def machine(device: str) -> str:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Returns 0 if each measurement has ended, else 1."""
     deadline = time.monotonic() + RUN_SECONDS
     rows: list[Row] = []
     for name in options.only:

@@ -10,18 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The cost of a change to a member.
+    """The cost of a change to a member."""
 
-    Attributes:
-        seconds: from the begin of its last step in the old group to that of the first one in the
-            new group.
-        step_seconds: the median of its steps in the old group. A pause includes a step.
-    """
-
-    seconds: float
+    seconds: float  # from the begin of its last step in the old group to its first in the new one
     again: int
     kept: bool
-    step_seconds: float
+    step_seconds: float  # the median in the old group; a pause includes a step
 
 
 def steps_after(

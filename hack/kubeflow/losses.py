@@ -9,19 +9,11 @@ from kubeflow.jobs import INDEX_LABEL, Job
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A loss or a growth of a job.
-
-    Attributes:
-        first: the victim is worker 0 of a PyTorchJob, or rank 0 of a job of this operator;
-            otherwise it is neither.
-        grows: instead of a loss, the job grows by a worker.
-    """
-
     name: str
     title: str
-    first: bool = False
+    first: bool = False  # loses worker 0 of a PyTorchJob, or rank 0 of a job of this operator
     force: bool = False
-    grows: bool = False
+    grows: bool = False  # by a worker, instead of a loss
 
 
 KINDS = {
@@ -38,11 +30,7 @@ LOSSES = [name for name, kind in KINDS.items() if not kind.grows]
 
 
 def victim(kind: Kind, job: Job, pods: Sequence[Mapping[str, Any]], rank_0: str) -> str:
-    """The name of the pod to lose; `rank_0` was rank 0 in the last step.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The name of the pod to lose; `rank_0` was rank 0 in the last step."""
     alive = [pod["metadata"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     hosts = [
         each["name"] for each in alive if job.kubeflow and each["labels"].get(INDEX_LABEL) == "0"

@@ -20,15 +20,10 @@ AWAY_SECONDS = 5.0  # until new pods can start on the node
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A job's use of its time.
+    """A job's use of its time."""
 
-    Attributes:
-        ratio: the time of the kept steps, at the full size, in the whole time.
-        costs: the rest of the time from each event to the next, in seconds.
-    """
-
-    ratio: float
-    costs: Sequence[float]
+    ratio: float  # the time of the kept steps, at the full size, in the whole time
+    costs: Sequence[float]  # the rest of the time from each event to the next, in seconds
 
 
 async def replay(stage: KubeflowStage, events: Sequence[Kind], say: Say) -> Share:
@@ -46,14 +41,9 @@ async def replay(stage: KubeflowStage, events: Sequence[Kind], say: Say) -> Shar
 
 
 def share(steps: Sequence[Step], times: Sequence[float]) -> Share:
-    """Accounts for the time from the first event to the end.
+    """Accounts for the time from the first event to the end, which is the last of `times`.
 
-    Args:
-        steps: of rank 0, by their times; at least one before the first event.
-        times: of the events and of the end, in seconds since the epoch.
-
-    Raises:
-        ValueError: no group of the full size took two steps, or none a step before the events.
+    The steps are those of rank 0, at least one of them before the first event.
     """
     paces = [b.at - a.at for a, b in pairwise(steps) if a.group == b.group and b.world == SIZE]
     kept = [max((step.at, step.number) for step in steps if step.at <= at)[1] for at in times]

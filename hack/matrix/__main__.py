@@ -7,9 +7,6 @@ All rows of a table are of one commit, the last one that changed more than pages
 replaces the table, and a row that runs alone is written only into a table of the same commit. With
 changed files, another Python, or arguments after `--`, which replace a row's own arguments of
 pytest, the program only prints the result.
-
-Each row gets an environment of its own while the tests of the row before run. It is removed after
-its run: PyPI's torch takes 5 GB with its CUDA libraries.
 """
 
 import argparse
@@ -117,7 +114,6 @@ def environments(
 
 
 def run_tests(python: Path, name: str, tests: Sequence[str]) -> Outcome:
-    """The outcome of pytest with some arguments in an environment; the output goes to a log."""
     log = LOGS / f"matrix-{name}.log"
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder, log.open("wb") as output:
         report = Path(folder) / "report.xml"

@@ -20,8 +20,6 @@ class Outcome(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The time and the commit of all rows of a table."""
-
     date: str
     commit: str
 

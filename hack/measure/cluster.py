@@ -28,11 +28,7 @@ CUT = ("-t raw {} PREROUTING -i eth0 -j DROP", "-t mangle {} POSTROUTING -o eth0
 
 
 class ClusterDriver(Driver):
-    """A namespace of the cluster, and the nodes.
-
-    Args:
-        kind: the jobs' API version and plural, and the label of their pods.
-    """
+    """A namespace and the nodes; `kind`: the API version and plural of jobs, the label of pods."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from statistics import median
 
 
 def spread(values: Iterable[float], percent: int) -> tuple[float, float, float] | None:
-    """The median, a percentile by the nearest rank, and the worst, to a thousandth; None of none."""
+    """The median, a percentile by the nearest rank, and the worst, to 0.001; None: no values."""
     ordered = sorted(values)
     if not ordered:
         return None

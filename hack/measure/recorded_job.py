@@ -79,8 +79,7 @@ def recorded_job(
 ) -> dict[str, Any]:
     """An example as a job that runs a script of the ConfigMap, and records in NAME.jsonl.
 
-    Args:
-        folder: below /shared, see `make_folder`; the job has it as /checkpoints.
+    The folder below /shared (see `make_folder`) is /checkpoints there.
     """
     example = "stock-c10d/job.yaml" if stock else "all-reduce/elastic.yaml"
     job = read_example(ROOT / "examples" / example, folder)

@@ -1,1 +1,1 @@
-"""The share of its GPU hours that a job trains in a year of outages, under each policy."""
+"""See __main__.py."""

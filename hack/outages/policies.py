@@ -1,9 +1,4 @@
-"""A job's progress while its nodes go and come back, under a policy. Pure.
-
-A job trains on all nodes that are up and that it wants, a fixed one only on all that it wants. At
-each change of its group it stands still, and after a loss it may repeat the steps since its last
-checkpoint.
-"""
+"""A job's progress while its nodes go and come back, under a policy. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,46 +13,28 @@ Course = Sequence[tuple[float, int]]
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The assumptions for all policies.
+    """The assumptions for all policies."""
 
-    Attributes:
-        set_up_seconds: from the script's start to its first step: weights, compilation.
-        checkpoint_seconds: between two checkpoints on disk.
-        connect_seconds: for the GPUs of a new group, beside what was measured on CPUs.
-        smaller: the speed of a smaller group, as a share of that in proportion to its nodes.
-        fewest: the smallest group, as a share of all nodes.
-    """
-
-    set_up_seconds: float = 300.0
-    checkpoint_seconds: float = 1800.0
+    set_up_seconds: float = 300.0  # of a script, until its first step: weights, compilation
+    checkpoint_seconds: float = 1800.0  # between two checkpoints on disk
     step_seconds: float = 5.0
-    connect_seconds: float = 4.0
-    smaller: float = 0.9
-    fewest: float = 0.5
+    connect_seconds: float = 4.0  # for the GPUs of a new group, beside what was measured on CPUs
+    smaller: float = 0.9  # the speed of a smaller group, as a share of its nodes'
+    fewest: float = 0.5  # nodes of the smallest group, as a share of all
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a job handles the loss of a node.
-
-    Attributes:
-        loss_seconds: a pause after the loss of a node.
-        growth_seconds: a pause when a node joins a smaller group.
-        on_cpus: these seconds were measured on CPUs, with a script without a set-up.
-        set_up: the script starts again at each change of the group.
-        repeats: a loss repeats the steps since the last checkpoint; otherwise one step.
-        saving: the share of the time that saves take.
-        elastic: a smaller group trains on; otherwise it waits.
-    """
+    """How a job handles the loss of a node."""
 
     title: str
-    loss_seconds: float
-    growth_seconds: float = 0.0
-    on_cpus: bool = False
-    set_up: bool = False
-    repeats: bool = False
-    saving: float = 0.0
-    elastic: bool = False
+    loss_seconds: float  # the pause after the loss of a node
+    growth_seconds: float = 0.0  # the pause when a node joins a smaller group
+    on_cpus: bool = False  # where these seconds were measured, with a script without a set-up
+    set_up: bool = False  # the script starts again at each change of the group
+    repeats: bool = False  # a loss repeats the steps since the last checkpoint, or else one
+    saving: float = 0.0  # the share of the time that saves take
+    elastic: bool = False  # a smaller group trains on, or else it waits
 
 
 def course(servers: Iterable[Server]) -> Course:

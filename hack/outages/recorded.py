@@ -68,7 +68,6 @@ def draw(chance: random.Random) -> list[Server]:
 
 
 def merged(outages: Iterable[Outage]) -> Iterator[Outage]:
-    """The outages in order, with overlapping ones as one."""
     last: Outage | None = None
     for begin, end in sorted(outages):
         if last is None or begin > last[1]:

@@ -14,16 +14,12 @@ INDENT = "    "
 
 @dataclass(frozen=True)
 class Docstring:
-    """A docstring in parts; empty without a part.
-
-    Attributes:
-        entries: the entries of `Args`, `Attributes` and `Raises`, by name.
-        outcome: of `Returns` or `Yields`.
-    """
+    """A docstring in parts; empty without a part."""
 
     text: str
+    # Of `Args`, `Attributes` and `Raises`, by name.
     entries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    outcome: str = ""
+    outcome: str = ""  # of `Returns` or `Yields`
 
 
 def read(docstring: str) -> Docstring:

@@ -117,8 +117,7 @@ def exported(module: str) -> list[str]:
 def definition(module: str, name: str) -> tuple[str, Public]:
     """The module that defines a name that another module offers, and its class or function.
 
-    Raises:
-        LookupError: this project defines nothing of that name there.
+    Raises LookupError if this project defines nothing of that name there.
     """
     if module.partition(".")[0] in FOLDERS:
         for node in ast.walk(_tree(module)):

@@ -1,1 +1,1 @@
-"""Measures what thousands of workers cost the operator: fake pods, simulated agents over TLS."""
+"""See __main__.py."""

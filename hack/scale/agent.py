@@ -26,10 +26,7 @@ START_SECONDS = 0.6  # from the last member's start to the first step
 
 @dataclass(slots=True)
 class Training:
-    """The workers of a job without a script: the step of a group is a function of time.
-
-    A round continues from the last step, without an end.
-    """
+    """The workers of a job without a script: the step of a group is a function of time."""
 
     round: int = 0  # the newest that a worker has joined
     first: int = 1  # step of that round

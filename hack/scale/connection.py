@@ -54,18 +54,14 @@ async def in_time(seconds: float) -> AsyncIterator[None]:
 
 
 class Connection:
-    """Sends and receives lines, from one task and one source address.
-
-    Attributes:
-        patience: the factor of all times, while the server is too slow.
-    """
+    """Sends and receives lines, from one task and one source address."""
 
     def __init__(self, server: Server, source: str) -> None:
         self._server, self._source = server, source
         self._socket: socket.socket | None = None
         self._stream: OperatorStream | None = None
         self._ready: asyncio.Future[None] | None = None
-        self.patience = 1
+        self.patience = 1  # the factor of all times, while the server is too slow
 
     async def open(self, path: str, token: str) -> None:
         """Connects for another request; raises OSError if it cannot."""

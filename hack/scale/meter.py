@@ -25,10 +25,8 @@ TROUBLE = (ApiError, aiohttp.ClientError, TimeoutError)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The operator's metrics at a moment, by the name of the pod."""
-
     at: float
-    operators: dict[str, str]
+    operators: dict[str, str]  # the metrics of each pod
 
 
 class Meter:

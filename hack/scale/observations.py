@@ -17,18 +17,11 @@ class Told:
 
 
 class Observations:
-    """The lines so far.
-
-    Attributes:
-        heard: when all agents of a job had been answered since the last `listen`.
-        broken: errors by which the load generator itself has lost agents.
-    """
-
     def __init__(self) -> None:
         self.ticks: list[dict[str, Any]] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
-        self.heard: dict[str, float] = {}
-        self.broken: list[str] = []
+        self.heard: dict[str, float] = {}  # when all agents of a job were answered since `listen`
+        self.broken: list[str] = []  # errors by which the generator itself has lost agents
         self._lines = 0
 
     def read(self, line: str) -> None:

@@ -1,1 +1,1 @@
-"""Makes random faults to jobs of all sorts on the kind cluster, and checks the promises."""
+"""See __main__.py."""

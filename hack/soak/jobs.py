@@ -51,30 +51,21 @@ SIDECAR = {
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """A sort of job.
-
-    Attributes:
-        micro_batch_size: 0: no micro-batches, and no dropout, which would depend on the group.
-        set_up_seconds: of its script; if positive, workers run it in `spec.prepare`.
-        set_up_fails: the probability that a worker that joins a trained job fails in it.
-        bucket: its checkpoints are in a bucket, but its records are in the run's folder.
-    """
-
     name: str
     library: bool = True
     replicas: int = 2
     maximum: int = 3
     processes: int = 1
-    micro_batch_size: int = 0
+    micro_batch_size: int = 0  # without any, no dropout, which would depend on the group
     stock: bool = False
     sidecar: bool = False
     suspended: bool = False
-    set_up_seconds: float = 0
-    set_up_fails: float = 0
+    set_up_seconds: float = 0  # of its script; if positive, workers run it in `spec.prepare`
+    set_up_fails: float = 0  # the probability, for a worker that joins a trained job
     spares: int = 0
     unit: int = 1
     sharded: bool = False
-    bucket: bool = False
+    bucket: bool = False  # has its checkpoints, but its records are in the run's folder
 
     @property
     def option(self) -> tuple[bool, int, bool]:

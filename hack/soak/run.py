@@ -42,8 +42,7 @@ async def run(
 ) -> Seen:
     """Makes the jobs and the faults, returns what was seen, and removes what it has made.
 
-    Raises:
-        Waited: the jobs did not begin to train, or the tenant could not do all its acts.
+    Raises Waited if the jobs do not begin to train, or the tenant cannot do all its acts.
     """
     async with session("soak", SCRIPTS, say) as made:
         await _insist(partial(remove_tenants, made.driver.api))  # of an earlier run that was killed

@@ -13,10 +13,7 @@ INDEX = re.compile(r"-worker-(\d+)(?:-|$)")
 
 @dataclass(frozen=True, slots=True)
 class Step(steps.Step):
-    """A step, as one process records it before the gradients are exchanged.
-
-    Groups are in the order of generations.
-    """
+    """A step, as one process records it before the gradients are exchanged."""
 
     rank: int = 0
     epoch: int = 0
@@ -70,8 +67,6 @@ class StatusSeen:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The resources of one of our processes, from /proc of its node."""
-
     at: float
     process: str  # its node, process id and start, because ids are reused
     role: str  # agent or operator
@@ -91,15 +86,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A checkpoint in the bucket, as its server notes it.
+    """A checkpoint in the bucket, as its server notes it."""
 
-    Attributes:
-        at: when it was stored; of a read, when the server began to look for the newest one.
-        version: its generation and step; None: no checkpoint could be read.
-    """
-
-    at: float
-    version: tuple[int, int] | None
+    at: float  # of a read: when the server began to look for the newest one
+    version: tuple[int, int] | None  # generation and step; None: no checkpoint could be read
     read: bool = False
 
 

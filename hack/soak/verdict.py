@@ -33,19 +33,11 @@ PERCENT = 90  # of the pauses, between their median and the longest
 
 @dataclass(slots=True)
 class Seen:
-    """All that was seen in a run.
-
-    Attributes:
-        undisturbed: the final parameters of an undisturbed run, of jobs with a model.
-        killed: names of pods that outlasted their grace period.
-        hostile: how often the tenant has done each act since the first fault; None: no tenant.
-    """
-
     expected: Mapping[str, Expected]
     hits: Sequence[Hit]
     steps: Mapping[str, Sequence[Step]]
     done: Mapping[str, Sequence[Done]]
-    undisturbed: Mapping[str, Sequence[float]]
+    undisturbed: Mapping[str, Sequence[float]]  # the final parameters of jobs with a model
     statuses: Mapping[str, Sequence[StatusSeen]]
     ends: Sequence[PodSeen]
     usages: Sequence[Usage]
@@ -54,9 +46,9 @@ class Seen:
     violations: Sequence[Violation] = ()  # that were seen at once
     stock: frozenset[str] = field(default_factory=frozenset)  # jobs of stock torchrun
     restarts: Sequence[Restart] = ()  # of operators
-    hostile: Mapping[str, int] | None = None
+    hostile: Mapping[str, int] | None = None  # acts since the first fault; None: no tenant
     set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
-    killed: frozenset[str] = frozenset()
+    killed: frozenset[str] = frozenset()  # pods that outlasted their grace period
     goodput: Mapping[str, Goodput] = field(default_factory=dict)
     stored: Sequence[Stored] = ()
 
@@ -138,6 +130,4 @@ def table(seen: Seen) -> list[tuple[Kind, int, Sequence[float] | None]]:
         (kind, sum(hit.kind == kind for hit in seen.hits))
         for kind in chain(KINDS.values(), (SUSPEND,))
     ]
-    return [
-        (kind, count, spread(by_kind[kind.name], PERCENT)) for kind, count in counts if count
-    ]
+    return [(kind, count, spread(by_kind[kind.name], PERCENT)) for kind, count in counts if count]

@@ -18,14 +18,7 @@ CLOSE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The promises to a job.
-
-    Attributes:
-        commits: each step is kept in memory; otherwise a change may repeat what the last
-            checkpoint does not have.
-        repeated: steps that may be repeated after a loss that a worker survives.
-        copies: another worker has a copy of each worker's shard. A loss of two may cost more.
-    """
+    """The promises to a job."""
 
     job: str
     minimum: int
@@ -34,9 +27,9 @@ class Expected:
     total: int
     epochs: int = 0
     samples: int = 0
-    commits: bool = False
-    repeated: int = 1
-    copies: bool = False
+    commits: bool = False  # each step is kept in memory, not only in the last checkpoint
+    repeated: int = 1  # steps that may be repeated after a loss that a worker survives
+    copies: bool = False  # another worker has one of each shard; a loss of two may cost more
     spares: int = 0
     unit: int = 1
     bucket: bool = False

@@ -22,17 +22,13 @@ ANSWER_SECONDS = 10.0
 
 
 class Act(NamedTuple):
-    """Requests over a number of connections; each is kept until a refusal.
-
-    Attributes:
-        refusals: whether they count as done.
-    """
+    """Requests over a number of connections; each is kept until a refusal."""
 
     connections: int
     pause_seconds: float
     connect: Callable[[int], http.client.HTTPConnection]
     request: Callable[[int], tuple[str, str, None, Mapping[str, str]]]
-    refusals: bool
+    refusals: bool  # whether they count as done
 
 
 def to_metrics(number: int) -> http.client.HTTPConnection:

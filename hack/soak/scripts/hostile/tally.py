@@ -9,8 +9,6 @@ WRITE_SECONDS = 1.0
 
 
 class Tally:
-    """Counts an act of soak.hostile.acts.ACTS, and writes the count at most once a second."""
-
     def __init__(self, act: str) -> None:
         self._path = Path(os.environ["TALLY"], f"{act}.{os.environ['POD']}.{time.time():.0f}")
         self._count, self._written_at, self._lock = 0, 0.0, threading.Lock()
