@@ -13,7 +13,7 @@ from itertools import groupby, product
 
 from elastic_pytorch_local.faults.watcher import Watcher, background
 from measure.kind_cluster import ROOT
-from measure.program import complain, names_of, new_parser, run, say, session
+from measure.program import add_trials, complain, new_parser, run, say, session
 
 from bench import trials
 from bench.report import complaints, table
@@ -26,15 +26,7 @@ EXAMPLE = ROOT / "examples" / "all-reduce"
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = new_parser("bench", __doc__)
-    parser.add_argument("--trials", type=int, default=5, help="of each kind (default: %(default)s)")
-    kinds = f"of {', '.join(SCENARIOS)}"
-    parser.add_argument(
-        "--only",
-        metavar="a,b",
-        type=names_of(SCENARIOS, "kind"),
-        default=list(SCENARIOS),
-        help=kinds,
-    )
+    add_trials(parser, SCENARIOS, list(SCENARIOS), "all")
     parser.add_argument(
         "--library",
         action="store_true",

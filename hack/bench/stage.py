@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,14 @@ from elastic_pytorch_local.faults.outcome import trains_quietly
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Watcher
 from measure.api import pods_path
-from measure.cluster import TEMPLATE_LABEL, ClusterDriver, is_alive, is_ready, leading_pod
+from measure.cluster import (
+    TEMPLATE_LABEL,
+    ClusterDriver,
+    is_alive,
+    is_ready,
+    leading_pod,
+    restarts_of,
+)
 from measure.kind_cluster import OPERATOR_NAMESPACE, example, report
 
 if TYPE_CHECKING:
@@ -169,16 +175,6 @@ class BenchStage:
                 if not stands_by or len(ready) >= 2:
                     return str(leader["spec"]["nodeName"])
                 await asyncio.sleep(OPERATOR_LOOK_SECONDS)
-
-
-def restarts_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    states = {
-        pod["metadata"]["name"]: pod.get("status", {}).get("containerStatuses") or ()
-        for pod in pods
-    }
-    return {
-        name: sum(state.get("restartCount", 0) for state in found) for name, found in states.items()
-    }
 
 
 def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[str, Any]:

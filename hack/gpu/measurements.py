@@ -9,7 +9,6 @@ from pathlib import Path
 from gpu.pauses import Pause
 from gpu.table import Row
 from gpu.trainings import (
-    LIMIT_SECONDS,
     Options,
     Rounds,
     Stock,
@@ -63,8 +62,7 @@ def started_again(options: Options, folder: Path, how: str) -> Iterator[Row]:
         job.add("w2")
         job.ready("w2")
         yield _row(GROWN, options, how, job.change("w0", "w1", "w2"), "from 2 pods to 3")
-        kill_process(job, "w2")
-        job.operator.wait_for("failed", "w2", seconds=LIMIT_SECONDS)
+        job.lose_process("w2")
         yield _row(KILLED, options, how, job.change("w0", "w1", "w2", orderly=False), "three go on")
         job.kill("w2")
         yield _row(LOST, options, how, job.change("w0", "w1", orderly=False), "two go on")
@@ -84,8 +82,7 @@ def prepared(options: Options, folder: Path) -> Iterator[Row]:
         job.kill("w2")
         pause = job.change("w0", "w1", "w3", orderly=False)
         yield _row(LOST, options, how, pause, "a spare takes its place: three go on")
-        kill_process(job, "w3")
-        job.operator.wait_for("failed", "w3", seconds=LIMIT_SECONDS)
+        job.lose_process("w3")
         pause = job.change("w0", "w1", orderly=False)
         yield _row(KILLED, options, how, pause, "two go on, it prepares again")
         job.ready("w3")
@@ -99,8 +96,7 @@ def repaired(options: Options, folder: Path) -> Iterator[Row]:
         job.begin("w0", "w1", "w2")
         for loss in range(1, LOSSES + 1):
             before = [group_of(job, worker) for worker in ("w0", "w1")]
-            kill_process(job, "w2")
-            job.operator.wait_for("failed", "w2", seconds=LIMIT_SECONDS)
+            job.lose_process("w2")
             job.operator.declare("w0", "w1")
             for worker, group in zip(("w0", "w1"), before, strict=True):
                 pause = measure(job, worker, group, 2)

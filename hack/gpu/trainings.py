@@ -108,6 +108,10 @@ class Rounds(Job):
         self.operator.declare(*workers)
         wait_for_steps(self, "w1", len(workers))
 
+    def lose_process(self, worker: str) -> None:
+        kill_process(self, worker)
+        self.operator.wait_for("failed", worker, seconds=LIMIT_SECONDS)
+
     def change(self, *workers: str, orderly: bool = True) -> Pause:
         """Forms the group of these pods; returns the pause of w1."""
         before = group_of(self, "w1")

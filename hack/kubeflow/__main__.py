@@ -21,9 +21,9 @@ from measure.cluster import ELASTIC_PYTORCH_JOB, ClusterDriver
 from measure.kind_cluster import REPORTS, ROOT
 from measure.program import (
     Session,
+    add_trials,
     commit_of_checkout,
     complain,
-    names_of,
     new_parser,
     run,
     say,
@@ -42,13 +42,7 @@ HOPELESS = 3  # failed trials in a row
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = new_parser("kubeflow", __doc__)
-    parser.add_argument(
-        "--trials", type=int, default=5, help="of each kind in each job (default: %(default)s)"
-    )
-    kinds = f"of {', '.join(KINDS)} (default: the losses)"
-    parser.add_argument(
-        "--only", metavar="a,b", type=names_of(KINDS, "kind"), default=LOSSES, help=kinds
-    )
+    add_trials(parser, KINDS, LOSSES, "the losses")
     parser.add_argument(
         "--replay",
         action="store_true",

@@ -80,18 +80,24 @@ class Api:
                     yield rest
 
 
-async def remove_namespace(api: Api, namespace: str, seconds: float) -> None:
-    """Deletes a namespace, and returns once it is gone; raises TimeoutError if it is late."""
-    path = f"/api/v1/namespaces/{namespace}"
+async def finds(api: Api, method: str, path: str, body: dict[str, Any] | None = None) -> bool:
+    """Sends a request about an object; returns whether the object exists."""
     try:
-        await api.ask("DELETE", path)
-        async with asyncio.timeout(seconds):
-            while True:
-                await api.ask("GET", path)
-                await asyncio.sleep(REMOVAL_LOOK_SECONDS)
+        await api.ask(method, path, body)
     except ApiError as error:
         if error.status != 404:
             raise
+        return False
+    return True
+
+
+async def remove_namespace(api: Api, namespace: str, seconds: float) -> None:
+    """Deletes a namespace, and returns once it is gone; raises TimeoutError if it is late."""
+    path = f"/api/v1/namespaces/{namespace}"
+    await finds(api, "DELETE", path)
+    async with asyncio.timeout(seconds):
+        while await finds(api, "GET", path):  # noqa: ASYNC110
+            await asyncio.sleep(REMOVAL_LOOK_SECONDS)
 
 
 def pods_path(namespace: str, pod: str = "") -> str:

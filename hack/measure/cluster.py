@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +11,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_local.faults.driver import Change, Driver, DriverError, Object
 from elastic_pytorch_local.faults.steps import seconds_of
 
-from measure.api import Api, ApiError, pods_path
+from measure.api import Api, ApiError, finds, pods_path
 from measure.commands import Commands
 from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE, OPERATORS
 
@@ -45,10 +45,11 @@ class ClusterDriver(Driver):
         await self.api.ask("POST", self._jobs, dict(manifest))
 
     async def delete_job(self, name: str) -> None:
-        await self._finds("DELETE", f"{self._jobs}/{name}")
+        path = f"{self._jobs}/{name}"
+        await finds(self.api, "DELETE", path)
         async with asyncio.timeout(DELETION_SECONDS):
             # A watch would end meanwhile.
-            while await self._finds("GET", f"{self._jobs}/{name}") or await self.pods_of(name):  # noqa: ASYNC110
+            while await finds(self.api, "GET", path) or await self.pods_of(name):  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def pods_of(self, job: str) -> list[Object]:
@@ -63,7 +64,7 @@ class ClusterDriver(Driver):
 
     async def delete_pod(self, name: str, *, force: bool) -> None:
         body = {"gracePeriodSeconds": 0} if force else None
-        await self._finds("DELETE", pods_path(self.namespace, name), body)
+        await finds(self.api, "DELETE", pods_path(self.namespace, name), body)
 
     async def kill_pod(self, pod: Mapping[str, Any]) -> None:
         states = pod["status"]["containerStatuses"]
@@ -100,7 +101,7 @@ class ClusterDriver(Driver):
         running = [
             pod
             for pod in await operator_pods(self.api)
-            if any(s.get("containerID") for s in pod["status"].get("containerStatuses") or ())
+            if any(status.get("containerID") for status in container_statuses(pod))
         ]
         leader = await leading_pod(self.api)
 
@@ -168,16 +169,6 @@ class ClusterDriver(Driver):
             await asyncio.sleep(LOOK_SECONDS)
         raise TimeoutError(f"node {node} did not come back in {BACK_SECONDS:.0f} s")
 
-    async def _finds(self, method: str, path: str, body: dict[str, Any] | None = None) -> bool:
-        """Sends a request about an object; returns whether the object exists."""
-        try:
-            await self.api.ask(method, path, body)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return False
-        return True
-
 
 async def operator_pods(api: Api) -> list[Object]:
     path = f"{pods_path(OPERATOR_NAMESPACE)}?labelSelector={OPERATORS}"
@@ -201,8 +192,19 @@ def is_alive(pod: Mapping[str, Any]) -> bool:
     return not ended and "deletionTimestamp" not in pod["metadata"]
 
 
+def container_statuses(pod: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    return pod.get("status", {}).get("containerStatuses") or ()
+
+
+def restarts_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    return {
+        pod["metadata"]["name"]: sum(s.get("restartCount", 0) for s in container_statuses(pod))
+        for pod in pods
+    }
+
+
 def _runs_since(pod: Mapping[str, Any], since: float) -> bool:
-    states = pod["status"].get("containerStatuses") or ()
+    states = container_statuses(pod)
     running = [s["state"].get("running") for s in states if s.get("ready") and "state" in s]
     began = [seconds_of(state["startedAt"]) for state in running if state is not None]
     return 0 < len(states) == len(began) and min(began) >= int(since)

@@ -56,6 +56,14 @@ def new_parser(program: str, about: str | None) -> argparse.ArgumentParser:
     )
 
 
+def add_trials(
+    parser: argparse.ArgumentParser, kinds: Collection[str], default: list[str], which: str
+) -> None:
+    parser.add_argument("--trials", type=int, default=5, help="of each kind (default: %(default)s)")
+    listed, parse = f"of {', '.join(kinds)} (default: {which})", names_of(kinds, "kind")
+    parser.add_argument("--only", metavar="a,b", type=parse, default=default, help=listed)
+
+
 def run(measuring: Callable[[], Coroutine[Any, Any, int]], target: str) -> int:
     """Runs a program on the cluster; exits with 130 if interrupted, 2 without a cluster."""
     if not KUBECONFIG.exists():

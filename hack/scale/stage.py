@@ -12,7 +12,7 @@ import aiohttp
 from elastic_pytorch_client import names
 from elastic_pytorch_local.faults.watcher import until
 from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
-from measure.cluster import ClusterDriver, leading_pod, operator_pods
+from measure.cluster import ClusterDriver, leading_pod, operator_pods, restarts_of
 from measure.commands import Commands
 from measure.kind_cluster import OPERATOR_NAMESPACE, ROOT
 
@@ -176,9 +176,7 @@ class Stage:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def operator_ends(self) -> int:
-        pods = (await self.operators()).values()
-        statuses = (pod["status"].get("containerStatuses") or () for pod in pods)
-        return sum(state["restartCount"] for states in statuses for state in states)
+        return sum(restarts_of((await self.operators()).values()).values())
 
     async def save_logs(self, folder: Path) -> None:
         """Keeps the operator's logs, also of earlier containers, before their pods are deleted."""

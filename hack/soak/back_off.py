@@ -9,7 +9,7 @@ from typing import Any
 
 from elastic_pytorch_local.faults.engine import TROUBLE
 from measure.api import pods_path
-from measure.cluster import operator_pods
+from measure.cluster import container_statuses, operator_pods
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
 from soak.stage import Stage
@@ -39,5 +39,5 @@ async def replace_waiting_operators(stage: Stage) -> None:
 
 
 def _in_back_off(pod: dict[str, Any]) -> bool:
-    states = (status.get("state", {}) for status in pod["status"].get("containerStatuses") or ())
+    states = (status.get("state", {}) for status in container_statuses(pod))
     return any((state.get("waiting") or {}).get("reason") == "CrashLoopBackOff" for state in states)

@@ -17,12 +17,12 @@ from elastic_pytorch_client.reading.job_view import JobView, view_job
 from elastic_pytorch_local.faults.driver import BROKEN
 from elastic_pytorch_local.faults.steps import seconds_of
 from measure.api import jobs_path, pods_path
-from measure.cluster import ClusterDriver
+from measure.cluster import ClusterDriver, container_statuses
 from measure.commands import CommandFailed
 from measure.kind_cluster import OPERATOR_NAMESPACE, OPERATORS
 from measure.recorded_job import Told
 
-from soak.timeline import PodSeen, Restart, StatusSeen, Usage, Violation
+from soak.timeline import PodSeen, StatusSeen, Usage, Violation
 
 RETRY_SECONDS = 0.5
 READ_SECONDS = 0.5
@@ -54,7 +54,7 @@ class Observer:
         self.ends: list[PodSeen] = []
         self.killed: set[str] = set()  # pods that outlasted their grace period
         self.usages: list[Usage] = []
-        self.restarts: list[Restart] = []  # of operators
+        self.restarts: list[PodSeen] = []  # of operators
         self.violations: list[Violation] = []
 
     def quiet_seconds(self) -> float:
@@ -160,27 +160,28 @@ def end_of(change: str, pod: dict[str, Any]) -> str:
     """How a pod has ended, or that its deletion has begun; empty: neither."""
     if change == "DELETED" or "deletionTimestamp" in pod["metadata"]:
         return "deleted"
-    for status in pod["status"].get("containerStatuses") or ():
-        if status["name"] == names.TRAINING_CONTAINER and (
-            ended := status.get("state", {}).get("terminated")
-        ):
+    for status in training_statuses(pod):
+        if ended := status.get("state", {}).get("terminated"):
             return f"its container ended with {ended.get('exitCode')}"
-        if status["name"] == names.TRAINING_CONTAINER and status.get("restartCount"):
+        if status.get("restartCount"):
             return "its container was started again"
     return ""
+
+
+def training_statuses(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [s for s in container_statuses(pod) if s["name"] == names.TRAINING_CONTAINER]
 
 
 def outlasts_grace_period(pod: dict[str, Any]) -> bool:
     """Whether SIGKILL ended the training of a pod that is being deleted."""
     if "deletionTimestamp" not in pod["metadata"]:
         return False
-    statuses = pod["status"].get("containerStatuses") or ()
-    training = (s for s in statuses if s["name"] == names.TRAINING_CONTAINER)
-    ended = (status.get("state", {}).get("terminated") or {} for status in training)
+    states = (status.get("state", {}) for status in training_statuses(pod))
+    ended = (state.get("terminated") or {} for state in states)
     return any(state.get("exitCode") == 128 + signal.SIGKILL for state in ended)
 
 
-def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Restart]:
+def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[PodSeen]:
     """The ended containers of an operator whose pod is not being deleted.
 
     A count of restarts would come minutes late.
@@ -192,7 +193,7 @@ def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Rest
     if "deletionTimestamp" in pod["metadata"]:
         return []
     found = []
-    for status in pod["status"].get("containerStatuses") or ():
+    for status in container_statuses(pod):
         for state in (status.get("lastState"), status.get("state")):
             ended = (state or {}).get("terminated")
             if (
@@ -204,7 +205,7 @@ def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[Rest
                 reason = ended.get("reason", "no reason")
                 how = f"its container ended with {ended.get('exitCode')} ({reason})"
                 name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
-                found.append(Restart(seconds_of(ended["finishedAt"]), name, node, how))
+                found.append(PodSeen(seconds_of(ended["finishedAt"]), "", name, node, how))
     return found
 
 

@@ -38,18 +38,10 @@ class SetUpFailure:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    at: float
-    job: str
-    pod: str
-    node: str
-    how: str
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """A container of the operator ended, so that the kubelet starts another."""
+    """The end of a worker, or of an operator's container, which the kubelet starts again."""
 
     at: float
+    job: str  # empty: none, of an operator
     pod: str
     node: str
     how: str

@@ -16,7 +16,6 @@ from soak.plan import KINDS, SUSPEND
 from soak.timeline import (
     Done,
     PodSeen,
-    Restart,
     SetUpFailure,
     StatusSeen,
     Step,
@@ -45,7 +44,7 @@ class Seen:
     left: Sequence[str] = ()
     violations: Sequence[Violation] = ()  # that were seen at once
     stock: frozenset[str] = field(default_factory=frozenset)  # jobs of stock torchrun
-    restarts: Sequence[Restart] = ()  # of operators
+    restarts: Sequence[PodSeen] = ()  # of operators
     hostile: Mapping[str, int] | None = None  # acts since the first fault; None: no tenant
     set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
     killed: frozenset[str] = frozenset()  # pods that outlasted their grace period

@@ -7,7 +7,7 @@ from statistics import median
 from elastic_pytorch_local.faults.engine import Hit
 from elastic_pytorch_local.faults.steps import groups_of
 
-from soak.timeline import PodSeen, Restart, StatusSeen, Step, Usage, Violation, last_of_each
+from soak.timeline import PodSeen, StatusSeen, Step, Usage, Violation, last_of_each
 
 # From the end of a fault to the end of a pod: Kubernetes removes the pods of lost nodes late.
 EFFECT_SECONDS = 90.0
@@ -45,14 +45,14 @@ def check_healthy_pods(
 
 
 def _explains(hit: Hit, seen: PodSeen) -> bool:
-    if not hit.at - 1 <= seen.at <= hit.until + EFFECT_SECONDS:
+    if not _felt(hit, seen):
         return False
     if hit.pods or hit.node:
         return seen.pod in hit.pods or seen.node == hit.node
     return hit.kind.family == "size" and hit.touches(seen.job)
 
 
-def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterator[Violation]:
+def check_operators(restarts: Sequence[PodSeen], hits: Sequence[Hit]) -> Iterator[Violation]:
     for seen in restarts:
         if not any(_restarts(hit, seen) for hit in hits):
             yield Violation(
@@ -60,11 +60,14 @@ def check_operators(restarts: Sequence[Restart], hits: Sequence[Hit]) -> Iterato
             )
 
 
-def _restarts(hit: Hit, seen: Restart) -> bool:
-    if not hit.at - 1 <= seen.at <= hit.until + EFFECT_SECONDS:
-        return False
+def _restarts(hit: Hit, seen: PodSeen) -> bool:
     away = hit.kind.family == "control plane" and hit.kind.unsettles
-    return away or seen.pod in hit.pods or (hit.kind.loses and seen.node == hit.node)
+    concerns = away or seen.pod in hit.pods or (hit.kind.loses and seen.node == hit.node)
+    return concerns and _felt(hit, seen)
+
+
+def _felt(hit: Hit, seen: PodSeen) -> bool:
+    return hit.at - 1 <= seen.at <= hit.until + EFFECT_SECONDS
 
 
 def check_status(

@@ -17,7 +17,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_local.faults.watcher import background
 from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
-from measure.api import Api, ApiError, jobs_path, pods_path, remove_namespace
+from measure.api import Api, ApiError, finds, jobs_path, pods_path, remove_namespace
 from measure.cluster import operator_pods
 from measure.kind_cluster import KUBECONFIG
 
@@ -139,7 +139,7 @@ class Tenant:
 
     async def _replace_job(self, table: Mapping[str, Mapping[str, Any]], turn: int) -> int:
         name, own = list(table)[turn % len(table)], self._namespaces.own
-        await self._delete(jobs_path(own, name))
+        await finds(self._api, "DELETE", jobs_path(own, name))
         job = manifests.job(name, changes=table[name])
         await self._api.ask("POST", jobs_path(own), job)
         return 1
@@ -154,7 +154,7 @@ class Tenant:
         try:
             await asyncio.sleep(CHURN_SECONDS)
         finally:
-            await self._delete(jobs_path(self._namespaces.own, name))
+            await finds(self._api, "DELETE", jobs_path(self._namespaces.own, name))
         return 1
 
     async def _pass_namespace(self, _: int) -> int:
@@ -171,13 +171,6 @@ class Tenant:
                 pods = (await self._platform.ask("GET", pods_path(namespace)))["items"]
         await remove_namespace(self._platform, namespace, GONE_SECONDS)
         return 1
-
-    async def _delete(self, path: str) -> None:
-        try:
-            await self._api.ask("DELETE", path)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
 
 def read_tallies(folder: Path, act: str) -> int:

@@ -27,7 +27,7 @@ from soak.observe import Observer
 from soak.plan import KINDS
 from soak.report import compare, pauses_by_job, show, to_json
 from soak.stage import Stage
-from soak.timeline import Done, PodSeen, Restart, SetUpFailure, StatusSeen, Step, Usage, Violation
+from soak.timeline import Done, PodSeen, SetUpFailure, StatusSeen, Step, Usage, Violation
 from soak.verdict import MEMORY_LIMIT_MIB, Seen, table, violations
 
 from tests.job_schema import VALIDATOR
@@ -211,7 +211,7 @@ def test_verdict_names_each_promise_that_was_not_kept() -> None:
     assert found(ends=ended, set_up_failures={"job": [SetUpFailure(104.8, POD, "kill")]}) == []
     broken = found(states={"job": "Failed"}, left=["pods/x"], violations=[unread])
     assert broken == ["nothing leaks", "every job ends Complete", unread.rule]
-    assert found(restarts=[Restart(105, "op", "n1", "ended")]) == ["the operator keeps running"]
+    assert found(restarts=[PodSeen(105, "", "op", "n1", "ended")]) == ["the operator keeps running"]
     assert found(ends=ended) == ["no healthy pod ends"]
     values = yaml.safe_load(
         (ROOT / "charts" / "elastic-pytorch-operator" / "values.yaml").read_text()
