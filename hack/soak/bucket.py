@@ -8,9 +8,10 @@ from typing import Any
 from measure.api import pods_path
 from measure.cluster import is_ready
 from measure.kind_cluster import CONTROL_PLANE, ROOT
-from measure.object_storage import BUCKET, PORT, server
+from measure.object_storage import PORT, server
 from measure.recorded_job import Told
 
+from soak.jobs import url_of
 from soak.stage import Stage
 from soak.timeline import Stored
 
@@ -18,10 +19,6 @@ from soak.timeline import Stored
 NOTES_FILE = "bucket.objects"
 START_SECONDS = 120.0
 BUILD = ROOT / "hack" / "images" / "object-storage.sh"
-
-
-def url_of(job: str) -> str:
-    return f"s3://{BUCKET}/{job}"
 
 
 def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[str, Any]]:

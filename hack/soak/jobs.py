@@ -1,14 +1,13 @@
 """The jobs of a run, one of each sort, and undisturbed ones that show their result. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from measure.cluster import TEMPLATE_LABEL
-from measure.object_storage import keep_in_bucket
+from measure.object_storage import BUCKET, keep_in_bucket
 from measure.recorded_job import recorded_job
 
-from soak.bucket import url_of
 from soak.checks.training import Expected
 
 SCRIPTS = (
@@ -68,8 +67,8 @@ class Sort:
     bucket: bool = False  # has its checkpoints, but its records are in the run's folder
 
     @property
-    def option(self) -> tuple[bool, int, bool]:
-        return self.library, self.micro_batch_size, self.suspended
+    def option(self) -> tuple[int, bool]:
+        return self.micro_batch_size, self.suspended
 
     @property
     def minimum(self) -> int:
@@ -98,20 +97,19 @@ SORTS = {
 USUAL = tuple(sort.name for sort in SORTS.values() if not sort.bucket)
 
 
-def undisturbed(sorts: list[Sort]) -> dict[str, Sort]:
+def undisturbed(sorts: Iterable[Sort]) -> dict[str, Sort]:
     """For each library job, one of a single worker that trains the same; equal ones share it."""
-    found: dict[tuple[bool, int, bool], Sort] = {}
-    for sort in sorts:
-        if sort.library:
-            alone = Sort(
-                UNDISTURBED + sort.name,
-                replicas=1,
-                maximum=1,
-                micro_batch_size=sort.micro_batch_size,
-                suspended=sort.suspended,
-            )
-            found.setdefault(sort.option, alone)
-    return {sort.name: found[sort.option] for sort in sorts if sort.library}
+    found: dict[tuple[int, bool], Sort] = {}
+    of_library = [sort for sort in sorts if sort.library]
+    for sort in of_library:
+        name, (batch, toggled) = UNDISTURBED + sort.name, sort.option
+        alone = Sort(name, replicas=1, maximum=1, micro_batch_size=batch, suspended=toggled)
+        found.setdefault(sort.option, alone)
+    return {sort.name: found[sort.option] for sort in of_library}
+
+
+def url_of(job: str) -> str:
+    return f"s3://{BUCKET}/{job}"
 
 
 def epochs_of(sort: Sort, seconds: float) -> int:

@@ -11,7 +11,7 @@ from elastic_pytorch_client import names
 from elastic_pytorch_local.faults.engine import TROUBLE, Hit, Say, perform
 from elastic_pytorch_local.faults.plan import Act
 from elastic_pytorch_local.faults.watcher import Waited, background, until
-from measure.api import ApiError, jobs_path, pods_path
+from measure.api import ApiError, jobs_path
 from measure.kind_cluster import report
 from measure.program import remove, session
 from measure.recorded_job import make_folder, open_to_all, remove_folder
@@ -46,40 +46,34 @@ async def run(
     """
     async with session("soak", SCRIPTS, say) as made:
         await _insist(partial(remove_tenants, made.driver.api))  # of an earlier run that was killed
-        for job in {*_with_folders(sorts)}:
-            open_to_all(made.folder / job)
+        for sort in _made(sorts):
+            if not sort.bucket:
+                open_to_all(made.folder / sort.name)
         say(f"jobs: {', '.join(sort.name for sort in sorts)}")
         observer = Observer(made.driver, made.folder, made.nodes)
-        stage = Stage(made.driver, observer, made.folder, made.nodes)
+        stage = Stage(made.driver, observer, made.folder, made.nodes, sorts, seconds, say)
         async with background(observer.run(), end_back_off(stage)):
-            tenant = await _let_in(stage, made.stack, say) if hostile else None
-            return await _act(stage, acts, sorts, seconds, say, tenant)
+            tenant = await _let_in(stage, made.stack) if hostile else None
+            return await _act(stage, acts, tenant)
 
 
-async def _let_in(stage: Stage, stack: AsyncExitStack, say: Say) -> Tenant:
+async def _let_in(stage: Stage, stack: AsyncExitStack) -> Tenant:
     """Begins the hostile tenant's acts, which last until the stack is left."""
     namespaces = namespaces_of(stage.driver.namespace)
     folder = await make_folder(stage.driver.commands, namespaces.own)
     stack.push_async_callback(remove_folder, stage.driver.commands, namespaces.own)
     removal = partial(remove_tenants, stage.driver.api)
-    stack.push_async_callback(remove, removal, "the hostile tenant's objects are", say)
+    stack.push_async_callback(remove, removal, "the hostile tenant's objects are", stage.say)
     tenant = await stack.enter_async_context(hostile_tenant(stage.driver.api, namespaces, folder))
-    say(f"a hostile tenant has namespaces {', '.join(namespaces)}")
+    stage.say(f"a hostile tenant has namespaces {', '.join(namespaces)}")
     return tenant
 
 
-async def _act(
-    stage: Stage,
-    acts: Sequence[Act],
-    sorts: list[Sort],
-    seconds: float,
-    say: Say,
-    tenant: Tenant | None,
-) -> Seen:
-    hits: list[Hit] = []
-    await _start(stage, sorts, seconds, say)
+async def _act(stage: Stage, acts: Sequence[Act], tenant: Tenant | None) -> Seen:
+    hits, say = list[Hit](), stage.say
+    await _start(stage)
     before = await _all_acts(tenant, say) if tenant else {}
-    toggled = [suspend_and_resume(stage, sort.name, hits) for sort in sorts if sort.suspended]
+    toggled = [suspend_and_resume(stage, sort.name, hits) for sort in stage.sorts if sort.suspended]
     async with background(*toggled):
         for number, act in enumerate(acts, 1):
             if not stage.running_jobs():
@@ -94,14 +88,12 @@ async def _act(
             say(f"no job has told of anything for {QUIET_SECONDS:.0f} s: {jobs} will not end")
             break
         await asyncio.sleep(LOOK_SECONDS)
-    hostile = None
-    if tenant:
-        hostile = {act: count - before[act] for act, count in tenant.counts().items()}
+    done = tenant.counts() if tenant else {}
     states = {name: job.state for name, job in stage.observer.jobs.items()}
     await asyncio.to_thread(report, stage.driver.namespace)
-    left = await _delete_jobs(stage, say)
-    seen = _seen(stage, sorts, seconds, hits, states, left)
-    seen.hostile = hostile
+    seen = _seen(stage, hits, states, await _delete_jobs(stage))
+    if tenant:
+        seen.hostile = {act: count - before[act] for act, count in done.items()}
     return seen
 
 
@@ -120,20 +112,24 @@ def _say_of(say: Say, act: str, text: str) -> None:
     say(f"{act} {text}")
 
 
-async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Say) -> None:
-    path = jobs_path(stage.driver.namespace)
-    for sort in sorts:
+def _made(sorts: Sequence[Sort]) -> list[Sort]:
+    return list(dict.fromkeys([*undisturbed(sorts).values(), *sorts]))
+
+
+async def _start(stage: Stage) -> None:
+    namespace, ask = stage.driver.namespace, stage.driver.api.ask
+    for sort in stage.sorts:
         if sort.bucket:
             await start_server(stage, sort.name)
-    alone = {sort.name for sort in undisturbed(sorts).values()}
-    for sort in {sort.name: sort for sort in (*undisturbed(sorts).values(), *sorts)}.values():
-        await stage.driver.api.ask("POST", path, manifest(sort, seconds, stage.driver.namespace))
+    for sort in _made(stage.sorts):
+        await ask("POST", jobs_path(namespace), manifest(sort, stage.seconds, namespace))
+    alone = {sort.name for sort in undisturbed(stage.sorts).values()}
 
     def begun() -> bool:
         jobs, lines = stage.observer.jobs, stage.observer.lines
         done = all(name in jobs and jobs[name].complete for name in alone)
         return done and all(
-            any(line["what"] == "step" for line in lines[sort.name]) for sort in sorts
+            any(line["what"] == "step" for line in lines[sort.name]) for sort in stage.sorts
         )
 
     try:
@@ -141,39 +137,30 @@ async def _start(stage: Stage, sorts: list[Sort], seconds: float, say: Say) -> N
             begun, seconds=START_SECONDS, what="all jobs to train, and the undisturbed ones to end"
         )
     except Waited:
-        await asyncio.to_thread(report, stage.driver.namespace)
+        await asyncio.to_thread(report, namespace)
         raise
-    say("all jobs train")
+    stage.say("all jobs train")
 
 
-async def _delete_jobs(stage: Stage, say: Say) -> list[str]:
-    await _insist(lambda: stage.driver.api.ask("DELETE", jobs_path(stage.driver.namespace)))
-    kinds = {
-        "pods": pods_path(stage.driver.namespace),
-        "services": f"/api/v1/namespaces/{stage.driver.namespace}/services",
-    }
+async def _delete_jobs(stage: Stage) -> list[str]:
+    namespace, ask = stage.driver.namespace, stage.driver.api.ask
+    await _insist(partial(ask, "DELETE", jobs_path(namespace)))
     selector, left = f"labelSelector={names.LABEL_JOB_NAME}", ["?"]
     until = time.monotonic() + GONE_SECONDS
     while left and time.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
         left = []
-        for kind, path in kinds.items():
-            found = await _insist(partial(stage.driver.api.ask, "GET", f"{path}?{selector}"))
+        for kind in ("pods", "services"):
+            path = f"/api/v1/namespaces/{namespace}/{kind}?{selector}"
+            found = await _insist(partial(ask, "GET", path))
             left += [f"{kind}/{item['metadata']['name']}" for item in found["items"]]
     if left:
-        say(f"left: {', '.join(left)}")
+        stage.say(f"left: {', '.join(left)}")
     return left
 
 
-def _seen(
-    stage: Stage,
-    sorts: list[Sort],
-    seconds: float,
-    hits: list[Hit],
-    states: dict[str, str],
-    left: list[str],
-) -> Seen:
-    observer = stage.observer
+def _seen(stage: Stage, hits: list[Hit], states: dict[str, str], left: list[str]) -> Seen:
+    observer, sorts = stage.observer, stage.sorts
     read = {job: read_training(lines) for job, lines in observer.lines.items()}
     alone = {
         job: read[sort.name][1][-1].parameters
@@ -182,7 +169,7 @@ def _seen(
     }
     kept = {sort.name for sort in sorts}
     return Seen(
-        expected={sort.name: expected(sort, seconds) for sort in sorts},
+        expected={sort.name: expected(sort, stage.seconds) for sort in sorts},
         hits=sorted(hits, key=lambda hit: hit.at),
         steps={job: steps for job, (steps, _) in read.items() if job in kept},
         done={job: done for job, (_, done) in read.items() if job in kept},
@@ -205,10 +192,6 @@ def _seen(
         stock=frozenset(sort.name for sort in sorts if sort.stock),
         stored=read_notes(stage.folder),
     )
-
-
-def _with_folders(sorts: list[Sort]) -> list[str]:
-    return [sort.name for sort in (*sorts, *undisturbed(sorts).values()) if not sort.bucket]
 
 
 async def _insist(ask: Callable[[], Awaitable[T]]) -> T:

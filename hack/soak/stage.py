@@ -1,12 +1,15 @@
 """The driver, observer and folder of a run, and the targets that exist right now."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from elastic_pytorch_client import names
+from elastic_pytorch_local.faults.engine import Say
 from measure.cluster import ClusterDriver
 
+from soak.jobs import Sort
 from soak.observe import Observer
 
 
@@ -16,6 +19,9 @@ class Stage:
     observer: Observer
     folder: Path  # on this machine; nodes have it below /shared
     nodes: list[str]  # of workers
+    sorts: Sequence[Sort]
+    seconds: float  # that the jobs train, about
+    say: Say
 
     def running_jobs(self, *, library: bool = False) -> list[str]:
         jobs = [job for job in self.observer.jobs.values() if not job.ended]

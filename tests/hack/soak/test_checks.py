@@ -151,7 +151,10 @@ def test_end_of_a_pod_or_operator_that_no_fault_explains_is_found() -> None:
         ((ended, [hit("kill-node", 50, 90, job="", node="n2")], {"job": {A}}, {}), rule),
         ((ended, [hit("scale", 99)], {"job": {A}}, {}), []),
     ]
-    restarts, rule = [PodSeen(100.0, "", "op-a", "n1", "ended with 1")], ["the operator keeps running"]
+    restarts, rule = (
+        [PodSeen(100.0, "", "op-a", "n1", "ended with 1")],
+        ["the operator keeps running"],
+    )
     operators: Rows = [
         ((restarts, []), rule),
         ((restarts, [hit("kill-leader", 95, 96, "op-a", job="")]), []),

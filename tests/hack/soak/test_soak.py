@@ -99,7 +99,7 @@ async def test_each_fault_is_made_to_its_target_and_undone(tmp_path: Path) -> No
         spec = {"replicas": 2, "minReplicas": 1, "maxReplicas": 3}
         observer.jobs[name] = view_job({"metadata": {"name": name}, "spec": spec})
         (tmp_path / name).mkdir()
-    stage = Stage(driver, observer, tmp_path, ["n0", "n1"])
+    stage = Stage(driver, observer, tmp_path, ["n0", "n1"], [], 0.0, print)
 
     async def make(kind: str, number: int) -> None:
         act = Act(0.0, (Fault(kind, number, 0.0),))
