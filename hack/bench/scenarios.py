@@ -110,7 +110,6 @@ PLAIN = {row.name: row for row in ROWS}
 
 
 def rows(row: Scenario) -> list[Scenario]:
-    """A kind of fault, and after a loss also with a handler of SIGTERM."""
     handler = replace(row, name=f"{row.name}-handler", like=row.name)
     return [row, handler] if row.target == AGAIN else [row]
 

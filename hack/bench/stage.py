@@ -97,7 +97,6 @@ class BenchStage:
         await asyncio.to_thread(report, self.driver.namespace, trial)
 
     async def whole(self, world: int) -> None:
-        """Waits until exactly `world` workers have trained quietly for a while."""
         watcher, since, spares = self.watcher, time.time(), self._set_up.spares
 
         def found() -> bool:
@@ -165,7 +164,6 @@ class BenchStage:
         return at
 
     async def _leaders_node(self, *, stands_by: bool) -> str:
-        """The leading operator's node, optionally once a standby is ready on another one."""
         async with asyncio.timeout(OPERATOR_SECONDS):
             while True:
                 leader, *_ = operators = await self.driver.operators()
@@ -178,7 +176,6 @@ class BenchStage:
 
 
 def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[str, Any]:
-    """A job that trains without end, its pods marked for a drain."""
     manifest = example(file, steps=ENDLESS)
     template = manifest["spec"]["template"]
     template.setdefault("metadata", {}).setdefault("labels", {}).update(TEMPLATE_LABEL)

@@ -4,11 +4,9 @@ Ranks of NCCL count as ranks of several hosts, and talk over sockets of the loop
 (tests/worker_image/one_gpu.py). The agents are real; the rounds are declared as soon as a change is
 known, so that the figures leave out what a cluster needs to notice a loss. A pause is a member's:
 from the begin of its last step in the old group to that of its first one in the new group.
+docs/use/gpu.md says how to run it. Tiny, without a card:
 
-hack/gpu/pack.py makes a folder with all that this needs, and its run.sh starts this.
-docs/use/gpu.md says more.
-
-    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu --device cpu   # tiny, gloo
+    PYTHONPATH=$PWD:$PWD/hack:$PWD/worker_image .venv/bin/python -m gpu --device cpu
 """
 
 import argparse

@@ -1,7 +1,4 @@
-"""Packs into .cluster/gpu-pack what the measurements need beside torch, without a network.
-
-`make gpu-pack` runs .venv/bin/python -m gpu.pack, with hack in PYTHONPATH.
-"""
+"""Packs into .cluster/gpu-pack what the measurements need beside torch, without a network."""
 
 import ast
 import shutil

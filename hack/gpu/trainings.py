@@ -40,8 +40,6 @@ class Options:
 
 
 class Job:
-    """A training of the workers w0, w1 and so on."""
-
     def __init__(self, folder: Path, arguments: tuple[Any, ...]) -> None:
         self.events = Events(folder / "events")
         self.agents: dict[str, Agent] = {}
@@ -124,8 +122,6 @@ class Rounds(Job):
 
 
 class Stock(Job):
-    """A training of stock torchrun with c10d, two or three nodes on this machine."""
-
     def __init__(self, folder: Path, options: Options) -> None:
         super().__init__(folder, options.arguments("stock", folder))
         with socket.create_server(("127.0.0.1", 0)) as server:

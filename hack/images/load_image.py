@@ -109,7 +109,6 @@ def saved_layers(image: str) -> list[bytes]:
 
 
 def write_thin_archive(image: str, base_layers: Sequence[dict[str, Any]], file: IO[bytes]) -> None:
-    """Writes an OCI archive of an image without its base's layers."""
     final, code = inspect(image), saved_layers(sibling(image, "code"))
     diff_ids = [*inspect(sibling(image, "base"))["RootFS"]["Layers"], *map(digest_of, code)]
     if len(final["RootFS"]["Layers"]) != len(diff_ids):

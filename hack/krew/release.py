@@ -1,8 +1,5 @@
 """Makes what krew installs: an archive of the plugin, and its manifest.
 
-    .venv/bin/python hack/krew/release.py --uri https://…/kubectl-epj.tar.gz --homepage https://…
-    --output dist
-
 The same sources make the same bytes, except for the wheel's own build.
 """
 

@@ -1,9 +1,7 @@
 """Measures lost pods side by side: jobs of this operator, and a tuned PyTorchJob of Kubeflow's.
 
 One job after another runs the same script on the same kind cluster, and loses the same pods in
-turns, or with --replay their nodes at fixed times. hack/kubeflow.sh builds and installs the
-training-operator, which is removed at the end. docs/evidence/benchmarks.md has the settings and
-figures.
+turns, or with --replay their nodes at fixed times. docs/evidence/benchmarks.md has the settings.
 """
 
 import argparse

@@ -78,7 +78,6 @@ def _arguments(job: Job, name: str) -> Iterator[str]:
 
 
 def _pytorchjob(name: str, pod: dict[str, Any]) -> dict[str, Any]:
-    """A PyTorchJob whose torchruns meet in worker 0's store."""
     pod["topologySpreadConstraints"][0]["labelSelector"] = {"matchLabels": {JOB_LABEL: name}}
     [container] = pod["containers"]
     container["command"] = ["python3", "/scripts/later_torchrun.py"]

@@ -27,7 +27,6 @@ class Share:
 
 
 async def replay(stage: KubeflowStage, events: Sequence[Kind], say: Say) -> Share:
-    """Ends the nodes of one pod after another, of a new job."""
     await stage.prepare(events[0], again=False)
     times = [time.time()]
     for event in events:

@@ -107,7 +107,6 @@ class KubeflowStage(Stage[Kind]):
         return SIZE
 
     async def recovered(self, kind: Kind, at: float) -> None:
-        """Waits until a group that has formed since a moment has all workers."""
         del kind
 
         def found() -> bool:

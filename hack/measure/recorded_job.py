@@ -19,8 +19,6 @@ _MOUNTS = (
 
 
 class Told:
-    """The records of a job's processes, read as their file grows."""
-
     def __init__(self, file: Path) -> None:
         self._file, self._read = file, 0
 

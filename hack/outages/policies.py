@@ -87,6 +87,5 @@ def trained_share(
 
 
 def _extra(policy: Policy, training: Training) -> float:
-    """What a real training adds to a pause that was measured without a model."""
     set_up = training.set_up_seconds if policy.set_up else 0.0
     return set_up + (training.connect_seconds if policy.on_cpus else 0.0)

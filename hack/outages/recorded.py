@@ -2,8 +2,7 @@
 
 The trace is fault_trace.json of github.com/stepfun-ai/InfiniteHBD-Trace (commit 7aacdc8, Apache
 License 2.0, https://arxiv.org/abs/2502.03885): 584 faults of 400 GPU servers in 349 days. The facts
-below were counted in it. Each fault counts as an outage of its server, including failed stress
-tests and changes.
+below were counted in it. Each fault counts as an outage of its server.
 """
 
 import json
@@ -55,7 +54,6 @@ def read(trace: Path) -> list[Server]:
 
 
 def draw(chance: random.Random) -> list[Server]:
-    """Draws a year with these outages per server, and these per twelfth of the year."""
     outages = [
         _outage((number + chance.random()) / len(BEGUN), hours)
         for number, (count, quantiles) in enumerate(BEGUN)

@@ -22,7 +22,6 @@ def values_of(text: str) -> list[Value]:
 
 
 def page(intro: str, about: Mapping[str, Any], text: str) -> str:
-    """The README: the intro, with VERSION and KUBERNETES from Chart.yaml, and the values."""
     kubernetes = about["kubeVersion"].lstrip(">=").removesuffix("-0")
     intro = intro.replace("VERSION", about["version"]).replace("KUBERNETES", kubernetes)
     items = (

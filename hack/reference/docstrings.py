@@ -60,7 +60,6 @@ def _joined(lines: list[str]) -> str:
 
 
 def _fenced(lines: list[str]) -> str:
-    """Prose whose indented blocks are fenced as Python."""
     parts = []
     blocks = "\n".join(lines).strip().split("\n\n")
     for is_code, block in groupby(blocks, lambda each: each.startswith(INDENT)):

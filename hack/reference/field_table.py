@@ -22,7 +22,6 @@ CHANGES_WHILE_SUSPENDED = "Immutable unless the condition `Suspended` is True."
 
 
 def section(definition: Schema) -> str:
-    """The section, whose table has the fields with another level than their holder's."""
     (version,) = definition["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
     fixed = {path.lstrip(".") for path in version["subresources"]["scale"].values()}

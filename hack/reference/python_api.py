@@ -28,8 +28,6 @@ docstrings.
 
 
 class Subject(NamedTuple):
-    """A chapter: its title, a module, and names that the module offers."""
-
     title: str
     module: str
     names: tuple[str, ...]
@@ -141,7 +139,6 @@ def members(name: str) -> Iterator[Function]:
 
 
 def methods(name: str) -> Iterator[Function]:
-    """The public methods and properties of a class, its own and inherited ones."""
     for found in _family(name):
         for node in found.body:
             if isinstance(node, Function) and not node.name.startswith("_"):
@@ -149,7 +146,6 @@ def methods(name: str) -> Iterator[Function]:
 
 
 def _family(name: str) -> list[ast.ClassDef]:
-    """A class of the page, and its bases in this project without an entry of their own."""
     modules = {each: subject.module for subject in SUBJECTS for each in subject.names}
     return list(_with_bases(modules[name], name, frozenset(modules))) if name in modules else []
 

@@ -1,11 +1,8 @@
 """Prints what a release was made from: an in-toto statement with SLSA's provenance.
 
-    .venv/bin/python hack/release/provenance.py DIST --version 0.3.0 --registry registry.example.com
-    --commit SHA --inputs FILE
-
-The subjects are the files in DIST, and the images of DIST/images.txt. FILE has a base image and its
-digest in each line. https://slsa.dev/spec/v1.0/provenance describes the statement. Anyone who runs
-`make release` is the builder: that is level 1, no more.
+The subjects are the files in DIST, and the images of DIST/images.txt. The inputs are base images
+and their digests, one in each line. https://slsa.dev/spec/v1.0/provenance describes the statement.
+Anyone who runs `make release` is the builder: that is level 1, no more.
 """
 
 import argparse

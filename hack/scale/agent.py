@@ -192,7 +192,6 @@ class Agent:
             self._carrying_out = asyncio.create_task(self._carry_out())
 
     async def _carry_out(self) -> None:
-        """Joins rounds until it is in the newest."""
         while (found := self.newest).number > self.round:
             orderly = 0 < found.orderly_since <= self.round
             if self.state == "running":

@@ -93,7 +93,6 @@ class Connection:
         return self._opened().receive()
 
     def poke(self) -> None:
-        """Ends the current `receive`."""
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 

@@ -1,8 +1,8 @@
 """The load generator: in a pod of the cluster, one simulated agent for each pod of a fake node.
 
 Each agent speaks from its pod's address, with a token of its pod, to the operator that its pod's
-environment names. Events are printed as JSON, a line each: see `scale.observations`. It imports the
-standard library, aiohttp, and modules of the worker image that need no others.
+environment names. Events are printed as JSON, a line each. It imports the standard library,
+aiohttp, and modules of the worker image that need no others.
 """
 
 import asyncio
@@ -222,8 +222,6 @@ class Generator:
 
 
 class Token:
-    """A pod's bound token, renewed as the kubelet does."""
-
     def __init__(
         self,
         api: Api,

@@ -69,7 +69,6 @@ class Observations:
         return job in self.told and self.told[job][-1].size == size
 
     def between(self, begin: float, end: float) -> dict[str, Any]:
-        """Heartbeats per second, their seconds and errors, and the generator's worst delay."""
         ticks = [tick for tick in self.ticks if begin <= tick["at"] <= end]
         if len(ticks) < 2:
             return {}

@@ -87,7 +87,6 @@ def generator_pod(image: str, pull_policy: str, node: str) -> dict[str, Any]:
 def routes(
     ranges: Sequence[str], node: str, address: str, *, at: str, verb: str = "replace"
 ) -> str:
-    """Commands that route the fake pods' addresses to the load generator's node."""
     way = "local {} dev lo" if at == node else f"{{}} via {address}"
     return "; ".join(f"ip route {verb} {way.format(addresses)}" for addresses in ranges)
 

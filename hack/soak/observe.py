@@ -210,7 +210,6 @@ def restarts_of(pod: dict[str, Any], known: set[str], since: float) -> list[PodS
 
 
 def read_usage(at: float, node: str, lines: str) -> list[Usage]:
-    """Parses the output of PROCESSES; omits processes that ended meanwhile."""
     rows = (
         re.fullmatch(r"(\d+@\d+) (agent|operator) (\d+) (\d+) (\d+) (\d+)", line)
         for line in lines.splitlines()

@@ -1,8 +1,8 @@
-"""Builds the pages as a site that needs no network; `make site` runs it.
+"""Builds the pages as a site that needs no network. Usage: hack/website FOLDER [MERMAID].
 
-Usage: hack/website FOLDER [MERMAID]. The pages with the site's additions come into FOLDER/source,
-and the site into FOLDER/html. MERMAID is the script that draws the diagrams; without it the site
-shows their text. The exit status is 1 if a link leads nowhere.
+The pages with the site's additions come into FOLDER/source, and the site into FOLDER/html. MERMAID
+is the script that draws the diagrams; without it the site shows their text. The exit status is 1
+if a link leads nowhere.
 """
 
 import shutil

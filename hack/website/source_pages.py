@@ -55,7 +55,6 @@ def copy_pages(root: Path, target: Path) -> None:
 
 
 def toctree(caption: str, entries: list[str]) -> str:
-    """A hidden table of contents, which the site shows in its sidebar."""
     options = [f":caption: {caption}"] if caption else []
     return "\n".join(["", "```{toctree}", *options, ":hidden:", "", *entries, "```", ""])
 

@@ -159,7 +159,6 @@ def job(
 
 
 def speaking_job(name: str, namespaces: Namespaces) -> dict[str, Any]:
-    """A job whose worker runs the program of that name against the operator, with its own token."""
     pod = {"nodeSelector": {}, "volumes": _volumes(namespaces)}
     return job(name, changes={"pod": pod, "container": _script(*SPEAKING[name])})
 

@@ -16,7 +16,6 @@ SLOW_SECONDS = 2.0
 
 
 def claim(turn: int) -> bytes:
-    """A heartbeat that claims a thousand processes, where the job has one."""
     place = {"kind": "collective", "operation": "allreduce", "frame": "w" * 100}
     progress = {
         "step": turn,
@@ -63,7 +62,6 @@ async def keep_claiming(tally: Tally) -> None:
 
 
 async def keep_beginning(tally: Tally, pause_seconds: float) -> None:
-    """Begins lines and continues them in small parts, until the operator ends the stream."""
     half = b'{"state": "'.ljust(HALF_BYTES, b"w")
     first = chunk(beat())[0] + b"%x\r\n%s\r\n" % (len(half), half)
     more = b"64\r\n%s\r\n" % (b"w" * 100)

@@ -38,7 +38,6 @@ def beat(**more: object) -> bytes:
 
 
 def lines(stream: int, turn: int) -> bytes:
-    """What a stream repeats: heartbeats, tokens, or garbage that ends the stream."""
     kinds = (
         beat(),
         json.dumps({"token": token()}).encode(),
@@ -64,7 +63,6 @@ async def discard(reader: asyncio.StreamReader) -> None:
 async def send(
     first: bytes, body: bytes, number: int, tally: Tally, pause_seconds: float = 0.0
 ) -> None:
-    """Sends a chunk, and after the operator's answer another one repeatedly."""
     operator = urlsplit(os.environ["ELASTIC_PYTORCH_OPERATOR_URL"])
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
