@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Removes all that the Makefile's targets made. KEEP_CACHE keeps what is slow to make: built programs, Docker's images, the
-# virtual environment. Installed Debian packages and Go's own caches stay.
+# Removes all that the Makefile's targets made, but neither Debian's packages nor Go's own caches.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

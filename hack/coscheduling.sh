@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# Coscheduling on the cluster, for the tests of gangs: the scheduler plugins as a second scheduler with their controller,
-# built from their Go module, or from the source tree that SCHEDULER_PLUGINS_SOURCE names.
-# Usage: hack/coscheduling.sh [remove]. It ends with 3 if something is missing.
+# Coscheduling on the cluster, for the tests of gangs: the scheduler plugins as a second scheduler with their controller.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# Kubeflow's training-operator on the cluster, for PyTorchJobs, built from its Go module, or from the source tree that
-# KUBEFLOW_SOURCE names.
-# Usage: hack/kubeflow.sh [remove]. It ends with 3 if something is missing.
+# Kubeflow's training-operator on the cluster, for PyTorchJobs.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/settings.sh"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Kueue on the cluster, for the tests of queues, built from its Go module, or from the source tree that KUEUE_SOURCE names.
-# Usage: hack/kueue.sh [remove]. It ends with 3 if something is missing.
+# Kueue on the cluster, for the tests of queues.
 #
 # While it is installed, no pod can be created without its webhooks, except in kube-system and its own namespace, until
 # `remove`.

@@ -28,8 +28,8 @@ class Commits(NamedTuple):
 
     first: float  # of the CPU, which allocates and pins memory
     library: float  # the median of a commit, as the library measures it
-    loss: float  # by which a step with a commit takes longer
-    step: float  # of a step without a commit
+    loss: float  # by which a commit makes a step longer
+    step: float  # without a commit
     interval: int  # in steps, as the library chooses it
     share: float  # of the time, with that interval; not a number: not tried
     memory: float  # of committed states, as a multiple of the state

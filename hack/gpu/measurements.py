@@ -18,7 +18,7 @@ from gpu.trainings import (
     measure,
 )
 
-LOSSES = 4  # of the measurement `repaired`
+LOSSES = 4
 GROWN, KILLED, LOST = "grown by a new pod", "a process is killed", "a pod is lost"
 TORCHRUN = "stock torchrun"
 

@@ -18,7 +18,7 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 
 SCRIPT = Path(__file__).with_name("train.py")
 STEPS = 5  # between two changes
-SET_UP_SECONDS = 5.0  # which the script sleeps in its set-up, besides its real work
+SET_UP_SECONDS = 5.0  # which the script sleeps, besides its real work
 LIMIT_SECONDS = 120.0  # of each wait
 ENVIRONMENT: dict[str, Any] = {"USE_LIBUV": 0, "OMP_NUM_THREADS": 1}
 # Without the variable, torch 2.15 hangs when a node joins: the first one, which keeps its rank,

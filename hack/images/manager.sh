@@ -13,7 +13,7 @@ IMAGE=elastic-pytorch-$NAME:$VERSION
 BUILT=$CACHE/$NAME-$VERSION
 RENDERED=$STATE/$NAME
 
-# manage [remove]: installs it by default.
+# manage [remove]: installs it by default, and ends with 3 if that lacks something.
 manage() {
     cd "$ROOT"
     case ${1:-install} in

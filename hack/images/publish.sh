@@ -1,8 +1,5 @@
 #!/usr/bin/env bash
 # Builds the three images for a registry, with Docker or else buildah. Its arguments are the build's.
-#
-#   REGISTRY=registry.example.com/ml hack/images/publish.sh --platform linux/arm64
-#
 # PUSH=1     pushes them, with the credentials of `docker login` or `buildah login`
 # TAG=1.2    instead of the file VERSION
 set -euo pipefail

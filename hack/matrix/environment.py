@@ -11,8 +11,7 @@ from rows import MatrixRow
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INDEX_SECONDS = 5.0
-# The imports of the tests and of the operator's modules that they use, beside torch and numpy,
-# whose newest release depends on the Python.
+# Beside torch and numpy, whose newest release depends on the Python.
 PACKAGES = (
     *("aiohttp", "cryptography", "hypothesis", "prometheus-client", "pytest", "pytest-asyncio"),
     *("pytest-xdist", "pyyaml", "setuptools"),

@@ -48,7 +48,6 @@ is_built_natively() {
     [[ $1 == elastic-pytorch-agent ]] || is_native "$2"
 }
 
-# Another image needs an emulator of another platform, and its base image.
 can_build() {
     local name=$1 platform=$2 machine=${LINUX_MACHINES[$2]} why
     if is_built_natively "$name" "$platform"; then

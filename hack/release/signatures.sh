@@ -21,7 +21,7 @@ is_to_be_signed() {
     [[ -n ${PUSH:-} ]] && ((${#SIGNER[@]}))
 }
 
-# sign_release DIGEST: signs both images, with their attestations, and the chart of this digest.
+# sign_release DIGEST-OF-THE-CHART
 sign_release() {
     local name
     "$PYTHON" -c 'import json, sys; json.dump(json.load(sys.stdin)["predicate"], sys.stdout)' <"$DIST/provenance.json" >"$WORK/predicate.json"
@@ -38,7 +38,6 @@ sign_image() {
     for packages in "$DIST/$1"-*.spdx.json; do as_signer attest --type spdxjson --predicate "$packages" "$image"; done
 }
 
-# as_signer COMMAND ARGS...: runs a command of cosign.
 as_signer() (
     export "${SIGNER_SECRETS[@]}"
     cosign "$1" "${SIGNER[@]}" ${PLAIN_HTTP:+--allow-http-registry} "${@:2}"

@@ -17,7 +17,7 @@ from elastic_pytorch.operator_link.stream import refusal_of
 
 from scale.connection import Connection, Server
 
-STOP_SECONDS = 0.2  # that workers take to stop
+STOP_SECONDS = 0.2
 ANSWER_SECONDS, SHORT_SECONDS = 5.0, 1.0  # as in operator_link/stream_link.py
 
 STEPS_PER_SECOND = 8.0

@@ -20,7 +20,6 @@ START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 
-# Places a pod on these nodes and nowhere else.
 PLACEMENT: dict[str, Any] = {
     "nodeSelector": {LABEL: "true"},
     "tolerations": [{"key": LABEL, "operator": "Exists", "effect": "NoSchedule"}],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-from measure.api import Api, ApiError, pods_path
+from measure.api import ApiError, pods_path
 from measure.cluster import leading_pod
 from measure.kind_cluster import OPERATOR_NAMESPACE
 
@@ -18,6 +18,7 @@ from scale.results import Phase
 from scale.stage import Stage
 
 MEMORY_SECONDS = 5.0  # between two samples
+READ = ("process_", "rest_client_")  # metrics
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 TROUBLE = (ApiError, aiohttp.ClientError, TimeoutError)
@@ -86,15 +87,10 @@ class Meter:
         found = {}
         for pod in pods:
             path = f"{pods_path(OPERATOR_NAMESPACE, pod)}:8781/proxy/metrics"
-            if text := "\n".join([line async for line in self._lines(path)]):
-                found[pod] = text
+            lines = [line async for line in self._stage.api.lines(path) if line.startswith(READ)]
+            if lines:
+                found[pod] = "\n".join(lines)
         return found
-
-    async def _lines(self, path: str) -> AsyncIterator[str]:
-        api: Api = self._stage.api
-        async for line in api.lines(path):
-            if line.startswith(("process_", "rest_client_")):
-                yield line
 
 
 def _note(most: dict[str, float], operators: dict[str, str]) -> None:

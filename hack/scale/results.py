@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,11 @@ def tables(results: Sequence[Result]) -> str:
         "pod lost meanwhile to round, s": lambda r: _spread(r, "takeover_loss"),
         "operator's containers ended": lambda r: _number(r.operator_ends, digits=0),
         "falsely lost": lambda r: _number(r.falsely_lost, digits=0),
-        "leader, create: cores": lambda r: _number(_phase(r, "create").leader_cores, digits=2),
-        "leader, create: MiB": lambda r: _number(_phase(r, "create").leader_mib, digits=0),
-        "leader, quiet: cores": lambda r: _number(_phase(r, "quiet").leader_cores, digits=2),
-        "leader, quiet: MiB": lambda r: _number(_phase(r, "quiet").leader_mib, digits=0),
-        "standby, quiet: cores": lambda r: _number(_phase(r, "quiet").standby_cores, digits=2),
-        "standby, quiet: MiB": lambda r: _number(_phase(r, "quiet").standby_mib, digits=0),
+        **{
+            f"{who}, {phase}: {unit}": partial(_usage, phase, f"{who}_{unit.lower()}", digits)
+            for who, phase in (("leader", "create"), ("leader", "quiet"), ("standby", "quiet"))
+            for unit, digits in (("cores", 2), ("MiB", 0))
+        },
         "the operator's requests, quiet, 1/s": lambda r: _rates(
             _phase(r, "quiet").operator_requests
         ),
@@ -114,6 +114,10 @@ def page(text: str, results: Sequence[Result]) -> str:
 
 def _phase(result: Result, name: str) -> Phase:
     return result.phases.get(name, Phase(0.0))
+
+
+def _usage(phase: str, figure: str, digits: int, result: Result) -> str:
+    return _number(getattr(_phase(result, phase), figure), digits)
 
 
 def _number(value: float | None, digits: int = 1) -> str:

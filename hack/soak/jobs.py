@@ -119,24 +119,21 @@ def epochs_of(sort: Sort, seconds: float) -> int:
 
 def expected(sort: Sort, seconds: float) -> Expected:
     epochs = epochs_of(sort, seconds)
-    counted: dict[str, Any] = (
-        {"epochs": epochs, "samples": SAMPLES, "commits": True} if sort.library else {}
-    )
-    counted |= {"bucket": True} if sort.bucket else {}
-    if sort.sharded:
-        counted |= {"copies": True, "repeated": COPIED_STEPS}
-    elif not sort.library:
-        counted["repeated"] = SAVED_STEPS + 1
-    total = epochs * STEPS_PER_EPOCH
+    of_library = COPIED_STEPS if sort.sharded else 1
     return Expected(
         sort.name,
         sort.minimum,
         sort.maximum,
         sort.processes,
-        total,
+        total=epochs * STEPS_PER_EPOCH,
+        epochs=epochs if sort.library else 0,
+        samples=SAMPLES,
+        commits=sort.library,
+        repeated=of_library if sort.library else SAVED_STEPS + 1,
+        copies=sort.sharded,
         spares=sort.spares,
         unit=sort.unit,
-        **counted,
+        bucket=sort.bucket,
     )
 
 

@@ -42,7 +42,6 @@ KINDS = {
 # Not part of a plan: a sort of job is suspended and resumed all the time.
 SUSPEND = Kind("suspend", "size", "a job is suspended and resumed")
 
-# The operator has no reason to restart meanwhile.
 SETTLED = tuple(kind.name for kind in KINDS.values() if not kind.unsettles)
 
 

@@ -59,7 +59,7 @@ def same_run(earlier: Mapping[str, Any], jobs: Sequence[str], acts: Sequence[Act
     )
 
 
-AROUND_SECONDS = 60.0  # of the timeline, around a violation
+AROUND_SECONDS = 60.0
 PAUSE = (f"longest pause, s: {FIGURES[0]}", *FIGURES[1:])
 KINDS_HEAD = ("what was done", "times", *PAUSE)
 JOBS_HEAD = (

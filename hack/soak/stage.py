@@ -7,7 +7,7 @@ from typing import Any
 
 from elastic_pytorch_client import names
 from elastic_pytorch_local.faults.engine import Say
-from measure.cluster import ClusterDriver
+from measure.cluster import ClusterDriver, is_alive
 
 from soak.jobs import Sort
 from soak.observe import Observer
@@ -35,19 +35,16 @@ class Stage:
 
     def workers(self) -> list[dict[str, Any]]:
         told = {line["worker"] for lines in self.observer.lines.values() for line in lines}
-        jobs = set(self.running_jobs())
-        found = [
-            pod
-            for name, pod in self.observer.pods.items()
-            if name in told
-            and pod["status"].get("phase") == "Running"
-            and "deletionTimestamp" not in pod["metadata"]
-            and job_of(pod) in jobs
-        ]
+        jobs = self.running_jobs()
+        found = (pod for job in jobs for pod in self.running_pods(job))
         return sorted(
-            found,
+            (pod for pod in found if pod["metadata"]["name"] in told),
             key=lambda pod: (job_of(pod), int(pod["metadata"]["labels"][names.LABEL_WORKER_INDEX])),
         )
+
+    def running_pods(self, job: str) -> list[dict[str, Any]]:
+        pods = (pod for pod in self.observer.pods.values() if job_of(pod) == job)
+        return [pod for pod in pods if is_alive(pod) and pod["status"].get("phase") == "Running"]
 
     def jobs_on(self, node: str) -> frozenset[str]:
         """The jobs that have a pod on a node; never empty, which would mean all."""

@@ -43,8 +43,8 @@ class Seen:
     states: Mapping[str, str]
     left: Sequence[str] = ()
     violations: Sequence[Violation] = ()  # that were seen at once
-    stock: frozenset[str] = field(default_factory=frozenset)  # jobs of stock torchrun
-    restarts: Sequence[PodSeen] = ()  # of operators
+    stock: frozenset[str] = field(default_factory=frozenset)
+    restarts: Sequence[PodSeen] = ()
     hostile: Mapping[str, int] | None = None  # acts since the first fault; None: no tenant
     set_up_failures: Mapping[str, Sequence[SetUpFailure]] = field(default_factory=dict)
     killed: frozenset[str] = frozenset()  # pods that outlasted their grace period

@@ -12,7 +12,7 @@ version = release = VERSION
 extensions = ["myst_parser"]
 root_doc = "README"
 highlight_language = "text"  # of indented blocks, which have no name of a language
-myst_heading_anchors = 4  # named as GitHub names them
+myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]  # a page may leave out a level
 
 html_theme = "furo"

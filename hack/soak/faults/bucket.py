@@ -7,7 +7,7 @@ from elastic_pytorch_local.faults.engine import Target, pick
 from elastic_pytorch_local.faults.plan import Fault
 
 from soak.plan import KINDS
-from soak.stage import Stage, job_of
+from soak.stage import Stage
 
 FAULT_FILE = "bucket.fault"  # in the run's folder; scripts/object_server.py reads it per request
 # The brackets keep the pattern from matching the shell's own command.
@@ -17,8 +17,7 @@ SIGNAL = "pkill -{signal} -f '[o]bject_server.py'"
 async def kill_job(stage: Stage, fault: Fault) -> Target:
     """Kills all processes of the job at once, so that only the bucket has its state."""
     job = KINDS[fault.kind].job
-    running = (p for p in stage.observer.pods.values() if p["status"].get("phase") == "Running")
-    pods = [p for p in running if job_of(p) == job and "deletionTimestamp" not in p["metadata"]]
+    pods = stage.running_pods(job)
     pick(fault.pick, pods, f"worker of {job}")
 
     async def kill() -> None:
