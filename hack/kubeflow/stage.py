@@ -29,10 +29,7 @@ NOTICE_SECONDS = 12.0
 
 
 class KubeflowStage(Stage[Kind]):
-    """One job at a time; each has a name of its own, as names of pods stay in DNS for a while.
-
-    A PyTorchJob's status has nothing to compare.
-    """
+    """One job at a time; each has a name of its own, as names of pods stay in DNS for a while."""
 
     def __init__(self, driver: ClusterDriver, folder: Path, job: Job) -> None:
         self._driver, self._folder, self.job = driver, folder, job

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 # Of tests/worker_image, the tests that depend on torch's release, without variants of each other.
-# The others need no torch (links, parsing, storage, failures), or repeat calls of these.
 WHOLE_FOLDERS = (
     *("agent", "group", "memory", "state/values", "state_format", "torch_fixes", "training"),
 )

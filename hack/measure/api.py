@@ -25,8 +25,6 @@ class ApiError(DriverError):
 
 
 class Api:
-    """Requests of plain dicts, in the namespace of the kubeconfig's context."""
-
     def __init__(self, connection: client.ApiClient, namespace: str) -> None:
         self._connection, self.namespace = connection, namespace
         self._server = connection.configuration.host

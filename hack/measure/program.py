@@ -29,7 +29,6 @@ def say(text: str, style: str | None = None) -> None:
 
 
 def complain(complaints: Iterable[str]) -> int:
-    """Prints complaints; returns the exit status: 1 if there are any."""
     said = list(complaints)
     for complaint in said:
         say(complaint, style="red")

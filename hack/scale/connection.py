@@ -64,7 +64,6 @@ class Connection:
         self.patience = 1  # the factor of all times, while the server is too slow
 
     async def open(self, path: str, token: str) -> None:
-        """Connects for another request; raises OSError if it cannot."""
         self.close()
         self._socket = await self._connect()
         host = f"{self._server.host}:{self._server.port}"

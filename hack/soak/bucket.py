@@ -39,7 +39,6 @@ def manifests(job: str, folder: str, node: str) -> tuple[dict[str, Any], dict[st
 
 
 async def start_server(stage: Stage, job: str) -> None:
-    """Builds the image if necessary, and returns when the server serves."""
     await asyncio.to_thread(subprocess.run, [BUILD], check=True)
     namespace, ask = stage.driver.namespace, stage.driver.api.ask
     pod, service = manifests(job, namespace, CONTROL_PLANE)

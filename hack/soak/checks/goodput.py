@@ -26,7 +26,6 @@ def check_goodput(
     statuses: Sequence[StatusSeen],
     hits: Sequence[Hit],
 ) -> Iterator[Violation]:
-    """Compares the share of kept steps, and counts no more time than there was."""
     whole, counted = whole_seconds(statuses), sum(told.seconds.values())
     if not (expected.commits and steps and counted) or whole < LEAST_SECONDS:
         return

@@ -22,10 +22,7 @@ def check_set_up_failures(
     statuses: Sequence[StatusSeen],
     hits: Sequence[Hit],
 ) -> Iterator[Violation]:
-    """A failure in `prepare` neither changes the others' group nor counts as one of the job.
-
-    A group may grow at any time, as other workers become ready.
-    """
+    """A group may grow at any time, as other workers become ready."""
     for before, after in pairwise(groups_of(steps)):
         near = [f for f in failures if before.last_at - MOMENT_SECONDS <= f.at <= after.first_at]
         if (

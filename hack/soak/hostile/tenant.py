@@ -66,7 +66,6 @@ class Tenant:
         return {act: self._done[act] + read_tallies(self._folder, act) for act in acts.ACTS}
 
     def missing(self) -> list[str]:
-        """The acts that were never done, each with its last error."""
         return [
             f"{act}{self.trouble.get(act, '') and f' ({self.trouble[act]})'}"
             for act, n in self.counts().items()
