@@ -26,7 +26,7 @@ main() {
 }
 
 delete_cluster() {
-    node_containers | xargs -r docker rm --force --volumes
+    remove_node_containers
     # All of kind's clusters share its network: it goes with the last of them.
     docker network rm kind || true
 }

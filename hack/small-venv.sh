@@ -17,7 +17,7 @@ ensure_python() {
 }
 
 make_small_venv() {
-    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "This needs Python 3.11 or newer as python3.")'
+    check_python
     rm -rf "$SMALL_VENV"
     # With the system's packages, as torch may be one of them.
     python3 -m venv --system-site-packages "$SMALL_VENV"

@@ -100,6 +100,10 @@ step() {
     step_wait "$1"
 }
 
+check_python() {
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "This needs Python 3.11 or newer as python3.")'
+}
+
 # retry SECONDS COMMAND...: runs it each second until it succeeds; fails when the time is over.
 retry() {
     local deadline=$((SECONDS + $1))

@@ -46,7 +46,6 @@ def table(title: str, costs: Mapping[str, Cost]) -> str:
 
 
 def main() -> int:
-    """Prints the tables of each half, and writes its tests into a file beside its record."""
     parser = argparse.ArgumentParser(prog="make test-times", description=__doc__)
     parser.add_argument(
         "--tests",

@@ -19,7 +19,7 @@ main() {
 }
 
 make_venv() {
-    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "This needs Python 3.11 or newer as python3.")'
+    check_python
     rm -rf .venv
     python3 -m venv .venv
 }

@@ -55,7 +55,6 @@ def form_group() -> None:
 
 
 def wrap() -> tuple[DistributedDataParallel, str]:
-    """The wrapped model, and a name of the group in this process."""
     return DistributedDataParallel(model), f"{os.getpid()}-{next(calls)}"
 
 

@@ -28,9 +28,7 @@ main() {
         if [[ $(cat "$FINGERPRINT" 2>/dev/null) != "$(cluster_fingerprint)" ]]; then
             say "What the cluster is made from has changed: making it again, with Kubernetes ${KUBERNETES_VERSION%.*}."
         elif heal; then
-            put_control_plane_first
-            keep_dns_on_control_plane
-            ensure_audit
+            set_up_control_plane
             say "Cluster $CLUSTER is ready."
             return
         else
@@ -39,9 +37,7 @@ main() {
         step delete-cluster "Delete the old cluster" delete_cluster
     fi
     create
-    put_control_plane_first
-    keep_dns_on_control_plane
-    ensure_audit
+    set_up_control_plane
     say "Cluster $CLUSTER is ready. KUBECONFIG=.cluster/kubeconfig .cluster/bin/kubectl get nodes"
 }
 
@@ -131,14 +127,16 @@ create_cluster() {
     [[ $image == "$KIND_NODE_IMAGE" ]] || render "$OFFLINE/pod-network.yaml" | kubectl apply --filename -
 }
 
-# Otherwise it would starve while many workers import torch.
-put_control_plane_first() {
+set_up_control_plane() {
+    # Otherwise it would starve while many workers import torch.
     docker update --cpu-shares 8192 "$CONTROL_PLANE" >/dev/null
+    keep_dns_on_control_plane
+    ensure_audit
 }
 
 delete_cluster() {
     rm -f "$FINGERPRINT" "$KUBECONFIG"
-    node_containers | xargs -r docker rm --force --volumes
+    remove_node_containers
 }
 
 main

@@ -10,6 +10,10 @@ node_containers() {
     docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER"
 }
 
+remove_node_containers() {
+    node_containers | xargs -r docker rm --force --volumes
+}
+
 # Starts and unpauses nodes, and says so, as a user may have stopped them on purpose.
 wake_nodes() {
     local node state
