@@ -23,6 +23,7 @@ class Told:
         self._file, self._read = file, 0
 
     def new(self) -> list[dict[str, Any]]:
+        """The complete records since the last call."""
         if not self._file.exists():
             return []
         with self._file.open("rb") as file:

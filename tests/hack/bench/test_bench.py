@@ -9,7 +9,7 @@ import pytest
 from bench import __main__ as program
 from bench import report, trials
 from bench.scenarios import SCENARIOS
-from bench.stage import BenchStage, read_job
+from bench.stage import BenchStage
 from bench.trials import Trial
 from elastic_pytorch_client.reading.job_view import view_job
 from elastic_pytorch_local.faults.outcome import Outcome
@@ -103,11 +103,6 @@ def test_trials_are_in_an_order_in_which_one_undoes_the_other() -> None:
     sizes = [(name, turn) for turn in (0, 1) for name in ("scale-up", "scale-down")]
     handlers = [("lose-pod-handler", 0), ("lose-pod-handler", 1)]
     assert ordered == [("lose-pod", 0), ("lose-pod", 1), *sizes, *handlers]
-    arguments = [
-        read_job(EXAMPLE, handler=handler)["spec"]["template"]["spec"]["containers"][0]["args"]
-        for handler in (0, 1)
-    ]
-    assert arguments[1] == [*arguments[0], "--save-on-sigterm"]
 
 
 def a_trial(kind: str = "lose-pod", error: str = "", **figures: Any) -> Trial:

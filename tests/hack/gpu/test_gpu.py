@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.process, pytest.mark.torch]
 
 def test_measurements_have_shares_of_eight_minutes_and_one_without_time_has_a_row() -> None:
     assert [allot(60, left) for left in (400, 45, 20, 19, -3)] == [60, 40, 15, 0, 0]
-    assert sum(MEASUREMENTS[name].seconds for name in FIT) <= RUN_SECONDS <= 450
+    assert sum(MEASUREMENTS[name].seconds for name in FIT) <= RUN_SECONDS
     [row] = measured("prepared-1B", parse_options([]), 10.0)
     assert (row.what, row.parameters, row.how) == ("growth and losses", "1B", "in_process, prepare")
     assert row.remark == "FAILED: no time was left for it"

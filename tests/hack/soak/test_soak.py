@@ -176,10 +176,11 @@ def test_jobs_and_what_the_hostile_tenant_writes_pass_validation() -> None:
     ]
     turns = [acts.unreadable(turn)["annotations"] for turn in range(40)]
     assert {next(iter(turn.values())) for turn in turns} == set(acts.UNREADABLE_TEXTS)
-    assert {"ask.py", "flood.py", "claims.py", "words.py", "tally.py"} <= manifests.scripts("PEM")[
-        "data"
-    ].keys()
-    assert {"plain.py", "stateful.py", "object_server.py"} <= scripts(SCRIPTS)["data"].keys()
+    programs = {**manifests.SPEAKING, **manifests.PROGRAMS}.values()
+    assert {script.split()[0] for script, _ in programs} <= manifests.scripts("")["data"].keys()
+    pods = (manifest(sort, 180, "")["spec"]["template"]["spec"] for sort in sorts)
+    run = {pod["containers"][0]["args"][0].removeprefix("/scripts/") for pod in pods}
+    assert run <= scripts(SCRIPTS)["data"].keys()
 
 
 def whole() -> Seen:

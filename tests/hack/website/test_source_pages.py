@@ -11,9 +11,6 @@ from tests.paths import ROOT
 
 def test_index_has_each_page_of_docs_once_and_the_page_of_the_examples_leads_to_each() -> None:
     found = sections((ROOT / INDEX).read_text())
-    for_users = ["Start", "Jobs", "Scheduling", "Library", "Frameworks"]
-    told = [title for title, entries in found.items() if entries]
-    assert told == [*for_users, "Operate", "Reference", "Internals", "Evidence"]
     listed = [
         os.path.normpath(Path(INDEX).parent / entry)
         for entries in found.values()
