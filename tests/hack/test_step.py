@@ -1,4 +1,4 @@
-"""Steps of the shell scripts end as their command did, however long they are waited for."""
+"""Shell scripts can be executed, and their steps end as their command did, whenever that was."""
 
 import os
 import re
@@ -43,6 +43,12 @@ def in_own_process_ids() -> tuple[str, ...]:
     if os.geteuid() != 0 or not shutil.which("unshare"):
         pytest.skip("only root can say which process id comes next")
     return ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def test_each_program_of_hack_names_its_interpreter() -> None:
+    programs = [path for path in (ROOT / "hack").rglob("*") if path.is_file()]
+    executed = [path for path in programs if os.access(path, os.X_OK)]
+    assert executed and not [path for path in executed if path.read_bytes()[:2] != b"#!"]
 
 
 def test_a_step_that_succeeds_says_so(tmp_path: Path) -> None:
