@@ -39,8 +39,7 @@ class Ending:
 @dataclass(frozen=True, slots=True)
 class Departures:
     victims: frozenset[str] = frozenset()  # the operator wants them gone
-    # Lost, but a rule of `failurePolicy.rules` has decided on them, so that `onPodLoss` does not.
-    excused: frozenset[str] = frozenset()
+    excused: frozenset[str] = frozenset()  # lost, but judged by a rule instead of `onPodLoss`
     leaving: frozenset[str] = frozenset()  # they have left the group since SIGTERM
 
 
@@ -59,11 +58,7 @@ def decide_ending(
     deadline_at: float | None = None,
     starts: FailedStarts = NONE_FAILED,
 ) -> tuple[Ending | None, float | None]:
-    """The ending, None if the job goes on, and when to decide again.
-
-    Args:
-        invalid: why the API server will never accept a pod or claim of the job's templates.
-    """
+    """The ending, None if the job goes on, and when to decide again."""
 
     def fail(reason: str, message: str, cause: FailureRecord | None = None) -> tuple[Ending, None]:
         return Ending(False, reason, message, cause), None
@@ -129,7 +124,6 @@ def _failures(count: int) -> str:
 
 
 def _never_joined(observed: Observed) -> str:
-    """Names a worker that exited with 0 and was never part of the job; empty: none did."""
     for pod in observed.pods:
         known = pod.deleting or pod.ended_before_takeover or has_spoken(pod, observed)
         if pod.exit_code == 0 and not known:
@@ -140,11 +134,7 @@ def _never_joined(observed: Observed) -> str:
 def _lost_members(
     job: Job, observed: Observed, candidates: Sequence[Candidate], departures: Departures
 ) -> list[str]:
-    """The members that go although the operator wants them, and that no rule excuses.
-
-    With a rule about conditions, an agent's report of SIGTERM is not enough: the pod's conditions
-    will show why it ends.
-    """
+    """With rules on conditions, SIGTERM alone is no loss: these will say why the pod ends."""
     excepted = {*departures.victims, *departures.excused}
     members = observed.ranks
     waits = any(rule.conditions for rule in job.rules)
@@ -170,7 +160,6 @@ def _lost_members(
 
 
 def active_since(target: Target, now: float, known: float | None) -> float | None:
-    """Monotonic seconds; None while the job is stopped."""
     return None if target.stopped else now if known is None else known
 
 

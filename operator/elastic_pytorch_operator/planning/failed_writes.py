@@ -1,4 +1,4 @@
-"""The writes that the API server has not accepted, and when each is tried again. Pure."""
+"""The writes that the API server has not accepted, and when each is tried again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ PODS, STATUS, JOB = "pods", "status", "job"
 
 @dataclass(frozen=True, slots=True)
 class FailedWrite:
-    words: str  # the outcome of the last try, a clause for people
+    words: str  # of the last try, a clause for people
     retry_at: float
     times: int = 1
     lasting: bool = False  # reported to the user: it is refused, or its trouble does not pass
@@ -36,7 +36,7 @@ FailedWrites = Mapping[str, FailedWrite]  # by the keys of the writes
 @dataclass(frozen=True, slots=True)
 class Answers:
     failed: FailedWrites = field(default_factory=dict)
-    invalid: str | None = None  # why the template can make no pod; None: no answer said so
+    invalid: str | None = None  # why the template can make no pod
     generation: int | None = None  # of the last plan's spec
     tried_generation: int = 0  # of the spec whose pods a dry run has tried
     unreadable: tuple[UnreadableObject, ...] = ()
@@ -62,7 +62,6 @@ def note_failure(
     refused_seconds: float = REFUSED_SECONDS,
     retry_after_seconds: float = 0.0,
 ) -> FailedWrite:
-    """Adds a failure to `before`, the last one if the write has not succeeded since."""
     times = before.times + 1 if before else 1
     trouble, backoff = judgement is Judgement.TROUBLE, refused_seconds
     if trouble:
@@ -99,11 +98,9 @@ def mark_reported(failed: FailedWrites) -> dict[str, FailedWrite]:
 
 
 def wants_dry_run(job: Job, target: Target, observed: Observed, answers: Answers) -> bool:
-    """Whether to ask the API server about worker pods by a dry run before the first is created.
+    """Whether to try the worker pods of this generation by a dry run.
 
-    That goes on until there is an answer, once for each valid generation of a job that has never
-    begun, or has no pod while it is stopped: its template may have changed. For the next leader,
-    the answer is in the status: it has this generation, and the reason of `Suspended`.
+    The next leader finds the answer in the status: its generation, and the reason of `Suspended`.
     """
     begun = observed.round is not None or job.status.get("round")
     if (

@@ -50,7 +50,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the operator remembers of a job between plans; its loss does the job no harm."""
+    """Its loss does the job no harm."""
 
     budget: Budget = field(default_factory=Budget)
     nodes: Objections = ()
@@ -76,8 +76,8 @@ class Plan:
     resumed: Interruption | None = None
     # Of the declared round, if it begins a training; None: it has waited for no set-up.
     set_up_seconds: float | None = None
-    # For the agents of an ended job: `complete` or `failed`. It is sent after the actions have
-    # succeeded, as what an agent acts on must be in the cluster first.
+    # `complete` or `failed`. Agents get it after the actions have succeeded, as what they act on
+    # must be in the cluster first.
     verdict: str | None = None
     actions: tuple[Action, ...] = field(default_factory=tuple)  # in order; creates may be parallel
     recheck_at: float | None = None
@@ -135,6 +135,6 @@ def recall(job: Job, now: float, time: str) -> Memory:
             unled_step=step if step and job.status.get("worldSize") else None,
         ),
         stragglers=read_stragglers(job.status),
-        # Another leader, perhaps, has written the progress: it need not be written at once.
+        # Another leader may just have written the progress.
         written=Written(at=now),
     )

@@ -1,4 +1,4 @@
-"""Decides everything about one job at one moment. Pure: no I/O, no clock, no randomness."""
+"""Decides everything about one job at one moment."""
 
 from dataclasses import replace
 

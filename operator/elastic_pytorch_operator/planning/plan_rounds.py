@@ -46,8 +46,8 @@ from elastic_pytorch_operator.planning.rounds.next_round import Cause, Decision,
 from elastic_pytorch_operator.planning.workers.silence import takeover_grace_until
 from elastic_pytorch_operator.spec.job import Job
 
-# Between two plans while agents report: a window of their work, each of which a plan judges.
-# Metrics count by plans, too, what the job spends its time on.
+# Between two plans while agents report: for the windows of their work, and the metrics of what a
+# job's time is spent on.
 REGULAR_SECONDS = 5.0
 
 
@@ -117,10 +117,6 @@ def plan_rounds(job: Job, target: Target, observed: Observed, memory: Memory) ->
 def _decide(
     job: Job, target: Target, observed: Observed, judged: Judgement
 ) -> tuple[Decision, Deferral, Interruption | None, Memory]:
-    """There is no further round while the job ends or its whole group is to be replaced.
-
-    Returns the interruption that is over, if any, and the memory after the decision, too.
-    """
     memory, candidates = judged.memory, judged.workers.candidates
     frozen = judged.ending is not None or judged.restarting.asked
     decision = Decision() if frozen else _next_round(job, target, observed, judged)

@@ -1,8 +1,4 @@
-"""The plan of a job whose group stock torchrun forms.
-
-Without agents, the operator sees only pods and nodes. It keeps as many workers as are wanted, and a
-store where they meet. When their rendezvous is over, it begins another, or ends the job.
-"""
+"""The plan of a job whose group stock torchrun forms: without agents, by pods and nodes alone."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -223,7 +219,6 @@ def _understand(
 
 
 def _exits_collected(view: _View, stock: StockMemory) -> bool:
-    """Whether all workers that may know why the rendezvous is over have had the time to end."""
     assert stock.over_since is not None
     if view.observed.now >= stock.over_since + EXIT_REPORT_SECONDS:
         return True
@@ -254,7 +249,6 @@ def _decide_ending(
 
 
 def _ended_pods(observed: Observed) -> list[FailureRecord]:
-    """The pods that have failed without closing their rendezvous."""
     ends = [read_end(pod, observed.now) for pod in observed.pods if pod.ended]
     left = [end for end in ends if end.manner not in (*CLOSING, Manner.SUCCEEDED)]
     return [_judged(end) for end in left]
@@ -324,17 +318,13 @@ def _pod_actions(
 
 
 def _ready_if_running(candidate: Candidate) -> Candidate:
-    """Without an agent to report it, a container that runs is ready."""
     if candidate.liveness is Liveness.STARTING and candidate.container_runs:
         return replace(candidate, liveness=Liveness.READY)
     return candidate
 
 
 def _node_lost(pod: PodView, observed: Observed, *, outage: bool) -> bool:
-    """Whether a pod's node is removed, or is not ready and the cluster has evicted the pod.
-
-    A node that has just become NotReady may only have lost its connection, until its taint evicts.
-    """
+    """A NotReady node may only have lost its connection, until its taint evicts the pod."""
     node = observed.nodes.get(pod.node)
     if node is None or pod.ended:
         return False

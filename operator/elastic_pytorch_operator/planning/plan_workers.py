@@ -90,10 +90,7 @@ def plan_workers(job: Job, target: Target, observed: Observed, memory: Memory) -
 def missing_pods(
     job: Job, target: Target, observed: Observed, memory: Memory
 ) -> tuple[Action, ...]:
-    """Pods that a new leader can create for free indices before any agent has reported.
-
-    It creates none if the job may be about to complete, or if the loss of a pod is to fail it.
-    """
+    """Pods that a new leader can create for free indices before any agent has reported."""
     ending = any(agent.state is AgentState.SUCCEEDED for agent in observed.agents.values())
     taken = {pod.index for pod in observed.pods if not pod.deleting}
     gang = plan_pod_group(job, target, observed, memory.answers.failed)
@@ -116,7 +113,6 @@ def pod_actions(
     memory: Memory,
     restarting: GroupRestart,
 ) -> list[Action]:
-    """What to do about the pods of a job that goes on, except the members of `round_`."""
     replicas, starts = workers.replicas, workers.starts
     gang = plan_pod_group(job, target, observed, memory.answers.failed)
     actions: list[Action] = [*gang.actions, *([] if observed.service_exists else [CreateService()])]

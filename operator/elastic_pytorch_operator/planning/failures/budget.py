@@ -1,10 +1,7 @@
 """Counts failures of a job's own code against `maxFailures` and `backoffLimit`.
 
-`maxFailures` bounds failures since the last progress, `backoffLimit` those since the job began. A
-failure of the job's own code that a rule keeps from counting still delays the next try, since it
-may come back at once. A worker that was killed from outside is a cause that does not count and
-delays nothing. But if a pod of its index ends in the same way again without progress in between,
-something in its spec ends it, such as the limit of its disk or a probe: that counts.
+A worker that was killed from outside does not count. But if a pod of its index ends in the same way
+again without progress in between, something in its spec ends it, such as the limit of its disk.
 """
 
 from collections.abc import Collection, Sequence
@@ -33,7 +30,7 @@ class Budget:
     total: int = 0  # since the job began
     in_a_row: int = 0  # since the last progress, with those that a rule keeps from counting
     counted_round: int = 0
-    counted_pods: frozenset[str] = frozenset()  # UIDs, while the pods are there
+    counted_pods: frozenset[str] = frozenset()  # UIDs of pods that exist
     step: int = 0  # at the last progress
     backoff_until: float = 0.0
     last: FailureRecord | None = None  # the newest root cause
@@ -49,7 +46,6 @@ class Budget:
         return self if steady is self or step <= self.step else replace(steady, step=step)
 
     def after_steady_round(self, seconds: float) -> "Budget":
-        """Counts from 0 after a round of that many seconds, if no agent reports steps."""
         if seconds < STEADY_SECONDS or not (self.failures or self.in_a_row or self.ends):
             return self
         return replace(self, failures=0, in_a_row=0, ends=frozenset())
@@ -57,7 +53,6 @@ class Budget:
     def after_round(
         self, number: int, cause: FailureRecord, now: float, *, back_off: bool
     ) -> "Budget":
-        """A round counts once."""
         if number <= self.counted_round:
             return self
         return replace(self, counted_round=number)._after(cause, now, back_off=back_off)
@@ -65,9 +60,9 @@ class Budget:
     def after_pods(
         self, failed: Sequence[FailureRecord], there: Collection[str], now: float, *, back_off: bool
     ) -> "Budget":
-        """Counts pods that have failed and are still there, as are those of the UIDs `there`.
+        """Counts pods that have failed; `there` has the UIDs of all pods that exist.
 
-        Pods that become known together count as one. So does a round with its pods, unless a rule
+        Pods that become known together count once. So does a round with its pods, unless a rule
         asks for something else.
         """
         uids = (self.counted_pods | {record.pod_uid for record in failed}) & frozenset(there)
@@ -109,7 +104,7 @@ class Budget:
         if action is FailureAction.COUNT:
             budget = replace(budget, failures=self.failures + 1, total=self.total + 1)
         else:
-            back_off = True
+            back_off = True  # it may come back at once
         if action is FailureAction.RESTART_GROUP:
             budget = replace(budget, group_restarts=cause.group_restarts + 1)
         pause_seconds = backoff_seconds(budget.in_a_row) if back_off else 0.0
@@ -117,7 +112,6 @@ class Budget:
 
 
 def action_on(failure: FailureRecord) -> FailureAction | None:
-    """By its rule; without one, a failure counts if it is the job's own fault."""
     if failure.rule is not None:
         return failure.rule.action
     return FailureAction.COUNT if failure.fault is Fault.CODE else None

@@ -1,10 +1,7 @@
 """Which rules of `failurePolicy.rules` decide on failed rounds, and on failed or lost pods.
 
-A rule on exit codes sees the root cause of a round's failure, and a training container that has
-ended by itself, not by its pod's deletion. A rule on conditions sees a pod that has failed, and a
-lost member: its node is gone, or its pod is being deleted, though not by the operator. An agent may
-report SIGTERM before the operator sees why its pod ends, so the operator watches the pod until then
-even if the group does without it.
+An agent may report SIGTERM before the operator sees why its pod ends, so the operator watches the
+pod until then even if the group does without it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -27,7 +24,7 @@ from elastic_pytorch_operator.model.observed import AgentState, AgentView, Obser
 from elastic_pytorch_operator.planning.workers.liveness import Candidate, Liveness
 from elastic_pytorch_operator.spec.failure_rules import FailureAction, FailureRule, find_rule
 
-# To find these again changes nothing: an operator before this one may have found them.
+# An earlier operator may have found these: to find them again changes nothing.
 REPEATABLE = (FailureAction.FAIL_JOB, FailureAction.RESTART_GROUP)
 
 
@@ -65,7 +62,7 @@ def ended_pods(observed: Observed) -> list[FailureRecord]:
 
 
 def _last_words(agent: AgentView, observed: Observed, *, explained: bool) -> FailureRecord | None:
-    """Why an ended pod's torchrun gave up, if its agent reported it; `explained` excuses echoes."""
+    """Why an ended pod's torchrun gave up, if its agent said so; `explained` excuses echoes."""
     if agent.state is not AgentState.FAILED or not agent.gives_up:
         return None
     record, round_ = record_of(agent), observed.round
@@ -91,11 +88,7 @@ def judge_pods(
     ours: Collection[str] = (),
     leaving: Collection[str] = (),
 ) -> list[FailureRecord]:
-    """Pods that failed by the job's fault or from outside, and failed or lost ones with a rule.
-
-    Pods that had ended before this operator began to decide count only if their rule may ask for
-    its action again. The operator itself removes workers in `ours`.
-    """
+    """Failed pods that count or have a rule, and lost ones that have a rule and are not `ours`."""
     records = []
     for record in ended:
         pod = observed.pods_by_name[record.worker]
@@ -128,7 +121,6 @@ def leaving_members(
     known: Collection[str],
     ours: Collection[str],
 ) -> frozenset[str]:
-    """The workers that leave or have left the group since SIGTERM, and whose pods are there."""
     begin = {
         c.worker
         for c in candidates
@@ -143,7 +135,6 @@ def excused_members(
     pods: Sequence[FailureRecord],
     leaving: Collection[str] = (),
 ) -> frozenset[str]:
-    """The lost members on which a rule has decided, even if their pods are gone by now."""
     return (known | {record.worker for record in pods if record.rule is not None}).intersection(
         {*observed.ranks, *leaving}
     )

@@ -1,7 +1,6 @@
 """Finds the ranks that a hanging group waits for: those outside of the others' collective.
 
-A rank in a collective waits for all others, so it waits for the ones that are in none. Ranks in
-different collectives wait for each other: then those in another one than most are named.
+Of ranks in different collectives, those in another one than most are named.
 """
 
 from collections import Counter

@@ -1,8 +1,7 @@
 """`progressDeadlineSeconds`: a group that finishes no step within that time hangs.
 
-Unless it only waits for its last checkpoint, its agents write the stacks of their workers to the
-pods' logs and report where each rank stands. Then the group restarts, which counts as a failure of
-the job's own, of the rank that the others wait for, or else of the one that is furthest behind.
+Its agents report where each rank stands before it restarts, which counts as a failure of the job's
+own.
 """
 
 from collections import Counter
@@ -99,7 +98,7 @@ def _cause(
 def _places_of(
     round_: Round, members: list[AgentView], answers: Mapping[str, tuple[Place, ...]]
 ) -> dict[int, tuple[str, Place]]:
-    """The worker and the place of each rank; places beyond a pod's own processes are left out."""
+    """The worker and the place of each rank."""
     if not members:
         return {}
     [(processes, _)] = Counter(agent.local_world_size for agent in members).most_common(1)

@@ -1,13 +1,7 @@
 """Finds the one failure that explains the others, once all members have reported or are lost.
 
-- A lost member explains whatever the others report: none of it is the job's own fault.
-- A member whose own torchrun has given up has reported all that it knows, and counts as there.
-- With every member there, the earliest failure that is not an echo of another is the cause.
-- Echoes of a member that has not taken the round up, since it is on its way to a step boundary of
-  the one before, count nothing.
-- With every member there and only echoes, the first is the cause and the job's own fault: a network
-  drops connections, or a rank has never come. A loss may become known a moment after its echoes,
-  so this waits for a later heartbeat of every member.
+docs/internals/rounds.md has the rules. A loss may become known a moment after its echoes, so echoes
+alone count only after a later heartbeat of every member.
 """
 
 from collections.abc import Collection, Sequence
@@ -36,13 +30,13 @@ def judge_round(
 
     Args:
         again: workers failed by a device where one had failed the job before. Such a failure
-            counts, so that a job without another node ends, or one whose script has the words of a
-            broken device by mistake.
+            counts, so that a job without another node ends.
     """
     round_ = observed.round
     if round_ is None or round_.size == 0:
         return RoundFailure()
     members = (c for c in candidates if c.worker in round_.ranks)
+    # A torchrun that has given up has reported all that it knows.
     present = [c for c in members if c.ready or (c.failed and c.gives_up and c.gone)]
     failed_since = min((c.failed_since for c in present if c.failed), default=None)
     if failed_since is None:

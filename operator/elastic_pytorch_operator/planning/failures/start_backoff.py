@@ -1,12 +1,7 @@
 """Pods that end before they join, or soon after by their own spec: their successors wait a while.
 
-The set-up of a script before its group exists (`spec.prepare`) is a part of the start: it fails for
-its own pod alone.
-
-The limit of its own disk may end the pods of one index again and again, while the progress of the
-others keeps the job within its bounds on failures. So each index has a count, which only a pod that
-lasts ends. As with Kubernetes' `backoffLimitPerIndex`, it is on the pod: each one carries the nodes
-on which those before it have failed in a row, so that a change of leader forgets nothing.
+Each index has a count, as the progress of other workers resets that of the job. Like Kubernetes'
+`backoffLimitPerIndex`, it is on the pod, so that a change of leader forgets nothing.
 """
 
 from collections.abc import Mapping
@@ -25,13 +20,13 @@ from elastic_pytorch_operator.planning.failures.budget import backoff_seconds
 
 LASTING_SECONDS = 600.0  # of a container, until the kubelet forgets its earlier restarts
 NO_NODE = "-"  # of an end for which no node is to blame
-MAX_FAILED_STARTS = 8  # on a pod; the pause has long reached its longest by then
+MAX_FAILED_STARTS = 8  # on a pod; the pause is at its longest by then
 ATTEMPTS = 6  # of each index, before a job that has never begun is given up: some half a minute
 
 
 @dataclass(frozen=True, slots=True)
 class FailedStarts:
-    # By worker index; `nodes` has where its newest pods have failed in a row, the oldest first.
+    # By worker index; `nodes` are those on which its newest pods have failed in a row.
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     backoff_until: Mapping[int, float] = field(default_factory=dict)
     newest: Mapping[int, PodView] = field(default_factory=dict)
@@ -59,12 +54,7 @@ def find_failed_starts(observed: Observed, *, stock: bool = False) -> FailedStar
 
 
 def why_given_up(starts: FailedStarts, wanted: int, max_failures: int) -> str:
-    """Empty: a job that has never begun is not given up.
-
-    It is if no container can be started, or the script of a worker fails in its set-up again and
-    again. A pod that a kubelet rejects is tried for as long as the job lasts: another node, or the
-    same one later, may take it.
-    """
+    """Empty: the job goes on, also if a kubelet rejects its pods, as a node may take them later."""
     for index in sorted(starts.unprepared):
         tries, pod = len(starts.nodes[index]), starts.newest[index]
         if index < wanted and tries > min(max_failures, MAX_FAILED_STARTS - 1):
@@ -99,8 +89,6 @@ def _failed_to_start(pod: PodView, observed: Observed, *, stock: bool) -> bool:
 
 
 def _failed_on(pod: PodView, observed: Observed, *, stock: bool) -> tuple[str, ...]:
-    """Where pods of an index have failed in a row up to this one."""
-    # Of a pod that ended before this operator began to decide, only its own record is known.
     if pod.ended_before_takeover:
         return pod.failed_starts
     if _failed_to_start(pod, observed, stock=stock):

@@ -1,9 +1,7 @@
 """Workers leave nodes with an announced end in one round, once their replacements are ready.
 
-If these are not ready in time, the workers leave before the node ends: the group stops them at a
-step boundary, which no end without an eviction would. A node that reports a fault is left in the
-same way, but no earlier than the replacements are ready, as its workers still train. So is a worker
-whose own device its kubelet reports as unhealthy.
+If these are late, the workers leave at a step boundary before the node ends. A node with a fault,
+or an unhealthy device of a worker's own, is left only when the replacements are ready.
 """
 
 import math

@@ -1,8 +1,8 @@
 """The table of what speaks against a node: since when, until when, and what follows for pods.
 
 Kubernetes needs 40 to 50 s to see that a node has died. Until then its scheduler prefers the dead
-node, as the fewest pods run there. An agent reports once that a device has failed, and a process
-that starts again in the same container has the same device. No new leader knows of it.
+node, as the fewest pods run there. Only the leader to which an agent reports a failed device knows
+of it.
 """
 
 import math
@@ -25,7 +25,7 @@ PAST_SECONDS = 3600.0  # an announced end is over by then, whatever the label sa
 
 
 class Weight(IntEnum):
-    """How strongly something speaks against a node; of equal workers, those there go first."""
+    """Of equal workers, those on nodes of a greater weight go first."""
 
     ANY = 0  # new pods go there as to any other node
     LAST = 1  # they go there only if no other node takes them
@@ -143,7 +143,7 @@ def weigh_end(end: AnnouncedEnd | None, time: str) -> Weight:
 
 
 def _read_end(end: AnnouncedEnd | None, time: str) -> tuple[Cause | None, float]:
-    """The announcement's row, and the seconds that it holds; of ENDS, those that the node lasts."""
+    """The announcement's row, and its seconds; of ENDS, those that the node lasts."""
     if end is None or end.certainty is Certainty.SOFT:
         return MAY_END if end else None, math.inf
     if end.certainty is Certainty.SURE:

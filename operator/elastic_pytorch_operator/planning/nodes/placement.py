@@ -1,11 +1,7 @@
-"""Which nodes new pods keep away from, and which nodes could take a pod.
+"""Which nodes new pods keep away from, and which nodes could take a pod, were they empty.
 
-The latter looks at each node and the pod's spec alone, as only the scheduler knows the other pods
-there. Its rules are those of kube-scheduler's filters NodeAffinity, TaintToleration and
+The rules of the latter are those of kube-scheduler's filters NodeAffinity, TaintToleration and
 NodeResourcesFit.
-
-A pod names few nodes, however large the cluster is: the API server refuses annotations over 256
-KiB. The scheduler deals with the rest, and so does the evacuation of the pods that it places there.
 """
 
 import re
@@ -25,6 +21,7 @@ from elastic_pytorch_operator.planning.nodes.objections import (
 )
 from elastic_pytorch_operator.spec.resources import Amounts, pod_requests
 
+# A pod names few nodes of any cluster: the API server refuses annotations over 256 KiB.
 MAX_AVOIDED = 200
 MAX_UNWANTED = 50
 _WHOLE = re.compile(r"-?[0-9]{1,18}")  # fits an int64, as the scheduler reads labels
@@ -75,7 +72,7 @@ def misled_pods(observed: Observed, objections: Objections) -> frozenset[str]:
 
 
 def _others_have_room(avoided: Collection[str], observed: Observed, template: Manifest) -> bool:
-    """All are full if the scheduler has found none for a pod that avoids some."""
+    # The scheduler has found none for a pod that avoids some.
     if any(pod.unschedulable and pod.avoids for pod in observed.pods):
         return False
     others = (node for node in observed.nodes.values() if node.name not in avoided)
@@ -140,7 +137,6 @@ class Term(NamedTuple):
 
 
 def nodes_for(nodes: Iterable[NodeView], spec: Manifest) -> Iterator[NodeView]:
-    """The nodes that could take a pod, were they empty."""
     # Once for all nodes: a template may be as large as an object can be.
     requests = {name: amount for name, amount in pod_requests(spec).items() if amount > 0}
     tolerated = cache(partial(tolerates, spec))

@@ -21,8 +21,8 @@ EVICTION_SETTLE_SECONDS = 0.5
 
 class QuotaLack(Enum):
     UNSUPPORTED = auto()  # the operator does not use Kueue
-    NO_WORKLOAD = auto()  # the base is yet to be made
-    OTHER_TEMPLATE = auto()  # the base is for another pod template
+    NO_WORKLOAD = auto()
+    OTHER_TEMPLATE = auto()
     OTHER_QUEUE = auto()  # the base waits, or has quota, in the former queue
     NO_QUEUE = auto()  # the label was removed, and the quota is not given back yet
     DEACTIVATED = auto()
@@ -63,10 +63,7 @@ NO_LIMIT = Quota()
 
 
 def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
-    """What a job may use of its Workloads for this many wanted workers, and its spares beyond them.
-
-    Extras for spares come last, and their quota, too, goes to workers while one waits.
-    """
+    """Extras for spares come last, and their quota, too, goes to workers while one waits."""
     if job.queue is None:
         return _find_quota_to_give_back(wanted, observed)
     if observed.workloads is None:
@@ -113,10 +110,7 @@ def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
 
 
 def _find_quota_to_give_back(wanted: int, observed: Observed) -> Quota:
-    """What a job without a queue may use: nothing while a Workload of its former one has quota.
-
-    A finalizer may keep a deleted Workload. It holds the job up no longer once no pod runs by any.
-    """
+    """A deleted Workload, which a finalizer may keep, holds the job up only while pods use it."""
     reserving = (workload for workload in observed.workloads or () if workload.reserves)
     workloads = [workload for workload in reserving if not workload.is_true(kueue.FINISHED)]
     by_quota = any(pod.workload for pod in holding_pods(observed))
@@ -199,11 +193,7 @@ def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]
 
 
 def holding_pods(observed: Observed) -> tuple[PodView, ...]:
-    """Worker pods whose requests count.
-
-    A pod that is being deleted counts until it is gone. On a lost node it may never go, and uses
-    nothing that another could have.
-    """
+    """Worker pods whose requests count: on a lost node, one that is being deleted may never go."""
     alive = (pod for pod in observed.pods if not pod.ended or pod.lingers)
     return tuple(pod for pod in alive if not _stays_behind(pod, observed))
 

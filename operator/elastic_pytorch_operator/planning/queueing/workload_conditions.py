@@ -1,9 +1,7 @@
 """Changes a Workload's conditions by merge patches, each with all conditions that Kueue has set.
 
-Kueue evicts a Workload that is not ready for too long (`waitForPodsReady`). Workers are counted,
-not matched with Workloads: with a worker lost, the last extra is not ready. If the loss lasts,
-Kueue evicts that extra, and the job goes on with the others. An extra that is matched with its pods
-is ready by these, and its eviction takes just them away.
+Kueue evicts a Workload that is not ready for too long (`waitForPodsReady`). As workers are counted,
+not matched with Workloads, the loss of any worker costs the last extra.
 """
 
 from collections.abc import Iterable, Mapping
@@ -65,11 +63,7 @@ def _merged(
 def report_readiness(
     usable: Iterable[WorkloadView], ready: int, time: str, running: Mapping[str, int] | None = None
 ) -> list[PatchWorkload]:
-    """Returns the changes of PodsReady for the admitted Workloads, the base first.
-
-    Args:
-        running: pods by the names of their extras; None: workers are counted.
-    """
+    """`running` has the pods by the names of their extras; None: workers are counted."""
     patches, needed = [], 0
     for workload in usable:
         needed += workload.granted

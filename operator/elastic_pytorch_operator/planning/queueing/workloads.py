@@ -1,7 +1,7 @@
 """Which Workloads of a job are created, changed and deleted, and by which each new pod runs.
 
-That depends only on what there is, never on what has happened. Quota is given back when the pods
-that use it are gone: Kueue may grant it to another job at once.
+That depends only on what there is. Quota is given back when the pods that use it are gone: Kueue
+may grant it to another job at once.
 """
 
 from collections import Counter
@@ -79,11 +79,7 @@ def plan_workloads(job: Job, observed: Observed, quota: Quota) -> list[WorkloadA
 
 
 def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> list[Action]:
-    """Gives each pod that is to be created a place in a Workload with room, the base first.
-
-    A pod whose creation is on its way keeps its place, and is not asked for again. One that is
-    being deleted keeps it until it is gone.
-    """
+    """Gives each pod that is to be created a place in a Workload with room, the base first."""
     if not quota.limited:
         return list(actions)
     used = Counter(pod.workload for pod in holding_pods(observed))
@@ -108,7 +104,6 @@ def grant_pods(observed: Observed, quota: Quota, actions: Iterable[Action]) -> l
 
 
 def finish_workloads(job: Job, observed: Observed) -> list[WorkloadAction]:
-    """Frees the quota of an ended job once no pod is left."""
     if not observed.workloads or holding_pods(observed):
         return []
     actions: list[WorkloadAction] = []
@@ -140,8 +135,8 @@ def _give_back(
 ) -> list[WorkloadAction]:
     """Deletes Workloads without quota at once, and the rest as their pods go, the base last.
 
-    A preempted extra is made again, behind those of other jobs. One that is evicted for another
-    reason is released, or Kueue's own pause before its next try would be lost.
+    An extra that is evicted for another reason than preemption is released, or Kueue's own pause
+    before its next try would be lost.
     """
     holders = sorted((w for w in surplus if w.reserves), key=lambda w: -w.number)
     actions: list[WorkloadAction] = [

@@ -1,4 +1,4 @@
-"""The events of a job, as `kubectl describe` lists them: one for each change."""
+"""The events of a job: one for each change."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -57,7 +57,6 @@ def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
 def with_failing_saves(
     degraded: Condition, job: Job, observed: Observed, round_: Round | None
 ) -> Condition:
-    """A condition that is true already keeps its reason."""
     ranks = round_.ranks if round_ else {}
     members = [observed.agents[name] for name in ranks if name in observed.agents]
     reason, message = names.CHECKPOINTS_FAILING, explain_failing_saves(members)

@@ -1,8 +1,6 @@
-"""What a job's time was spent on: `status.goodput`. Pure.
+"""What a job's time was spent on: `status.goodput`, as Google's ml-goodput-measurement defines it.
 
-Goodput is the share of a job's time that it spent on steps that were kept, as Google's
-ml-goodput-measurement defines it; all other time is badput. Each second belongs to one activity. A
-plan knows only the activity of its moment, and since when. If that began before the plan before,
+A plan knows only the activity of its moment, and since when. If that began before the plan before,
 the time in between was booked under another activity, and moves.
 """
 
@@ -109,11 +107,7 @@ def book_interruption(account: Account, over: Interruption) -> Account:
 
 
 def _whole_seconds(spent: Mapping[Activity, Spent]) -> dict[Activity, int]:
-    """The seconds of each activity as integers, whose sum is that of all, rounded down.
-
-    The largest fractions are rounded up (method of largest remainders), as rounding each one down
-    would lose up to a second.
-    """
+    """Their sum is that of all, rounded down (method of largest remainders)."""
     whole = {activity: int(each.seconds) for activity, each in spent.items()}
     short = int(sum(each.seconds for each in spent.values()) + TINY) - sum(whole.values())
     by_fraction = sorted(spent, key=lambda activity: whole[activity] - spent[activity].seconds)

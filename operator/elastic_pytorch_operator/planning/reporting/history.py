@@ -1,16 +1,8 @@
-"""What has happened to a job's group: `status.history`, at most 4 KiB of JSON. Pure.
+"""What has happened to a job's group: `status.history`, at most 4 KiB of JSON.
 
-It is one list, oldest first. An entry with a `cause` is a change of the group, with the time that
-it took the training and the steps that it cost. An entry without one is a sample of loss and speed
-between two changes, added with a write that is due anyway. What no longer fits is thinned:
-
-- Of more than 24 samples, the one whose neighbours are closest to each other goes.
-- The first change and the newest four stay whole. The phases of the others go, oldest first.
-- Then the oldest two changes of one cause become one, which replaces the later one, with the sums
-  of both. If no two have the same cause, a sample goes; without samples, the oldest two changes
-  become one.
-
-So the sums of interruptions, their seconds and the steps lost stay right.
+An entry with a `cause` is a change of the group, one without is a sample of loss and speed between
+two changes. What no longer fits is thinned so that the sums of interruptions, their seconds and the
+steps lost stay right.
 """
 
 import json
@@ -41,12 +33,7 @@ def add_changes(
     progress: Entry,
     time: str,
 ) -> list[Entry]:
-    """Adds the last changes of the group that are over and not in the history yet.
-
-    Args:
-        interruptions: one that goes on has no entry, and nor has its round.
-        round_: the newest; without a reason it comes from a leader that knew more.
-    """
+    """Adds changes that are over; a round without a reason comes from a leader that knew more."""
     ends = [] if interruptions.last is None else [interruptions.last.as_status()]
     if interruptions.current is None and round_ is not None and round_.reason:
         change = {"time": time, "round": round_.number, "replicas": round_.size}
@@ -90,7 +77,7 @@ def _thin(history: list[Entry]) -> list[Entry]:
 
 
 def _shorten(history: Sequence[Entry]) -> list[Entry]:
-    """Takes a little away; empty: there is nothing that may go."""
+    """Empty: there is nothing that may go."""
     old = [place for place, entry in enumerate(history) if "cause" in entry][1:-WHOLE]
     phased = next((place for place in old if "phaseSeconds" in history[place]), None)
     if phased is not None:
@@ -117,7 +104,7 @@ def _alike(history: Sequence[Entry], places: Sequence[int]) -> tuple[int, int] |
 
 
 def _merge(earlier: Entry, later: Entry) -> dict[str, Any]:
-    """The later change, with the sums of both; a change that interrupted nothing has none."""
+    """The later change, with the sums of both."""
     interruptions = [entry for entry in (earlier, later) if "seconds" in entry]
     merged = dict(later)
     if interruptions:

@@ -1,4 +1,4 @@
-"""How long a change of the group has interrupted the training, and what it cost. Pure.
+"""How long a change of the group has interrupted the training, and what it cost.
 
 docs/internals/rounds.md describes the phases, which follow each other.
 """
@@ -70,7 +70,6 @@ NO_INTERRUPTIONS = Interruptions()
 
 
 def recall_interruption(state: Mapping[str, Any], now: float, time: str) -> Interruption | None:
-    """An interruption that another leader saw begin and not end; None: none that can be read."""
     round_, cause, began, step = (state.get(name) for name in ("round", "cause", "began", "step"))
     if type(round_) is not int or not isinstance(began, str) or not isinstance(cause, str):
         return None
@@ -89,11 +88,7 @@ def begin_interruption(
     status_step: int | None = None,
     unled_step: int | None = None,
 ) -> Interruption | None:
-    """The interruption that a newly declared round starts; None for a first round.
-
-    Args:
-        status_step: the last step in the status, for a group of which no agent is known any more.
-    """
+    """`status_step` is for a group of which no agent is known any more."""
     if after.reason == names.JOB_SUSPENDED or (after.reason == names.EVICTED and not after.size):
         return None
     if current is not None:
@@ -173,11 +168,7 @@ def advance_interruption(
     time: str = "",
     gone: Container[str] = (),
 ) -> Interruption | None:
-    """Ends an interruption once its group trains.
-
-    That is at its first step, or if its script reports none, when all workers run. The last reports
-    of agents of `gone` workers hold no more.
-    """
+    """Ends an interruption at the first step of its group or, without steps, once all run."""
     if interruption is None or round_ is None:
         return interruption
     agents = list(agents)
@@ -237,7 +228,6 @@ def _phases(
     stepped_at: float | None = None,
     running_at: float | None = None,
 ) -> dict[str, float]:
-    """Without reports of steps, the last phase ends when all processes run."""
     if interruption.declared_at is None:
         return {}
     # The slowest of the pods that have reported it: one report that the group has formed is enough.
@@ -261,10 +251,9 @@ def _phases(
 
 
 def split_interruption(since: float, ends: Mapping[str, float | None]) -> dict[str, float]:
-    """Returns the seconds of each phase whose end is known, in their order.
+    """The seconds of each phase whose end is known; the time of the others counts for the next one.
 
-    Other phases count for the next one. No phase is negative: the moments come from several pods,
-    and one may begin its next phase before another has ended this one.
+    No phase is negative, although the moments come from several pods.
     """
     # What is over when the first step is reported cannot have ended after it.
     last, latest = since, ends.get(FIRST_STEP)

@@ -1,7 +1,4 @@
-"""What a job says of its quota, and the conditions of a job that may not run.
-
-The group of a job that has no quota trains on until it has saved, and its pods take time to stop.
-"""
+"""What a job says of its quota, and the conditions of a job that may not run."""
 
 from dataclasses import replace
 
@@ -17,7 +14,6 @@ UNSUPPORTED = (
     "set kueue.enabled in the operator's chart, or remove the label"
 )
 UNANSWERED = "Kueue has not processed it yet"
-# Of a job without quota.
 WITHOUT_QUOTA = (
     names.QUOTA_REQUESTED,
     names.WAITING_FOR_QUOTA,
@@ -114,10 +110,7 @@ def held(
 def suspended(
     job: Job, observed: Observed, size: int, waiting: str, refusal: str, unsaved: str
 ) -> list[Condition]:
-    """A suspended group may wait for a checkpoint, and its pods take time to stop.
-
-    Only without quota is the job suspended: until then, fields for its pods may not change.
-    """
+    """Only without quota is the job suspended: until then, fields for its pods may not change."""
     left = _pods_left(observed)
     reserves = any(w.reserves and not w.is_true(kueue.FINISHED) for w in observed.workloads or ())
     stays = left or reserves

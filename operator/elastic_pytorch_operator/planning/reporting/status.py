@@ -1,4 +1,4 @@
-"""What a job's status should say. Pure."""
+"""What a job's status should say."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -45,11 +45,7 @@ def progress_write_seconds(reporting_jobs: int) -> float:
 
 
 def next_progress_write(job_uid: str, after: float, reporting_jobs: int) -> float:
-    """When a job's progress is written next, monotonic seconds.
-
-    Each job has its own moments, by its UID, so that the writes of all jobs are spread evenly, even
-    after a takeover.
-    """
+    """Monotonic seconds; each job has its own moments, by its UID, which spreads the writes."""
     seconds = progress_write_seconds(reporting_jobs)
     offset = crc32(job_uid.encode()) / 2**32 * seconds
     return after + seconds - (after - offset) % seconds
@@ -67,8 +63,7 @@ def write_status_at(
 
     Args:
         written: by this operator. The API server may have stored something else: an older resource
-            definition drops fields, and what is no Unicode is replaced. To write the same again at
-            once would change nothing.
+            definition drops fields, and what is no Unicode is replaced.
     """
     times = []
     if says_more(old, new):

@@ -1,9 +1,7 @@
-"""Which ranks are slow: `status.stragglers`. Pure.
+"""Which ranks are slow: `status.stragglers`.
 
-In data-parallel training every step of every rank takes as long as the slowest rank needs, so a
-rank is judged by its work: its time in a step without its waits for the others. Agents report the
-median of each window of a few seconds. In a window, a rank is slow if its work exceeds the group's
-median by a factor, and costs a part of the step that matters.
+A step takes every rank as long as the slowest one, so a rank is judged by its work: its time in a
+step without its waits for the others. Agents report its median in windows of a few seconds.
 """
 
 from collections import defaultdict
@@ -92,11 +90,7 @@ def read_stragglers(status: Mapping[str, Any]) -> Stragglers:
 
 
 def advance_stragglers(known: Stragglers, round_: Round | None, observed: Observed) -> Stragglers:
-    """Looks at the next window of a group, once all ranks have reported it.
-
-    Stragglers outlast a change of the group that their workers are in, if it is large enough to
-    measure.
-    """
+    """Looks at the next window of a group, once all ranks have reported it."""
     members = round_.ranks if round_ is not None else {}
     agents = [agent for name in members if (agent := observed.agents.get(name))]
     processes = len(members) * max((agent.local_world_size for agent in agents), default=1)

@@ -33,10 +33,8 @@ def describe_workers(
 ) -> tuple[dict[str, Any], str]:
     """The fields `workers` and `unlistedWorkers`, and the operator state's `newest_pod_time`.
 
-    The list has first the workers that do not train, then those that do, then pods which have a
-    successor, each by index. A new leader needs to know of all workers whose agents have reported.
-    So `unlistedWorkers` has the index of each other worker once: of several pods of an index, the
-    newest counts. The time tells those pods from replacements (`model.known_workers`).
+    A new leader needs to know of all workers whose agents have reported, so `unlistedWorkers` has
+    the index of each other worker once.
     """
     whole = round_ is not None and round_.size >= wanted > 0
     left_out = "Spare" if job.spares and whole else "Ready"

@@ -101,7 +101,6 @@ def defer_for_checkpoint(
 
 
 def can_wait(current: Round, wanted: Round) -> bool:
-    """Whether a round has members, and all can train on although the next one is known."""
     return (
         current.size > 0
         and wanted.orderly_since <= current.number

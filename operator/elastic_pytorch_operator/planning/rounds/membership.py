@@ -1,10 +1,8 @@
 """Chooses the members of a group and their ranks.
 
-A unit is `spec.unitReplicas` workers of consecutive indices, which hold one replica of the model. A
-unit that lacks a worker is of no use to the group: its others wait. Most units have one worker.
-
+A unit is `spec.unitReplicas` workers of consecutive indices, which hold one replica of the model.
 With `scheduling.rankTopologyKey`, the units whose nodes have the same value of that label are a
-*domain*, and have consecutive ranks. Without it, all units are in one domain.
+*domain*, and have consecutive ranks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,12 +82,10 @@ def assign_ranks(
     of each domain.
 
     The first unit changes its place with the second if the agent of rank 0 has not reported its
-    next port yet: new processes of the others might reach the store that is about to end. If it is
-    the only one of its domain, that domain changes its place with the second.
+    next port yet: new processes of the others might reach the store that is about to end.
 
     Args:
         group: whole units in any order.
-        domains: by worker; that of a unit's first worker is the unit's.
     """
     blocks = _blocks_of(group, before, unit, domains)
     ranked = _place(blocks, before, unit)
@@ -123,7 +119,6 @@ def _blocks_of(
 
 
 def _place(blocks: Iterable[Sequence[Unit]], before: Mapping[str, int], unit: int) -> list[Unit]:
-    """The units by rank: those of a block keep their places in it, and the rest fill its gaps."""
     ranked: list[Unit] = []
     for block in blocks:
         places: list[Unit | None] = [None] * len(block)

@@ -57,11 +57,9 @@ def next_round(
     Its number is above all numbers in the status and in heartbeats. An earlier leader may have
     declared a round of that number, if no status has it and all agents that received it count as
     lost. The two do not mix: the pods of those agents are deleted, so that they are members of no
-    round, and the history has only rounds that a status has. Such an agent, if it reports again, is
-    not asked to stop, as the newest round is not newer than its own: its kubelet stops it.
+    round.
 
     Args:
-        candidates: all workers; at most one READY one of each index is chosen.
         failure_open: members are to report first, as the cause of a failure is not known yet.
         settled: the change waits for a checkpoint anyway, so no further newcomers are awaited.
         grown_at: when a round, even the first, last made the group larger.

@@ -1,9 +1,7 @@
-"""Finds since when no member has been lost.
+"""Finds since when no member has been lost, as only a whole group reaches its next step boundary.
 
-From this, an agent that is rounds behind knows whether the group in which it trains is still whole.
-Only a whole group reaches its next step boundary, as a collective needs all members. So workers may
-train on towards it if all members of their round were alive as each later round was declared, and
-must stop at once if they were not.
+By this, an agent that is rounds behind knows whether its workers may train on towards it, or must
+stop at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,11 +14,7 @@ from elastic_pytorch_operator.planning.workers.silence import SILENCE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    # The oldest round since which every member of every round was alive when the next one was
-    # declared. The new round's own if a member was lost before it, or none trained.
-    since: int
-    # Later rounds that lost a member before their groups formed. A group before them may still
-    # train; theirs reaches no step boundary.
+    since: int  # `Round.orderly_since`
     unformed: tuple[int, ...] = ()
 
 
@@ -44,7 +38,6 @@ def order_of(
 
 
 def keeps_all_since(before: Round | None, members: Iterable[str], number: int) -> int:
-    """Returns the oldest round since which no member, and so no pod, waits for workers to stop."""
     if before is None or len(before.ranks) < before.size or not before.ranks.keys() <= set(members):
         return number
     return before.keeps_all_since

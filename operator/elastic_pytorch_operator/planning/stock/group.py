@@ -1,7 +1,7 @@
 """The group of a job with stock torchrun, as far as the operator sees it: the pods that run.
 
 Each change is reported as a round, as if the operator had declared it, so that the status and
-events of all jobs are alike. Only torchrun knows the ranks, and when a new group really trains.
+events of all jobs are alike.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ class StockGroup:
 
 
 def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
-    """The group of the status, so that a starting operator misses workers lost meanwhile."""
+    """From the status, so that a starting operator misses workers lost meanwhile."""
     number, size = int(job.status.get("round", 0)), int(job.status.get("worldSize", 0))
     addresses = {pod.name: pod.address for pod in running}
     known = known_workers(job.status, running) if size else ()
@@ -47,8 +47,9 @@ def next_group(
 ) -> tuple[StockGroup, float | None]:
     """Returns the group, with a new round if there is one, and when to look again.
 
-    A loss counts at once, and newcomers count when no more have come for a while. `reasons` are why
-    workers go, by name; `victims` are surplus workers that the operator has deleted.
+    Args:
+        reasons: why workers go, by name.
+        victims: surplus workers that the operator has deleted.
     """
     there = frozenset(pod.name for pod in running)
     if there != group.running:

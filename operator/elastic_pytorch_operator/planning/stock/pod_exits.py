@@ -1,8 +1,7 @@
 """How the pod of a stock worker has ended, by its exit code and its last words.
 
 Stock torchrun exits with 1 in all cases: on SIGTERM, with lost peers, without a store, with a
-script that raises. Only the traceback at the end of its log, the kubelet's termination message,
-tells them apart.
+script that raises. Only the kubelet's termination message, the end of its log, tells them apart.
 """
 
 import re
@@ -65,7 +64,7 @@ class End:
 
 
 def read_end(pod: PodView, now: float) -> End:
-    """`now` stands for the time of the failure, as far as it is known."""
+    """`now` stands for the time of the failure."""
     message = pod.exit_message
     signal = _SIGNAL.search(message)
     rank, exit_code, pid = _RANK.search(message), _EXIT_CODE.search(message), _PID.search(message)

@@ -32,7 +32,7 @@ class Rendezvous:
 
 
 def current_number(job: Job, observed: Observed) -> int:
-    """The newest rendezvous of its pods; without pods, one more than there can have been."""
+    """Without pods, one more than there can have been."""
     known = max((pod.rendezvous for pod in (*observed.pods, *observed.stores)), default=0)
     return known or int(job.status.get("round", 0)) + 1
 
@@ -40,12 +40,7 @@ def current_number(job: Job, observed: Observed) -> int:
 def judge_rendezvous(
     job: Job, observed: Observed, lost: Collection[str], number: int, *, disturbed: bool
 ) -> Rendezvous:
-    """Returns what has become of a rendezvous.
-
-    Args:
-        lost: pods that have not ended, but are gone with their nodes.
-        disturbed: it has lost workers, perhaps before this operator began, which may fail peers.
-    """
+    """`lost` pods have not ended, but are gone with their nodes."""
     pods = [pod for pod in observed.pods if pod.rendezvous == number]
     ends = [read_end(pod, observed.now) for pod in pods if pod.ended]
     runs = [pod for pod in pods if pod.started and not pod.ended and pod.name not in lost]

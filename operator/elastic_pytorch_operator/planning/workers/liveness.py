@@ -1,8 +1,7 @@
 """Is a worker in, arriving, leaving or gone? One answer, from everything the operator sees of it.
 
-A silent agent may be on a busy machine, a closed connection may be a blip, a NotReady node may only
-have lost its kubelet. So silence counts only while the group makes no progress, a closed connection
-only together with a failed peer, and a node's condition only if the agent there is silent, too.
+Silence counts only while the group makes no progress, a closed connection only together with a
+failed peer, and a node's condition only if the agent there is silent, too.
 """
 
 import math
@@ -95,8 +94,7 @@ def assess_workers(
 
     Args:
         suspected_since: by nodes that have probably died.
-        stock: there are no agents: a node that is not ready counts once its taint has evicted the
-            pod.
+        stock: without agents, a NotReady node counts once its taint has evicted the pod.
     """
     pods, members = observed.pods_by_name, observed.ranks
     number = observed.round.number if observed.round else 0
@@ -151,8 +149,6 @@ def assess_workers(
 def without_victims(
     candidates: Sequence[Candidate], victims: Collection[str], evacuated: Mapping[str, str]
 ) -> tuple[Candidate, ...]:
-    """Has victims leave the group, unless they are lost or leave already."""
-
     def leaving(worker: Candidate) -> Candidate:
         if worker.worker not in victims or not worker.alive:
             return worker
@@ -268,12 +264,7 @@ def settled_at(
     settle_seconds: float,
     now: float,
 ) -> float:
-    """Returns when the newcomers need not wait for more, monotonic seconds.
-
-    Args:
-        newcomers: at least one, unless there is no room.
-        room: for how many newcomers.
-    """
+    """When the newcomers need not wait for more, monotonic seconds; `room` is for how many."""
     if len(newcomers) >= room:
         return now
     since = [candidate.ready_since for candidate in newcomers]
@@ -285,9 +276,8 @@ def settled_at(
 def is_outage(nodes: Nodes) -> bool:
     """Whether most nodes are NotReady, as when the control plane is cut off.
 
-    Their conditions say nothing then about their pods. The rule is that of Kubernetes' node
-    lifecycle controller. It stops evicting pods from a zone in full disruption (no node is ready),
-    and slows down in partial disruption (more than two nodes, and at least 55 % of them).
+    Their conditions then say nothing about their pods. The rule is that of Kubernetes' node
+    lifecycle controller for a zone in full or partial disruption.
     """
     if nodes.not_ready == nodes.there:
         return nodes.not_ready > 0

@@ -1,7 +1,7 @@
 """How many processes each worker of a group runs: ranks and WORLD_SIZE need equal numbers.
 
-A number in spec.nprocPerNode makes it so, and so does leaving it out. What a word comes to (auto,
-cpu, gpu, xpu) depends on the pod's node.
+They differ only if spec.nprocPerNode is a word (auto, cpu, gpu, xpu), whose meaning depends on the
+pod's node.
 """
 
 from collections import Counter

@@ -1,8 +1,7 @@
 """`scheduling.scheduleTimeoutSeconds`: a job with places for too few workers gives them back.
 
 Without that, two jobs that each hold half of what both need wait for each other. The pause before
-the next try differs from job to job and from try to try, so that one of them comes back before the
-other, and finds room for all. It grows from try to try: a full cluster is not asked all the time.
+the next try differs from job to job and from try to try, so that one of them comes back first.
 """
 
 import hashlib

@@ -1,10 +1,9 @@
 """The table of how long a silent worker may be alive, by what is known of the rest of its group.
 
-A synchronous training makes no step without all its workers, and a lost worker soon fails its
-peers. So the members that report show most of what the silent ones do. A new leader has no reports
-yet, and accepts thousands of agents one after another. After an outage of the API server,
-kube-proxy asks for its address at growing intervals: client-go's reflector waits up to 30 s, by
-chance twice as long, and a request from the time of the outage may hang before that.
+A lost worker soon fails its peers, so the members that report show what the silent ones do. After
+an outage of the API server, kube-proxy asks for the leader's address at growing intervals:
+client-go's reflector waits up to 30 s, by chance twice as long, and a request from the time of the
+outage may hang before that.
 """
 
 import math
@@ -150,8 +149,7 @@ def lost_with_leader(observed: Observed) -> frozenset[str]:
     """The workers that were probably lost with the node of the previous leader.
 
     Three witnesses have to agree: that leader let its lease run out, the agent of a worker beside
-    it is silent, and the worker's group has broken. One alone may be an operator out of memory, a
-    slow agent or an exception.
+    it is silent, and the worker's group has broken.
     """
     if not observed.lost_leader_node or not failed_members(observed):
         return frozenset()
@@ -202,7 +200,7 @@ class Silences:
         self._group = GROUP_HEARD if group_heard else DEAF if self._deaf else GROUP_SILENT
 
     def unheard(self, worker: str) -> Silence:
-        """The silence of a worker that has reported to an earlier leader only."""
+        """Of a worker that has reported to an earlier leader only."""
         if worker not in self._lost:
             return self._unheard
         until = self._observed.listening_since + LOST_WITH_LEADER.at_most_seconds

@@ -2,8 +2,6 @@
 
 Pods of one unit come and go together, as a unit that lacks a worker does not train. A spare is any
 pod beyond the wanted ones that is in no round, so it becomes a member without a write.
-
-A job with a gang has a PodGroup before its pods, until it is suspended or has ended.
 """
 
 import itertools
@@ -53,11 +51,9 @@ def plan_replicas(
 ) -> Replicas:
     """Compares the pods there are with those wanted, and the spares beyond them.
 
-    A pod counts while it may still serve: not ended, not being deleted, not on a lost node. So does
-    a member that has succeeded, as long as its round stands. An ended pod is kept for its log until
-    the next one of its index has ended, too, unless it lingers: then it holds devices and quota,
-    which its replacement needs. While no pod is wanted none is kept, so that a suspended job leaves
-    nothing that its template was used for.
+    An ended pod is kept for its log until the next one of its index has ended, too, unless it
+    lingers: then it holds devices and quota, which its replacement needs. A suspended job keeps
+    none, so that it leaves nothing that its template was used for.
     """
     pods, nodes, wanted = observed.pods, observed.nodes, target.size
     spares = target.pods - wanted
@@ -111,9 +107,7 @@ def _choose_victims(
 ) -> set[str]:
     """The pods to remove: of duplicate indices, spare units and members that are too many.
 
-    A member that is no longer wanted becomes a spare where one is missing. Units outside of the
-    round go first, then those that serve least or have a doubted node, then those of the highest
-    indices.
+    A member that is no longer wanted becomes a spare where one is missing.
     """
 
     def worth(pod: PodView) -> tuple[bool, bool, bool, bool]:
@@ -165,11 +159,7 @@ class PodGroupPlan:
 def plan_pod_group(
     job: Job, target: Target | None, observed: Observed, failed: FailedWrites
 ) -> PodGroupPlan:
-    """Pods wait only for the first PodGroup: while a group trains, it was there as that formed.
-
-    Args:
-        target: None: the job has ended.
-    """
+    """Pods wait only for the first PodGroup; without a target, the job has ended."""
     if job.scheduling.gang is None:
         return PodGroupPlan()
     if target is None or target.stopped:
