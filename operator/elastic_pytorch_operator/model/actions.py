@@ -29,8 +29,7 @@ class CreatePod:
     avoid: tuple[str, ...] = ()  # nodes on which it is never placed
     rendezvous: int = 0  # of stock torchrun; 0: the operator decides who is in the group
     unwanted: tuple[str, ...] = ()  # nodes on which it is placed only if no other takes it
-    # Where its predecessors of the index have failed to start, in a row.
-    failed_starts: tuple[str, ...] = ()
+    failed_starts: tuple[str, ...] = ()  # `PodView.failed_starts`
     group_restarts: int = 0
     grant: Grant | None = None
     apart: bool = False  # a spare, which prefers a node without another pod of the job

@@ -41,8 +41,7 @@ class AnnouncedEnd:
 
     by: str  # what announces it, for people
     certainty: Certainty
-    # To the earliest end, if it is sure; infinite for a fault, which ends no node.
-    notice_seconds: float = NOTICE_SECONDS
+    notice_seconds: float = NOTICE_SECONDS  # if it is sure; infinite for a fault
     at: str = ""  # RFC 3339, if it is dated
     taint: Taint | None = None  # None: something else announces it
     fault: bool = False
@@ -52,10 +51,7 @@ class AnnouncedEnd:
 
 
 class Mark(NamedTuple):
-    """A taint, a label or a condition that announces an end or reports a fault.
-
-    An empty value or effect stands for any; of a condition, for the status True.
-    """
+    """An empty value or effect stands for any; of a condition, for the status True."""
 
     key: str
     certainty: Certainty
@@ -134,7 +130,7 @@ FAULTS = (
         Certainty.SOFT,
         "XIDErrors IBLinkFlapping GPUClockThrottling UnhealthyNvidiaDevicePlugin VMEventScheduled",
     ),
-    # node-problem-detector, on any cloud: new pods may not start there.
+    # node-problem-detector: new pods may not start there.
     *_faults(
         Certainty.SOFT,
         "KernelDeadlock ReadonlyFilesystem XfsShutdown "
@@ -178,7 +174,7 @@ def announced_end(
     unschedulable: bool = False,
     marks: Iterable[Mark] = MARKS,
 ) -> AnnouncedEnd | None:
-    """The surest and soonest end or fault that a node announces, by all of its taints."""
+    """The surest and soonest end or fault that a node announces."""
     found = []
     by_key: dict[str, list[Taint]] = {}
     for taint in taints:

@@ -1,8 +1,4 @@
-"""What has failed, and whose fault it is.
-
-Only the job's own code counts against its budget. `round_failure.py` decides which of a round's
-failures explains the others.
-"""
+"""What has failed, and whose fault it is. Only the job's own code counts against its budget."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +15,13 @@ from elastic_pytorch_operator.model.observed import (
 )
 from elastic_pytorch_operator.spec.failure_rules import FailureRule
 
-OUT_OF_MEMORY = "OutOfMemory"  # the agent's, for a process that the kernel has killed for it
-DEVICE_FAULT = "DeviceFault"  # the agent's, for a process whose last words name a failed device
+OUT_OF_MEMORY = "OutOfMemory"  # the agent's
+DEVICE_FAULT = "DeviceFault"  # the agent's, for last words that name a failed device
 OOM_KILLED = "OOMKilled"  # the kubelet's
 # A shell's codes for "cannot be executed" and "not found", and the runtime's for "cannot start".
 START_ERROR_CODES = (126, 127, 128)
 RUNTIME_REASONS = ("StartError", "ContainerCannotRun")
-# The kubelet's reasons for the end of a pod by its own spec: its disk, its memory volumes, its
-# deadline.
+# The kubelet's reasons for the end of a pod by its own spec.
 OWN_ENDS = ("Evicted", "DeadlineExceeded")
 DISRUPTION = ("DisruptionTarget", "True")  # the condition of a pod that ended for its node's sake
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
@@ -62,9 +57,7 @@ class FailureRecord:
     group_restarts: int = 0  # of the job when the pod was made
     oom_killed: bool = False  # the container, for lack of memory
     round: int = 0  # of the pod's workers when it ended; 0: none
-    # The index and the end of a pod that something outside its container has ended: the same again,
-    # without progress in between, is a failure. Empty: the failure is judged by itself.
-    end: str = ""
+    end: str = ""  # `name_end` of a pod that something outside its container has ended
 
     @property
     def kind(self) -> str:
@@ -122,7 +115,6 @@ def recorded_cause(status: Mapping[str, Any]) -> FailureRecord | None:
 
 
 def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
-    """A failure with its time of day, and its pod's node."""
     pod = observed.pods_by_name.get(record.worker)
     return replace(
         record,
@@ -132,7 +124,7 @@ def dated(record: FailureRecord, observed: Observed) -> FailureRecord:
 
 
 def fault_of_worker(failure: Failure | None) -> Fault:
-    """Whose fault a worker's failure is, by its agent's report; None: stock torchrun has none."""
+    """By its agent's report; None: stock torchrun has none."""
     if failure is None:
         return Fault.ECHO
     if failure.exception == DEVICE_FAULT:
@@ -145,10 +137,10 @@ def fault_of_worker(failure: Failure | None) -> Fault:
 
 
 def fault_of_pod(pod: PodView, *, spoken: bool, succeeded: bool = False) -> Fault | None:
-    """Whose fault the end of a pod is; None if it has not ended, or has succeeded.
+    """None: it has not ended, or has succeeded; `spoken`: its agent has ever reported.
 
     Exit code 0 alone is no success: a shell that pipes torchrun's output, or goes on after it,
-    hides torchrun's own code. `spoken`: the pod's agent has ever reported.
+    hides torchrun's own code.
     """
     if not pod.ended or (pod.exit_code == 0 and succeeded):
         return None
@@ -201,8 +193,8 @@ def failed_to_prepare(pod: PodView, observed: Observed) -> bool:
 def has_succeeded(worker: str, observed: Observed) -> bool:
     """Whether a member of the current round has done its work.
 
-    An agent reports that, and stays until the job is over: its pod's exit code adds nothing, and
-    may lie. A stock worker has no agent.
+    An agent that reports this stays until the job is over: its pod's exit code adds nothing, and
+    may lie.
     """
     number = observed.round.number if observed.round else 0
     agent = observed.agents.get(worker)
@@ -254,7 +246,6 @@ def _words_of(failure: Failure) -> str:
 
 
 def root_cause(failures: Sequence[FailureRecord]) -> FailureRecord | None:
-    """The earliest failure that is not the echo of another; None if all are."""
     return min(
         (f for f in failures if f.fault is not Fault.ECHO),
         key=lambda f: (f.failed_at, f.worker),

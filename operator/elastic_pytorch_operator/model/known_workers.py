@@ -1,7 +1,4 @@
-"""The workers in a job's status: some as entries, the others as indexes by state.
-
-A new leader knows from it alone about agents that have not reported to it yet.
-"""
+"""The workers in a job's status: by it, a new leader knows of agents that have not reported yet."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -35,10 +32,9 @@ class KnownWorker:
 
 
 def known_workers(status: Mapping[str, Any], pods: Iterable[PodView]) -> tuple[KnownWorker, ...]:
-    """The workers of a status.
+    """A worker that is not listed is the newest pod of its index when the status was written.
 
-    A worker that is not listed is the newest pod of its index when the status was written. A pod
-    newer than the last one whose agent had reported may be a replacement without a report.
+    A pod newer than the last one whose agent had reported may be a replacement without a report.
     """
     listed = [
         KnownWorker(

@@ -1,7 +1,6 @@
 """What decisions are made from: frozen views of pods, nodes and agents at one moment.
 
-No worker's or node's time of day enters a decision, so a clock that is an hour off changes nothing;
-only the date that a cloud announces for a node's maintenance counts.
+Of times of day, only the date that a cloud announces for a node's maintenance enters a decision.
 """
 
 import math
@@ -50,7 +49,7 @@ HARDLY = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "CreateContai
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A worker pod or the store's pod of a stock rendezvous, as the API server last reported it."""
+    """A worker pod, or the store's pod of a stock rendezvous."""
 
     name: str
     uid: str
@@ -76,8 +75,7 @@ class PodView:
     ended_at: float = 0.0
     conditions: frozenset[tuple[str, str]] = frozenset()  # type and status of each
     group_restarts: int = 0  # of the job when it was made
-    # The nodes on which its predecessors of the index have failed to start, in a row.
-    failed_starts: tuple[str, ...] = ()
+    failed_starts: tuple[str, ...] = ()  # nodes on which its predecessors have failed, in a row
     ended_before_takeover: bool = False  # when this operator began to decide
     role: str = names.ROLE_WORKER
     rendezvous: int = 0  # of stock torchrun
@@ -89,12 +87,10 @@ class PodView:
 
     @property
     def hopeless(self) -> bool:
-        """Whether its spec alone keeps its containers from being created."""
         return self.waiting_reason in NEVER
 
     @property
     def stuck(self) -> bool:
-        """Whether its containers cannot be created, at least for now."""
         return self.waiting_reason in (*NEVER, *HARDLY)
 
     @property
@@ -138,7 +134,7 @@ class NodeView:
 
 
 class Nodes(dict[str, NodeView]):
-    """All nodes by name, at one moment; never changed, so that counts hold for every plan."""
+    """By name; never changed, so that counts hold for every plan."""
 
     @cached_property
     def there(self) -> int:
@@ -163,7 +159,7 @@ class AgentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first failure among an agent's processes; `exit_code` as the kubelet would report it."""
+    """The first one among an agent's processes; `exit_code` as the kubelet would report it."""
 
     rank: int
     local_rank: int
@@ -231,8 +227,7 @@ class AgentView:
     # Of its processes, by local rank, as last read in the round; empty: not known.
     places: tuple[Place, ...] = ()
     placed_at: float = 0.0
-    # Its torchrun has restarted the processes as often as its own budget allows, and ends.
-    gives_up: bool = False
+    gives_up: bool = False  # its torchrun has restarted the processes as often as it may
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +248,9 @@ class Observed:
     nodes: Nodes = field(default_factory=Nodes)  # a missing node has not been seen yet
     agents: Mapping[str, AgentView] = field(default_factory=dict)  # by worker, that is pod name
     round: Round | None = None
-    listening_since: float = 0.0  # when this operator began to listen to agents
-    last_heard_at: float = 0.0  # when an agent of any job sent the last heartbeat
-    heard_again_at: float = -math.inf  # when an agent sent the first one after a silence of all
+    listening_since: float = 0.0
+    last_heard_at: float = 0.0  # from an agent of any job
+    heard_again_at: float = -math.inf  # after a silence of all agents
     heartbeat_seconds: float = 1.0  # between two heartbeats of an agent, at most
     arrived_at: float = 0.0  # when the job's last agent arrived that already had a round
     on_time_since: float = 0.0  # what known agents have sent since then has been read in time
@@ -268,10 +263,8 @@ class Observed:
     pod_group_minimum: int | None = None
     reports_progress: bool = False  # an agent has reported a step
     reporting_jobs: int = 1
-    # By number; None: the operator does not support Kueue here.
-    workloads: tuple[WorkloadView, ...] | None = None
-    # By index, the Workloads of pods that are on their way.
-    being_created: Mapping[int, str] = field(default_factory=dict)
+    workloads: tuple[WorkloadView, ...] | None = None  # by number; None: without Kueue
+    being_created: Mapping[int, str] = field(default_factory=dict)  # Workloads by pod index
     unreadable: tuple[UnreadableObject, ...] = ()  # pods and Workloads of the job
     pods_by_name: Mapping[str, PodView] = field(init=False, repr=False, compare=False)
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)

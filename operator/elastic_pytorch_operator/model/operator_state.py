@@ -1,7 +1,6 @@
-"""`status.operatorState`: what a leader leaves for the next one.
+"""`status.operatorState`: what a leader leaves for the next one, and nothing else reads.
 
-Nothing else reads it, so its content may change in any version. The API server checks nothing in
-it, so what cannot be read counts as not written.
+The API server checks nothing in it, so what cannot be read counts as not written.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ class OperatorState:
     interruption: Mapping[str, Any] = field(default_factory=dict)
 
     def as_status(self) -> dict[str, Any]:
-        """The part of a status that holds it; empty if there is nothing to hold."""
         found = {
             "scheduleTimeouts": self.schedule_timeouts,
             "lastGrowthTime": self.last_growth_time,

@@ -15,12 +15,11 @@ LABELS = (
     *(names.LABEL_ROLE, names.LABEL_WORKER_INDEX, names.LABEL_RENDEZVOUS),
     *(names.LABEL_WORKLOAD_NUMBER, kueue.LABEL_QUEUE, kueue.LABEL_PRIORITY_CLASS),
 )
-# The beginnings of those that are kept.
+# Prefixes.
 ANNOTATIONS = (f"{names.GROUP}/", f"{kueue.GROUP}/", kueue.PROVISIONING_PREFIX)
 
 
 def reduce_pod(pod: Manifest) -> Manifest:
-    """A pod without most of what no view of it has."""
     spec = pod.get("spec") or {}
     reduced = {
         name: spec[name] for name in ("nodeName", "terminationGracePeriodSeconds") if name in spec
@@ -33,7 +32,6 @@ def reduce_pod(pod: Manifest) -> Manifest:
 
 
 def reduce_workload(workload: Manifest) -> Manifest:
-    """A Workload without the templates of its pods."""
     spec = workload.get("spec") or {}
     reduced = {name: spec[name] for name in ("queueName", "active") if name in spec}
     reduced["podSets"] = [
@@ -43,7 +41,7 @@ def reduce_workload(workload: Manifest) -> Manifest:
 
 
 def reduce_job(job: Manifest) -> Manifest:
-    """A job without what plans do not read; its spec is a LargeSpec if it is too large."""
+    """Its spec becomes a LargeSpec if it is too large."""
     spec = job.get("spec")
     if isinstance(spec, Mapping):
         try:
@@ -62,7 +60,7 @@ _REDUCE: Mapping[str, Callable[[Manifest], Manifest]] = {
 
 
 def reducer(resource: str) -> Callable[[Manifest], Manifest]:
-    """What reduces the objects of a resource; an unreadable one stays, and the cache reports it."""
+    """An unreadable object stays as it is, and the cache reports it."""
     reduce = _REDUCE.get(resource)
 
     def reduced(found: Manifest) -> Manifest:

@@ -21,16 +21,15 @@ class Round:
     reason: str  # empty: a new leader has taken it over from agents, and declares it to none
     cause: str
     declared_at: float
-    # How many members were declared: more than `len(members)` only if a new leader has put the
-    # round together before all agents have reported.
+    # More than `len(members)` only if a new leader put the round together before all had reported.
     size: int = -1
-    # The oldest round since which no member has been lost before the next one was declared; the
-    # round's own number if a member was lost just before.
+    # The oldest round since which all members were alive as the next one was declared; the round's
+    # own number if a member was lost just before, or none trained.
     orderly_since: int = -1
-    # Later rounds whose groups never formed, and which have lost a member.
+    # Later rounds that lost a member before they formed: a group before them may still train.
     unformed: tuple[int, ...] = ()
-    # The oldest round since which each one has kept all members of the one before; the round's own
-    # number if this one has not.
+    # The oldest round since which each has kept all members of the one before, so that no pod waits
+    # for workers to stop.
     keeps_all_since: int = -1
     ranks: Mapping[str, int] = field(init=False, repr=False, compare=False)
 

@@ -1,7 +1,6 @@
-"""Which changes of a job's status are more than progress of its training. Pure.
+"""Which changes of a job's status are more than progress of its training.
 
-Progress changes with each heartbeat, and goodput with each second. No decision depends on them in
-the status, so they are written every few seconds, and cause no plan.
+No decision depends on progress or goodput in the status, so their changes cause no plan.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -21,7 +20,7 @@ def says_more(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def differ(old: Mapping[str, Any], new: Mapping[str, Any], apart: Container[str]) -> bool:
-    """Whether two statuses differ in more than some fields and the samples in their histories."""
+    """Whether two statuses differ in more than the fields `apart` and samples in the history."""
     return any(
         _lasting(old, name) != _lasting(new, name) for name in {*old, *new} if name not in apart
     )

@@ -58,7 +58,7 @@ class WorkloadView:
 
     @property
     def evicted(self) -> bool:
-        """Whether Kueue wants its quota back: its pods are to end."""
+        """Whether Kueue wants its quota back."""
         return self.is_true(kueue.EVICTED)
 
     @property
