@@ -36,7 +36,7 @@ class ClaimWriter:
         return {claim.name: partial(self._create, job, claim) for claim in missing}
 
     async def try_all(self, job: Job) -> None:
-        """Asks whether the API server would take a job's claims; raises ClusterError otherwise."""
+        """Raises ClusterError if the API server would not take a claim."""
         for template in job.claims:
             await self._create(job, template, dry_run=True)
 

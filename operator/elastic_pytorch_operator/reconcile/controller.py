@@ -49,9 +49,6 @@ RESTS_PER_WORK = 2.0  # a job rests so much longer than its plan took, for agent
 class Controller:
     """Reconciles jobs.
 
-    Args:
-        kueue: jobs with a queue ask Kueue for quota; else they do not start.
-
     Attributes:
         lost_leader_node: of the leader before that let its lease run out; empty: none is known.
     """
@@ -121,9 +118,8 @@ class Controller:
     async def work(self) -> None:
         """Reconciles jobs until it is cancelled.
 
-        Agents are answered in between, but not after each plan. While ten thousand of them keep the
-        event loop busy, one of its turns takes longer than twenty plans, so jobs would wait for
-        their turns with processor time to spare.
+        Agents are answered in between, but not after each plan: a turn of the event loop with ten
+        thousand of them takes longer than twenty plans.
         """
         try:
             while True:
@@ -214,7 +210,7 @@ class Controller:
 
     def reconcile(self, key: JobKey) -> str:
         if not self._leading():
-            # Perhaps this process was suspended past its lease, and has not noticed yet.
+            # This process may have been suspended past its lease.
             return "success"
         job = self._cache.job(key)
         if job is None:
@@ -311,10 +307,7 @@ class Controller:
         self._plan_again(job.key, writer, todo)
 
     def _plan_again(self, key: JobKey, writer: JobWriter, todo: Plan | None = None) -> None:
-        """Plans a job again when its plan asks for that, or a failed write may be tried again.
-
-        A write that may be tried already waits for its turn, and its end has the job planned.
-        """
+        """A write that may be tried already waits for its turn, and its end has the job planned."""
         now = self._clock()
         retries = (failure.retry_at for failure in writer.failed.values() if failure.retry_at > now)
         at = earliest(todo.recheck_at if todo else None, writer.status_at, *retries)
@@ -326,10 +319,7 @@ class Controller:
             self._await_silence(key, writer.uid, todo.silent_at)
 
     def _await_silence(self, key: JobKey, uid: str, at: float | None) -> None:
-        """Plans a job at that moment if an agent's heartbeat is late by then.
-
-        If each such look were a plan, most plans would be of jobs that train, and find nothing.
-        """
+        """Plans a job only if a heartbeat is late by then: most plans would find nothing."""
         if uid in self._silences:
             self._silences.pop(uid).cancel()
         if at is not None:

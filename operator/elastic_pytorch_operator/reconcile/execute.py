@@ -119,7 +119,7 @@ class Executor:
         on_status: Callable[[], None] = lambda: None,
         on_tried: Callable[[], None] = lambda: None,
     ) -> list[JobWrite]:
-        """The writes for a plan's actions, without events that wait for the status."""
+        """Without events that wait for the status."""
         follow = {PatchStatus: on_status, TryPod: on_tried}
         found = [
             self._write(job, action, follow.get(type(action), lambda: None))
@@ -189,7 +189,7 @@ class Executor:
         try:
             await self._cluster.create(resources.SERVICES, headless_service(job))
         except ClusterError as error:
-            # A full quota and webhooks come first: the Service may well be there.
+            # A full quota and webhooks come first: the Service may be there.
             if error.code != 409 and error.judgement is Judgement.TROUBLE:
                 raise
             await self._find_service(job, error)
@@ -242,7 +242,7 @@ class Executor:
                 raise ClusterError(422, rewritten, judgement=Judgement.REFUSED)
             return pod
         except ClusterError as error:
-            # The suffix differs each time: without it, the same message is not written again.
+            # The suffix differs each time, and would make each message a new one.
             message = str(error).replace(f"-{suffix}", "")
             error.args = (explain_refusal(message) if isinstance(action, CreateStore) else message,)
             raise
@@ -297,7 +297,7 @@ class Executor:
         self, job: Job, action: RecordEvent, nanoseconds: int, count: int
     ) -> None:
         now = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
-        # Named by its time, as client-go does, as `kubectl describe` lists events by their names.
+        # Named by its time, as by client-go: `kubectl describe` lists events by their names.
         name, namespace = f"{job.key.name}.{nanoseconds:016x}", job.key.namespace
         metadata: dict[str, Any] = {"name": name, "namespace": namespace}
         if action.annotations:
@@ -346,7 +346,7 @@ def find_rewritten(sent: Manifest, stored: Manifest) -> str:
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7386) from one object to another: null for what is gone."""
+    """The JSON merge patch (RFC 7386) from one object to another."""
     patch: dict[str, Any] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)

@@ -1,7 +1,6 @@
-"""The writes of one job, in the background: planning goes on meanwhile.
+"""The writes of one job, in the background; each plan replaces those that wait.
 
-Each plan replaces the writes that wait. What is on its way is not sent a second time: the plan
-after its end decides.
+What is on its way is not sent a second time: the plan after its end decides.
 """
 
 import asyncio
@@ -134,7 +133,7 @@ class JobWriter:
 
     @property
     def pods_being_deleted(self) -> frozenset[str]:
-        """The UIDs of pods whose deletion waits or is on its way."""
+        """UIDs, also of those whose deletion waits."""
         sent = (id_ for id_, write in self._sent.items() if write.kind is WriteKind.DELETES)
         return frozenset((*self._waiting[WriteKind.DELETES], *sent))
 
@@ -144,11 +143,7 @@ class JobWriter:
         return dict(write.creates for write in self._sent.values() if write.creates is not None)
 
     def ask(self, writes: Sequence[JobWrite], failed: FailedWrites) -> None:
-        """Replaces the writes that wait, except deletions of pods, and events.
-
-        Args:
-            failed: writes that have failed before, and may have to wait for their next try.
-        """
+        """Replaces the writes that wait, except deletions of pods, and events."""
         now, self.status_at = self._clock(), None
         self._batches = {key: batch for key, batch in self._batches.items() if batch.sent}
         for kind in self._waiting.keys() - KEPT:

@@ -16,11 +16,11 @@ Lists = tuple[list[Manifest], list[Manifest], list[Manifest]]  # jobs, pods and 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    jobs: list[Manifest]  # of the namespaces that could be listed
+    jobs: list[Manifest]
     pods: list[Manifest]
     nodes: list[Manifest]
     workloads: list[Manifest]
-    failed: Mapping[str, ClusterError]  # why the other namespaces could not be listed
+    failed: Mapping[str, ClusterError]  # by namespace
 
     @property
     def trouble(self) -> ClusterError | None:
@@ -70,7 +70,6 @@ async def _try_namespaces(
 
 
 async def _list_workloads(cluster: Cluster, namespace: str) -> list[Manifest]:
-    """None if Kueue is not installed."""
     try:
         return await cluster.list_all(WORKLOADS, namespace)
     except ClusterError as error:

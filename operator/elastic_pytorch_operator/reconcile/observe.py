@@ -24,8 +24,8 @@ def observe(
 
     Args:
         known: the moment, with what cache and registry do not have.
-        being_deleted: UIDs of pods whose deletion the API server has not confirmed yet. They count
-            as deleted, or the next plan would take the agent of a lost worker for a newcomer's.
+        being_deleted: UIDs of pods that count as deleted before the API server confirms it, or the
+            next plan would take the agent of a lost worker for a newcomer's.
     """
     pods, now = _mark_deleting(cache.pods_of(job.uid), being_deleted), known.now
     agents = registry.agents(job.uid, {pod.name for pod in pods})
@@ -75,9 +75,8 @@ def recover_round(
 ) -> Round | None:
     """The round that agents report to an operator that has just started; None: they report none.
 
-    The highest number counts. Each worker that reports it is a member; the round's size shows
-    whether others have not reported yet. If agents know of a newer round that none of them has
-    taken up, the workers have to stop: that round is empty.
+    If agents know of a newer round that none of them has taken up, the workers have to stop: that
+    round is empty.
     """
     newest = max((agent.round for agent in agents.values() if agent.world_size > 0), default=0)
     if newest == 0:

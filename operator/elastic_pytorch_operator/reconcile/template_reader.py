@@ -1,7 +1,7 @@
 """Reads the templates of jobs, and looks again for missing ones and those that make no valid job.
 
-The job owns a ControllerRevision with what it has of its template, as other controllers keep what
-they have started with. So it goes on under each leader, whatever becomes of the template.
+The job owns a ControllerRevision with what it has of its template, so that it goes on under each
+leader.
 """
 
 from collections.abc import Awaitable, Callable
@@ -109,11 +109,7 @@ class TemplateReader:
         await self._write_status(manifest, status)
 
     async def _report(self, manifest: Manifest, message: str) -> None:
-        """Writes what a job waits for.
-
-        Raises:
-            ClusterError: always, so that the template is read again: its owners may repair it.
-        """
+        """Always raises ClusterError, so that the template, once repaired, is read again."""
         status, suspend = manifest["status"], manifest["spec"].get("suspend") is True
         generation, runs = manifest["metadata"].get("generation", 1), is_true(status, names.RUNNING)
         type_ = names.DEGRADED if runs else names.RUNNING

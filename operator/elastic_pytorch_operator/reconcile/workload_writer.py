@@ -79,11 +79,7 @@ class WorkloadWriter:
             return None
 
     async def place(self, pod: MutableManifest, grant: Grant) -> None:
-        """Has a pod run by a Workload's quota.
-
-        Raises:
-            ClusterError: a ResourceFlavor cannot be read, or contradicts the template.
-        """
+        """Raises ClusterError if a ResourceFlavor cannot be read, or contradicts the template."""
         flavors = await asyncio.gather(*map(self._flavor, grant.admission.flavors))
         try:
             place_pod(pod, grant, flavors)

@@ -1,8 +1,7 @@
 """A keyed queue with controller-runtime's contract: one worker at a time, once for many additions.
 
-Like client-go's, it has keys that are ready, a set of keys that are worked on, and one heap of keys
-that are due later. In addition, urgent keys go first, and a key may rest after work on it, so that
-one that costs much leaves time for the others.
+In addition, urgent keys go first, and a key may rest after work on it, so that one that costs much
+leaves time for the others.
 """
 
 import asyncio
@@ -83,7 +82,7 @@ class WorkQueue(Generic[Key]):
         return self._clock() - min(self._active.values()) if self._active else 0.0
 
     def begin(self) -> None:
-        """Takes keys in from now on; keys that had work before have to be added again."""
+        """Keys that had work before have to be added again."""
         self._begun = True
 
     def add(self, key: Key, delay_seconds: float = 0.0, *, urgent: bool | None = None) -> None:
@@ -91,8 +90,7 @@ class WorkQueue(Generic[Key]):
 
         Args:
             urgent: it goes before keys that are not, from the earliest time that was asked for as
-                urgent; None: if it is due soon, as for reports of a loss, which wait for each other
-                for a moment.
+                urgent; None: if it is due soon.
         """
         if urgent is None:
             urgent = delay_seconds < SOON_SECONDS
@@ -148,7 +146,6 @@ class WorkQueue(Generic[Key]):
         return key
 
     def done(self, key: Key, rest_seconds: float = 0.0) -> None:
-        """The key is not worked on again while it rests."""
         began = self._active.pop(key, None)
         if self._observer and began is not None:
             self._observer.worked(self._clock() - began)

@@ -1,9 +1,8 @@
 """Sends the writes of all jobs: some at once, and for each namespace so few that others have slots.
 
-Half of the slots are for namespaces that have no write on their way. So those whose webhooks hang
-hold one slot each, and half of all beside that, and another namespace finds a free one at once.
-Namespaces take turns, and so do the jobs of each: a job with thousands of writes delays that of
-another job by one write at most. No write is urgent, as rounds need none.
+Half of the slots are for namespaces that have no write on their way, so that they find a free one
+beside those whose webhooks hang. Namespaces take turns, and so do the jobs of each. No write is
+urgent, as rounds need none.
 """
 
 import asyncio
@@ -26,7 +25,6 @@ OVERLOADED = 429, Judgement.TROUBLE
 OVERLOADED_SECONDS = 1.0  # if the API server does not say how long to wait
 MAX_OVERLOADED_SECONDS = 60.0
 
-# Carries one write out and returns its error.
 Write = Callable[[], Coroutine[Any, Any, ClusterError | None]]
 
 
@@ -40,10 +38,9 @@ class Sender(Hashable, Protocol):
 
 
 class WriteSlots:
-    """Gives senders their turns, each for one write.
+    """After a 429, all wait, as the API server limits a client as a whole (priority and fairness).
 
-    After a 429 of the API server, all wait, as it limits a client as a whole (API priority and
-    fairness). A 429 that a webhook has chosen is a refusal like others.
+    A 429 that a webhook has chosen is a refusal like others.
     """
 
     def __init__(
