@@ -23,7 +23,6 @@ START_ERROR_CODES = (126, 127, 128)
 RUNTIME_REASONS = ("StartError", "ContainerCannotRun")
 # The kubelet's reasons for the end of a pod by its own spec.
 OWN_ENDS = ("Evicted", "DeadlineExceeded")
-DISRUPTION = ("DisruptionTarget", "True")  # the condition of a pod that ended for its node's sake
 KILLED_CODES = (137, 143)  # SIGKILL and SIGTERM from outside the container
 
 OOM_GROUP = (
@@ -165,7 +164,7 @@ def has_own_end(pod: PodView) -> bool:
     Source: pkg/kubelet/eviction/eviction_manager.go, where only an eviction under the pressure of a
     node sets a condition, and pkg/kubelet/active_deadline.go.
     """
-    return pod.exit_reason in OWN_ENDS and DISRUPTION not in pod.conditions
+    return pod.exit_reason in OWN_ENDS and not pod.disrupted
 
 
 def name_end(pod: PodView) -> str:
@@ -204,10 +203,8 @@ def has_succeeded(worker: str, observed: Observed) -> bool:
     return pod is not None and pod.stock and pod.succeeded
 
 
-def has_device_fault(agent: AgentView | None) -> bool:
-    return (
-        agent is not None and agent.failure is not None and agent.failure.exception == DEVICE_FAULT
-    )
+def has_device_fault(agent: AgentView) -> bool:
+    return agent.failure is not None and agent.failure.exception == DEVICE_FAULT
 
 
 def failed_members(observed: Observed) -> list[AgentView]:

@@ -60,7 +60,6 @@ class Candidate:
     failure: str = ""  # the last line of a failure that is no echo
     failed_since: float = 0.0
     container_runs: bool = False
-    created_at: float = 0.0
     recheck_at: float | None = None
     silent_at: float | None = None  # too long silent; each heartbeat delays it
     # Its agent has closed its connection and opened no other, so no round would reach it.
@@ -135,7 +134,6 @@ def assess_workers(
                 failure=_last_line(failed) if failed else "",
                 failed_since=failed.state_since if failed else 0.0,
                 container_runs=bool(pod and pod.started),
-                created_at=pod.created_at if pod else 0.0,
                 recheck_at=assessment.recheck_at,
                 silent_at=assessment.silent_at,
                 unheard=assessment.unheard,
