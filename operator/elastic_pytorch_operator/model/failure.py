@@ -208,14 +208,9 @@ def has_device_fault(agent: AgentView) -> bool:
 
 
 def failed_members(observed: Observed) -> list[AgentView]:
-    if observed.round is None:
-        return []
-    agents = (agent for name in observed.ranks if (agent := observed.agents.get(name)))
-    return [
-        agent
-        for agent in agents
-        if agent.state is AgentState.FAILED and agent.round == observed.round.number
-    ]
+    number = observed.round.number if observed.round else 0
+    members = observed.agents_in(observed.round)
+    return [a for a in members if a.state is AgentState.FAILED and a.round == number]
 
 
 def record_of(agent: AgentView) -> FailureRecord:

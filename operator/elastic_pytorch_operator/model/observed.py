@@ -276,12 +276,16 @@ class Observed:
         object.__setattr__(self, "saving_since", self._since_saving())
 
     def _since_saving(self) -> float | None:
-        members = (agent for name in self.ranks if (agent := self.agents.get(name)))
-        number = self.round.number if self.round else 0
+        members, number = self.agents_in(self.round), self.round.number if self.round else 0
         return min(
             (m.saving_since for m in members if m.saving_since is not None and m.round == number),
             default=None,
         )
+
+    def agents_in(self, round_: Round | None) -> list[AgentView]:
+        """Those of a round's members that have reported, in rank order."""
+        members = round_.ranks if round_ else ()
+        return [agent for worker in members if (agent := self.agents.get(worker))]
 
     def on_removed_node(self, pod: PodView) -> bool:
         node = self.nodes.get(pod.node)

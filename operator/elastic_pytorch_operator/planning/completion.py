@@ -112,8 +112,7 @@ def decide_ending(
 
 
 def _why_not_written(job: Job, observed: Observed) -> str:
-    agents = (observed.agents[name] for name in observed.ranks if name in observed.agents)
-    errors = (agent.progress.save_error for agent in agents)
+    errors = (agent.progress.save_error for agent in observed.agents_in(observed.round))
     error = next((f": {error}" for error in errors if error), "")
     deadline = f"saveDeadlineSeconds ({job.save_deadline_seconds})"
     return f"the last checkpoint was not written within {deadline}{error}"

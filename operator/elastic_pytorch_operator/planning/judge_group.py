@@ -92,8 +92,8 @@ def _count_failures(
     pods: Sequence[FailureRecord],
     stall: Stall | None,
 ) -> Budget:
-    reports = [observed.agents[name].progress for name in observed.ranks if name in observed.agents]
-    step = max((r.step for r in reports if r.step is not None), default=None)
+    steps = (agent.progress.step for agent in observed.agents_in(observed.round))
+    step = max((step for step in steps if step is not None), default=None)
     pods = [dated(record, observed) for record in pods]
     cause = stall.cause if stall is not None else failure.cause
     round_ = observed.round

@@ -46,8 +46,7 @@ def find_stall(
     ):
         return None, None
     number = round_.number
-    known_members = (observed.agents.get(name) for name in round_.ranks)
-    members = [agent for agent in known_members if agent and agent.round == number]
+    members = [agent for agent in observed.agents_in(round_) if agent.round == number]
     # In an orderly change the round before may train on to its next step boundary.
     stepping = [
         agent for agent in observed.agents.values() if round_.orderly_since <= agent.round <= number

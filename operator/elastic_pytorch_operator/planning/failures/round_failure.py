@@ -60,8 +60,7 @@ def judge_round(
 
 def _records(observed: Observed, round_: Round, failed: Sequence[str]) -> list[FailureRecord]:
     agents = [observed.agents[name] for name in failed]
-    members = (observed.agents.get(name) for name in round_.ranks)
-    returned = (a for a in members if a and a.state is AgentState.SUCCEEDED)
+    returned = (a for a in observed.agents_in(round_) if a.state is AgentState.SUCCEEDED)
     done = next((a for a in returned if a.round == round_.number), None)
     if done is None:
         return [record_of(agent) for agent in agents]

@@ -57,8 +57,7 @@ def explain_unsaved_steps(progress: Mapping[str, Any]) -> str:
 def with_failing_saves(
     degraded: Condition, job: Job, observed: Observed, round_: Round | None
 ) -> Condition:
-    ranks = round_.ranks if round_ else {}
-    members = [observed.agents[name] for name in ranks if name in observed.agents]
+    members = observed.agents_in(round_)
     reason, message = names.CHECKPOINTS_FAILING, explain_failing_saves(members)
     if not message:
         reason, message = names.CHECKPOINTS_SLOW, explain_slow_saves(job, members)

@@ -167,9 +167,8 @@ def keep_account(
     interruptions: Interruptions = NO_INTERRUPTIONS,
     resumed: Interruption | None = None,
 ) -> Account:
-    ranks = round_.ranks if round_ else {}
-    agents = [observed.agents[name] for name in ranks if name in observed.agents]
-    now = find_activity(status, observed, round_, interruptions, processes_of_a_worker(agents, job))
+    processes = processes_of_a_worker(observed.agents_in(round_), job)
+    now = find_activity(status, observed, round_, interruptions, processes)
     account = (
         account
         or read_account(job.status, observed.now, observed.time)

@@ -104,7 +104,7 @@ def begin_interruption(
         )
     if before is None or before.size == 0:
         return None
-    agents = [agent for name in before.ranks if (agent := observed.agents.get(name))]
+    agents = observed.agents_in(before)
     signs = [moment for agent in agents for moment in _signs(agent, before)]
     if after.reason in LOSSES:
         lost = [agent for agent in agents if agent.worker not in after.ranks]

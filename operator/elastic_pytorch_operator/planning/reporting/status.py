@@ -101,13 +101,12 @@ def describe_job(
     live = [c for c in candidates if c.alive]
     ready = sum(c.ready and c.worker not in findings.torn for c in live)
     ready_spares = count_spares(job, findings.target, ready)
-    members = round_.ranks if round_ else {}
-    agents = [observed.agents[name] for name in members if name in observed.agents]
+    agents = observed.agents_in(round_)
     backs_off = observed.now < budget.backoff_until and any(c.failed for c in live)
     paused = findings.restarting.asked or backs_off
     size = 0 if paused or round_ is None else round_.size
     unheard = may_train(old, live, size) and not findings.target.stopped
-    trains = (bool(members) and ending is None and not paused) or unheard
+    trains = (bool(round_ and round_.members) and ending is None and not paused) or unheard
     workers, newest_pod_time = describe_workers(
         candidates, job, observed, round_, findings.target.size, findings.torn
     )

@@ -92,7 +92,7 @@ def read_stragglers(status: Mapping[str, Any]) -> Stragglers:
 def advance_stragglers(known: Stragglers, round_: Round | None, observed: Observed) -> Stragglers:
     """Looks at the next window of a group, once all ranks have reported it."""
     members = round_.ranks if round_ is not None else {}
-    agents = [agent for name in members if (agent := observed.agents.get(name))]
+    agents = observed.agents_in(round_)
     processes = len(members) * max((agent.local_world_size for agent in agents), default=1)
     if round_ is None:
         return known

@@ -188,7 +188,7 @@ def takeover_grace_until(observed: Observed) -> float | None:
 class Silences:
     def __init__(self, observed: Observed) -> None:
         self._observed, now = observed, observed.now
-        members = [agent for name in observed.ranks if (agent := observed.agents.get(name))]
+        members = observed.agents_in(observed.round)
         failed = failed_members(observed)
         self._failed_at = min((agent.state_since for agent in failed), default=math.inf)
         self._stepped_at = max((agent.progressed_at for agent in members), default=0.0)
