@@ -290,3 +290,7 @@ class Observed:
     def on_removed_node(self, pod: PodView) -> bool:
         node = self.nodes.get(pod.node)
         return node is not None and node.removed
+
+    def on_unready_node(self, pod: PodView) -> bool:
+        node = self.nodes.get(pod.node)
+        return node is not None and not node.ready

@@ -149,6 +149,7 @@ def pod_actions(
             actions.append(DeletePod(pod.name, pod.uid, "no longer serves"))
     for pod in replicas.abandon:
         if pod.name not in members:
-            why, force = f"was on node {pod.node}, which is lost", observed.nodes[pod.node].removed
+            why = f"was on node {pod.node}, which is lost"
+            force = observed.on_removed_node(pod)
             actions.append(DeletePod(pod.name, pod.uid, why, force=force))
     return actions

@@ -195,12 +195,7 @@ def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]
 def holding_pods(observed: Observed) -> tuple[PodView, ...]:
     """Worker pods whose requests count: on a lost node, one that is being deleted may never go."""
     alive = (pod for pod in observed.pods if not pod.ended or pod.lingers)
-    return tuple(pod for pod in alive if not _stays_behind(pod, observed))
-
-
-def _stays_behind(pod: PodView, observed: Observed) -> bool:
-    node = observed.nodes.get(pod.node)
-    return pod.deleting and node is not None and not node.ready
+    return tuple(pod for pod in alive if not (pod.deleting and observed.on_unready_node(pod)))
 
 
 @dataclass(frozen=True, slots=True)

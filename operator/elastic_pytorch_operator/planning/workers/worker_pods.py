@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from elastic_pytorch_operator.model.actions import Action, DeletePodGroup, PutPodGroup
-from elastic_pytorch_operator.model.observed import NodeView, Observed, PodView
+from elastic_pytorch_operator.model.observed import Observed, PodView
 from elastic_pytorch_operator.planning.failed_writes import POD_GROUP, FailedWrites
 from elastic_pytorch_operator.planning.queueing.quota import Target
 from elastic_pytorch_operator.planning.workers.liveness import Candidate
@@ -55,12 +55,12 @@ def plan_replicas(
     lingers: then it holds devices and quota, which its replacement needs. A suspended job keeps
     none, so that it leaves nothing that its template was used for.
     """
-    pods, nodes, wanted = observed.pods, observed.nodes, target.size
+    pods, wanted = observed.pods, target.size
     spares = target.pods - wanted
     gone = {candidate.worker for candidate in candidates if candidate.gone}
     ready = {candidate.worker for candidate in candidates if candidate.ready}
     missing = [pod for pod in pods if pod.name in gone and not pod.ended]
-    abandon = tuple(pod for pod in missing if _node_lost(pod, nodes))
+    abandon = (pod for pod in missing if observed.on_unready_node(pod))
     leaves = {*gone, *going.staying, *going.leaving}
     running = (pod for pod in pods if not (pod.ended or pod.deleting or pod.disrupted))
     serving = [pod for pod in running if pod.name not in leaves]
@@ -77,13 +77,13 @@ def plan_replicas(
     kept += [pod for pod in live if pod.name not in victims]
     taken = {pod.index for pod in kept}
     create = () if replaced else free_indices(taken, wanted + spares - len(kept), job.unit_replicas)
-    silent = tuple(pod for pod in missing if not (pod.deleting or _node_lost(pod, nodes)))
+    silent = tuple(p for p in missing if not (p.deleting or observed.on_unready_node(p)))
     return Replicas(
         create=create,
         apart=frozenset(create[max(0, wanted - len(kept)) :]),
         victims=frozenset({*victims, *removed, *going.leaving}),
         discard=silent + misled + _spent(pods, done, keep_last=wanted > 0),
-        abandon=tuple(pod for pod in abandon if not pod.deleting or nodes[pod.node].removed),
+        abandon=tuple(pod for pod in abandon if not pod.deleting or observed.on_removed_node(pod)),
     )
 
 
@@ -143,11 +143,6 @@ def _spent(
     newest = {pod.index: pod for pod in ended}
     spent = (p for p in ended if p.lingers or not keep_last or newest[p.index] is not p)
     return tuple(pod for pod in spent if not pod.deleting and pod.name not in done)
-
-
-def _node_lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-    node = nodes.get(pod.node)
-    return node is not None and not node.ready
 
 
 @dataclass(frozen=True, slots=True)
