@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.model.failure import failed_members
 from elastic_pytorch_operator.model.observed import AgentState, Observed
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.spec.job import Job
@@ -74,8 +75,9 @@ def defer_for_checkpoint(
         return Deferral(over=WaitEnd(reason, observed.now - known.since, detail))
 
     if wanted is None or current is None:
-        failed = _failed_member(observed)
-        return end(WaitEndReason.MEMBER_FAILED, failed) if failed else end(WaitEndReason.NO_CHANGE)
+        if failed := failed_members(observed):
+            return end(WaitEndReason.MEMBER_FAILED, failed[0].worker)
+        return end(WaitEndReason.NO_CHANGE)
     if not job.checkpoint_wait_seconds or not can_wait(current, wanted):
         return end(WaitEndReason.URGENT, wanted.cause)
     counts = {
@@ -121,9 +123,3 @@ def _any_leaves(current: Round, observed: Observed) -> bool:
     going = {pod.name for pod in observed.pods if pod.deleting}
     going |= {a.worker for a in observed.agents.values() if a.state is AgentState.LEAVING}
     return not going.isdisjoint(current.ranks)
-
-
-def _failed_member(observed: Observed) -> str | None:
-    number = observed.round.number if observed.round else 0
-    failed = (a for a in observed.agents.values() if a.state is AgentState.FAILED)
-    return next((a.worker for a in failed if a.round == number), None)
