@@ -42,7 +42,7 @@ def plan(job: Job, observed: Observed, memory: Memory) -> Plan:
 
 
 def _plan_training(job: Job, observed: Observed, memory: Memory) -> Plan:
-    quota, round_ = find_quota(job, job.wanted, observed), observed.round
+    quota, round_ = find_quota(job, observed), observed.round
     if job.stock:
         todo = plan_stock(job, Target(job.wanted, quota), observed, memory)
     else:

@@ -62,8 +62,9 @@ class Quota:
 NO_LIMIT = Quota()
 
 
-def find_quota(job: Job, wanted: int, observed: Observed) -> Quota:
+def find_quota(job: Job, observed: Observed) -> Quota:
     """Extras for spares come last, and their quota, too, goes to workers while one waits."""
+    wanted = job.wanted
     if job.queue is None:
         return _find_quota_to_give_back(wanted, observed)
     if observed.workloads is None:

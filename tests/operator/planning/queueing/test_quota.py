@@ -32,7 +32,7 @@ from tests.situations import situations
 
 def quota(*workloads: WorkloadView, **job: Any):  # type: ignore[no-untyped-def]
     queued = replace(a_queued_job(), **job)
-    return find_quota(queued, queued.wanted, observed(workloads=workloads))
+    return find_quota(queued, observed(workloads=workloads))
 
 
 def by_quota(index: int) -> PodView:
@@ -59,7 +59,7 @@ def test_job_whose_label_is_taken_off_is_held_while_it_has_quota(
     workloads: tuple[WorkloadView, ...], pods: list[PodView], held: bool
 ) -> None:
     there = observed(pods, workloads=workloads)
-    found = find_quota(replace(a_queued_job(), queue=None), 4, there)
+    found = find_quota(replace(a_queued_job(), queue=None), there)
     assert (found.queue, found.lack) == (("team", QuotaLack.NO_QUEUE) if held else ("", None))
     assert (found is NO_LIMIT) == (not held)
 
@@ -71,7 +71,7 @@ def test_units_are_asked_for_and_spared_as_a_whole() -> None:
 
 
 def test_job_of_a_queue_is_held_where_kueue_is_not_supported() -> None:
-    found = find_quota(a_queued_job(), 4, observed())
+    found = find_quota(a_queued_job(), observed())
     assert (found.limited, found.size, found.lack) == (True, 0, QuotaLack.UNSUPPORTED)
 
 
@@ -119,7 +119,7 @@ def test_size_is_one_of_those_that_are_allowed() -> None:
 def test_extras_of_other_flavors_are_used_and_do_not_take_the_place_of_the_base() -> None:
     job = a_queued_job(scheduling={"extraWorkers": {"nodeSelector": {"capacity": "spot"}}})
     there = observed(workloads=(a_workload(count=3), an_extra(job, 1), an_extra(job, 2)))
-    found = find_quota(job, 4, there)
+    found = find_quota(job, there)
     assert (found.size, found.counts, [extra.number for extra in found.extras]) == (4, (1,), [1])
 
 
@@ -143,9 +143,9 @@ def test_extras_that_are_evicted_one_after_the_other_leave_together() -> None:
         a_workload(2, "evicted", evicted_since=NOW + 0.1),
     )
     facts = observed(workloads=workloads)
-    at_once = find_quota(a_queued_job(), 4, facts)
+    at_once = find_quota(a_queued_job(), facts)
     assert (at_once.size, at_once.recheck_at) == (4, NOW + EVICTION_SETTLE_SECONDS)
-    later = find_quota(a_queued_job(), 4, replace(facts, now=NOW + EVICTION_SETTLE_SECONDS))
+    later = find_quota(a_queued_job(), replace(facts, now=NOW + EVICTION_SETTLE_SECONDS))
     assert (later.size, later.recheck_at) == (2, None)
     assert [extra.number for extra in later.evicted] == [1, 2]
 
@@ -219,7 +219,7 @@ def test_spares_run_by_extras_that_come_last(
     minimum: int | None, workloads: tuple[WorkloadView, ...], size: int, pods: int
 ) -> None:
     job = a_queued_job(minimum, spares=2)
-    found = find_quota(job, job.wanted, observed(workloads=workloads))
+    found = find_quota(job, observed(workloads=workloads))
     target = Target(job.wanted, found, job.spares)
     assert (target.size, target.pods) == (size, pods)
     assert (found.lack is None) == (size == 4)
@@ -227,7 +227,7 @@ def test_spares_run_by_extras_that_come_last(
 
 def test_extras_of_spares_follow_the_steps_between_allowed_sizes() -> None:
     job = replace(a_queued_job(spares=1), allowed=(2, 4), wanted=4)
-    found = find_quota(job, 4, observed(workloads=(a_workload(), a_workload(2))))
+    found = find_quota(job, observed(workloads=(a_workload(), a_workload(2))))
     assert (found.counts, found.size, found.pods) == ((2, 1), 2, 3)
     assert Target(4, found, 1).pods == 3
 
@@ -239,7 +239,7 @@ def test_only_pods_whose_nodes_kueue_has_chosen_belong_to_one_workload() -> None
         a_pod(2, workload="lm-extra-1"),
     )
     there = observed(pods, workloads=(a_workload(), a_workload(1, "evicted")))
-    assert displaced_pods(a_queued_job(), there, find_quota(a_queued_job(), 4, there)) == {"w1"}
+    assert displaced_pods(a_queued_job(), there, find_quota(a_queued_job(), there)) == {"w1"}
     assert displaced_pods(a_queued_job(), there, NO_LIMIT) == frozenset()
 
 
@@ -252,7 +252,7 @@ def test_every_pod_belongs_to_one_workload_where_extras_have_other_flavors() -> 
     )
     extras = (an_extra(job, 1, "evicted"), an_extra(job, 2))
     there = observed(pods, workloads=(a_workload(), *extras))
-    assert displaced_pods(job, there, find_quota(job, 4, there)) == {"w1"}
+    assert displaced_pods(job, there, find_quota(job, there)) == {"w1"}
 
 
 @situations(
@@ -281,5 +281,6 @@ def test_job_without_a_queue_has_what_it_wants(
 def test_job_in_a_queue_has_what_has_quota(
     workloads: tuple[WorkloadView, ...] | None, wanted: int, size: int, stopped: bool, held: bool
 ) -> None:
-    target = Target(wanted, find_quota(a_queued_job(), wanted, observed(workloads=workloads)))
+    job = replace(a_queued_job(), wanted=wanted)
+    target = Target(wanted, find_quota(job, observed(workloads=workloads)))
     assert (target.size, target.stopped, target.held) == (size, stopped, held)

@@ -39,7 +39,7 @@ def actions(
     job: Job, *workloads: WorkloadView, pods: int = 0, there: Sequence[PodView] = (), **facts: Any
 ) -> list[WorkloadAction]:
     seen = observed(there or [a_pod(index) for index in range(pods)], **facts, workloads=workloads)
-    return plan_workloads(job, seen, find_quota(job, job.wanted, seen))
+    return plan_workloads(job, seen, find_quota(job, seen))
 
 
 def told(job: Job, *workloads: WorkloadView, **facts: Any) -> str:
@@ -194,7 +194,7 @@ def test_quota_that_a_job_leaves_never_falls_below_its_pods(
 
 
 def kinds(job: Job, there: Observed) -> list[type[WorkloadAction]]:
-    planned = plan_workloads(job, there, find_quota(job, job.wanted, there))
+    planned = plan_workloads(job, there, find_quota(job, there))
     return [type(action) for action in planned]
 
 
@@ -337,7 +337,7 @@ def test_extra_of_a_flavor_that_is_no_longer_chosen_waits_for_its_own_pod() -> N
 def test_base_is_filled_before_the_extras_and_no_pod_is_made_without_a_place() -> None:
     there = observed([a_pod(0, workload="lm-base")], workloads=(a_workload(), a_workload(1)))
     asked = [CreateService(), CreatePod(1), CreatePod(2), CreatePod(3)]
-    service, *pods = grant_pods(there, find_quota(a_queued_job(), 4, there), asked)
+    service, *pods = grant_pods(there, find_quota(a_queued_job(), there), asked)
     assert service == CreateService()
     made = [(p.index, p.grant) for p in pods if isinstance(p, CreatePod) and p.grant]
     places = [(index, grant.workload, grant.extra) for index, grant in made]
@@ -353,9 +353,7 @@ def test_place_of_a_pod_that_is_on_its_way_is_not_given_away_again() -> None:
         workloads=(a_workload(), a_workload(1), a_workload(2)),
         being_created={2: "lm-extra-2"},
     )
-    (created,) = grant_pods(
-        there, find_quota(a_queued_job(), 4, there), [CreatePod(2), CreatePod(3)]
-    )
+    (created,) = grant_pods(there, find_quota(a_queued_job(), there), [CreatePod(2), CreatePod(3)])
     assert isinstance(created, CreatePod) and created.grant is not None
     assert (created.index, created.grant.workload) == (3, "lm-extra-1")
 
@@ -367,7 +365,7 @@ def test_pod_whose_extra_was_given_back_keeps_a_place_of_the_base(
     """Workers only count, whichever Workload their pods were made by."""
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-extra-1"))
     there = observed(pods, workloads=(a_workload(), *map(a_workload, extras)))
-    assert len(grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(2)])) == granted
+    assert len(grant_pods(there, find_quota(a_queued_job(), there), [CreatePod(2)])) == granted
 
 
 @pytest.mark.parametrize(("node", "granted"), [("node-1", 0), ("lost", 1)])
@@ -377,4 +375,4 @@ def test_pod_that_is_being_deleted_keeps_its_place_until_it_is_gone_or_its_node_
     pods = (a_pod(0, workload="lm-base"), a_pod(1, workload="lm-base", deleting=True, node=node))
     nodes = {"node-1": NodeView("node-1"), "lost": NodeView("lost", ready=False)}
     there = observed(pods, workloads=(a_workload(),), nodes=nodes)
-    assert len(grant_pods(there, find_quota(a_queued_job(), 4, there), [CreatePod(1)])) == granted
+    assert len(grant_pods(there, find_quota(a_queued_job(), there), [CreatePod(1)])) == granted

@@ -32,7 +32,7 @@ from tests.operator.builders import a_pod, a_queued_job, a_workload, condition, 
 def test_reason_says_where_the_wait_stands(
     workloads: tuple[WorkloadView, ...] | None, reason: str
 ) -> None:
-    assert reason_of(find_quota(a_queued_job(), 4, observed(workloads=workloads))) == reason
+    assert reason_of(find_quota(a_queued_job(), observed(workloads=workloads))) == reason
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_reason_says_where_the_wait_stands(
 def test_a_job_says_what_it_waits_for_in_kueues_words(
     workloads: tuple[WorkloadView, ...], text: str
 ) -> None:
-    assert explain_lack(find_quota(a_queued_job(), 4, observed(workloads=workloads))) == text
+    assert explain_lack(find_quota(a_queued_job(), observed(workloads=workloads))) == text
 
 
 def test_eviction_is_told_with_the_number_of_workers() -> None:
     workloads = (a_workload(), a_workload(1, "evicted"), a_workload(2, "evicted"))
-    found = find_quota(a_queued_job(), 4, observed(workloads=workloads))
+    found = find_quota(a_queued_job(), observed(workloads=workloads))
     assert (
         explain_eviction(found)
         == "Kueue takes back the quota of 2 workers in queue team: Evicted said"
@@ -86,7 +86,7 @@ def test_eviction_is_told_with_the_number_of_workers() -> None:
 
 def test_group_trains_on_until_it_has_saved() -> None:
     there = observed([a_pod(0), a_pod(1)], workloads=(a_workload(state="evicted"),))
-    quota = find_quota(a_queued_job(), 4, there)
+    quota = find_quota(a_queued_job(), there)
     running, resizing, degraded = held(reason_of(quota), explain_lack(quota), there, 2, "", "")
     assert (running.true, running.reason) == (True, "RoundRunning")
     assert (
@@ -100,7 +100,7 @@ def test_group_trains_on_until_it_has_saved() -> None:
 def test_job_without_its_label_says_that_it_leaves() -> None:
     job = replace(a_queued_job(), queue=None)
     there = observed([a_pod(0)], workloads=(a_workload(),))
-    assert reason_of(find_quota(job, 4, there)) == "LeavingQueue"
+    assert reason_of(find_quota(job, there)) == "LeavingQueue"
     told = [
         action for action in plan(job, there, Memory()).actions if isinstance(action, RecordEvent)
     ]
