@@ -34,8 +34,9 @@ def explain_difference(
     apart = [c for c in candidates if differs(c, processes)]
     if not apart:
         return ""
-    nodes = {c: pod.node if (pod := pods.get(c.worker)) else "" for c in apart[:3]}
-    each = ", ".join(f"{c.worker} on node {node} runs {c.processes}" for c, node in nodes.items())
+    each = ", ".join(
+        f"{c.worker} on node {pods[c.worker].node} runs {c.processes}" for c in apart[:3]
+    )
     more = f" and {len(apart) - 3} more pods run another number" if len(apart) > 3 else ""
     return (
         f"left out for the number of processes: {each}{more}, the others run {processes} each; "

@@ -50,7 +50,7 @@ def test_only_ready_workers_differ() -> None:
 
 
 def test_words() -> None:
-    pods = {f"w{i}": a_pod(i, node=f"node-{i}") for i in range(3)}
+    pods = {f"w{i}": a_pod(i, node=f"node-{i}") for i in range(15)}
     assert explain_difference([], candidates(8, 8, 8), pods) == ""
     assert explain_difference([], candidates(8, 16, 8), pods) == (
         "left out for the number of processes: w1 on node node-1 runs 16, the others run 8 each; "
@@ -59,7 +59,7 @@ def test_words() -> None:
     )
     many = candidates(*[8] * 10, *[16] * 5)
     assert (
-        "w12 on node  runs 16 and 2 more pods run another number, the others run 8 each"
+        "w12 on node node-12 runs 16 and 2 more pods run another number, the others run 8 each"
         in explain_difference([], many, pods)
     )
 
