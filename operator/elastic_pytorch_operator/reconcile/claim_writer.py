@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
-from elastic_pytorch_operator.api.resources import CLAIMS
+from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api.resources import CLAIMS, Resource
 from elastic_pytorch_operator.api.write_errors import Judgement
 from elastic_pytorch_operator.cluster.interface import Cluster, ClusterError
 from elastic_pytorch_operator.manifests.worker_pod import volume_claim
@@ -18,6 +19,18 @@ def claim_taken(conflict: Conflict) -> ClusterError:
     words = f"the API server refuses: {conflict.message}"
     seconds, message = CLAIM_GOES_SECONDS, conflict.message
     return ClusterError(409, message, retry_after_seconds=seconds, judgement=judgement, words=words)
+
+
+async def find_refused(
+    cluster: Cluster, resource: Resource, namespace: str, name: str, refusal: ClusterError
+) -> Manifest:
+    """Raises the refusal of a creation unless its object exists: quotas and webhooks come first."""
+    if refusal.code != 409 and refusal.judgement is Judgement.TROUBLE:
+        raise refusal
+    try:
+        return await cluster.get(resource, namespace, name)
+    except ClusterError as error:
+        raise refusal if error.code == 404 else error from None
 
 
 class ClaimWriter:
@@ -50,14 +63,8 @@ class ClaimWriter:
             self._known.add((job.uid, template.name))
 
     async def _look(self, job: Job, template: ClaimTemplate, refusal: ClusterError) -> None:
-        """Passes over a refusal if the job has its claim: a full quota and webhooks come first."""
-        if refusal.code != 409 and refusal.judgement is Judgement.TROUBLE:
-            raise refusal
-        try:
-            name = template.claim_name(job.key.name)
-            claim = await self._cluster.get(CLAIMS, job.key.namespace, name)
-        except ClusterError as error:
-            raise refusal if error.code == 404 else error from None
+        name = template.claim_name(job.key.name)
+        claim = await find_refused(self._cluster, CLAIMS, job.key.namespace, name, refusal)
         conflict = find_conflict(claim, job.key.name, job.uid)
         if conflict is not None:
             raise claim_taken(conflict)

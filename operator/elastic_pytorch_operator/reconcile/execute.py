@@ -55,7 +55,7 @@ from elastic_pytorch_operator.planning.failed_writes import (
     SERVICE,
     STATUS,
 )
-from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
+from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter, find_refused
 from elastic_pytorch_operator.reconcile.job_writer import JobWrite, WriteKind
 from elastic_pytorch_operator.reconcile.pod_group_writer import PodGroupWriter, check_owner
 from elastic_pytorch_operator.reconcile.template_reader import TemplateReader
@@ -189,20 +189,12 @@ class Executor:
         try:
             await self._cluster.create(resources.SERVICES, headless_service(job))
         except ClusterError as error:
-            # A full quota and webhooks come first: the Service may be there.
-            if error.code != 409 and error.judgement is Judgement.TROUBLE:
-                raise
-            await self._find_service(job, error)
+            namespace, name = job.key.namespace, job.key.name
+            found = await find_refused(self._cluster, resources.SERVICES, namespace, name, error)
+            problem = f"Service {name} exists and is not owned by this job, so its workers"
+            remedy = "delete that Service, or create the job under another name"
+            check_owner(job, found, f"{problem} cannot be resolved by name: {remedy}")
         self._services.add(job.uid)
-
-    async def _find_service(self, job: Job, refusal: ClusterError) -> None:
-        try:
-            service = await self._cluster.get(resources.SERVICES, job.key.namespace, job.key.name)
-        except ClusterError as error:
-            raise refusal if error.code == 404 else error from None
-        problem = f"Service {job.key.name} exists and is not owned by this job, so its workers"
-        remedy = "delete that Service, or create the job under another name"
-        check_owner(job, service, f"{problem} cannot be resolved by name: {remedy}")
 
     async def _try_pod(self, job: Job, on_success: Callable[[], None]) -> None:
         await self._claims.try_all(job)
