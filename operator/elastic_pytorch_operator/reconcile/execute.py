@@ -108,7 +108,6 @@ class Executor:
         self._pod_groups.forget(part, parts)
 
     def forget_claims_and_flavors(self) -> None:
-        """Reads each volume claim and ResourceFlavor again before the next pod that needs it."""
         self._claims.forget()
         self._workloads.forget_flavors()
 

@@ -17,7 +17,7 @@ from elastic_pytorch_operator.spec.job import Job
 @dataclass(frozen=True, slots=True)
 class GroupRestart:
     asked: bool = False  # the count is yet to be stored; nothing may change before
-    under_way: bool = False  # it is asked for, or workers are yet to be replaced
+    under_way: bool = False  # asked for, or workers are yet to be replaced
     stops: bool = False  # the current round has such workers and must stop
     cause: FailureRecord | None = None
 

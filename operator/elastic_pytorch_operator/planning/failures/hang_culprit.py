@@ -65,7 +65,7 @@ def find_culprits(places: Mapping[int, Place]) -> Culprits:
 
 
 def _apart_from_most(places: Mapping[int, Place]) -> Culprits:
-    """The ranks elsewhere, if most are at one line of the script, perhaps to wait for a GPU."""
+    """The ranks elsewhere, if most are at one line of the script."""
     (most, count), *_ = Counter(places.values()).most_common()
     apart = tuple(rank for rank in sorted(places) if places[rank] != most)
     if not apart:

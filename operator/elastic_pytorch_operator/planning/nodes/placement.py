@@ -28,8 +28,8 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")  # fits an int64, as the scheduler reads l
 
 
 class AvoidedNodes(NamedTuple):
-    never: tuple[str, ...] = ()  # no pod goes there, even if it has to wait
-    unwanted: tuple[str, ...] = ()  # a pod goes there only if no other node takes it
+    never: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()  # as `Weight.LAST`
 
 
 def nodes_to_avoid(observed: Observed, template: Manifest, objections: Objections) -> AvoidedNodes:

@@ -194,7 +194,7 @@ def displaced_pods(job: Job, observed: Observed, quota: Quota) -> frozenset[str]
 
 
 def holding_pods(observed: Observed) -> tuple[PodView, ...]:
-    """Worker pods whose requests count: on a lost node, one that is being deleted may never go."""
+    """Worker pods whose requests count; one that is being deleted on a lost node may never go."""
     alive = (pod for pod in observed.pods if not pod.ended or pod.lingers)
     return tuple(pod for pod in alive if not (pod.deleting and observed.on_unready_node(pod)))
 

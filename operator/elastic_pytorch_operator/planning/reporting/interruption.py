@@ -23,7 +23,7 @@ DETECTION, STOP, WAIT, PREPARE, START, INIT, FIRST_STEP = PHASES = (
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """A change of the group that trained, from its cause to the first step after it."""
+    """From its cause to the first step after it."""
 
     round: int  # the one that follows
     reason: str
@@ -134,7 +134,7 @@ def set_up_seconds(declared: Round | None, observed: Observed) -> float | None:
 def _last_set_up(
     round_: Round, agents: Iterable[AgentView], after: float
 ) -> tuple[float, float] | None:
-    """Start and end, after a moment, of the set-up of the member that was ready last."""
+    """Start and end of the set-up of the member that was ready last, after a moment."""
     found = [(a.set_up_since, a.set_up_until) for a in agents if a.worker in round_.ranks]
     known = [(since, until) for since, until in found if since is not None and until is not None]
     late = (moments for moments in known if moments[1] > after)

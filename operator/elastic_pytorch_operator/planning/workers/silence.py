@@ -139,7 +139,7 @@ LATE = Delay("the operator's event loop is late", 0.0, 30.0)
 
 
 class Silence(NamedTuple):
-    """The row that applies to a worker, and until when it may be alive, monotonic seconds."""
+    """The row that applies to a worker, and until when it may be alive."""
 
     wait: Wait
     until: float
