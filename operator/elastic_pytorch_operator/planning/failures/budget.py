@@ -121,4 +121,4 @@ def backoff_seconds(failures: int) -> float:
     """0 after one failure in a row, then 1, 2, 4, … up to 60 s."""
     if failures <= 1:
         return 0.0
-    return float(min(FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 2), MAX_BACKOFF_SECONDS))
+    return min(FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 2, 16), MAX_BACKOFF_SECONDS)

@@ -110,7 +110,7 @@ def test_steady_round_starts_the_count_again_for_a_script_that_reports_nothing()
 
 
 def test_backoff_doubles_up_to_a_minute() -> None:
-    assert [backoff_seconds(n) for n in (0, 1, 2, 3, 4, 20)] == [0, 0, 1, 2, 4, 60]
+    assert [backoff_seconds(n) for n in (0, 1, 2, 3, 4, 20, 2000)] == [0, 0, 1, 2, 4, 60, 60]
     assert failed(Budget(in_a_row=2), 1).backoff_until == NOW + 2
 
 
