@@ -67,7 +67,7 @@ def _plan_ended(job: Job, observed: Observed, memory: Memory) -> Plan:
     actions += delete_stores(observed, keep=0, why="the job has ended")
     moments = replace(memory.moments, ended_at=ended_at)
     memory = replace(memory, moments=moments, answers=memory.answers.reported())
-    return Plan(memory, None, verdict=verdict, actions=tuple(actions), recheck_at=recheck)
+    return Plan(memory, verdict=verdict, actions=tuple(actions), recheck_at=recheck)
 
 
 def clean_up(job: Job, observed: Observed, ended_at: float) -> tuple[list[Action], float | None]:

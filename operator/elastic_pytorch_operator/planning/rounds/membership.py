@@ -19,7 +19,7 @@ def choose_group(
     joiners: Sequence[Candidate],
     wanted: int,
     allowed: Sequence[int],
-    unit: int = 1,
+    unit: int,
 ) -> list[Candidate]:
     """Returns the next group: units that have been in it first, those of newcomers only last.
 

@@ -39,15 +39,12 @@ class Going:
     doubted: Collection[str] = ()  # nodes whose workers go first, of equal ones
 
 
-NONE_GOES = Going()
-
-
 def plan_replicas(
     job: Job,
     target: Target,
     observed: Observed,
     candidates: Collection[Candidate],
-    going: Going = NONE_GOES,
+    going: Going,
 ) -> Replicas:
     """Compares the pods there are with those wanted, and the spares beyond them.
 
@@ -87,7 +84,7 @@ def plan_replicas(
     )
 
 
-def free_indices(taken: Collection[int], count: int, unit: int = 1) -> tuple[int, ...]:
+def free_indices(taken: Collection[int], count: int, unit: int) -> tuple[int, ...]:
     """Returns indices for new pods: first those that units there lack, then the lowest."""
     begun = {index - index % unit for index in taken}
     units = (index for first in sorted(begun) for index in unit_indices(first, unit))
