@@ -139,7 +139,7 @@ def a_failure(message: str = "ValueError: boom", **fields: Any) -> Failure:
 
 
 def a_round(*indices: int, number: int = 1, **fields: Any) -> Round:
-    members = tuple(Member(f"w{index}", index, f"10.0.0.{index}") for index in indices)
+    members = tuple(Member(f"w{index}", f"10.0.0.{index}") for index in indices)
     return Round(number, members, 29500, "FirstRound", "", NOW - 100, **fields)
 
 

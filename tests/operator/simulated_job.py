@@ -197,7 +197,7 @@ class SimulatedJob:
             self.reconcile()
 
     def _check_round(self, round_: Round) -> None:
-        indices = [member.index for member in round_.members]
+        indices = [self.pods[worker].index for worker in round_.workers]
         assert len(set(indices)) == len(indices), f"two workers of one index: {round_}"
         for first in range(0, len(indices), self.job.unit_replicas):
             unit = list(unit_indices(indices[first], self.job.unit_replicas))

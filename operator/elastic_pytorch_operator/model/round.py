@@ -9,7 +9,6 @@ class Member:
     """A worker pod in a round; its rank is its place in `Round.members`."""
 
     worker: str
-    index: int
     address: str
 
 

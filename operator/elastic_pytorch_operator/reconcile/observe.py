@@ -88,11 +88,7 @@ def recover_round(
         (a for a in agents.values() if a.round == newest and a.world_size > 0),
         key=lambda a: (a.rank, a.worker),
     )
-    by_name = {pod.name: pod for pod in pods}
-    members = tuple(
-        Member(a.worker, by_name[a.worker].index, by_name[a.worker].address)
-        for a in here
-        if a.worker in by_name
-    )
+    addresses = {pod.name: pod.address for pod in pods}
+    members = tuple(Member(a.worker, addresses[a.worker]) for a in here if a.worker in addresses)
     size = max(len(members), *(agent.world_size for agent in here))
     return Round(newest, members, 0, "", "taken over from the agents", now, size)

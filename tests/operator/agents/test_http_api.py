@@ -82,7 +82,7 @@ async def test_known_pod_may_speak_while_the_api_server_is_away(served: Served) 
 async def test_round_that_never_formed_is_lost_to_those_only_that_have_taken_it_up(
     served: Served, own: int, since: int
 ) -> None:
-    members = (Member(POD, 0, "10.0.0.1"),)
+    members = (Member(POD, "10.0.0.1"),)
     served.registry.declare(
         "uid-lm",
         Round(9, members, 29501, "WorkerFailed", "why", 0.0, orderly_since=7, unformed=(8,)),

@@ -18,7 +18,7 @@ def tell(declared: Round | None, worker: str = "w1", *, taken: int = 0) -> dict[
 
 
 def a_group(**fields: Any) -> Round:
-    members = (Member("w0", 0, "10.0.0.1"), Member("w1", 1, "10.0.0.2"))
+    members = (Member("w0", "10.0.0.1"), Member("w1", "10.0.0.2"))
     return Round(8, members, 29501, "WorkerLost", "“w2” is gone", 0.0, orderly_since=7, **fields)
 
 

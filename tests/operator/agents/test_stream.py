@@ -16,7 +16,7 @@ from tests.situations import situations
 
 pytestmark = pytest.mark.process
 
-ROUND = Round(3, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0)
+ROUND = Round(3, (Member(POD, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0)
 
 
 async def test_each_heartbeat_is_answered_and_the_round_comes_after_the_first(

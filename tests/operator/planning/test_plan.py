@@ -97,7 +97,7 @@ def test_scale_down_forms_the_group_before_pods_go() -> None:
     simulation.scale(1)
     todo = simulation.reconcile()
     assert todo.round is not None
-    assert [m.index for m in todo.round.members] == [0]
+    assert [simulation.pods[worker].index for worker in todo.round.workers] == [0]
     deletes = [a.name for a in todo.actions if isinstance(a, DeletePod)]
     assert len(deletes) == 2
     assert not set(deletes) & set(todo.round.workers)

@@ -49,7 +49,7 @@ def view(operator: Served) -> AgentView | None:
 
 
 def a_round(number: int) -> Round:
-    return Round(number, (Member(POD, 0, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0)
+    return Round(number, (Member(POD, "10.0.0.1"),), 29501, "FirstRound", "why", 0.0)
 
 
 async def test_agent_and_operator_hear_each_other_over_tls(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def next_round(
         return Decision(
             Round(
                 number,
-                tuple(Member(c.worker, c.index, c.address) for c in ranked),
+                tuple(Member(c.worker, c.address) for c in ranked),
                 port,
                 reason,
                 cause,

@@ -30,7 +30,7 @@ def adopt_group(job: Job, running: Sequence[PodView], now: float) -> StockGroup:
     addresses = {pod.name: pod.address for pod in running}
     known = known_workers(job.status, running) if size else ()
     trained = (worker for worker in known if worker.state == RUNNING)
-    members = tuple(Member(w.name, w.index, addresses.get(w.name, "")) for w in trained)
+    members = tuple(Member(w.name, addresses.get(w.name, "")) for w in trained)
     round_ = Round(number, members, job.store_port, "", "taken over from the status", now)
     there = frozenset(pod.name for pod in running)
     return StockGroup(round_ if number else None, there, now)
@@ -81,7 +81,7 @@ def next_group(
 
 def _members(running: Sequence[PodView]) -> tuple[Member, ...]:
     pods = sorted(running, key=lambda pod: (pod.index, pod.name))
-    return tuple(Member(pod.name, pod.index, pod.address) for pod in pods)
+    return tuple(Member(pod.name, pod.address) for pod in pods)
 
 
 @dataclass(frozen=True, slots=True)

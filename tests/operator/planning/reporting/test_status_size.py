@@ -73,7 +73,7 @@ def a_group(every: int) -> Observed:
         )
         for i in range(WORKERS)
     ]
-    members = tuple(Member(pod.name, pod.index, "10.0.0.1") for pod in pods if pod.started)
+    members = tuple(Member(pod.name, "10.0.0.1") for pod in pods if pod.started)
     agents: list[AgentView] = [
         an_agent(m.worker, rank=rank, progress=replace(PROGRESS, metrics=METRICS))
         for rank, m in enumerate(members)
