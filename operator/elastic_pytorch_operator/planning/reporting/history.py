@@ -6,10 +6,10 @@ steps lost stay right.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
+from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.api.times import seconds_between
 from elastic_pytorch_operator.model.round import Round
 from elastic_pytorch_operator.model.status_changes import Entry, changes_of
@@ -109,18 +109,11 @@ def _merge(earlier: Entry, later: Entry) -> dict[str, Any]:
     merged = dict(later)
     if interruptions:
         merged["count"] = sum(int(entry.get("count", 1)) for entry in interruptions)
-        merged["seconds"] = f"{sum(_number(entry['seconds']) for entry in interruptions):.2f}"
+        seconds = sum(parse_quantity(entry["seconds"]) or 0.0 for entry in interruptions)
+        merged["seconds"] = f"{seconds:.2f}"
     if any("stepsLost" in entry for entry in interruptions):
         merged["stepsLost"] = sum(int(entry.get("stepsLost", 0)) for entry in interruptions)
     return merged
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        return 0.0
-    return number if math.isfinite(number) else 0.0
 
 
 def _samples(history: Sequence[Entry]) -> list[int]:

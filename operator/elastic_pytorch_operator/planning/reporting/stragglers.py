@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.numbers import parse_quantity
 from elastic_pytorch_operator.model.actions import RecordEvent
 from elastic_pytorch_operator.model.observed import AgentState, AgentView, Observed
 from elastic_pytorch_operator.model.round import Round
@@ -73,19 +74,20 @@ NO_STRAGGLERS = Stragglers()
 
 
 def read_stragglers(status: Mapping[str, Any]) -> Stragglers:
-    return Stragglers(
-        tuple(
-            Straggler(
-                worker=str(entry.get("worker", "")),
-                local_rank=int(entry.get("localRank", 0)),
-                rank=int(entry.get("rank", 0)),
-                node=str(entry.get("node", "")),
-                slowdown=float(entry.get("slowdown", SLOW)),
-                seconds=float(entry.get("slowdown", SLOW)) * float(entry.get("medianSeconds", 0.0)),
-                median_seconds=float(entry.get("medianSeconds", 0.0)),
-            )
-            for entry in status.get("stragglers") or ()
-        )
+    return Stragglers(tuple(map(_read, status.get("stragglers") or ())))
+
+
+def _read(entry: Mapping[str, Any]) -> Straggler:
+    slowdown = parse_quantity(entry.get("slowdown")) or SLOW
+    median_seconds = parse_quantity(entry.get("medianSeconds")) or 0.0
+    return Straggler(
+        worker=str(entry.get("worker", "")),
+        local_rank=int(entry.get("localRank", 0)),
+        rank=int(entry.get("rank", 0)),
+        node=str(entry.get("node", "")),
+        slowdown=slowdown,
+        seconds=slowdown * median_seconds,
+        median_seconds=median_seconds,
     )
 
 

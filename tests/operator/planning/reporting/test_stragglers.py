@@ -2,12 +2,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from elastic_pytorch.progress.work_windows import WINDOW_SECONDS
 from elastic_pytorch_operator.model.actions import PatchStatus, RecordEvent
 from elastic_pytorch_operator.model.observed import Observed, Progress
 from elastic_pytorch_operator.planning.memory import Memory, recall
 from elastic_pytorch_operator.planning.plan import plan
 from elastic_pytorch_operator.planning.plan_rounds import REGULAR_SECONDS
+from elastic_pytorch_operator.planning.reporting import stragglers
 from elastic_pytorch_operator.planning.reporting.stragglers import (
     MAX_EVENTS,
     MAX_LISTED,
@@ -157,6 +159,13 @@ def test_a_new_leader_knows_them_from_the_status_and_says_nothing_twice() -> Non
     again = after([SLOW] * 9, told)
     assert ranks(again) == [1]
     assert not record_stragglers(told, again)
+
+
+@pytest.mark.parametrize("written", ["much", "1" * 400, "nan", ""])
+def test_numbers_that_another_has_written_into_the_status_stop_no_plan(written: str) -> None:
+    entry = {"worker": "w", "slowdown": written, "medianSeconds": written}
+    [straggler] = read_stragglers({"stragglers": [entry]}).slow
+    assert (straggler.slowdown, straggler.seconds) == (stragglers.SLOW, 0.0)
 
 
 def test_status() -> None:
