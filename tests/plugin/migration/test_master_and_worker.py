@@ -23,9 +23,9 @@ spec:
       restartPolicy: Always
       template: *template
 """
-FIELDS = ("serviceAccountName", "serviceAccount", "automountServiceAccountToken")
+AUTOMOUNT = "automountServiceAccountToken"
+FIELDS = ("serviceAccountName", "serviceAccount", AUTOMOUNT)
 IDENTITY = "It is given to all workers, for each of them can be rank 0"
-INDEX = "metadata.labels['training.kubeflow.org/replica-index']"
 
 
 def migrate(master: dict[str, Any], worker: dict[str, Any]) -> Migrated:
@@ -57,72 +57,39 @@ def said(
 
 
 @pytest.mark.parametrize(
-    ("master", "worker", "pod", "paths"),
+    ("master", "worker", "field", "text"),
     [
-        (
-            {"serviceAccountName": "m"},
-            {},
-            {"serviceAccountName": "m", FIELDS[2]: True},
-            {"serviceAccountName": IDENTITY},
-        ),
-        (
-            {"serviceAccount": "m"},
-            {},
-            {"serviceAccount": "m", FIELDS[2]: True},
-            {"serviceAccount": IDENTITY},
-        ),
-        (
-            {},
-            {"serviceAccountName": "w"},
-            {"serviceAccountName": "w", FIELDS[2]: True},
-            {"serviceAccountName": "differs"},
-        ),
-        (
-            {"serviceAccountName": "m"},
-            {"serviceAccountName": "w"},
-            {"serviceAccountName": "w", FIELDS[2]: True},
-            {"serviceAccountName": "differs"},
-        ),
-        (
-            {"serviceAccountName": "m", FIELDS[2]: False},
-            {},
-            {"serviceAccountName": "m", FIELDS[2]: False},
-            {"serviceAccountName": IDENTITY},
-        ),
+        ({"serviceAccountName": "m"}, {}, "serviceAccountName", IDENTITY),
+        ({"serviceAccount": "m"}, {}, "serviceAccount", IDENTITY),
+        ({}, {"serviceAccountName": "w"}, "serviceAccountName", "differs"),
+        ({"serviceAccountName": "m"}, {"serviceAccountName": "w"}, "serviceAccountName", "differs"),
+        ({"serviceAccountName": "m", AUTOMOUNT: False}, {}, "serviceAccountName", IDENTITY),
     ],
 )
 def test_the_identity_that_only_the_master_has(
-    master: dict[str, Any], worker: dict[str, Any], pod: dict[str, Any], paths: dict[str, str]
+    master: dict[str, Any], worker: dict[str, Any], field: str, text: str
 ) -> None:
     migrated = migrate(master, worker)
-    assert {field: value for field, value in pod_of(migrated).items() if field in FIELDS} == pod
-    found = said(migrated)
-    assert set(found) == {f".spec.{field}" for field in paths}
-    assert all(text in found[f".spec.{field}"] for field, text in paths.items())
+    assert {name: value for name, value in pod_of(migrated).items() if name in FIELDS} == (
+        {AUTOMOUNT: True} | master | worker
+    )
+    [(path, found)] = said(migrated).items()
+    assert path == f".spec.{field}"
+    assert text in found
 
 
 def test_variables_that_no_manifest_names_get_no_remark() -> None:
-    kept = {
-        "containers": [
-            {
-                "name": "pytorch",
-                "image": "my-image",
-                "command": ["bash", "-c", "date && torchrun train.py"],
-            }
-        ]
-    }
-    assert set(said(migrate(kept, {}))) == {
-        ".spec.containers[pytorch].args",
-        ".spec.containers[pytorch].command",
-    }
-    assert set(said(migrate({}, kept))) == {
-        ".spec.containers[pytorch].args",
-        ".spec.containers[pytorch].command",
-    }
+    command = ["bash", "-c", "date && torchrun train.py"]
+    kept = {"containers": [{"name": "pytorch", "image": "my-image", "command": command}]}
+    for master, worker in ((kept, {}), ({}, kept)):
+        assert set(said(migrate(master, worker))) == {
+            ".spec.containers[pytorch].args",
+            ".spec.containers[pytorch].command",
+        }
 
 
-def reads(path: str) -> dict[str, Any]:
-    return {"valueFrom": {"fieldRef": {"fieldPath": path}}}
+def reads(label: str) -> dict[str, Any]:
+    return {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}
 
 
 def test_fields_that_name_the_old_labels_are_rewritten() -> None:
@@ -130,14 +97,9 @@ def test_fields_that_name_the_old_labels_are_rewritten() -> None:
         "name": "pytorch",
         "image": "i",
         "command": ["python", "t.py"],
-        "env": [{"name": "INDEX", **reads(INDEX)}],
+        "env": [{"name": "INDEX", "valueFrom": reads("training.kubeflow.org/replica-index")}],
     }
-    items = [
-        {
-            "path": "role",
-            "fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-type']"},
-        }
-    ]
+    items = [{"path": "role", **reads("training.kubeflow.org/replica-type")}]
     pod = {
         "containers": [container],
         "volumes": [{"name": "about", "downwardAPI": {"items": items}}],
@@ -146,7 +108,7 @@ def test_fields_that_name_the_old_labels_are_rewritten() -> None:
     [written] = pod_of(migrated)["containers"]
     assert written["env"][0] == {
         "name": "INDEX",
-        **reads("metadata.labels['elasticpytorch.dev/worker-index']"),
+        "valueFrom": reads("elasticpytorch.dev/worker-index"),
     }
     texts = list(said(migrated, "spec.pytorchReplicaSpecs.Worker.template").values())
     assert any(

@@ -1,15 +1,16 @@
 """What stands around torchrun or Python: programs, variables of a process, old images."""
 
+import shlex
 from typing import Any
 
 import pytest
 import yaml
 from elastic_pytorch_client.migration.documents import migrate_documents
-from elastic_pytorch_client.migration.launch import read_launch
+from elastic_pytorch_client.migration.launch import Launch, read_launch
 from elastic_pytorch_client.migration.remarks import CannotMigrate
 from elastic_pytorch_client.migration.template import too_old
 
-TORCHRUN = ["torchrun", "--nnodes=2", "--rdzv_backend", "c10d", "train.py"]
+TORCHRUN = "torchrun --nnodes=2 --rdzv_backend c10d train.py"
 KUBEFLOW = """
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
@@ -26,13 +27,17 @@ spec: {runtimeRef: {name: torch-distributed}, trainer: {resourcesPerNode: {reque
 """
 
 
+def launch_of(command: str) -> Launch:
+    return read_launch("container", shlex.split(command), [])
+
+
 @pytest.mark.parametrize(
     "wrapper", ["dumb-init --", "tini -g --", "/usr/bin/env", "/sbin/tini -- env", "dumb-init"]
 )
 def test_what_only_starts_a_program_is_dropped(wrapper: str) -> None:
-    launch = read_launch("container", [*wrapper.split(), *TORCHRUN], [])
+    launch = launch_of(f"{wrapper} {TORCHRUN}")
     assert (launch.command, launch.args, launch.by) == ((), ("train.py",), "torchrun")
-    launch = read_launch("container", [*wrapper.split(), "bash", "-c", "exec python train.py"], [])
+    launch = launch_of(f"{wrapper} bash -c 'exec python train.py'")
     assert (launch.command, launch.args, launch.by) == ((), ("train.py",), "python")
 
 
@@ -52,55 +57,31 @@ WRAPPERS = [
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_what_is_around_a_program_stays_around_it(wrapper: str) -> None:
     around = wrapper.removeprefix("tini -- ").split()
-    launch = read_launch("container", [*wrapper.split(), *TORCHRUN], [])
+    launch = launch_of(f"{wrapper} {TORCHRUN}")
     assert launch.command == (*around, "torchrun", "train.py")
     assert (launch.by, launch.options) == ("torchrun", {"nnodes": "2", "rdzv-backend": "c10d"})
-    launch = read_launch(
-        "container",
-        [
-            *wrapper.split(),
-            "python",
-            "-m",
-            "torch.distributed.launch",
-            "--use_env",
-            "--nnodes=2",
-            "t.py",
-        ],
-        [],
-    )
-    assert launch.command == (
-        *around,
-        "python",
-        "-m",
-        "torch.distributed.launch",
-        "--use_env",
-        "t.py",
-    )
-    launch = read_launch(
-        "container", [*wrapper.split(), "bash", "-c", "torchrun --nnodes=$N train.py"], []
-    )
+    module = "python -m torch.distributed.launch --use_env"
+    launch = launch_of(f"{wrapper} {module} --nnodes=2 t.py")
+    assert launch.command == (*around, *module.split(), "t.py")
+    launch = launch_of(f"{wrapper} bash -c 'torchrun --nnodes=$N train.py'")
     assert launch.command == (*around, "bash", "-c", "torchrun train.py")
-    launch = read_launch("container", [*wrapper.split(), "python", "train.py"], [])
-    assert (launch.command, launch.args, launch.by) == (
-        (),
-        ("--no-python", *around, "python", "train.py"),
-        "python",
-    )
+    launch = launch_of(f"{wrapper} python train.py")
+    args = ("--no-python", *around, "python", "train.py")
+    assert (launch.command, launch.args, launch.by) == ((), args, "python")
     assert ("image's `python3`" in " ".join(launch.remarks)) is (
         around[0] in ("uv", "poetry", "conda")
     )
     with pytest.raises(CannotMigrate, match="Accelerate"):
-        read_launch("container", [*wrapper.split(), "accelerate", "launch", "train.py"], [])
+        launch_of(f"{wrapper} accelerate launch train.py")
 
 
 @pytest.mark.parametrize(
     "command", ["uv sync", "numactl -s", "uv run train", "conda run -n torchrun", "env A=1"]
 )
 def test_a_wrapper_around_nothing_that_is_known(command: str) -> None:
-    with pytest.raises(
-        CannotMigrate, match=f"what {command.split(maxsplit=1)[0]} does is not known"
-    ):
-        read_launch("container", command.split(), [])
+    wrapper = command.partition(" ")[0]
+    with pytest.raises(CannotMigrate, match=f"what {wrapper} does is not known"):
+        launch_of(command)
 
 
 @pytest.mark.parametrize(
@@ -108,23 +89,17 @@ def test_a_wrapper_around_nothing_that_is_known(command: str) -> None:
     ["accelerate launch", "deepspeed", "composer", "trl sft", "tune run", "mpirun -np 2"],
 )
 def test_launchers_that_form_a_group_of_their_own(launcher: str) -> None:
+    module = launcher.partition(" ")[0]
     for command in (
-        [*launcher.split(), "t.py"],
-        ["sh", "-c", f"date; A=1 {launcher} t.py; python eval.py"],
+        f"{launcher} t.py",
+        f"sh -c 'date; A=1 {launcher} t.py; python eval.py'",
+        f"python -m {module}.run t.py",
+        f"sh -c 'date; python -u -m {module}.run t.py'",
     ):
         with pytest.raises(
             CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|tune run|mpirun"
         ):
-            read_launch("container", command, [])
-    module = launcher.split(maxsplit=1)[0]
-    for command in (
-        ["python", "-m", f"{module}.run", "t.py"],
-        ["sh", "-c", f"date; python -u -m {module}.run t.py"],
-    ):
-        with pytest.raises(
-            CannotMigrate, match=r"(?i)accelerate|deepspeed|composer|tune run|mpirun"
-        ):
-            read_launch("container", command, [])
+            launch_of(command)
 
 
 @pytest.mark.parametrize(
@@ -143,53 +118,41 @@ def test_launchers_that_form_a_group_of_their_own(launcher: str) -> None:
     ],
 )
 def test_only_variables_that_are_not_set_are_told_of(text: str, words: str) -> None:
-    remarks = " ".join(read_launch("container", ["bash", "-c", text], []).remarks)
+    remarks = " ".join(launch_of(f"bash -c '{text}'").remarks)
     assert words in remarks
     assert ("it uses" in remarks) is bool(words)
 
 
 def test_arguments_may_use_what_the_container_has() -> None:
-    assert read_launch("container", ["python", "t.py", "$(PET_NPROC_PER_NODE)"], []).args == (
-        "t.py",
-        "$(PET_NPROC_PER_NODE)",
-    )
+    given = "$(PET_NPROC_PER_NODE)"
+    assert launch_of(f"python t.py {given}").args == ("t.py", given)
     with pytest.raises(CannotMigrate, match="use RANK and WORLD_SIZE, which only"):
-        read_launch("container", ["python", "t.py", "$(RANK)", "$(WORLD_SIZE)"], [])
+        launch_of("python t.py $(RANK) $(WORLD_SIZE)")
 
 
 @pytest.mark.parametrize("name", ["nnodes", "max-restarts"])
 @pytest.mark.parametrize("value", ["$(A)", "$A:${B}", "$(echo 1)"])
 def test_sizes_that_are_worked_out_are_dropped_with_a_remark(name: str, value: str) -> None:
-    launch = read_launch("container", ["bash", "-c", f"date; torchrun --{name}={value} t.py"], [])
+    launch = launch_of(f"bash -c 'date; torchrun --{name}={value} t.py'")
     assert f"--{name}={value} is dropped" in launch.remarks[0]
-    launch = read_launch(
-        "container", ["bash", "-c", f"date; torchrun --{name}=$PET_NNODES t.py"], []
-    )
+    launch = launch_of(f"bash -c 'date; torchrun --{name}=$PET_NNODES t.py'")
     assert "is dropped" not in " ".join(launch.remarks)
 
 
-@pytest.mark.parametrize(
-    ("command", "processes"),
-    [
-        (["bash", "-c", "date; torchrun --nproc-per-node=$GPUS t.py"], None),
-        (["bash", "-c", "date; torchrun --nproc-per-node=2 t.py"], 2),
-    ],
-)
-def test_a_command_that_counts_its_processes_itself(
-    command: list[str], processes: int | str | None
-) -> None:
+@pytest.mark.parametrize(("written", "processes"), [("$GPUS", None), ("2", 2)])
+def test_a_command_that_counts_its_processes_itself(written: str, processes: int | None) -> None:
+    started = {
+        "image": "i",
+        "command": ["bash", "-c", f"date; torchrun --nproc-per-node={written} t.py"],
+    }
     kubeflow: dict[str, Any] = yaml.safe_load(KUBEFLOW)
     worker = kubeflow["spec"]["pytorchReplicaSpecs"]["Worker"]
-    worker["template"]["spec"]["containers"][0] |= {"image": "i", "command": command}
+    worker["template"]["spec"]["containers"][0] |= started
     trainer: dict[str, Any] = yaml.safe_load(TRAINER)
-    trainer["spec"]["trainer"] |= {"image": "i", "command": command}
-    for migrated, count in zip(
-        migrate_documents([kubeflow, trainer]),
-        (processes, 8 if processes == "auto" else processes),
-        strict=True,
-    ):
-        assert migrated.documents[0]["spec"].get("nprocPerNode") == count
-        assert ("spec.nprocPerNode is left out" in str(migrated.remarks)) is (count is None)
+    trainer["spec"]["trainer"] |= started
+    for migrated in migrate_documents([kubeflow, trainer]):
+        assert migrated.documents[0]["spec"].get("nprocPerNode") == processes
+        assert ("spec.nprocPerNode is left out" in str(migrated.remarks)) is (processes is None)
 
 
 @pytest.mark.parametrize(
