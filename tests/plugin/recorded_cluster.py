@@ -2,7 +2,7 @@
 
 Each file in recorded/ is what the kind cluster said of one job: `young`, `lost` (a worker's pod is
 gone) and `whole` are one char-lm at different moments; the others are jobs that something is the
-matter with. All have the nodes of `nodes`.
+matter with. All have the nodes of `nodes`. Fields that the client does not read are left out.
 """
 
 import copy
