@@ -26,19 +26,13 @@ from tests.paths import ROOT
 FOLDER = ROOT / "tests" / "plugin" / "migration" / "cases"
 CASES = sorted(path.parent for path in FOLDER.glob("*/before.*"))
 NOT_MIGRATED = {
-    "accelerate",
-    "image-entrypoint",
     "job-sweep",
     "jobset-two-trainings",
     "long-name",
     "placeholders",
-    "slurm-array",
     "slurm-function",
-    "slurm-loop",
-    "trainjob-unknown-runtime",
     "volcano-two-templates",
 }
-
 
 AS_IT_IS = "the object is written as it is"
 

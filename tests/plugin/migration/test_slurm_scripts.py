@@ -92,35 +92,23 @@ def test_what_is_no_time(time: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "nodes", "tasks", "gpus", "cpus", "memory"),
+    ("text", "asked"),
     [
-        ("", 1, 1, 0, 0, ""),
-        ("-N 4 --ntasks-per-node=1 --gpus-per-node=8 -c 16 --mem=64G", 4, 1, 8, 16, "64Gi"),
+        ("", (1, 1, 0, 0, "")),
+        ("-N 4 --ntasks-per-node=1 --gpus-per-node=8 -c 16 --mem=64G", (4, 1, 8, 16, "64Gi")),
         (
             "-N 2 --gres=gpu:a100:4 --mem-per-cpu=4000 --ntasks-per-node=4 --cpus-per-task=8",
-            2,
-            4,
-            4,
-            32,
-            "128000Mi",
+            (2, 4, 4, 32, "128000Mi"),
         ),
-        ("-n 8 --ntasks-per-node=4 --gpus-per-task=1 --mem-per-gpu=10G", 2, 4, 4, 0, "40Gi"),
-        ("-N 2 -G 16 --cpus-per-gpu=4 --mem=0", 2, 1, 8, 32, ""),
-        ("-N 1 --gres=gpu,lustre:1", 1, 1, 1, 0, ""),
-        ("-N 1 --gpus-per-node=v100", 1, 1, 1, 0, ""),
+        ("-n 8 --ntasks-per-node=4 --gpus-per-task=1 --mem-per-gpu=10G", (2, 4, 4, 0, "40Gi")),
+        ("-N 2 -G 16 --cpus-per-gpu=4 --mem=0", (2, 1, 8, 32, "")),
+        ("-N 1 --gres=gpu,lustre:1", (1, 1, 1, 0, "")),
+        ("-N 1 --gpus-per-node=v100", (1, 1, 1, 0, "")),
     ],
 )
-def test_what_a_script_asks_for(
-    text: str, nodes: int, tasks: int, gpus: int, cpus: int, memory: str
-) -> None:
+def test_what_a_script_asks_for(text: str, asked: tuple[int | str, ...]) -> None:
     found = read_allocation(read_options(text), Remarks())
-    assert (found.nodes, found.tasks, found.gpus, found.cpus, found.memory) == (
-        nodes,
-        tasks,
-        gpus,
-        cpus,
-        memory,
-    )
+    assert (found.nodes, found.tasks, found.gpus, found.cpus, found.memory) == asked
 
 
 @pytest.mark.parametrize(
@@ -233,6 +221,7 @@ def test_the_command_that_trains(script: str, text: str, environment: dict[str, 
         ("srun accelerate launch a.py", "Accelerate reads"),
         ("#SBATCH -N 2\nsrun torchrun --standalone a.py", "trains by itself"),
         ("srun torchrun a.py $SLURM_ARRAY_TASK_ID", "sweep"),
+        ("#SBATCH --array=0-9\nsrun torchrun a.py", "sweep"),
         ("srun python -c 'clean()'\nf() {\n  srun composer train.py\n}\nf", "line 3: Composer"),
         ("srun python -c 'clean()'\nsrun train --lr 1", "lines 1, 2: each starts a training"),
         ("python prepare.py\ncomposer train.py", "line 2: Composer"),
