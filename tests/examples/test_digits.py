@@ -1,32 +1,16 @@
 """The digits example as a job in local mode."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.local.local_jobs import run_local
 from tests.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "digits"
 EPOCH = re.compile(r"epoch (\d+)/\d+  step (\d+)  loss [\d.]+  accuracy ([\d.]+)")
-
-
-def run(command: list[str]) -> str:
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "worker_image")}
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return done.stdout
 
 
 @pytest.mark.process
@@ -40,9 +24,9 @@ def test_the_job_learns_to_read_in_local_mode(tmp_path: Path) -> None:
         if path.is_file():
             (folder / path.name).write_bytes(path.read_bytes())
     (folder / "job.yaml").write_text(yaml.safe_dump(job))
-    output = run(
-        ["elastic_pytorch_local", str(folder / "job.yaml"), "--workdir", str(tmp_path / "work")]
-    )
+    done = run_local(tmp_path, folder / "job.yaml", "--workdir", "work")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    output = done.stdout
     assert "start at step 0  epoch 0  workers 3" in output
     accuracies = [float(accuracy) for _, _, accuracy in EPOCH.findall(output)]
     assert len(accuracies) == 5

@@ -5,7 +5,6 @@ import json
 import pytest
 import yaml
 
-from tests.job_schema import VALIDATOR
 from tests.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -26,7 +25,6 @@ EXAMPLES = ROOT / "examples"
 )
 def test_the_job_runs_the_script_with_options_it_has(manifest: str, script: str) -> None:
     job = yaml.safe_load((EXAMPLES / manifest).read_text())
-    VALIDATOR.validate(job)
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     path, *arguments = container["args"]

@@ -1,9 +1,6 @@
 """The example of units: a job whose units leave and join in local mode, and stock torchrun."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +8,8 @@ import pytest
 import yaml
 from elastic_pytorch_local.local_operator import local_operator
 
+from tests.examples.test_char_lm import under_torchrun
 from tests.local.local_jobs import EXAMPLES, LocalJob
-from tests.paths import ROOT
 
 EXAMPLE = EXAMPLES / "units"
 STEP = re.compile(r"step (\d+)/\d+  loss ([\d.]+)  units (\d+) of (\d+)")
@@ -21,21 +18,10 @@ OPTIONS = ("--width", "64", "--batch-size", "50", "--log-every", "1", "--run-id"
 
 
 def train(folder: Path, *, processes: int, unit: int, steps: int) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={processes}",
-    ]
-    command += [str(EXAMPLE / "train.py"), *OPTIONS, "--checkpoint-dir", str(folder)]
-    command += ["--unit", str(unit), "--steps", str(steps)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "worker_image")}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    options = [*OPTIONS, "--checkpoint-dir", str(folder), "--unit", str(unit)]
+    return under_torchrun(
+        EXAMPLE / "train.py", *options, "--steps", str(steps), workers=processes
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
 
 
 def losses(output: str) -> dict[int, list[float]]:

@@ -3,8 +3,10 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +22,24 @@ from tests.ports import free_port
 EXAMPLES = ROOT / "examples"
 SCRIPTS = ROOT / "tests" / "worker_image" / "scripts"
 SECONDS = 120.0
+PACKAGES = ("operator", "worker_image", "plugin", "local")
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in PACKAGES)}
+
+
+def run_local(
+    folder: Path, *options: str | Path, program: Sequence[str] = ("-m", "elastic_pytorch_local")
+) -> "subprocess.CompletedProcess[str]":
+    """Runs the command of local mode in a folder, with the packages of this checkout."""
+    return subprocess.run(
+        [sys.executable, *program, *options],
+        env=ENVIRONMENT,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
 
 
 @dataclass
@@ -95,17 +115,16 @@ async def local_job(
     backend: str = "c10d",
     endpoint: str = "",
     grace_seconds: int = 10,
+    container: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> AsyncIterator[LocalJob]:
-    """Runs a job of the all-reduce example, or of a script, while the context lasts."""
+    """Runs a job of the all-reduce example, a script or a container while the context lasts."""
     program = (
         ["/scripts/" + script]
         if script
         else ["/examples/all-reduce/train.py", "--checkpoint-dir", "/checkpoints"]
     )
-    container = {
-        "name": "pytorch",
-        "image": "any",
+    started = container or {
         "args": [*program, *arguments],
         "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
         "volumeMounts": [{"name": "checkpoints", "mountPath": "/checkpoints"}],
@@ -127,7 +146,7 @@ async def local_job(
             "rendezvous": rendezvous,
             "template": {
                 "spec": {
-                    "containers": [container],
+                    "containers": [{"name": "pytorch", "image": "any", **started}],
                     "volumes": volumes,
                     "terminationGracePeriodSeconds": grace_seconds,
                 }

@@ -1,18 +1,13 @@
 """A bare script that knows nothing of this project goes through the faults in real processes."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.paths import ROOT
+from tests.local.local_jobs import run_local
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 
-PARTS = ("operator", "worker_image", "plugin", "local")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in PARTS)}
 HURRIED = """
 import sys
 from elastic_pytorch_local import cli
@@ -34,42 +29,12 @@ def test_table_says_what_each_fault_has_cost_and_the_exit_code_that_steps_were_r
     tmp_path: Path,
 ) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    command = [
-        sys.executable,
-        "-c",
-        HURRIED,
-        "train.py",
-        "--workers",
-        "2",
-        "--faults",
-        "--page",
-        "--",
-        "--lr",
-        "0.1",
-    ]
-    done = subprocess.run(
-        command,
-        env=ENVIRONMENT,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    options = ("--workers", "2", "--faults", "--page", "--", "--lr", "0.1")
+    done = run_local(tmp_path, "train.py", *options, program=("-c", HURRIED))
     told = done.stdout[-4000:] + done.stderr[-4000:]
     assert done.returncode == 3, told  # it begins again each time
     lines = done.stdout.splitlines()
-    assert lines[0].split() == [
-        "EVENT",
-        "WORKERS",
-        "STOOD",
-        "STILL",
-        "STEPS",
-        "REPEATED",
-        "READY",
-        "AFTER",
-    ]
+    assert " ".join(lines[0].split()) == "EVENT WORKERS STOOD STILL STEPS REPEATED READY AFTER"
     workers = [(line[:24].strip(), line[24:34].strip()) for line in lines[1:]]
     assert [workers[0], *workers[-3:-1]] == [
         ("a rank is killed", "2 -> 2"),

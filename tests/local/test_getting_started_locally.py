@@ -1,23 +1,15 @@
 """The job of docs/use/getting-started.md, whose script a ConfigMap has, in local mode."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.documentation import blocks
+from tests.local.local_jobs import run_local
 from tests.paths import ROOT
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join(
-        str(ROOT / part) for part in ("operator", "worker_image", "local")
-    ),
-}
 PAGE = ROOT / "docs" / "use" / "getting-started.md"
 
 
@@ -28,15 +20,6 @@ def test_job_runs_to_its_end_with_the_command_of_the_page(tmp_path: Path) -> Non
     for block in blocks(PAGE):
         if block.file:
             (tmp_path / block.file).write_text(block.text.replace("STEPS = 300", "STEPS = 10"))
-    command = [sys.executable, "-m", "elastic_pytorch_local", *options]
-    done = subprocess.run(
-        command,
-        env=ENVIRONMENT,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_local(tmp_path, *options)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert all(f"rank {rank} is done" in done.stdout for rank in range(3))

@@ -2,6 +2,7 @@ import contextlib
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elastic_pytorch_local.pods.kubelet import processes_of
@@ -25,17 +26,15 @@ WRAPPERS = {
 }
 
 
-def job_of(tmp_path: Path, wrapper: str, options: str, way: str) -> dict[str, object]:
+def job_of(tmp_path: Path, wrapper: str, options: str, way: str) -> dict[str, Any]:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     shell = WRAPPERS[wrapper].format(
         torchrun=f"torchrun {options} {script} {way}", log=tmp_path / "train.log"
     )
-    container = {"name": "pytorch", "image": "any", "command": ["bash", "-c", shell]}
-    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}
     return {
         "backend": "operator",
-        "template": template,
+        "container": {"command": ["bash", "-c", shell]},
         "replicas": 1,
         "failurePolicy": {"maxFailures": 0},
     }

@@ -1,24 +1,16 @@
 import base64
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.local.local_jobs import run_local
 from tests.operator.builders import a_manifest
-from tests.paths import ROOT
 
 pytestmark = pytest.mark.process
 
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join(
-        str(ROOT / part) for part in ("operator", "worker_image", "local")
-    ),
-}
 SHOW = (
     'echo "lr $LR seed $SEED hub $HUB"; cat "$0"; cat "$1/of/hub"; '
     'stat -c "mode %a" "$1/of/hub"; echo "at $2"; exit 3'
@@ -80,16 +72,7 @@ def local(
     folder: Path, documents: list[dict[str, Any]], *options: str | Path
 ) -> "subprocess.CompletedProcess[str]":
     (folder / "job.yaml").write_text(yaml.safe_dump_all(documents))
-    command = [sys.executable, "-m", "elastic_pytorch_local", folder / "job.yaml", *options]
-    return subprocess.run(
-        command,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=folder,
-    )
+    return run_local(folder, folder / "job.yaml", *options)
 
 
 def test_pod_finds_what_the_files_hold(tmp_path: Path) -> None:

@@ -10,16 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import ROOT
+from tests.local.local_jobs import ENVIRONMENT
+from tests.operator.builders import a_manifest
 
 pytestmark = pytest.mark.process
-
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join(
-        str(ROOT / part) for part in ("operator", "worker_image", "local")
-    ),
-}
 
 
 def local(
@@ -27,18 +21,15 @@ def local(
 ) -> "subprocess.Popen[str]":
     """A job of one pod that runs a shell script without the agent."""
     container = {"name": "pytorch", "image": "any", "command": ["sh", "-c", script]}
-    spec = {
-        "replicas": 1,
-        "failurePolicy": {"maxFailures": 0},
-        "template": {"spec": {"containers": [container]}},
+    manifest = a_manifest(
+        "prints",
+        replicas=1,
+        minimum=None,
+        maximum=None,
+        failurePolicy={"maxFailures": 0},
+        template={"spec": {"containers": [container]}},
         **size,
-    }
-    manifest = {
-        "apiVersion": "elasticpytorch.dev/v1alpha1",
-        "kind": "ElasticPyTorchJob",
-        "metadata": {"name": "prints"},
-        "spec": spec,
-    }
+    )
     (folder / "job.yaml").write_text(json.dumps(manifest))
     command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml")]
     return subprocess.Popen(

@@ -26,16 +26,11 @@ CRASHES = (
 )
 
 
-def a_template(tmp_path: Path, text: str) -> dict[str, Any]:
+def a_container(tmp_path: Path, text: str) -> dict[str, Any]:
     script = tmp_path / "train.py"
     script.write_text(text)
-    container = {
-        "name": "pytorch",
-        "image": "any",
-        "args": [str(script)],
-        "env": [{"name": "FIRST", "value": str(tmp_path / "first")}],
-    }
-    return {"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}
+    env = [{"name": "FIRST", "value": str(tmp_path / "first")}]
+    return {"args": [str(script)], "env": env}
 
 
 def policy(action: str, *values: int) -> dict[str, Any]:
@@ -46,9 +41,9 @@ def policy(action: str, *values: int) -> dict[str, Any]:
 
 
 async def test_exit_code_has_all_pods_replaced_once(tmp_path: Path) -> None:
-    template, rules = a_template(tmp_path, EXITS_ONCE), policy("RestartGroup", 42)
+    container, rules = a_container(tmp_path, EXITS_ONCE), policy("RestartGroup", 42)
     async with local_job(
-        tmp_path / "job", backend="operator", template=template, failurePolicy=rules
+        tmp_path / "job", backend="operator", container=container, failurePolicy=rules
     ) as job:
         assert await job.until_ended() == "Complete"
         assert job.status["groupRestarts"] == 1
@@ -57,18 +52,18 @@ async def test_exit_code_has_all_pods_replaced_once(tmp_path: Path) -> None:
 
 
 async def test_signal_fails_the_job_by_its_code(tmp_path: Path) -> None:
-    template, rules = a_template(tmp_path, CRASHES), policy("FailJob", 139)
+    container, rules = a_container(tmp_path, CRASHES), policy("FailJob", 139)
     async with local_job(
-        tmp_path / "job", backend="operator", template=template, failurePolicy=rules
+        tmp_path / "job", backend="operator", container=container, failurePolicy=rules
     ) as job:
         assert await job.until_ended() == "Failed"
         assert "failurePolicy.rules[0] (onExitCodes In 139) fails the job: rank 0 " in job.failed
 
 
 async def test_ignored_code_is_tried_again(tmp_path: Path) -> None:
-    template, rules = a_template(tmp_path, EXITS_ONCE), policy("Ignore", 42)
+    container, rules = a_container(tmp_path, EXITS_ONCE), policy("Ignore", 42)
     async with local_job(
-        tmp_path / "job", backend="operator", template=template, failurePolicy=rules
+        tmp_path / "job", backend="operator", container=container, failurePolicy=rules
     ) as job:
         assert await job.until_ended() == "Complete"
         assert (job.status["totalFailures"], job.status["rootCause"]["exitCode"]) == (0, 42)
@@ -77,9 +72,9 @@ async def test_ignored_code_is_tried_again(tmp_path: Path) -> None:
 async def test_code_of_the_script_is_read_from_what_stock_torchrun_says_last(
     tmp_path: Path,
 ) -> None:
-    template, rules = a_template(tmp_path, EXITS_ONCE), policy("FailJob", 42)
+    container, rules = a_container(tmp_path, EXITS_ONCE), policy("FailJob", 42)
     async with local_job(
-        tmp_path / "job", backend="c10d", template=template, failurePolicy=rules
+        tmp_path / "job", backend="c10d", container=container, failurePolicy=rules
     ) as job:
         assert await job.until_ended() == "Failed"
         assert "failurePolicy.rules[0] (onExitCodes In 42) fails the job" in job.failed

@@ -105,15 +105,9 @@ async def test_lost_store_costs_a_new_rendezvous_and_no_failure(tmp_path: Path) 
 
 
 async def test_misspelt_option_fails_the_job(tmp_path: Path) -> None:
-    spec = {
-        "template": {
-            "spec": {
-                "containers": [
-                    {"name": "pytorch", "image": "any", "args": ["--no-such-option", "x.py"]}
-                ]
-            }
-        }
-    }
-    async with local_job(tmp_path, replicas=1, failurePolicy={"maxFailures": 0}, **spec) as job:
+    container = {"args": ["--no-such-option", "x.py"]}
+    async with local_job(
+        tmp_path, container=container, replicas=1, failurePolicy={"maxFailures": 0}
+    ) as job:
         assert await job.until_ended() == "Failed"
         assert "no-such-option" in job.failed

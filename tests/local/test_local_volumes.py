@@ -1,15 +1,11 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.local.local_jobs import run_local
 from tests.operator.builders import a_manifest
-from tests.paths import ROOT
 
-PACKAGES = os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image", "local"))
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SCRIPT = """\
@@ -45,17 +41,8 @@ def test_workers_share_a_claim_and_the_next_run_finds_it(tmp_path: Path) -> None
         template={"spec": {"containers": [container]}},
     )
     (folder / "job.yaml").write_text(yaml.safe_dump(manifest))
-    command = [sys.executable, "-m", "elastic_pytorch_local", str(folder / "job.yaml")]
-    environment = os.environ | {"PYTHONPATH": PACKAGES}
     for _ in range(2):
-        done = subprocess.run(
-            [*command, "--workdir", str(tmp_path / "work")],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = run_local(tmp_path, folder / "job.yaml", "--workdir", "work")
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         assert done.stdout.count("found rank-0 rank-1 and /dev/shm/batches") == 2
         (tmp_path / "work" / "volumes" / "shared" / "data" / "rank-1").unlink()
