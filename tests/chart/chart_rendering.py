@@ -69,12 +69,12 @@ def only(objects: list[Object], kind: str, name: str = "elastic-pytorch-operator
     return found
 
 
-def pod_of(objects: list[Object]) -> Object:
-    pod: Object = only(objects, "Deployment")["spec"]["template"]
+def pod_of(objects: list[Object], name: str = "elastic-pytorch-operator") -> Object:
+    pod: Object = only(objects, "Deployment", name)["spec"]["template"]
     return pod
 
 
-def container_of(objects: list[Object]) -> Object:
+def container_of(objects: list[Object], name: str = "elastic-pytorch-operator") -> Object:
     container: Object
-    (container,) = pod_of(objects)["spec"]["containers"]
+    (container,) = pod_of(objects, name)["spec"]["containers"]
     return container

@@ -43,13 +43,8 @@ def test_artifact_hub_is_told_of_the_resource_by_a_valid_example() -> None:
     (example,) = yaml.safe_load(annotations["artifacthub.io/crdsExamples"])
     jsonschema.validate(example, version["schema"]["openAPIV3Schema"])
     assert example["apiVersion"] == f"{crd['spec']['group']}/{version['name']}"
-    assert {change["kind"] for change in yaml.safe_load(annotations["artifacthub.io/changes"])} <= {
-        "added",
-        "changed",
-        "removed",
-        "fixed",
-        "security",
-    }
+    kinds = {change["kind"] for change in yaml.safe_load(annotations["artifacthub.io/changes"])}
+    assert kinds <= {"added", "changed", "removed", "fixed", "security"}
 
 
 def test_values_satisfy_their_schema() -> None:
@@ -148,14 +143,8 @@ def test_no_user_is_named_so_that_openshift_can_assign_one() -> None:
     pods = [
         text for text in rendered.split("\n---\n") if "\nkind: CustomResourceDefinition" not in text
     ]
-    for field in (
-        "runAsUser",
-        "runAsGroup",
-        "fsGroup",
-        "supplementalGroups",
-        "hostPath",
-        "hostNetwork",
-    ):
+    fields = ("runAsUser", "runAsGroup", "fsGroup", "supplementalGroups")
+    for field in (*fields, "hostPath", "hostNetwork"):
         assert not [text for text in pods if field in text], field
 
 

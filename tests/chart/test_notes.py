@@ -8,32 +8,35 @@ import pytest
 import yaml
 
 from tests.chart.chart_rendering import CHART, REGISTRY, helm, needs_helm
+from tests.faults import assert_none
+
+
+@needs_helm
+def test_notes_tell_what_to_do_next_and_what_is_off(tmp_path: Path) -> None:
+    text = notes(tmp_path)
+    told = [
+        "kubectl rollout status deployment/elastic-pytorch-operator --namespace the-namespace",
+        "registry.example.com/elastic-pytorch-agent:",
+        "pipx install ./plugin",
+        "elastic-pytorch-operator-metrics-reader to Prometheus",
+        "- Kueue: jobs with the label kueue.x-k8s.io/queue-name do not start (kueue.enabled)",
+        "- gang schedulers: the operator may create no PodGroup",
+        "- alerts (metrics.prometheusRule)",
+    ]
+    assert_none(words for words in told if words not in text)
 
 
 @needs_helm
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        (
-            "crds.keep=true",
-            "kubectl rollout status deployment/elastic-pytorch-operator --namespace the-namespace",
-        ),
         ("crds.enabled=false", "apply crds/elasticpytorchjobs.yaml"),
         ("crds.keep=false", "deletes the CRD"),
-        ("crds.keep=true", "registry.example.com/elastic-pytorch-agent:"),
         ("rbac.create=false", "No roles are created"),
-        ("crds.keep=true", "pipx install ./plugin"),
-        ("crds.keep=true", "elastic-pytorch-operator-metrics-reader to Prometheus"),
         ("metrics.secure=false", "http on port 8781, for every pod"),
-        (
-            "crds.keep=true",
-            "- Kueue: jobs with the label kueue.x-k8s.io/queue-name do not start (kueue.enabled)",
-        ),
-        ("crds.keep=true", "- gang schedulers: the operator may create no PodGroup"),
-        ("crds.keep=true", "- alerts (metrics.prometheusRule)"),
     ],
 )
-def test_notes_tell_what_to_do_next(setting: str, words: str, tmp_path: Path) -> None:
+def test_notes_depend_on_the_values(setting: str, words: str, tmp_path: Path) -> None:
     assert words in notes(tmp_path, setting)
 
 

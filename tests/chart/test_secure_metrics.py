@@ -94,16 +94,6 @@ def test_role_of_readers_allows_the_metrics_only_and_is_bound_to_those_whom_the_
         {"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}
     ]
     assert READER not in {o["metadata"]["name"] for o in render(PLAIN)}
-    assert not [
-        o for o in render() if o["kind"] == "ClusterRoleBinding" and o["metadata"]["name"] == READER
-    ]
-
-
-@needs_helm
-def test_operator_of_plain_metrics_may_not_ask_for_the_rights_of_others() -> None:
-    asked = "subjectaccessreviews"
-    assert asked in str(only(render(), "ClusterRole"))
-    assert asked not in str(only(render(PLAIN), "ClusterRole"))
 
 
 @needs_helm

@@ -46,7 +46,7 @@ def test_no_object_of_two_releases_has_the_same_name_even_in_one_namespace() -> 
 @needs_helm
 def test_operator_with_a_name_of_its_own_finds_the_objects_of_its_release() -> None:
     objects = render(*SECOND, *ALL)
-    arguments = container_of_named(objects)["args"]
+    arguments = container_of(objects, NAME)["args"]
     assert f"--name={NAME}" in arguments
     assert f"--url=https://{NAME}.the-namespace.svc:8443" in arguments
     own = only(objects, "Role", f"{NAME}-leader")["rules"]
@@ -64,12 +64,6 @@ def test_operator_with_a_name_of_its_own_finds_the_objects_of_its_release() -> N
     ]["name"]
     assert mounted == secret_name(NAME)
     assert not [a for a in container_of(render())["args"] if a.startswith("--name=")]
-
-
-def container_of_named(objects: list[Object]) -> Object:
-    container: Object
-    (container,) = only(objects, "Deployment", NAME)["spec"]["template"]["spec"]["containers"]
-    return container
 
 
 @needs_helm

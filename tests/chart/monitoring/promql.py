@@ -12,19 +12,8 @@ PROCESS = {"process_resident_memory_bytes": "gauge", "process_cpu_seconds_total"
 TARGET_LABELS = {"job", "pod", "namespace", "instance"}
 
 _WORDS = {
-    "absent",
-    "max",
-    "min",
-    "sum",
-    "by",
-    "on",
-    "and",
-    "rate",
-    "increase",
-    "changes",
-    "histogram_quantile",
-    "time",
-    "Inf",
+    *("absent", "max", "min", "sum", "by", "on", "and", "rate", "increase", "changes"),
+    *("histogram_quantile", "time", "Inf"),
 }
 _SELECTOR = re.compile(r"([A-Za-z_:]+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
