@@ -22,23 +22,16 @@ add(
     help="the Trainer as it is: checkpoints, and resume_from_checkpoint",
 )
 add("--folder", default="output")
-add("--samples", type=int, default=250)
-add("--batch-size", type=int, default=12)
-add("--micro-batch-size", type=int, default=2)
-add("--epochs", type=float, default=2)
-add("--save-steps", type=int, default=5)
 add("--step-seconds", type=float, default=0.02)
-add("--jit-checkpoint", action="store_true")
-add("--bf16", action="store_true")
-add("--every", type=int, default=1)
 options = parser.parse_args()
+SAMPLES, BATCH = 250, 12
 
 
 class Numbers(torch.utils.data.Dataset):
     """Rows of tokens of different lengths, so that no two micro-batches have as many."""
 
     def __len__(self):
-        return options.samples
+        return SAMPLES
 
     def __getitem__(self, number):
         length = 4 + number % 9
@@ -82,18 +75,15 @@ arguments = TrainingArguments(
     output_dir=options.folder,
     use_cpu=True,
     ddp_backend="gloo",
-    bf16=options.bf16,
     seed=3,
-    num_train_epochs=options.epochs,
-    per_device_train_batch_size=options.batch_size // 3
-    if options.stock
-    else options.micro_batch_size,
+    num_train_epochs=2,
+    per_device_train_batch_size=BATCH // 3 if options.stock else 2,
     learning_rate=5e-3,
     lr_scheduler_type="cosine",
     warmup_steps=5,
     logging_steps=3,
     save_strategy="steps" if options.stock else "no",
-    save_steps=options.save_steps,
+    save_steps=5,
     eval_strategy="no" if options.stock else "steps",
     eval_steps=7,
     per_device_eval_batch_size=4,
@@ -101,7 +91,6 @@ arguments = TrainingArguments(
     dataloader_pin_memory=False,
     disable_tqdm=True,
     report_to=[],
-    enable_jit_checkpoint=options.jit_checkpoint,
 )
 settings = {"model": model, "args": arguments, "train_dataset": Numbers(), "callbacks": [Told()]}
 if options.stock:
@@ -125,9 +114,7 @@ else:
         {name: values for name, values in Numbers()[number].items() if name != "number"}
         for number in range(20)
     ]
-    trainer = NotedTrainer(
-        **settings, batch_size=options.batch_size, every=options.every or None, eval_dataset=rows
-    )
+    trainer = NotedTrainer(**settings, batch_size=BATCH, every=1, eval_dataset=rows)
     trainer.train()
 digest = hashlib.sha256(
     b"".join(p.detach().numpy().tobytes() for p in model.parameters())

@@ -21,8 +21,6 @@ parser = argparse.ArgumentParser()
 add = parser.add_argument
 add("--stock", action="store_true", help="without the library: ModelCheckpoint, and ckpt_path")
 add("--num-nodes", type=int, help="written into the script; without it, from the environment")
-add("--epochs", type=int, default=2)
-add("--samples", type=int, default=400)
 add("--batch-size", type=int, default=10)
 add("--micro-batch-size", type=int)
 add("--accumulate", type=int, default=1)
@@ -34,7 +32,7 @@ add("--folder", type=Path, required=True)
 options = parser.parse_args()
 
 L.seed_everything(5)
-numbers = torch.arange(options.samples, dtype=torch.float32)
+numbers = torch.arange(400, dtype=torch.float32)
 data = TensorDataset(
     torch.stack([torch.sin(numbers * k / 7) for k in range(1, 9)], 1),
     torch.cos(numbers / 3),
@@ -152,7 +150,7 @@ class Steps(ModelCheckpoint):
 
 
 common: dict[str, Any] = {
-    "max_epochs": options.epochs,
+    "max_epochs": 2,
     "accelerator": "cpu",
     "precision": options.precision,
     "accumulate_grad_batches": options.accumulate,
