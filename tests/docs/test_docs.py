@@ -14,16 +14,9 @@ from tests.faults import assert_none, fault_of
 from tests.job_schema import SCHEMA, VALIDATOR
 from tests.paths import ROOT
 
-PAGES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "examples").rglob("*.md")),
-]
-PAGES += [
-    ROOT / "charts" / "elastic-pytorch-operator" / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "SECURITY.md",
-]
+PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+PAGES += [ROOT / "charts" / "elastic-pytorch-operator" / "README.md"]
+PAGES += [page for name in ("docs", "examples") for page in sorted((ROOT / name).rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FIELD = re.compile(r"`((?:spec|status)\.[A-Za-z.]+?)[:`]")
 INSTALLED = re.compile(r"(pip|pipx) install ['\"]?elastic-pytorch")

@@ -11,6 +11,7 @@ from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "operate" / "install.md"
 KEY = "resource.customizations.health.elasticpytorch.dev_ElasticPyTorchJob"
+NOT_SEEN = "the operator has not seen this version of the job yet"
 
 
 def rule() -> str:
@@ -30,17 +31,9 @@ def a_job(generation: int | None, **conditions: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("job", "health", "message"),
     [
-        (
-            {"metadata": {"generation": 1}},
-            "Progressing",
-            "the operator has not seen this version of the job yet",
-        ),
-        (a_job(None), "Progressing", "the operator has not seen this version of the job yet"),
-        (
-            a_job(1, Running="True"),
-            "Progressing",
-            "the operator has not seen this version of the job yet",
-        ),
+        ({"metadata": {"generation": 1}}, "Progressing", NOT_SEEN),
+        (a_job(None), "Progressing", NOT_SEEN),
+        (a_job(1, Running="True"), "Progressing", NOT_SEEN),
         (a_job(2), "Progressing", None),
         (a_job(2, Running="False", Failed="False"), "Progressing", "Running False"),
         (a_job(2, Running="Unknown"), "Progressing", "Running Unknown"),

@@ -9,17 +9,8 @@ from tests.documentation import found_in
 from tests.faults import assert_none
 from tests.paths import ROOT
 
-PAGES = [
-    ROOT / "README.md",
-    *(ROOT / name for name in ("CONTRIBUTING.md",) if (ROOT / name).exists()),
-]
-PAGES += sorted((ROOT / "docs").rglob("*.md"))
-PACKAGES = [
-    ROOT / "operator" / "elastic_pytorch_operator",
-    ROOT / "worker_image" / "elastic_pytorch",
-    ROOT / "plugin" / "elastic_pytorch_client",
-    ROOT / "local" / "elastic_pytorch_local",
-]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PACKAGES = [path.parent for path in ROOT.glob("*/elastic_pytorch*/__init__.py")]
 SCRIPTS_OF_USERS = ("train.py", "train_elastic.py")
 OTHER_THINGS = {"spec", "state"}  # `spec.replicas` is a field, `state.commit` a method
 FILE = re.compile(r"`([\w./-]+\.py)`")  # `planning/rounds/next_round.py`

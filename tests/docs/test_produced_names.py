@@ -51,21 +51,9 @@ OF_OTHERS = {
 OTHER_THINGS = {
     "Kubernetes, Kueue and Argo CD": {"CreateNamespace", "LowerPriority"},
     "Python and frameworks": {
-        *(
-            "BackboneFinetuning",
-            "ComputeCache",
-            "ConcatDataset",
-            "DeepSpeedConfigError",
-            "DistributedType",
-            "ModuleNotFoundError",
-        ),
-        *(
-            "ParallelAwareDataloader",
-            "StatefulDataLoader",
-            "StochasticWeightAveraging",
-            "StreamingDataset",
-            "TrainerState",
-        ),
+        *("BackboneFinetuning", "ComputeCache", "ConcatDataset", "DeepSpeedConfigError"),
+        *("DistributedType", "ModuleNotFoundError", "ParallelAwareDataloader"),
+        *("StatefulDataLoader", "StochasticWeightAveraging", "StreamingDataset", "TrainerState"),
     },
 }
 KNOWN = OWN.union(WAIT_REASONS, FAILURE_REASONS, (mark.key for mark in MARKS), *OF_OTHERS.values())
