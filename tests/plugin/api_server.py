@@ -13,6 +13,21 @@ def status(code: int, message: str, name: str = "") -> bytes:
     ).encode()
 
 
+def kubeconfig(port: int) -> dict[str, Any]:
+    """With two contexts: `one` is current, and has the namespace `team`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "here", "user": "me", "namespace": "team"}},
+            {"name": "two", "context": {"cluster": "here", "user": "me"}},
+        ],
+        "current-context": "one",
+    }
+
+
 class ApiServer(ThreadingHTTPServer):
     """Answers as it is told, and remembers what it was asked.
 
@@ -31,20 +46,7 @@ class ApiServer(ThreadingHTTPServer):
 
     @property
     def kubeconfig(self) -> dict[str, Any]:
-        """With two contexts: `one` is current, and has the namespace `team`."""
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {"name": "here", "cluster": {"server": f"http://127.0.0.1:{self.server_port}"}}
-            ],
-            "users": [{"name": "me", "user": {"token": "secret"}}],
-            "contexts": [
-                {"name": "one", "context": {"cluster": "here", "user": "me", "namespace": "team"}},
-                {"name": "two", "context": {"cluster": "here", "user": "me"}},
-            ],
-            "current-context": "one",
-        }
+        return kubeconfig(self.server_port)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -26,14 +26,11 @@ def the_jobs(name: str, namespace: str = "team") -> list[JobView]:
         replace(job_of("lost"), progress=told),
         *map(job_of, ("failed", "suspended", "too-large")),
     ]
-    for place, condition in enumerate(jobs[3].conditions):
-        if condition.type == "Running":
-            told_long = (
-                *jobs[3].conditions[:place],
-                replace(condition, message=REASON),
-                *jobs[3].conditions[place + 1 :],
-            )
-            jobs[3] = replace(jobs[3], conditions=told_long)
+    told_long = tuple(
+        replace(condition, message=REASON) if condition.type == "Running" else condition
+        for condition in jobs[3].conditions
+    )
+    jobs[3] = replace(jobs[3], conditions=told_long)
     return [
         replace(job, name=f"{name}-{number}", namespace=f"{namespace}-{number}", uid=str(number))
         for number, job in enumerate(jobs)
@@ -100,21 +97,9 @@ def test_columns_of_list(columns: int, titles: str) -> None:
 def test_the_most_important_columns_come_wide_or_not() -> None:
     jobs = the_jobs(LONG, LONG)
     titles = titles_of(text_of(show_list(jobs, NOW, namespaces=True, wide=True), 80))
-    assert titles == [
-        *[
-            "NAMESPACE",
-            "NAME",
-            "STATE",
-            "WORKERS",
-            "WORLD",
-            "STEP",
-            "LOSS",
-            "GOODPUT",
-            "INTERRUPTIONS",
-            "AGE",
-            "NOTE",
-        ]
-    ]
+    assert " ".join(titles) == (
+        "NAMESPACE NAME STATE WORKERS WORLD STEP LOSS GOODPUT INTERRUPTIONS AGE NOTE"
+    )
 
 
 def test_lines_that_are_longer_than_the_screen_are_printed_whole(

@@ -2,13 +2,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from aiohttp import web
 from elastic_pytorch_client.cluster import Access, KubernetesCluster
 from elastic_pytorch_client.errors import Refused, Unreachable
+
+from tests.plugin.api_server import kubeconfig
 
 PROTOCOL = "v4.channel.k8s.io"
 STDOUT, STDERR, ERROR = b"\x01", b"\x02", b"\x03"
@@ -50,17 +51,7 @@ async def pods(tmp_path: Path) -> AsyncIterator[tuple[Pods, KubernetesCluster]]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    config: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {"name": "here", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}
-        ],
-        "users": [{"name": "me", "user": {"token": "secret"}}],
-        "contexts": [{"name": "one", "context": {"cluster": "here", "user": "me"}}],
-        "current-context": "one",
-    }
-    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig(runner.addresses[0][1])))
     yield answering, KubernetesCluster.connect(Access(str(tmp_path / "config")))
     await runner.cleanup()
 

@@ -1,8 +1,6 @@
 """Why the pods of a job do not start, and what to do."""
 
-import copy
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -31,10 +29,7 @@ def test_nodes_that_may_not_be_looked_at_are_left_out() -> None:
     ],
 )
 def test_pods_that_wait_for_a_claim_are_told_apart_from_those_that_need_room(message: str) -> None:
-    pods = [
-        {**pod, "spec": dict(pod["spec"]), "status": dict(pod["status"])}
-        for pod in recorded("too-large")["pods"]
-    ]
+    pods = recorded("too-large")["pods"]
     claims = [
         {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-too-large"}}
         for name in ("checkpoints", "data")
@@ -55,14 +50,10 @@ def test_pods_that_wait_for_a_claim_are_told_apart_from_those_that_need_room(mes
     assert "node, " not in shown
 
 
-def gated(pod: dict[str, Any]) -> None:
-    pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
-
-
 def test_room_does_not_help_a_pod_that_is_gated() -> None:
-    pods = copy.deepcopy(recorded("too-large")["pods"])
+    pods = recorded("too-large")["pods"]
     for pod in pods:
-        gated(pod)
+        pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
     shown = said(why("too-large", pods=pods))
     assert (
         "held back by the scheduling gate kueue.x-k8s.io/admission, "
@@ -86,11 +77,8 @@ def test_a_node_that_is_not_ready() -> None:
 
 def test_a_container_that_crashes_before_it_trains() -> None:
     found = recorded("no-image")["pods"]
-    waiting = {
-        "name": "agent",
-        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
-    }
-    found[0]["status"]["containerStatuses"] = [waiting]
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
+    found[0]["status"]["containerStatuses"] = [{"name": "agent", "state": {"waiting": waiting}}]
     shown = said(why("no-image", pods=found))
     assert "container agent cannot start, CrashLoopBackOff: back-off 10s" in shown
     assert "kubectl logs -n team" in shown
@@ -115,13 +103,9 @@ def test_a_container_that_crashes_before_it_trains() -> None:
 )
 def test_a_config_map_or_secret_that_is_missing(message: str, command: str) -> None:
     found = recorded("no-image")["pods"]
-    waiting = {
-        "name": "pytorch",
-        "state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}},
-    }
+    waiting = {"reason": "CreateContainerConfigError", "message": message}
     for pod in found:
-        pod["metadata"]["namespace"] = "team"
-        pod["status"]["containerStatuses"] = [waiting]
+        pod["status"]["containerStatuses"] = [{"name": "pytorch", "state": {"waiting": waiting}}]
     shown = said(why("no-image", pods=found))
     assert f"container pytorch cannot start, CreateContainerConfigError: {message}" in shown
     assert command in shown

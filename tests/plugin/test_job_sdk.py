@@ -1,4 +1,3 @@
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ spec: {replicas: 2, template: {spec: {containers: [{name: pytorch, image: torch}
 
 
 def at_step(step: int, *, ended: str = "") -> dict[str, Any]:
-    job = copy.deepcopy(recorded("young")["job"])
+    job = recorded("young")["job"]
     job["metadata"]["resourceVersion"] = str(100_000_000 + step)
     job["status"]["progress"]["step"] = step
     if ended:
@@ -47,36 +46,32 @@ def sdk_job(cluster: RecordedCluster, time: FakeTime | None = None) -> Job:
 
 def test_made_from_arguments() -> None:
     cluster = RecordedCluster()
+    args, policy = ["train.py", "--lr", "0.1"], {"failurePolicy": {"maxFailures": 1}}
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
     job = Job.create(
         cluster=cluster,
         name="mine",
         image="my-image",
-        args=["train.py", "--lr", "0.1"],
+        args=args,
         replicas=4,
         min_replicas=2,
         max_replicas=8,
         env={"A": "b"},
-        resources={"limits": {"nvidia.com/gpu": "1"}},
-        spec={"failurePolicy": {"maxFailures": 1}},
+        resources=resources,
+        spec=policy,
     )
+    container = {
+        "name": "pytorch",
+        "image": "my-image",
+        "args": args,
+        "env": [{"name": "A", "value": "b"}],
+        "resources": resources,
+    }
+    sizes = {"replicas": 4, "minReplicas": 2, "maxReplicas": 8}
     assert job.manifest["spec"] == {
-        "replicas": 4,
-        "minReplicas": 2,
-        "maxReplicas": 8,
-        "failurePolicy": {"maxFailures": 1},
-        "template": {
-            "spec": {
-                "containers": [
-                    {
-                        "name": "pytorch",
-                        "image": "my-image",
-                        "args": ["train.py", "--lr", "0.1"],
-                        "env": [{"name": "A", "value": "b"}],
-                        "resources": {"limits": {"nvidia.com/gpu": "1"}},
-                    }
-                ]
-            }
-        },
+        **sizes,
+        **policy,
+        "template": {"spec": {"containers": [container]}},
     }
 
 
@@ -148,12 +143,7 @@ def test_wait_for_a_job_that_fails(fake_time: FakeTime) -> None:
 
 def test_wait_no_longer_than_told(fake_time: FakeTime) -> None:
     cluster = RecordedCluster("young")
-    cluster.script = [
-        Unreachable("gone"),
-        Unreachable("gone"),
-        Unreachable("gone"),
-        Unreachable("gone"),
-    ]
+    cluster.script = [Unreachable("gone")] * 4
     with pytest.raises(TimedOut, match="5 s have passed before it had ended"):
         sdk_job(cluster, fake_time).wait(timeout_seconds=5)
 
@@ -196,7 +186,7 @@ def test_deletion_of_a_job_that_has_ended_is_waited_for(fake_time: FakeTime) -> 
 
 def test_scale_may_wait_for_its_effect(fake_time: FakeTime) -> None:
     cluster = RecordedCluster("whole")
-    grown = copy.deepcopy(recorded("whole")["job"])
+    grown = recorded("whole")["job"]
     grown["metadata"] |= {"generation": 9, "resourceVersion": "100000000"}
     grown["status"]["observedGeneration"] = 9
     cluster.script = [grown]

@@ -98,16 +98,8 @@ def flat(entry: dict[str, Any]) -> dict[str, Any]:
 def by_kubectl(folder: Path, variable: str, access: Access) -> dict[str, Any] | str:
     """The configuration that kubectl would use; a word if it refuses."""
     assert KUBECTL is not None
-    command = [
-        KUBECTL,
-        "config",
-        "view",
-        "--merge",
-        "--minify",
-        "--flatten",
-        "--raw",
-        "--output=json",
-    ]
+    options = ("--merge", "--minify", "--flatten", "--raw", "--output=json")
+    command = [KUBECTL, "config", "view", *options]
     command += [f"--context={access.context}"] if access.context else []
     command += [f"--kubeconfig={access.kubeconfig}"] if access.kubeconfig else []
     environment = {"HOME": str(folder / "home"), "KUBECONFIG": variable}

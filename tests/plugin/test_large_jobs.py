@@ -1,4 +1,3 @@
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ LISTED = recorded("young")["job"]["status"]["workers"][0]
 
 
 def a_large_job(**states: str) -> Object:
-    job = copy.deepcopy(recorded("young")["job"])
+    job = recorded("young")["job"]
     job["status"] |= {"workers": [LISTED], "unlistedWorkers": states}
     return job
 
@@ -26,7 +25,7 @@ def a_large_job(**states: str) -> Object:
 def a_worker_pod(
     index: int, name: str = "", *, created: str = BEFORE, phase: str = "Running", **metadata: Any
 ) -> Object:
-    found = copy.deepcopy(recorded("young")["pods"][0])
+    found = recorded("young")["pods"][0]
     owner = {"uid": recorded("young")["job"]["metadata"]["uid"]}
     found["metadata"] |= {
         "name": name or f"p{index}",

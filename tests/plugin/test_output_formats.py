@@ -80,6 +80,7 @@ def test_formats_are_completed(verb: str) -> None:
     formats = ["json", "name", "wide", "yaml"] if verb == "list" else ["json", "yaml"]
     for option in ("-o", "--output"):
         assert candidates([verb, *VERBS[verb], option, ""], lambda access: []) == (formats, ":4")
+    assert candidates([verb, *VERBS[verb], "-o", "y"], lambda access: []) == (["yaml"], ":4")
 
 
 @pytest.mark.parametrize(

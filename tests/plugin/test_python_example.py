@@ -1,4 +1,3 @@
-import copy
 import importlib.util
 from types import ModuleType
 from typing import Any
@@ -22,7 +21,7 @@ def example() -> ModuleType:
 
 
 def seen(name: str, **changes: Any) -> dict[str, Any]:
-    job = copy.deepcopy(recorded(name)["job"])
+    job = recorded(name)["job"]
     job["metadata"] |= {"name": "char-lm", "uid": "new"}
     job["status"] |= changes
     return job

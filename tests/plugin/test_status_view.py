@@ -92,23 +92,6 @@ Timeline
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        (
-            "young",
-            [
-                "● Running",
-                "rank 0",
-                "rank 2",
-                "3 train, 3 wanted (1 to 4) · world size 3 · round 1",
-            ],
-        ),
-        (
-            "whole",
-            [
-                "4 train, 4 wanted",
-                "TrainingResumed",
-                "Training resumed with 4 workers 1.2 s after WorkerJoined",
-            ],
-        ),
         ("suspended", ["○ Suspended", "▲ Suspended", "spec.suspend is true: nothing runs", "none"]),
         (
             "failed",

@@ -44,12 +44,12 @@ def test_restart_with_wait_waits_until_all_train(epj: Epj) -> None:
     assert "workers train in round" in printed
 
 
-@pytest.mark.parametrize(("condition", "state"), [("Complete", "Complete"), ("Failed", "Failed")])
+@pytest.mark.parametrize("state", ["Complete", "Failed"])
 def test_restart_of_a_job_that_has_ended_is_refused_with_the_way_out(
-    condition: str, state: str, epj: Epj, capsys: pytest.CaptureFixture[str]
+    state: str, epj: Epj, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = RecordedCluster("young")
-    ended = a_job(condition)
+    ended = a_job(state)
     ended["status"]["state"] = state
     cluster.put(ended)
     assert epj(cluster, "restart", "char-lm")[0] == 1

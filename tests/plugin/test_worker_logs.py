@@ -1,10 +1,10 @@
-import copy
+from collections.abc import Iterator
 from itertools import islice
 
 import pytest
 from elastic_pytorch_client import worker_logs
 from elastic_pytorch_client.errors import NotAllowed, Unreachable
-from elastic_pytorch_client.worker_logs import Choice, follow_logs, read_logs
+from elastic_pytorch_client.worker_logs import Choice, Line, follow_logs, read_logs
 
 from tests.plugin.recorded_cluster import RecordedCluster, job_of, recorded
 
@@ -22,6 +22,10 @@ def lines(pod: str, first: int, last: int) -> list[str]:
         f"2026-01-01T00:00:{second:02}.000000001Z {pod} says {second}"
         for second in range(first, last + 1)
     ]
+
+
+def texts(following: Iterator[Line], count: int | None = None) -> list[str]:
+    return [line.text for line in islice(following, count)]
 
 
 def cluster_with_logs() -> RecordedCluster:
@@ -60,22 +64,17 @@ def test_one_rank_or_index() -> None:
 def test_follows_to_the_end_of_the_job() -> None:
     cluster = cluster_with_logs()
     cluster.put(ended(cluster))
-    found = [line.text for line in follow_logs(cluster, "team", "char-lm", Choice(frozenset({1})))]
-    assert found == [f"{RANK1} says {second}" for second in (1, 2, 3)]
+    following = follow_logs(cluster, "team", "char-lm", Choice(frozenset({1})))
+    assert texts(following) == [f"{RANK1} says {second}" for second in (1, 2, 3)]
 
 
 def test_follows_a_rank_to_the_pod_that_has_it_next_from_then_on() -> None:
     cluster = cluster_with_logs()
     following = follow_logs(cluster, "team", "char-lm", Choice(frozenset({1})))
-    assert [line.text for line in islice(following, 3)] == [
-        f"{RANK1} says {second}" for second in (1, 2, 3)
-    ]
-    lost = copy.deepcopy(recorded("lost")["job"])  # RANK2's pod has rank 1 now, and RANK1's is gone
+    assert texts(following, 3) == [f"{RANK1} says {second}" for second in (1, 2, 3)]
     cluster.logs[RANK2] += lines(RANK2, 4, 6)
-    cluster.put(lost)
-    assert [line.text for line in islice(following, 3)] == [
-        f"{RANK2} says {second}" for second in (4, 5, 6)
-    ]
+    cluster.put(recorded("lost")["job"])  # RANK2's pod has rank 1 now, and RANK1's is gone
+    assert texts(following, 3) == [f"{RANK2} says {second}" for second in (4, 5, 6)]
     following.close()
 
 
@@ -85,16 +84,16 @@ def test_replacements_are_read_from_their_beginning() -> None:
         cluster, "team", "char-lm", Choice(indexes=frozenset({1})), tail_lines=1
     )
     assert next(following).text == f"{RANK1} says 3"
-    cluster.put(copy.deepcopy(recorded("lost")["job"]))
+    cluster.put(recorded("lost")["job"])
     cluster.logs["char-lm-worker-1-nz26n"] = lines("new", 1, 2)
-    assert [line.text for line in islice(following, 2)] == ["new says 1", "new says 2"]
+    assert texts(following, 2) == ["new says 1", "new says 2"]
     following.close()
 
 
 def test_a_broken_connection_is_made_again_and_nothing_is_told_twice() -> None:
     cluster = cluster_with_logs()
     following = follow_logs(cluster, "team", "char-lm", Choice(frozenset({0})))
-    assert [line.text for line in islice(following, 3)][-1] == f"{RANK0} says 3"
+    assert texts(following, 3)[-1] == f"{RANK0} says 3"
     cluster.faults["get_job"] = [Unreachable("no answer")]
     cluster.faults["pod_log"] = [Unreachable("no answer")]
     cluster.logs[RANK0] += lines(RANK0, 4, 4)
@@ -132,4 +131,4 @@ def test_a_deleted_job_ends_it() -> None:
     following = follow_logs(cluster, "team", "char-lm", Choice(frozenset({0})))
     next(following)
     cluster.remove("char-lm")
-    assert [line.text for line in following] == [f"{RANK0} says 2", f"{RANK0} says 3"]
+    assert texts(following) == [f"{RANK0} says 2", f"{RANK0} says 3"]

@@ -1,6 +1,5 @@
 """A cluster of jobs of all sorts, as a team has them: for pictures and for measurements."""
 
-import copy
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -50,7 +49,7 @@ def condition(
 def a_job(number: int, now: datetime, *, seed: int = 7) -> Object:
     """A job of a sort that its number chooses."""
     chance = random.Random(seed * 100_003 + number)
-    job = copy.deepcopy(recorded("whole")["job"])
+    job = recorded("whole")["job"]
     wanted = chance.choice([2, 4, 4, 8, 8, 16, 64])
     sort = chance.choices(
         ["runs", "degraded", "resizing", "pending", "suspended", "complete", "failed"],

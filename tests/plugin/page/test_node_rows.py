@@ -69,9 +69,7 @@ def maintained(wait: timedelta) -> NodeView:
         (failed(timedelta(hours=2)), "failure", "busy", "w-9 failed here with exit code 1"),
         (
             failed(timedelta(hours=2), ended=True, signal="SIGBUS"),
-            "failure",
-            "busy",
-            "w-9 failed here with signal SIGBUS",
+            *("failure", "busy", "w-9 failed here with signal SIGBUS"),
         ),
         (failed(None), "failure", "busy", "w-9 failed here with exit code 1"),
         (failed(None, exit_code=None), "failure", "busy", "w-9 failed here with a hang"),
@@ -81,42 +79,29 @@ def maintained(wait: timedelta) -> NodeView:
         (node(end=SPOT), "ends soon", "bad", "the node announces its end by taint spot"),
         (
             node(end=replace(SPOT, sure=False)),
-            "may end",
-            "quiet",
-            "the node announces its end by taint spot",
+            *("may end", "quiet", "the node announces its end by taint spot"),
         ),
         (
             node(end=NodeEnd("reports a fault by x", sure=True, fault=True)),
-            "fault",
-            "bad",
-            "the node reports a fault by x",
+            *("fault", "bad", "the node reports a fault by x"),
         ),
         (
             maintained(timedelta(minutes=9)),
-            "ends soon",
-            "bad",
-            "the node announces its end by label x",
+            *("ends soon", "bad", "the node announces its end by label x"),
         ),
         (
             maintained(timedelta(hours=9)),
-            "ends later",
-            "quiet",
-            "the node announces its end by label x",
+            *("ends later", "quiet", "the node announces its end by label x"),
         ),
     ],
 )
 def test_what_is_the_matter(found: JobView | NodeView, state: str, tone: str, what: str) -> None:
     data = shown([], [found]) if isinstance(found, NodeView) else shown([found])
     [row] = data["nodes"]
-    assert (row["name"], row["state"], row["tone"], [each["what"] for each in row["findings"]]) == (
-        "bad",
-        state,
-        tone,
-        [what],
-    )
-    assert row["findings"][0]["job"] == (
-        None if isinstance(found, NodeView) else ["team", "char-lm"]
-    )
+    [finding] = row["findings"]
+    assert (row["name"], row["state"], row["tone"]) == ("bad", state, tone)
+    assert finding["what"] == what
+    assert finding["job"] == (None if isinstance(found, NodeView) else ["team", "char-lm"])
 
 
 @pytest.mark.parametrize(
@@ -150,13 +135,7 @@ def test_the_worst_comes_first_and_others_are_counted() -> None:
         node(name="node-4", ready=False),
     ]
     data = shown(jobs, nodes)
-    assert [row["name"] for row in data["nodes"]] == [
-        "node-4",
-        "node-5",
-        "node-7",
-        "node-0",
-        "node-6",
-    ]
+    assert [row["name"][-1] for row in data["nodes"]] == ["4", "5", "7", "0", "6"]
     assert (data["well"], data["listed"], data["more"]) == (1, True, 0)
     first = data["nodes"][3]
     assert (first["workers"], first["jobs"], first["moreJobs"]) == (2, ["char-lm", "other"], 0)

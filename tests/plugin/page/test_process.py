@@ -1,6 +1,5 @@
 """`kubectl epj ui` as a process of its own, against an API server."""
 
-import copy
 import json
 import signal
 import subprocess
@@ -26,7 +25,7 @@ CHANGES = 2000  # minutes of them
 
 def answer(step: int) -> tuple[int, bytes | list[bytes]]:
     """The jobs, at a step: as a list, and for a watch an end at once."""
-    job = copy.deepcopy(recorded("young")["job"])
+    job = recorded("young")["job"]
     job["status"]["progress"]["step"] = step
     return 200, json.dumps({"type": "ERROR", "items": [job]}).encode()
 
@@ -48,27 +47,15 @@ def test_it_lives_on_when_pages_are_closed_and_ends_with_ctrl_c(tmp_path: Path) 
         api.answers["GET", JOBS] = [answer(step) for step in range(CHANGES)]
         threading.Thread(target=api.serve_forever, args=(0.02,), daemon=True).start()
         (tmp_path / "config").write_text(yaml.safe_dump(api.kubeconfig))
-        command = [
-            sys.executable,
-            "-m",
-            "elastic_pytorch_client",
-            "ui",
-            "--no-open",
-            "--kubeconfig",
-            str(tmp_path / "config"),
-        ]
+        command = [sys.executable, "-m", "elastic_pytorch_client", "ui", "--no-open"]
+        command.append(f"--kubeconfig={tmp_path / 'config'}")
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             try:
                 assert process.stdout is not None
-                host, _, secret = (
-                    process.stdout.readline()
-                    .partition("http://")[2]
-                    .strip()
-                    .rstrip("/")
-                    .partition("/")
-                )
+                address = process.stdout.readline().partition("http://")[2].strip()
+                host, _, secret = address.rstrip("/").partition("/")
                 with stream(host, secret) as messages:
                     assert next(messages)["rows"][0]["name"] == "char-lm"
                 # What is closed is written to until the server notices.

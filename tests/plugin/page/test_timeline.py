@@ -40,12 +40,8 @@ def test_a_recorded_timeline() -> None:
     assert job.started is not None
     assert found["begin"] == job.started.timestamp()
     [interruption] = found["interruptions"]
-    assert (
-        interruption["cause"],
-        interruption["seconds"],
-        interruption["before"],
-        interruption["after"],
-    ) == (*("WorkerLeaving", 1.02), *(3, 2))
+    facts = ("cause", "seconds", "before", "after")
+    assert [interruption[name] for name in facts] == ["WorkerLeaving", 1.02, 3, 2]
 
 
 @situations(

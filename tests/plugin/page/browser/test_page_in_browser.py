@@ -154,14 +154,8 @@ def test_the_address_keeps_filter_namespace_state_and_order(
 def test_one_job_and_its_logs(browser: Any, cluster: WatchedCluster, server: PageServer) -> None:
     with page_at(browser, f"{server.url}#/team/llama-sft") as page:
         shown_after(page, "job-shown")
-        for title in (
-            "Timeline",
-            "Interruptions",
-            "Workers",
-            "Last failure",
-            "Conditions",
-            "Events",
-        ):
+        titles = ["Timeline", "Interruptions", "Workers", "Last failure", "Conditions", "Events"]
+        for title in titles:
             page.get_by_role("heading", name=title, exact=True).wait_for()
         page.get_by_text("ValueError: loss is not finite at step 41200: nan").wait_for()
         page.get_by_text("kubectl describe node gpu-15").wait_for()
@@ -263,15 +257,8 @@ def test_no_text_of_a_tenant_is_markup(
     with page_at(browser, server.url) as page:
         page.locator("#rows .row", has_text=MARKUP).wait_for()
         page.locator("#rows .row", has_text=MARKUP).click()
-        for part in (
-            ".why",
-            ".cause",
-            ".interruptions",
-            ".workers",
-            ".conditions",
-            ".log",
-            ".facts",
-        ):
+        parts = (".why", ".cause", ".interruptions", ".workers", ".conditions", ".log", ".facts")
+        for part in parts:
             page.locator(part, has_text=MARKUP).first.wait_for()
         assert page.title() == "llama-sft · Jobs"
         assert page.locator("img, main script, td b").count() == 0
