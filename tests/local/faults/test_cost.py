@@ -67,29 +67,8 @@ def test_words_are_those_of_the_page() -> None:
 
 def test_table_ends_with_whether_a_step_was_repeated_on_purpose() -> None:
     lines = cost_table([LOST, KEPT]).splitlines()
-    assert lines[0].split() == [
-        "EVENT",
-        "WORKERS",
-        "STOOD",
-        "STILL",
-        "STEPS",
-        "REPEATED",
-        "READY",
-        "AFTER",
-    ]
-    assert lines[2].split() == [
-        "its",
-        "replacement",
-        "joins",
-        "2",
-        "->",
-        "3",
-        "0.4",
-        "s",
-        "0",
-        "12",
-        "s",
-    ]
+    assert " ".join(lines[0].split()) == "EVENT WORKERS STOOD STILL STEPS REPEATED READY AFTER"
+    assert " ".join(lines[2].split()) == "its replacement joins 2 -> 3 0.4 s 0 12 s"
     assert lines[3] == "No step was repeated on purpose."
     assert (
         cost_table([AGAIN_ON_PURPOSE, UNKNOWN])

@@ -118,19 +118,15 @@ def test_what_is_missing_is_named_with_the_fix(reference: dict[str, Any], words:
     assert str(refused.value).startswith(words)
 
 
+SOME = {"name": "settings", "items": [{"key": "lr", "path": "of/lr"}]}
+MODE = {"name": "settings", "items": [{"key": "lr", "path": "lr", "mode": DEFAULT_MODE}]}
 FILES: dict[str, tuple[dict[str, Any], dict[str, File] | None]] = {
     "all keys": (
         {"configMap": {"name": "settings"}},
         {"lr": File(b"0.1", DEFAULT_MODE), "train.py": File(b"print()", DEFAULT_MODE)},
     ),
     "some, with modes": (
-        {
-            "configMap": {
-                "name": "settings",
-                "defaultMode": READ_ONLY,
-                "items": [{"key": "lr", "path": "of/lr"}],
-            }
-        },
+        {"configMap": {**SOME, "defaultMode": READ_ONLY}},
         {"of/lr": File(b"0.1", READ_ONLY)},
     ),
     "a Secret": ({"secret": {"secretName": "token"}}, {"hub": File(b"abc", DEFAULT_MODE)}),
@@ -138,15 +134,7 @@ FILES: dict[str, tuple[dict[str, Any], dict[str, File] | None]] = {
         {
             "projected": {
                 "defaultMode": READ_ONLY,
-                "sources": [
-                    {
-                        "configMap": {
-                            "name": "settings",
-                            "items": [{"key": "lr", "path": "lr", "mode": DEFAULT_MODE}],
-                        }
-                    },
-                    {"secret": {"name": "token"}},
-                ],
+                "sources": [{"configMap": MODE}, {"secret": {"name": "token"}}],
             }
         },
         {"lr": File(b"0.1", DEFAULT_MODE), "hub": File(b"abc", READ_ONLY)},
@@ -163,9 +151,8 @@ def test_files_of_a_volume(volume: dict[str, Any], files: dict[str, File] | None
 
 @pytest.mark.parametrize("path", ["../out", "/etc/passwd", ""])
 def test_volume_keeps_to_its_folder(path: str) -> None:
+    volume = {"configMap": {"name": "settings", "items": [{"key": "lr", "path": path}]}}
     with pytest.raises(
         InvalidJob, match=r"v.configMap.items\[0\].path: must be a path in the volume"
     ):
-        volume_files(
-            {"configMap": {"name": "settings", "items": [{"key": "lr", "path": path}]}}, CONFIG, "v"
-        )
+        volume_files(volume, CONFIG, "v")

@@ -15,8 +15,12 @@ POD = {
 }
 
 
+def source(**reference: dict[str, Any]) -> dict[str, Any]:
+    return {"env": [{"name": "A", "valueFrom": reference}]}
+
+
 def field(path: str) -> dict[str, Any]:
-    return {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": path}}}]}
+    return source(fieldRef={"fieldPath": path})
 
 
 VARIABLES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
@@ -35,27 +39,10 @@ VARIABLES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         },
         {"A": "$(B)", "B": "2", "C": "2/2 $(B)"},
     ),
-    "a key": (
-        {
-            "env": [
-                {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "LR"}}}
-            ]
-        },
-        {"A": "0.1"},
-    ),
-    "a key of a Secret": (
-        {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "token", "key": "HUB"}}}]},
-        {"A": "abc"},
-    ),
+    "a key": (source(configMapKeyRef={"name": "settings", "key": "LR"}), {"A": "0.1"}),
+    "a key of a Secret": (source(secretKeyRef={"name": "token", "key": "HUB"}), {"A": "abc"}),
     "a key that may be missing": (
-        {
-            "env": [
-                {
-                    "name": "A",
-                    "valueFrom": {"secretKeyRef": {"name": "no", "key": "HUB", "optional": True}},
-                }
-            ]
-        },
+        source(secretKeyRef={"name": "no", "key": "HUB", "optional": True}),
         {},
     ),
     "all keys, of which one is set": (
