@@ -19,9 +19,7 @@ OPTIONS = ("--width", "64", "--batch-size", "50", "--log-every", "1", "--run-id"
 
 def train(folder: Path, *, processes: int, unit: int, steps: int) -> str:
     options = [*OPTIONS, "--checkpoint-dir", str(folder), "--unit", str(unit)]
-    return under_torchrun(
-        EXAMPLE / "train.py", *options, "--steps", str(steps), workers=processes
-    )
+    return under_torchrun(EXAMPLE / "train.py", *options, "--steps", str(steps), workers=processes)
 
 
 def losses(output: str) -> dict[int, list[float]]:

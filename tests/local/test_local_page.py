@@ -104,9 +104,7 @@ def test_a_watch_tells_changes_until_it_is_stopped(
     assert list(reader.watch_jobs("default", NAME)) == []
 
 
-def test_the_page_is_there_until_it_ends(
-    cluster: FakeCluster, reader: MemoryReader
-) -> None:
+def test_the_page_is_there_until_it_ends(cluster: FakeCluster, reader: MemoryReader) -> None:
     with serve_page(reader, lambda: NOW) as url:
         assert url.startswith("http://127.0.0.1:")
         assert "<title>Jobs</title>" in get(url, "")[1]
