@@ -56,9 +56,6 @@ def test_names_are_the_operators() -> None:
     assert told == {name: getattr(operator_names, name) for name in told}
 
 
-# Events.
-
-
 def as_manifests(events: Sequence[RecordEvent]) -> list[dict[str, Any]]:
     """Events as the API has them, a second apart."""
     return [
@@ -116,9 +113,6 @@ def test_interruption(reason: str, lost: int | None, steps: int) -> None:
         observed(round=a_round(0, 1)), resumed=Interruption(2, reason, NOW, 5, 1.26, lost, size=2)
     )
     assert (event.workers, event.cause, event.seconds, event.steps_lost) == (2, reason, 1.26, steps)
-
-
-# Conditions.
 
 
 def view(
@@ -280,10 +274,8 @@ def test_advice_for_each_end(ending: Ending, advice: str) -> None:
 
 
 OOM_KILLED = describe_end(a_dead_pod(1, exit_code=137, exit_reason="OOMKilled"))
-LIMIT, DEVICE = (
-    "Raise the container's memory limit in spec.template",
-    "Have the script use less of the device's memory",
-)
+LIMIT = "Raise the container's memory limit in spec.template"
+DEVICE = "Have the script use less of the device's memory"
 
 
 @pytest.mark.parametrize(
@@ -325,9 +317,6 @@ def test_completion() -> None:
     seen = replace(ALL, agents={f"w{i}": an_agent(f"w{i}", "succeeded") for i in range(3)})
     job = view(seen, ending=ending_of({}, seen))
     assert (job.complete, job.ended, why(job).well) == (True, True, True)
-
-
-# The rest of the status.
 
 
 def test_whole_status() -> None:
@@ -386,23 +375,19 @@ def test_how_a_failure_came(record: FailureRecord, hang: bool, said: str) -> Non
 def test_every_state_has_a_colour() -> None:
     simulation = running()
     seen: set[str] = set()
-
-    def look() -> None:
+    changes = (
+        lambda: simulation.kill_pod(simulation.members[0]),
+        lambda: simulation.scale(1),
+        lambda: suspend(simulation),
+        lambda: suspend(simulation, resume=True),
+        simulation.succeed,
+    )
+    for change in changes:
+        change()
         for _ in range(40):
             simulation.settle(0.25)
             status = simulation.status
             seen.update([status["state"], *(worker["state"] for worker in status["workers"])])
-
-    simulation.kill_pod(simulation.members[0])
-    look()
-    simulation.scale(1)
-    look()
-    suspend(simulation)
-    look()
-    suspend(simulation, resume=True)
-    look()
-    simulation.succeed()
-    look()
     running_on = {"Running", "Resizing", "Suspending", "Suspended", "Pending", "Complete"}
     assert running_on | {"Starting", "Lost"} <= seen
     assert [state for state in seen if not state_style(state)] == []
