@@ -58,13 +58,21 @@ class Served:
         )
 
 
+async def a_cluster_of_workers(count: int, **job: Any) -> tuple[FakeCluster, Cache]:
+    """A cluster with the pods of a job, and a cache that knows them."""
+    cluster, cache = FakeCluster(), Cache()
+    for index in range(count):
+        await cluster.create(PODS, a_worker_pod(a_job(**job), index))
+    cache.replace_all(
+        [a_manifest(**job)], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0
+    )
+    return cluster, cache
+
+
 @asynccontextmanager
 async def serving(tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIterator[Served]:
-    cluster, cache, registry = FakeCluster(), Cache(), AgentRegistry()
-    await cluster.create(PODS, a_worker_pod(a_job(), 0))
-    cache.replace_all(
-        [a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0
-    )
+    cluster, cache = await a_cluster_of_workers(1)
+    registry = AgentRegistry()
     async with aiohttp.ClientSession() as session:
         served = Served("", session, cluster, cache, registry, cluster.issue_token("default", POD))
         reviewer = TokenReviewer(cluster)

@@ -18,15 +18,12 @@ from elastic_pytorch_operator.agents.token_review import (
     REVIEWS_PER_SECOND,
     TokenReviewer,
 )
-from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
-from elastic_pytorch_operator.informer.cache import Cache
 
-from tests.operator.builders import a_job, a_manifest, a_worker_pod
+from tests.operator.agents.served import BEAT, a_cluster_of_workers
 
 pytestmark = pytest.mark.process
 
-BEAT = {"incarnation": "a", "state": "ready", "round": 0}
 FLOOD = 1000
 REQUESTS = 300  # of one pod: each that is refused costs a connection
 
@@ -52,12 +49,7 @@ class Served:
 
 @asynccontextmanager
 async def served() -> AsyncIterator[Served]:
-    cluster, cache = FakeCluster(), Cache()
-    for index in range(3):
-        await cluster.create(PODS, a_worker_pod(a_job(), index))
-    cache.replace_all(
-        [a_manifest()], await cluster.list_all(PODS), await cluster.list_all(NODES), 0.0
-    )
+    cluster, cache = await a_cluster_of_workers(2)
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
     connector = aiohttp.TCPConnector(limit=MAX_PER_CLIENT)
     async with (

@@ -6,17 +6,14 @@ import multiprocessing
 from typing import Any
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.agents.http_api import MAX_STREAMS, AgentApi, listening
 from elastic_pytorch_operator.agents.registry import AgentRegistry
 from elastic_pytorch_operator.agents.stream_lines import MAX_LINE_BYTES
 from elastic_pytorch_operator.agents.token_review import TokenReviewer
-from elastic_pytorch_operator.api.resources import NODES, PODS
 from elastic_pytorch_operator.http.connections import MAX_PER_CLIENT
-from elastic_pytorch_operator.informer.cache import Cache
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 
-from tests.operator.builders import a_job, a_manifest, a_worker_pod
+from tests.operator.agents.served import a_cluster_of_workers
 from tests.operator.event_loop_time import MAX_TURN_CALLS, calls_in_the_best_try, longest_turn
 from tests.operator.flooder import BEAT, chunk, flood, many, stream_opening
 
@@ -56,19 +53,9 @@ REQUESTS = {
 
 async def turn_while_pods_send(pods: int, opening: str, block: bytes, connections: int) -> float:
     """The calls in the longest turn, in the best of some periods of that many connections."""
-    cluster, cache = FakeCluster(), Cache()
-    created = [
-        await cluster.create(PODS, a_worker_pod(a_job(replicas=8, maximum=8), index))
-        for index in range(pods)
-    ]
-    cache.replace_all(
-        [a_manifest(replicas=8, maximum=8)],
-        await cluster.list_all(PODS),
-        await cluster.list_all(NODES),
-        0.0,
-    )
+    cluster, cache = await a_cluster_of_workers(pods, replicas=8, maximum=8)
     api = AgentApi(cache, AgentRegistry(), TokenReviewer(cluster), lambda *_: None)
-    tokens = [cluster.issue_token("default", pod["metadata"]["name"]) for pod in created]
+    tokens = [cluster.issue_token("default", pod["metadata"]["name"]) for pod in cluster.pods()]
     senders = [
         (opening.replace("TOKEN", token).encode(), block.replace(b"TOKEN", token.encode()))
         for token in tokens
