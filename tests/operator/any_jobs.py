@@ -144,18 +144,12 @@ def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 @st.composite
-def any_objects(
-    draw: st.DrawFn,
-    whole: dict[str, Any],
-    values: st.SearchStrategy[Any] = ANY_JSON,
-    below: str = "",
-) -> Any:
-    """An object with up to three of its parts replaced.
+def any_objects(draw: st.DrawFn, whole: dict[str, Any], below: str = "") -> Any:
+    """An object of which any JSON replaces up to three parts.
 
     Args:
         draw: hypothesis'.
         whole: is not changed.
-        values: what takes their place.
         below: the one of its fields whose parts may change; empty: all.
     """
     changed = copied(whole)
@@ -171,7 +165,7 @@ def any_objects(
         holder = changed
         for name in way:
             holder = holder[name]
-        holder[last] = draw(values)
+        holder[last] = draw(ANY_JSON)
     return changed
 
 

@@ -33,6 +33,7 @@ TIME = "2026-01-01T00:00:00Z"
 def a_manifest(
     name: str = "lm",
     *,
+    namespace: str = "default",
     replicas: int | None = 3,
     minimum: int | None = 1,
     maximum: int | None = 4,
@@ -44,7 +45,7 @@ def a_manifest(
         "kind": "ElasticPyTorchJob",
         "metadata": {
             "name": name,
-            "namespace": "default",
+            "namespace": namespace,
             "uid": f"uid-{name}",
             "generation": 1,
             "resourceVersion": "1",
@@ -222,16 +223,14 @@ def a_workload(
     )
 
 
-def an_extra(
-    job: Job, number: int, state: str = "admitted", *, flavor: str = "spot", **fields: Any
-) -> WorkloadView:
+def an_extra(job: Job, number: int, state: str = "admitted", **fields: Any) -> WorkloadView:
     """A Workload of the job `lm` for its `extraWorkers`, of a flavor of its own."""
     workers = job.scheduling.extra_workers
     made = a_workload(number, state, quota_for="" if workers is None else workers.text, **fields)
     return (
         made
         if made.admission is None
-        else replace(made, admission=replace(made.admission, flavors=(flavor,)))
+        else replace(made, admission=replace(made.admission, flavors=("spot",)))
     )
 
 

@@ -28,14 +28,9 @@ class FaultyCluster(FakeCluster):
         self.create_seconds = 0.0
         self.alters_status = ""
         self.unlistable: dict[str, int] = {}
-        self._passes: Counter[str] = Counter()
         self._delays: Counter[str] = Counter()
         self._released = asyncio.Event()
         self.held = 0
-
-    def pass_next(self, verb: str, times: int) -> None:
-        """Lets uses of a verb pass before the next one fails."""
-        self._passes[verb] += times
 
     def delay_next(self, verb: str) -> None:
         """Carries the next use of a verb out, and keeps the answer back."""
@@ -44,13 +39,6 @@ class FaultyCluster(FakeCluster):
     def release(self) -> None:
         """Lets all answers go that are kept back."""
         self._released.set()
-
-    def _called(self, verb: str) -> None:
-        if self._passes[verb]:
-            self._passes[verb] -= 1
-            self.calls.append(verb)
-        else:
-            super()._called(verb)
 
     async def _hold(self, verb: str) -> None:
         if self._delays[verb]:

@@ -240,7 +240,7 @@ class KueueCluster(FakeCluster):
             }
             known[type_] = changed
         workload["status"]["conditions"] = list(known.values())
-        if known != before or not conditions:
+        if known != before:
             self._changed(kueue.WORKLOAD, "MODIFIED", workload)
 
 

@@ -1,6 +1,7 @@
 """Controllers on a cluster in memory, and words for what a test waits for."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -36,6 +37,19 @@ def running_status(address: str = "10.0.0.1") -> dict[str, Any]:
 def succeeded_status() -> dict[str, Any]:
     ended = {"terminated": {"exitCode": 0, "reason": "Completed"}}
     return {"phase": "Succeeded", "containerStatuses": [{"name": "pytorch", "state": ended}]}
+
+
+class CountedQueue(WorkQueue[JobKey]):
+    """Counts how often each key was taken out."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=asyncio.get_running_loop().time)
+        self.taken: Counter[JobKey] = Counter()
+
+    async def get(self) -> JobKey:
+        key = await super().get()
+        self.taken[key] += 1
+        return key
 
 
 class RunningController(Generic[Memory]):

@@ -12,10 +12,8 @@ from tests.operator.builders import a_manifest, a_worker_pod
 RESOURCES = {"requests": {"cpu": "1500m", "memory": "2Gi"}, "limits": {"nvidia.com/gpu": "2"}}
 
 
-def a_gang(scheduler: str, minimum: int = 3, pod: dict[str, Any] | None = None, **spec: Any) -> Job:
-    manifest = a_manifest(
-        replicas=4, minimum=minimum, scheduling={"gangScheduler": scheduler}, **spec
-    )
+def a_gang(scheduler: str, pod: dict[str, Any] | None = None) -> Job:
+    manifest = a_manifest(replicas=4, minimum=3, scheduling={"gangScheduler": scheduler})
     manifest["spec"]["template"]["spec"] |= {"priorityClassName": "high", **(pod or {})}
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = RESOURCES
     return parse_job(manifest)
@@ -84,10 +82,6 @@ def test_pods_name_the_group_of_the_built_in_scheduler_in_a_field() -> None:
 def test_scheduler_of_the_template_stays() -> None:
     pod = a_worker_pod(a_gang("Coscheduling", pod={"schedulerName": "one-of-our-own"}))
     assert pod["spec"]["schedulerName"] == "one-of-our-own"
-
-
-def test_pod_without_a_gang_names_none() -> None:
-    assert "schedulerName" not in a_worker_pod()["spec"]
 
 
 def test_quantities_end_where_kubernetes_end() -> None:

@@ -9,10 +9,15 @@ from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.resources import SERVICES
 from elastic_pytorch_operator.reconcile.controller import RESYNC_SECONDS
-from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES, WorkQueue
+from elastic_pytorch_operator.reconcile.workqueue import ENTRIES_PER_KEY, SPARE_ENTRIES
 
 from tests.operator.builders import a_manifest
-from tests.operator.running_controller import RunningController, running_status, succeeded_status
+from tests.operator.running_controller import (
+    CountedQueue,
+    RunningController,
+    running_status,
+    succeeded_status,
+)
 
 pytestmark = pytest.mark.simulation
 
@@ -26,23 +31,14 @@ TTL_SECONDS = 3600
 class Day(RunningController[FakeCluster]):
     """An operator on a cluster in memory, and the agents of its jobs."""
 
+    queue: CountedQueue
+
     def __init__(self) -> None:
-        self.plans = 0
-        super().__init__(
-            FakeCluster(nodes=4, pods_per_node=1000),
-            WorkQueue(self, clock=asyncio.get_running_loop().time),
-        )
+        super().__init__(FakeCluster(nodes=4, pods_per_node=1000), CountedQueue())
 
-    # What the queue tells.
-
-    def queued(self) -> None: ...
-
-    def retried(self) -> None: ...
-
-    def taken(self, seconds: float) -> None:
-        self.plans += 1
-
-    def worked(self, seconds: float) -> None: ...
+    @property
+    def plans(self) -> int:
+        return self.queue.taken.total()
 
     async def run_job(self, name: str, ttl_seconds: int) -> None:
         """Creates a job of one worker, which trains for 20 seconds and succeeds."""

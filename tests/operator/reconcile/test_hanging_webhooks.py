@@ -50,9 +50,7 @@ class SlowAdmission(FakeCluster):
 
 class World(RunningController[SlowAdmission]):
     def apply(self, name: str, namespace: str) -> None:
-        manifest = a_manifest(name)
-        manifest["metadata"]["namespace"] = namespace
-        self.cluster.apply_job(manifest)
+        self.cluster.apply_job(a_manifest(name, namespace=namespace))
 
     async def begin(self, name: str, namespace: str) -> None:
         """Has a job of three workers begun."""

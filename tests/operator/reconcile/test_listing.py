@@ -16,10 +16,7 @@ def a_cluster(*namespaces: str, **unlistable: int) -> FaultyCluster:
     cluster = FaultyCluster()
     cluster.namespaces, cluster.unlistable = namespaces, unlistable
     for namespace in "abc":
-        manifest = a_manifest()
-        cluster.apply_job(
-            {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
-        )
+        cluster.apply_job(a_manifest(namespace=namespace))
     return cluster
 
 

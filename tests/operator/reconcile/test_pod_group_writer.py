@@ -80,7 +80,7 @@ async def test_replacement_does_not_wait_for_a_pod_group_that_cannot_be_changed(
     for _ in range(100):
         running.cluster.fail_next("replace PodGroup", 403, "denied by a webhook")
     running.cluster.apply_job(a_gang(minimum=3))
-    running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
+    running.lose_pod()
     await running.until(
         lambda: (
             len(running.indices()) == 3

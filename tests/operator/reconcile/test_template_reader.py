@@ -43,10 +43,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_reader, "MISSING_SECONDS", 0.1)
 
 
-def being_deleted(pod: Manifest) -> bool:
-    return "deletionTimestamp" in pod["metadata"]
-
-
 @asynccontextmanager
 async def next_leader(running: Running) -> AsyncIterator[RunningController[FaultyCluster]]:
     """Another operator, which begins to lead with the API server alone."""
@@ -92,8 +88,7 @@ async def test_running_job_does_not_notice_what_becomes_of_its_template(
 
 async def test_next_leader_reads_the_template_once_for_all_its_jobs(running: Running) -> None:
     await begin_with(running, a_template())
-    other = a_short_job()
-    running.cluster.apply_job({**other, "metadata": {**other["metadata"], "name": "other"}})
+    running.cluster.apply_job(a_short_job(name="other"))
     await running.until(lambda: len(images(running)) == 6)
     before = reads(running)
     async with next_leader(running):
@@ -114,7 +109,7 @@ async def test_job_goes_on_under_the_next_leader_with_what_it_began_with(
     async with next_leader(running):
         running.cluster.scale_job("lm", 4)
         await running.until(lambda: images(running) == ["torch"] * 4)
-        running.cluster.finish_deletion("default", running.cluster.pods()[0]["metadata"]["name"])
+        running.lose_pod()
         await running.until(lambda: images(running) == ["torch"] * 3)
         await running.until(lambda: images(running) == ["torch"] * 4)
     assert kept(running)["uid"] == uid
@@ -210,11 +205,8 @@ async def test_permission_that_the_operator_lacks_is_told(running: Running) -> N
     assert running.condition("Running").endswith("looked for again: forbidden")
 
 
-@pytest.mark.parametrize("spec", [{"managedBy": "example.com/other"}])
-async def test_job_of_another_controller_is_left_alone(
-    running: Running, spec: dict[str, Any]
-) -> None:
-    running.cluster.apply_job(a_short_job(**spec))
+async def test_job_of_another_controller_is_left_alone(running: Running) -> None:
+    running.cluster.apply_job(a_short_job(managedBy="example.com/other"))
     running.cluster.apply_job(a_manifest("ours"))
     await running.until(lambda: len(running.cluster.pods()) == 3)
     assert running.cluster.job("lm")["status"] == {}

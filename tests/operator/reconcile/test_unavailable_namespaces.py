@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import Any
 
 import pytest
 from elastic_pytorch_operator.cluster.interface import ClusterError
@@ -21,11 +20,6 @@ def a_controller() -> RunningController[FaultyCluster]:
     return RunningController(cluster)
 
 
-def a_job_in(namespace: str) -> dict[str, Any]:
-    manifest = a_manifest(replicas=1)
-    return {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
-
-
 def pods_in(running: RunningController[FaultyCluster], namespace: str) -> int:
     return len(running.cluster.pods(namespace))
 
@@ -35,7 +29,7 @@ async def test_job_of_a_namespace_that_is_refused_is_run_once_that_answers() -> 
     running.watching = False  # as kopf does not watch what was never listed
     running.cluster.unlistable["b"] = 403
     for namespace in "ab":
-        running.cluster.apply_job(a_job_in(namespace))
+        running.cluster.apply_job(a_manifest(namespace=namespace, replicas=1))
     async with running.runs():
         await asyncio.sleep(2 * UNAVAILABLE_SECONDS)
         assert (pods_in(running, "a"), pods_in(running, "b")) == (1, 0)
@@ -51,7 +45,7 @@ async def test_namespace_that_is_refused_later_is_kept_as_it_was_and_the_others_
 ):
     running = a_controller()
     for namespace in "ab":
-        running.cluster.apply_job(a_job_in(namespace))
+        running.cluster.apply_job(a_manifest(namespace=namespace, replicas=1))
     async with running.runs():
         await asyncio.sleep(5.0)
         assert (pods_in(running, "a"), pods_in(running, "b")) == (1, 1)

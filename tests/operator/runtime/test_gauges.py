@@ -89,20 +89,12 @@ def test_a_cluster_needs_no_more_series_for_more_jobs() -> None:
     assert count(1) == count(100)
 
 
-def in_namespace(manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
-    metadata = {
-        **manifest["metadata"],
-        "namespace": namespace,
-        "uid": f"uid-{namespace}-{manifest['metadata']['name']}",
-    }
-    return manifest | {"metadata": metadata}
-
-
 def test_each_namespace_has_series_while_it_has_jobs_and_some_minutes_longer() -> None:
     now = [0.0]
     cache, metrics = Cache(), Metrics(clock=lambda: now[0])
     jobs = [
-        in_namespace(a_manifest(), name) | {"status": {"state": "Running"}} for name in ("a", "b")
+        a_manifest(f"lm-{name}", namespace=name) | {"status": {"state": "Running"}}
+        for name in ("a", "b")
     ]
     cache.replace_all(jobs, [], [], 0.0)
     found = read(metrics, gauges_of(cache))
@@ -137,7 +129,7 @@ def test_each_namespace_has_series_while_it_has_jobs_and_some_minutes_longer() -
 )
 def test_status_that_cannot_be_read_costs_nobody_else_the_metrics(status: Any) -> None:
     cache = Cache()
-    jobs = [in_namespace(a_manifest(), "a") | {"status": status}, in_namespace(a_manifest(), "b")]
+    jobs = [a_manifest("bad", namespace="a") | {"status": status}, a_manifest(namespace="b")]
     cache.replace_all(jobs, [], [], 0.0)
     assert read(Metrics(), gauges_of(cache))["jobs{namespace=b,state=Pending}"] == 1
 
