@@ -21,12 +21,6 @@ async def test_heartbeat_is_put_down_to_the_tokens_pod(served: Served) -> None:
     assert served.work == [KEY]
 
 
-async def test_unchanged_heartbeat_is_no_work(served: Served) -> None:
-    await served.say(BEAT)
-    await served.say(BEAT)
-    assert served.work == [KEY]
-
-
 async def test_checkpoint_that_an_agent_has_seen_is_work_at_once(served: Served) -> None:
     for count, work in ((None, 1), (0, 2), (0, 2), (1, 3), (1, 3), (None, 4)):
         await served.say({**BEAT, "progress": None if count is None else {"checkpoints": count}})

@@ -37,10 +37,6 @@ def registry() -> AgentRegistry:
     return made
 
 
-def test_steady_heartbeat_changes_nothing(registry: AgentRegistry) -> None:
-    assert beat(registry, "w0") is None
-
-
 def test_pod_arrives_once_whatever_its_agent_says_and_for_its_own_job(
     registry: AgentRegistry,
 ) -> None:

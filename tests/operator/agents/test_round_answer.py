@@ -12,8 +12,8 @@ from tests.operator.counted_lines import count_lines
 NEWS = {"nudge": 3, "dump": 0, "verdict": None}
 
 
-def tell(declared: Round | None, worker: str = "w1", *, taken: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(RoundAnswer(declared).describe(worker, taken, NEWS))
+def tell(declared: Round | None, worker: str = "w1") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RoundAnswer(declared).describe(worker, 0, NEWS))
     return found
 
 

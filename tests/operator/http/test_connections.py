@@ -9,10 +9,8 @@ from elastic_pytorch_operator.http.connections import (
 LIMITS = ConnectionLimits(per_second=10, at_once=20, per_address=3, total=5, reserved=2)
 
 
-def open_many(
-    connections: Connections, address: str, count: int, now: float = 100.0
-) -> list[Refusal | None]:
-    return [connections.open((address, port), now) for port in range(count)]
+def open_many(connections: Connections, address: str, count: int) -> list[Refusal | None]:
+    return [connections.open((address, port), 100.0) for port in range(count)]
 
 
 def test_an_address_may_have_a_few_unknown_connections_open() -> None:

@@ -39,11 +39,9 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def agent(
-    server: AgentsServer, index: int = 0, address: str = ""
-) -> AsyncIterator[aiohttp.ClientSession]:
+async def agent(server: AgentsServer, index: int = 0) -> AsyncIterator[aiohttp.ClientSession]:
     tls = ssl.create_default_context(cadata=server.authorities)
-    connector = aiohttp.TCPConnector(local_addr=(address or WORKERS[index], 0), ssl=tls)
+    connector = aiohttp.TCPConnector(local_addr=(WORKERS[index], 0), ssl=tls)
     headers = {"Authorization": f"Bearer {server.tokens[index]}"}
     async with aiohttp.ClientSession(
         f"https://localhost:{server.port}", connector=connector, headers=headers
