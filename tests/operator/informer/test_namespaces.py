@@ -15,13 +15,22 @@ from kubernetes.aio import client
 from tests.operator.api_server import JOBS, api_server, write_kubeconfig
 from tests.situations import situations
 
+NAMESPACES = situations("namespaces", {"all": (), "some": ("a", "b")})
 
-@situations(
-    "namespaces, places",
-    {"all": ((), [""]), "some": (("a", "b"), ["namespaces/a/", "namespaces/b/"])},
-)
+
+def paths(namespaces: tuple[str, ...]) -> set[str]:
+    """What is listed and watched, and nothing else: no namespaces, no resource definitions."""
+    places = [f"namespaces/{name}/" for name in namespaces] or [""]
+    return {
+        "api/v1/nodes",
+        *(f"api/v1/{place}pods" for place in places),
+        *(f"{JOBS}/{place}elasticpytorchjobs" for place in places),
+    }
+
+
+@NAMESPACES
 async def test_only_the_namespaces_that_are_looked_after_are_listed(
-    namespaces: tuple[str, ...], places: list[str]
+    namespaces: tuple[str, ...],
 ) -> None:
     async with api_server() as (server, url):
         cluster = KubernetesCluster(
@@ -34,37 +43,23 @@ async def test_only_the_namespaces_that_are_looked_after_are_listed(
     assert [pod["metadata"]["namespace"] for pod in found.pods] == list(namespaces), (
         "what is there is told, of each namespace"
     )
-    assert server.listed == {
-        "api/v1/nodes",
-        *(f"api/v1/{place}pods" for place in places),
-        *(f"{JOBS}/{place}elasticpytorchjobs" for place in places),
-    }
+    assert server.listed == paths(namespaces)
 
 
-@situations(
-    "namespaces, places",
-    {"all": ((), [""]), "some": (("a", "b"), ["namespaces/a/", "namespaces/b/"])},
-)
+@NAMESPACES
 async def test_only_the_namespaces_that_are_looked_after_are_watched(
-    namespaces: tuple[str, ...], places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    namespaces: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with api_server() as (server, url):
         monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path, url)))
-        wanted = {
-            "api/v1/nodes",
-            *(f"api/v1/{place}pods" for place in places),
-            *(f"{JOBS}/{place}elasticpytorchjobs" for place in places),
-        }
         watching = asyncio.create_task(watch_cluster(Cache(), lambda *_: None, namespaces))
         try:
             async with asyncio.timeout(30):
-                while not wanted <= server.watched:
+                while not paths(namespaces) <= server.watched:
                     assert not watching.done(), "the watches are kept open"
                     await asyncio.sleep(0.05)
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
-    assert server.watched == server.listed == wanted, (
-        "and nothing else: neither namespaces nor resource definitions"
-    )
+    assert server.watched == server.listed == paths(namespaces)

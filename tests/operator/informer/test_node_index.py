@@ -1,7 +1,4 @@
-"""The nodes that are known, and those of them that have been removed.
-
-`test_cache.py` says which jobs that concerns.
-"""
+"""`test_cache.py` has nodes that are removed, and says which jobs a change concerns."""
 
 from typing import Any
 
@@ -36,22 +33,3 @@ def test_list_removes_those_that_it_does_not_have_unless_they_came_later() -> No
         "c": False,
     }
     assert index.remove_others({"a"}, 5.0) == [], "once"
-
-
-def test_removed_node_is_forgotten_once_it_is_not_used() -> None:
-    index = NodeIndex()
-    index.take(node("a"), 1.0)
-    assert index.remove(node("a"), 2.0)
-    index.forget_removed({"a"})
-    assert index.all["a"].removed
-    index.forget_removed(set())
-    assert index.all == {}
-
-
-def test_node_that_has_taken_the_name_of_another_is_not_removed_with_that() -> None:
-    index = NodeIndex()
-    index.take(node("a", uid="old"), 1.0)
-    index.remove(node("a", uid="old"), 2.0)
-    assert index.take(node("a", uid="new", version=2), 3.0)
-    assert not index.remove(node("a", uid="old"), 4.0)
-    assert not index.all["a"].removed

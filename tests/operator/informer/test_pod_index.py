@@ -1,4 +1,3 @@
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -27,19 +26,6 @@ def put(index: PodIndex, *entries: Entry[PodView]) -> PodIndex:
     return index
 
 
-def test_pods_of_a_job_are_sorted_and_told_apart_by_role() -> None:
-    index = put(
-        PodIndex(),
-        entry(1),
-        entry(0),
-        entry(7, "other"),
-        replace(entry(2), view=a_pod(2, name="s", role="store")),
-    )
-    assert [pod.index for pod in index.workers_of(owner("lm"))] == [0, 1]
-    assert [pod.name for pod in index.stores_of(owner("lm"))] == ["s"]
-    assert index.workers_of(owner("unknown")) == ()
-
-
 def test_tuple_stays_the_same_until_a_pod_of_the_job_changes() -> None:
     index = put(PodIndex(), entry(0), entry(1), entry(0, "other"))
     before = index.workers_of(owner("lm"))
@@ -50,13 +36,6 @@ def test_tuple_stays_the_same_until_a_pod_of_the_job_changes() -> None:
     index.mark_ended_before_takeover()
     index.drop(("default", "lm-0"))
     assert [pod.index for pod in index.workers_of(owner("lm"))] == [1]
-
-
-def test_pods_that_have_ended_are_marked() -> None:
-    index = put(PodIndex(), entry(0), entry(1, phase="Failed"))
-    assert len(index.workers_of(owner("lm"))) == 2
-    index.mark_ended_before_takeover()
-    assert [pod.ended_before_takeover for pod in index.workers_of(owner("lm"))] == [False, True]
 
 
 @pytest.mark.parametrize("question", ["workers_of", "owners_on", "owners_at"])

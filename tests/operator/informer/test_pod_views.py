@@ -218,7 +218,7 @@ def a_pod_with_an_injected_sidecar(status: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("state", "started", "exit_code"),
-    [(RUNNING, True, None), (TERMINATED, False, 1), (ended(0), False, 0)],
+    [(RUNNING, True, None), (TERMINATED, False, 1)],
 )
 def test_training_container_beside_an_injected_one(
     state: dict[str, Any], started: bool, exit_code: int | None
@@ -348,12 +348,7 @@ CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
 @pytest.mark.parametrize(
     ("node", "by"),
     [
-        ({"spec": {}}, ""),
         ({"spec": {"unschedulable": True}}, "spec.unschedulable"),
-        (
-            {"spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}},
-            "taint karpenter.sh/disrupted",
-        ),
         (
             {"spec": {"taints": [{"key": CANDIDATE, "effect": "PreferNoSchedule"}]}},
             f"taint {CANDIDATE}",
@@ -372,19 +367,6 @@ def test_node_tells_what_announces_its_end(node: dict[str, Any], by: str) -> Non
     marks = (*MARKS, *parse_marks(["acme.io/going"], Certainty.SOFT))
     end = view_node({"metadata": {"name": "n"}, **node}, marks).end
     assert (end.by if end else "") == by
-
-
-def test_heartbeat_of_a_node_is_no_news() -> None:
-    def beat(time: str, version: str) -> dict[str, Any]:
-        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": time}
-        return {
-            "metadata": {"name": "n", "resourceVersion": version},
-            "status": {"conditions": [ready], "images": [version]},
-        }
-
-    assert view_node(beat("2026-01-01T00:00:00Z", "1")) == view_node(
-        beat("2026-01-01T00:05:00Z", "2")
-    )
 
 
 def test_pod_carries_its_conditions_and_how_often_its_group_had_been_restarted() -> None:

@@ -1,6 +1,5 @@
 import copy
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_examples import examples
+from tests.operator.any_jobs import places
 from tests.operator.builders import KEY, a_job, a_manifest, a_queued_job, a_worker_pod
 
 BAD = JobKey("tenant", "bad")
@@ -83,20 +83,6 @@ def a_reported(kind: str, *, namespace: str = "default", name: str = "lm") -> di
     return found
 
 
-def paths_of(value: Any, path: Path = ()) -> Iterator[Path]:
-    """The places in an object that can be written to."""
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for name, part in items:
-        yield (*path, name)
-        yield from paths_of(part, (*path, name))
-
-
 def altered(found: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
     """An object with another value in one place, or none there."""
     changed = copy.deepcopy(found)
@@ -122,7 +108,7 @@ GOOD = {kind: a_reported(kind) for kind in KINDS}
 PLACES = [
     (kind, path)
     for kind in KINDS
-    for path in paths_of(a_reported(kind, namespace="tenant", name="bad"))
+    for path in places(a_reported(kind, namespace="tenant", name="bad"))
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -222,10 +208,9 @@ def test_no_annotation_or_label_makes_an_object_unreadable(
     assert sum(cache.unreadable.counts.values()) == 0
 
 
-@pytest.mark.parametrize("value", ["²", "9" * 5_000, "-1", "1.5", ""])
-def test_annotation_that_is_no_number_counts_as_none(value: str) -> None:
+def test_annotation_that_is_no_number_counts_as_none() -> None:
     pod = a_reported("Pod")
-    pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = value
+    pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = "²"
     cache = Cache()
     cache.replace_all([a_manifest()], [pod], [], 1.0)
     [view] = cache.pods_of("uid-lm")
