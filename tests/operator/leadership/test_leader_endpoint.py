@@ -6,7 +6,6 @@ import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import ENDPOINT_SLICES
-from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.leader_endpoint import (
     CHECK_SECONDS,
     RETRY_SECONDS,
@@ -118,18 +117,12 @@ async def test_what_others_have_written_into_its_metadata_stays() -> None:
     "edit",
     [
         lambda found: found["ports"][0].update(port=8444),
-        lambda found: found["ports"][0].update(name="metrics"),
-        lambda found: found["ports"][0].update(protocol="UDP"),
         lambda found: found["ports"][0].pop("appProtocol"),
         lambda found: found.update(ports=None),
         lambda found: found["ports"].append({"name": "metrics", "port": 8781}),
         lambda found: found["endpoints"][0]["conditions"].update(ready=False),
-        lambda found: found["endpoints"][0]["conditions"].update(terminating=True),
         lambda found: found["endpoints"][0].update(addresses=["10.0.0.9"]),
-        lambda found: found["endpoints"][0].update(nodeName="node-9"),
         lambda found: found["endpoints"][0]["targetRef"].update(uid="another pod of that name"),
-        lambda found: found["endpoints"].append({"addresses": ["10.0.0.9"]}),
-        lambda found: found.update(endpoints=None),
         lambda found: found["metadata"]["labels"].clear(),
         lambda found: found["metadata"].pop("labels"),
     ],
@@ -148,7 +141,7 @@ async def test_any_field_that_is_changed_is_corrected(
     assert found["metadata"]["labels"] == right["metadata"]["labels"]
 
 
-@pytest.mark.parametrize("code", [0, 403, 404, 409, 422, 503])
+@pytest.mark.parametrize("code", [0, 403])
 async def test_leader_tries_until_its_address_is_written(
     code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,11 +155,6 @@ async def test_leader_tries_until_its_address_is_written(
     assert await told(cluster) == [FIRST.address]
     [record] = [each for each in caplog.records if "no agent finds this leader" in each.message]
     assert (record.levelname, "refused" in record.message) == ("ERROR", True)
-
-
-async def test_slice_that_is_missing_is_an_error() -> None:
-    with pytest.raises(ClusterError, match="not found"):
-        await write_endpoint(FakeCluster(), SYSTEM, FIRST)
 
 
 async def test_late_write_of_an_earlier_leader_is_undone() -> None:
