@@ -41,8 +41,8 @@ def stock_job(backend: str = "c10d", **spec: Any) -> Job:
     return a_job(rendezvous={"backend": backend, "port": 29600, **endpoint}, **spec)
 
 
-def environment(pod: dict[str, Any], container: int = 0) -> dict[str, str]:
-    return {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][container]["env"]}
+def environment(pod: dict[str, Any]) -> dict[str, str]:
+    return {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
 
 
 def test_worker_without_a_command_runs_stock_torchrun() -> None:

@@ -130,7 +130,7 @@ def test_users_own_environment_wins() -> None:
     assert env(build(with_container(env=own)))["PET_NPROC_PER_NODE"] == "auto"
 
 
-LAUNCHERS = (
+OF_A_GROUP = (
     "MASTER_ADDR",
     "MASTER_PORT",
     "RANK",
@@ -139,9 +139,6 @@ LAUNCHERS = (
     "NODE_RANK",
     "ROLE_RANK",
     "ROLE_NAME",
-)
-OF_A_GROUP = (
-    *LAUNCHERS,
     "WORLD_SIZE",
     "LOCAL_WORLD_SIZE",
     "GROUP_WORLD_SIZE",
@@ -192,12 +189,6 @@ def test_lost_nodes_are_tolerated_for_seconds_unless_the_template_says_otherwise
         "node.kubernetes.io/not-ready": 10,
         "node.kubernetes.io/unreachable": 60,
     }
-
-
-def test_template_is_left_as_it_was() -> None:
-    job = a_job()
-    build(job)
-    assert "command" not in job.template["spec"]["containers"][0]
 
 
 def test_service_is_headless_and_selects_the_workers() -> None:

@@ -94,19 +94,6 @@ def test_rendezvous_is_the_operators_unless_it_is_said_otherwise() -> None:
     assert (job.stock, job.backend, job.endpoint) == (True, "etcd-v2", "etcd:2379")
 
 
-def test_stock_torchrun_is_not_told_a_bound_that_the_job_has_not() -> None:
-    assert parse_job(a_manifest(maximum=None, rendezvous={"backend": "c10d"})).maximum == 4096
-
-
-def test_allowed_sizes_do_not_depend_on_the_wanted_one() -> None:
-    sizes = {"resizePolicy": {"allowedReplicas": [2, 4, 8]}}
-    assert [a_job(replicas=n, minimum=2, maximum=None, **sizes).wanted for n in (8, 5, 4)] == [
-        8,
-        4,
-        4,
-    ]
-
-
 VARIABLE = "ELASTIC_PYTORCH_PREPARE_SECONDS"
 
 

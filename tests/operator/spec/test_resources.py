@@ -27,18 +27,13 @@ def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
     ("container", "count"),
     [
         ({}, 0),
-        ({"resources": None}, 0),
         ({"resources": {"limits": None}}, 0),
         (asking({"cpu": "8", "memory": "32Gi", "ephemeral-storage": "1Gi"}), 0),
         (asking({"nvidia.com/gpu": 8}), 8),
         (asking({"nvidia.com/gpu": "8"}), 8),
-        (asking({"nvidia.com/gpu": "8e0"}), 8),
         (asking({"nvidia.com/gpu": 0}), 0),
-        (asking({"nvidia.com/gpu": "0"}), 0),
         (asking({"nvidia.com/gpu": 8}, {"nvidia.com/gpu": 8}), 8),
         (asking(None, {"amd.com/gpu": "4"}), 4),
-        (asking({"memory": "1Gi"}, {"amd.com/gpu": 4}), 4),
-        (asking({"gpu.intel.com/i915": 2}), 2),
         (asking({"gpu.intel.com/xe": 2, "gpu.intel.com/i915": 1}), 3),
         (asking({"nvidia.com/gpu": 1, "amd.com/gpu": 2}), 3),
         (asking({"gpu.intel.com/i915_monitoring": 1, "gpu.intel.com/xe_monitoring": 1}), 0),
@@ -64,11 +59,8 @@ def asking(limits: object = None, requests: object = None) -> dict[str, Any]:
         ),
         (asking({"nvidia.com/mig-1g.5gb": 4}), 0),
         (asking({"nvidia.com/gpu.shared": 4}), 0),
-        (asking({"nvidia.com/gpu": "500m"}), 0),
         (asking({"nvidia.com/gpu": "1.5"}), 0),
         (asking({"nvidia.com/gpu": "many"}), 0),
-        (asking({"nvidia.com/gpu": "NaN"}), 0),
-        (asking({"nvidia.com/gpu": "Infinity"}), 0),
         (asking({"nvidia.com/gpu": -1}), 0),
         (asking({"nvidia.com/gpu": None}), 0),
         (asking("8"), 0),
@@ -100,11 +92,8 @@ def test_container_uses_a_device_or_a_part_of_one(container: dict[str, Any], use
     ("value", "processes"),
     [
         (1, "1"),
-        (4, "4"),
         ("8", "8"),
-        (1024, "1024"),
         ("auto", "auto"),
-        ("cpu", "cpu"),
         ("gpu", "gpu"),
         ("xpu", "xpu"),
     ],
@@ -118,7 +107,6 @@ def test_a_value_wins_over_what_the_container_asks_for(value: int | str, process
     ("value", "container", "processes"),
     [
         ("cpu", asking({"cpu": "4"}), "4"),
-        ("cpu", asking({"cpu": 1.5}), "1"),
         ("cpu", asking({"cpu": "500m"}), "1"),
         ("cpu", asking({"cpu": "5k"}), "1024"),
         ("cpu", asking({"cpu": "4", "nvidia.com/gpu": 2}), "4"),
@@ -137,9 +125,7 @@ def test_cores_of_the_containers_limit_count_and_not_the_nodes(
     assert processes_per_node(value, container) == processes
 
 
-@pytest.mark.parametrize(
-    "value", [0, "0", "08", 1025, "1025", -1, "-1", "1.5", "", " 2", "two", "GPU", "\u0662"]
-)
+@pytest.mark.parametrize("value", [0, "08", 1025, -1, "1.5", "", " 2", "GPU", "\u0662"])
 def test_a_value_that_is_no_number_of_processes(value: int | str) -> None:
     assert not is_process_count(value)
 

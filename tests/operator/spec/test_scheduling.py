@@ -47,13 +47,6 @@ def test_two_gangs_at_once_are_refused() -> None:
     assert "remove gangScheduler, or the label" in str(refused.value)
 
 
-def test_the_label_of_a_queue_is_seen_beside_a_pod_group() -> None:
-    manifest = a_manifest("lm", scheduling={"gangScheduler": "Coscheduling"})
-    manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
-    with pytest.raises(InvalidJob, match="together with the label"):
-        parse_job(manifest)
-
-
 SPOT = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
 EXTRA = {"nodeSelector": {"capacity": "spot"}, "tolerations": [SPOT]}
 

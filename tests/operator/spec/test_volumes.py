@@ -201,10 +201,3 @@ def test_the_users_volumes_stay() -> None:
     pod = pod_of(mounting("/data"), volumes=own)
     assert pod["spec"]["volumes"][:2] == own
     assert pod["spec"]["containers"][0]["volumeMounts"][0] == {"name": "own", "mountPath": "/data"}
-
-
-def test_the_pod_of_a_store_has_none() -> None:
-    pod = store_pod(
-        a_job(template={"spec": {"containers": [GPU]}}, rendezvous={"backend": "c10d"}), "x", 1
-    )
-    assert "volumes" not in pod["spec"]
