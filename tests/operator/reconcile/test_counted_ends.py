@@ -37,12 +37,6 @@ async def test_job_that_completes_is_counted_once(running: Running) -> None:
     assert ends(running) == {'completed namespace="default"': 1}
 
 
-async def test_job_that_fails_is_counted_by_its_reason(running: Running) -> None:
-    await fail(running)
-    await running.until(lambda: bool(ends(running)))
-    assert ends(running) == {'failed namespace="default",reason="DeadlineExceeded"': 1}
-
-
 async def test_job_that_ended_before_is_not_counted(running: Running) -> None:
     ended = {
         "state": "Complete",

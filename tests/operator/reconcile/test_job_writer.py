@@ -159,16 +159,6 @@ async def test_write_that_tells_a_plan_nothing_causes_none_unless_it_kept_anothe
     assert [ended.rest for ended in world.ended] == [planned]
 
 
-@pytest.mark.parametrize("before", ["claim-data", "try"])
-async def test_pods_wait_for_what_comes_before_them(before: str) -> None:
-    world = World()
-    world.ask("service", before, "pod-0", "status")
-    await asyncio.sleep(0.5)
-    assert sorted(world.sent) == sorted(["service", before, "status"])
-    await asyncio.sleep(1.0)
-    assert world.sent[-1] == "pod-0"
-
-
 @pytest.mark.parametrize(
     ("error", "created"),
     [(QUOTA, True), (ClusterError(422, 'Pod "x" is invalid: spec.y: Required value'), False)],
