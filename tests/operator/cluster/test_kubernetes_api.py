@@ -61,8 +61,11 @@ class Server:
         )
 
 
+Served = tuple[Server, KubernetesCluster]
+
+
 @pytest.fixture
-async def served() -> AsyncIterator[tuple[Server, KubernetesCluster]]:
+async def served() -> AsyncIterator[Served]:
     server, app = Server(), web.Application()
     app.router.add_route("*", "/{path:.*}", server.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -84,7 +87,7 @@ async def served() -> AsyncIterator[tuple[Server, KubernetesCluster]]:
     ],
 )
 async def test_how_an_object_is_created(
-    served: tuple[Server, KubernetesCluster], options: dict[str, bool], query: dict[str, str]
+    served: Served, options: dict[str, bool], query: dict[str, str]
 ) -> None:
     server, cluster = served
     await cluster.create(PODS, POD, **options)
@@ -92,7 +95,7 @@ async def test_how_an_object_is_created(
 
 
 async def test_api_server_has_time_to_name_the_webhook_that_a_write_waits_for(
-    served: tuple[Server, KubernetesCluster],
+    served: Served,
 ) -> None:
     """A webhook has at most 30 s."""
     server, cluster = served
@@ -111,9 +114,7 @@ async def test_api_server_has_time_to_name_the_webhook_that_a_write_waits_for(
     assert not any("timeout" in query for query in server.queries)
 
 
-async def test_error_carries_what_the_status_object_says(
-    served: tuple[Server, KubernetesCluster],
-) -> None:
+async def test_error_carries_what_the_status_object_says(served: Served) -> None:
     server, cluster = served
     message = 'Pod "lm-worker-0" is invalid: spec.containers[0].image: Required value'
     cause = {
@@ -140,9 +141,7 @@ async def test_error_carries_what_the_status_object_says(
 @pytest.mark.parametrize(
     "body", ["too many", "[]", '{"details": 7}', '{"message": "later", "details": {"causes": [7]}}']
 )
-async def test_answer_that_is_no_status_object_is_an_error_too(
-    served: tuple[Server, KubernetesCluster], body: str
-) -> None:
+async def test_answer_that_is_no_status_object_is_an_error_too(served: Served, body: str) -> None:
     server, cluster = served
     server.answer = web.Response(status=429, text=body, headers={"Retry-After": "3"})
     with pytest.raises(ClusterError) as found:
@@ -152,9 +151,7 @@ async def test_answer_that_is_no_status_object_is_an_error_too(
 
 
 @pytest.mark.parametrize("body", ["<html>", "", "[]", "7", "[" * 100_000])
-async def test_answer_that_is_no_object_is_an_error(
-    served: tuple[Server, KubernetesCluster], body: str
-) -> None:
+async def test_answer_that_is_no_object_is_an_error(served: Served, body: str) -> None:
     server, cluster = served
     server.answer = web.Response(text=body)
     with pytest.raises(ClusterError) as found:
@@ -163,9 +160,7 @@ async def test_answer_that_is_no_object_is_an_error(
 
 
 @pytest.mark.parametrize("seconds", ["²", "soon", "-1", "9" * 400])
-async def test_time_to_wait_that_is_no_number_is_not_waited(
-    served: tuple[Server, KubernetesCluster], seconds: str
-) -> None:
+async def test_time_to_wait_that_is_no_number_is_not_waited(served: Served, seconds: str) -> None:
     server, cluster = served
     server.answer = web.Response(status=429, text="too many", headers={"Retry-After": seconds})
     with pytest.raises(ClusterError) as found:
@@ -203,9 +198,7 @@ async def test_proxy_of_the_environment_is_used(
     assert configuration.proxy == proxy
 
 
-async def test_object_is_changed_in_the_version_that_is_known(
-    served: tuple[Server, KubernetesCluster],
-) -> None:
+async def test_object_is_changed_in_the_version_that_is_known(served: Served) -> None:
     server, cluster = served
     resize = {"op": "replace", "path": "/spec/podSets/0/count", "value": 2}
     await cluster.patch(
@@ -230,17 +223,13 @@ async def test_object_is_changed_in_the_version_that_is_known(
 
 
 @pytest.mark.parametrize("code", [404, 409])
-async def test_deletion_of_an_object_that_is_gone_is_no_error(
-    served: tuple[Server, KubernetesCluster], code: int
-) -> None:
+async def test_deletion_of_an_object_that_is_gone_is_no_error(served: Served, code: int) -> None:
     server, cluster = served
     server.answer = web.json_response({"message": "not found"}, status=code)
     assert await cluster.delete(WORKLOADS, "team", "lm-base", "uid") is None
 
 
-async def test_keys_of_tokens_are_asked_for_in_the_one_form_that_they_have(
-    served: tuple[Server, KubernetesCluster],
-) -> None:
+async def test_keys_of_tokens_are_asked_for_in_the_one_form_that_they_have(served: Served) -> None:
     server, cluster = served
     server.answer = web.json_response({"issuer": "https://kubernetes.default.svc", "keys": []})
     found = await cluster.get_token_keys()
@@ -266,7 +255,7 @@ USER = {"username": "system:serviceaccount:a:b", "uid": "u", "groups": ["g"], "e
     ],
 )
 async def test_user_of_a_token_for_the_api_server(
-    served: tuple[Server, KubernetesCluster],
+    served: Served,
     status: dict[str, Any] | None,
     user: dict[str, Any] | None,
 ) -> None:
@@ -287,9 +276,7 @@ async def test_user_of_a_token_for_the_api_server(
         ({}, False),
     ],
 )
-async def test_what_a_user_may_read(
-    served: tuple[Server, KubernetesCluster], status: dict[str, Any], may: bool
-) -> None:
+async def test_what_a_user_may_read(served: Served, status: dict[str, Any], may: bool) -> None:
     server, cluster = served
     server.answer = web.json_response({"status": status})
     assert await cluster.review_read(USER, "/metrics") is may
@@ -300,9 +287,7 @@ async def test_what_a_user_may_read(
     assert body["spec"] == {"user": USER["username"], **rest, "nonResourceAttributes": attributes}
 
 
-async def test_answer_tells_the_time_of_the_api_server(
-    served: tuple[Server, KubernetesCluster],
-) -> None:
+async def test_answer_tells_the_time_of_the_api_server(served: Served) -> None:
     server, cluster = served
     assert cluster.server_clock.time() is None
     server.answer = web.json_response(POD, headers={"Date": "Fri, 02 Jan 2026 00:10:00 GMT"})
@@ -312,9 +297,7 @@ async def test_answer_tells_the_time_of_the_api_server(
     assert told.isoformat().startswith("2026-01-02T00:1"), "it goes on from there"
 
 
-async def test_where_objects_that_the_chart_renders_are_replaced(
-    served: tuple[Server, KubernetesCluster],
-) -> None:
+async def test_where_objects_that_the_chart_renders_are_replaced(served: Served) -> None:
     server, cluster = served
     found = {"metadata": {"namespace": "system", "name": "own", "resourceVersion": "7"}}
     for resource in OF_CHART:
@@ -327,9 +310,7 @@ async def test_where_objects_that_the_chart_renders_are_replaced(
     ]
 
 
-async def test_object_of_the_chart_that_is_missing_is_told_with_a_remedy(
-    served: tuple[Server, KubernetesCluster],
-) -> None:
+async def test_object_of_the_chart_that_is_missing_is_told_with_a_remedy(served: Served) -> None:
     server, cluster = served
     server.answer = web.json_response({"message": 'leases "own" not found'}, status=404)
     for resource in OF_CHART:
@@ -341,7 +322,7 @@ async def test_object_of_the_chart_that_is_missing_is_told_with_a_remedy(
         assert error.value.code == 404
 
 
-async def test_where_a_template_is_read(served: tuple[Server, KubernetesCluster]) -> None:
+async def test_where_a_template_is_read(served: Served) -> None:
     server, cluster = served
     await cluster.get(TEMPLATES, "", "gpu-8")
     assert server.asked == [
@@ -349,9 +330,7 @@ async def test_where_a_template_is_read(served: tuple[Server, KubernetesCluster]
     ]
 
 
-async def test_of_a_list_no_more_than_is_read_by_plans_is_kept(
-    served: tuple[Server, KubernetesCluster],
-) -> None:
+async def test_of_a_list_no_more_than_is_read_by_plans_is_kept(served: Served) -> None:
     server, cluster = served
     server.answer = web.json_response(
         {"items": [a_manifest("large", image="x" * MAX_BYTES), a_manifest()]}

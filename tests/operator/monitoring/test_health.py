@@ -53,14 +53,6 @@ def test_watch_that_is_ahead_is_not_waited_for() -> None:
     assert lag.silent_since() == {}
 
 
-def test_what_a_list_no_longer_has_is_not_waited_for() -> None:
-    lag = WatchLag()
-    lag.expect("pods", an_object(1, "a"), 10.0)
-    lag.expect("pods", an_object(2, "b"), 11.0)
-    lag.forget_others("pods", {"b"})
-    assert lag.silent_since() == {"pods": 11.0}
-
-
 def test_watch_that_is_late_but_still_reports_is_not_silent() -> None:
     lag = WatchLag()
     lag.expect("pods", an_object(5, "last"), 10.0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.monitoring.gauge_values import GaugeValues
 from elastic_pytorch_operator.monitoring.job_counts import ROUND_REASONS
-from elastic_pytorch_operator.monitoring.metrics import KEEP_SECONDS, Metrics
+from elastic_pytorch_operator.monitoring.metrics import Metrics
 from elastic_pytorch_operator.planning import plan_rounds
 from elastic_pytorch_operator.planning.memory import Memory, Plan
 from elastic_pytorch_operator.planning.reporting.interruption import PHASES, Interruption
@@ -130,15 +130,6 @@ async def test_queue_and_requests_are_counted() -> None:
         found["controller_runtime_reconcile_total{controller=elasticpytorchjob,result=error}"] == 1
     )
     assert found["rest_client_requests_total{code=<error>,method=GET}"] == 1
-
-
-def test_counts_of_a_namespace_that_no_scrape_has_seen_go_away_too() -> None:
-    now = [0.0]
-    metrics = Metrics(clock=lambda: now[0])
-    metrics.decided("short-lived", Memory(), Plan(Memory(), round=a_round(0, 1)))
-    assert "steps_lost_total{namespace=short-lived}" in read(metrics)
-    now[0] = KEEP_SECONDS + 1
-    assert not [name for name in read(metrics) if "short-lived" in name]
 
 
 def test_namespaces_may_begin_while_another_thread_renders() -> None:

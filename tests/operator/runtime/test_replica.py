@@ -138,6 +138,17 @@ class World:
         self.replicas.append(running)
         return running
 
+    async def lead(self, name: str, **options: Any) -> Running:
+        running = await self.start(name, **options)
+        await self.until_leading(running)
+        return running
+
+    async def run_job(self) -> str:
+        """Has a job get its three pods; returns the token of one."""
+        self.cluster.apply_job(a_manifest())
+        await self.until(lambda: len(self.cluster.pods()) == 3)
+        return self.cluster.issue_token("default", self.cluster.pods()[0]["metadata"]["name"])
+
     async def _watch(self, cache: Cache, request_work: Callable[[JobKey, float], None]) -> None:
         def take(kind: str, change: str, found: dict[str, Any]) -> None:
             for key in cache.observe_change(kind, change, found, time.monotonic()):
@@ -177,11 +188,9 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_one_acts_and_both_are_ready(world: World) -> None:
-    first = await world.start("first")
-    await world.until_leading(first)
+    first = await world.lead("first")
     second = await world.start("second")
-    world.cluster.apply_job(a_manifest())
-    await world.until(lambda: len(world.cluster.pods()) == 3)
+    token = await world.run_job()
     async with asyncio.timeout(20):
         while any(
             [(await running.get(world.session, "/readyz"))[0] != 200 for running in (first, second)]
@@ -189,7 +198,6 @@ async def test_one_acts_and_both_are_ready(world: World) -> None:
             await asyncio.sleep(0.05)
     assert world.pods_made() == 3
     assert await world.found_by_agents() == ["first"]
-    token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
     assert (await first.beat(world.session, token)).status == 200
     with pytest.raises(aiohttp.ClientConnectionError):
         await second.beat(world.session, token)
@@ -199,11 +207,9 @@ async def test_one_acts_and_both_are_ready(world: World) -> None:
 
 
 async def test_stopped_leader_is_replaced_at_once_and_nothing_is_made_twice(world: World) -> None:
-    first = await world.start("first")
-    await world.until_leading(first)
+    first = await world.lead("first")
     second = await world.start("second")
-    world.cluster.apply_job(a_manifest())
-    await world.until(lambda: len(world.cluster.pods()) == 3)
+    await world.run_job()
     world.cluster.scale_job("lm", 4)
     first.stop.set()
     await first.task
@@ -216,11 +222,8 @@ async def test_stopped_leader_is_replaced_at_once_and_nothing_is_made_twice(worl
 
 
 async def test_stream_ends_with_the_leader(world: World) -> None:
-    first = await world.start("first")
-    await world.until_leading(first)
-    world.cluster.apply_job(a_manifest())
-    await world.until(lambda: len(world.cluster.pods()) == 3)
-    token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
+    first = await world.lead("first")
+    token = await world.run_job()
 
     async def lines() -> AsyncIterator[bytes]:
         yield json.dumps(BEAT).encode() + b"\n"
@@ -238,11 +241,9 @@ async def test_stream_ends_with_the_leader(world: World) -> None:
 
 
 async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -> None:
-    first = await world.start("first", timing=QUICK)
-    await world.until_leading(first)
+    first = await world.lead("first", timing=QUICK)
     second = await world.start("second", timing=QUICK)
-    world.cluster.apply_job(a_manifest())
-    await world.until(lambda: len(world.cluster.pods()) == 3)
+    await world.run_job()
     await first.crash()
     await asyncio.sleep(2 * QUICK.look_seconds)
     assert not second.replica.leading
@@ -255,8 +256,7 @@ async def test_crashed_leader_is_replaced_when_its_lease_is_over(world: World) -
 async def test_leader_knows_the_node_of_the_one_before_that_let_its_lease_run_out(
     world: World,
 ) -> None:
-    first = await world.start("first", timing=QUICK)
-    await world.until_leading(first)
+    first = await world.lead("first", timing=QUICK)
     assert first.replica._controller.lost_leader_node == ""
     second = await world.start("second", timing=QUICK)
     await asyncio.sleep(2 * QUICK.look_seconds)
@@ -298,8 +298,7 @@ async def test_leader_with_a_wrong_clock_fails_no_job_by_its_deadline(
     await world.cluster.patch(
         JOBS, "default", "lm", job["metadata"]["resourceVersion"], {"status": status}, "status"
     )
-    first = await world.start("first", time_of_day=TimeOfDay(server_time))
-    await world.until_leading(first)
+    await world.lead("first", time_of_day=TimeOfDay(server_time))
     await world.until(lambda: bool(world.cluster.job("lm")["status"]["conditions"]))
     found = world.cluster.job("lm")["status"]
     assert [
@@ -315,8 +314,7 @@ async def test_leader_with_a_wrong_clock_fails_no_job_by_its_deadline(
 
 
 async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> None:
-    first = await world.start("first", timing=QUICK)
-    await world.until_leading(first)
+    first = await world.lead("first", timing=QUICK)
     second = await world.start("second", timing=QUICK)
     await asyncio.sleep(2 * QUICK.look_seconds)
     # As if the first had been suspended for longer than its lease, and had come back.
@@ -327,16 +325,14 @@ async def test_leader_whose_lease_is_taken_writes_nothing_more(world: World) -> 
     await world.until_leading(second)
     with pytest.raises(LeadershipLostError):
         await asyncio.wait_for(first.task, 20)
-    world.cluster.apply_job(a_manifest())
-    await world.until(lambda: len(world.cluster.pods()) == 3)
+    await world.run_job()
     assert world.pods_made() == 3
 
 
 async def test_leader_held_up_for_longer_than_its_lease_does_not_act_even_before_it_knows(
     world: World,
 ) -> None:
-    first = await world.start("first")
-    await world.until_leading(first)
+    first = await world.lead("first")
     first.clock_ahead[0] = 10.0
     assert not first.replica.leading
     world.cluster.apply_job(a_manifest())
@@ -347,9 +343,7 @@ async def test_leader_held_up_for_longer_than_its_lease_does_not_act_even_before
 async def test_replica_that_has_lost_its_lease_begins_again_in_its_process(world: World) -> None:
     first = await world.start("first", again=True, timing=QUICK)
     await world.until(lambda: bool(first.made) and first.replica.leading)
-    world.cluster.apply_job(a_manifest())
-    await world.until(lambda: len(world.cluster.pods()) == 3)
-    token = world.cluster.issue_token("default", world.cluster.pods()[0]["metadata"]["name"])
+    token = await world.run_job()
     for _ in range(2):
         made = len(first.made)  # on a slow machine it may also have lost its lease by itself
         first.line.is_cut = True

@@ -57,23 +57,24 @@ async def until(fulfilled: Callable[[], Awaitable[bool]]) -> None:
 def a_cluster(*namespaces: str, **unlistable: int) -> FaultyCluster:
     cluster = FaultyCluster()
     cluster.namespaces, cluster.unlistable = namespaces, unlistable
-    manifest = a_manifest()
-    cluster.apply_job({**manifest, "metadata": {**manifest["metadata"], "namespace": "a"}})
+    cluster.apply_job(a_manifest(namespace="a"))
     return cluster
 
 
-@pytest.mark.parametrize("value", ["²", "9" * 5_000])
-async def test_annotation_of_a_pod_does_not_end_it(value: str) -> None:
+async def until_served(cluster: FaultyCluster, ask: Ask) -> None:
+    async def serves() -> bool:
+        return (await ask("/readyz"))[0] == 200 and len(cluster.pods("a")) == 3
+
+    await until(serves)
+
+
+async def test_annotation_of_a_pod_does_not_end_it() -> None:
     cluster = a_cluster()
     pod = a_worker_pod(a_job())
-    pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = value
+    pod["metadata"]["annotations"][names.ANNOTATION_GROUP_RESTARTS] = "²"
     await cluster.create(PODS, pod)
     async with running(cluster) as ask:
-
-        async def serves() -> bool:
-            return (await ask("/readyz"))[0] == 200 and len(cluster.pods("a")) == 3
-
-        await until(serves)
+        await until_served(cluster, ask)
         assert (await ask("/healthz"))[0] == 200
 
 
@@ -83,11 +84,7 @@ async def test_namespace_that_is_refused_does_not_keep_it_from_serving_the_other
 ) -> None:
     cluster = a_cluster("a", "b", b=code)
     async with running(cluster) as ask:
-
-        async def serves() -> bool:
-            return (await ask("/readyz"))[0] == 200 and len(cluster.pods("a")) == 3
-
-        await until(serves)
+        await until_served(cluster, ask)
         assert (await ask("/healthz"))[0] == 200
         assert (
             'elastic_pytorch_namespace_unavailable{namespace="b"} 1.0' in (await ask("/metrics"))[1]
@@ -100,11 +97,7 @@ async def test_namespace_that_fails_for_long_does_not_either(
     monkeypatch.setattr(replica_module, "PRIME_RETRY_SECONDS", 0.01)
     cluster = a_cluster("a", "b", b=500)
     async with running(cluster) as ask:
-
-        async def serves() -> bool:
-            return (await ask("/readyz"))[0] == 200 and len(cluster.pods("a")) == 3
-
-        await until(serves)
+        await until_served(cluster, ask)
 
 
 @pytest.mark.process
@@ -119,8 +112,4 @@ async def test_it_is_not_ready_while_no_namespace_can_be_listed() -> None:
         await asyncio.sleep(2 * replica_module.PRIME_RETRY_SECONDS)
         assert (await ask("/readyz"))[0] == 503
         del cluster.unlistable["a"]
-
-        async def serves() -> bool:
-            return (await ask("/readyz"))[0] == 200
-
-        await until(serves)
+        await until_served(cluster, ask)
