@@ -9,7 +9,7 @@ from elastic_pytorch_operator.informer.kopf_watches import RESOURCES
 from elastic_pytorch_operator.manifests.workload import workload
 from elastic_pytorch_operator.model.actions import CreateWorkload
 from elastic_pytorch_operator.model.reduced_objects import reducer
-from elastic_pytorch_operator.spec.job import Job, JobKey
+from elastic_pytorch_operator.spec.job import Job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,6 @@ from tests.hypothesis_examples import examples
 from tests.operator.any_jobs import places
 from tests.operator.builders import KEY, a_job, a_manifest, a_queued_job, a_worker_pod
 
-BAD = JobKey("tenant", "bad")
 Path = tuple[str | int, ...]
 
 
