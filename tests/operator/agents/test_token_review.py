@@ -10,7 +10,7 @@ from elastic_pytorch_operator.agents.token_review import (
     TokenReviewer,
     TooManyTokensError,
 )
-from elastic_pytorch_operator.cluster.interface import PodIdentity
+from elastic_pytorch_operator.cluster.interface import ClusterError, PodIdentity
 
 
 class Tokens(FakeCluster):
@@ -97,6 +97,17 @@ async def test_new_token_on_a_known_clients_connection_is_reviewed_while_it_is_s
     cluster.answering.set()
     await settle()
     assert await reviewer.identify("renewed", "10.0.0.1", client) is None, "it was not valid"
+
+
+async def test_token_that_turns_out_to_be_invalid_is_not_taken_any_more() -> None:
+    cluster = Tokens()
+    reviewer = TokenReviewer(cluster, clock=cluster.clock)
+    await reviewer.identify("mine")
+    cluster.known = False
+    cluster.now += REVIEW_SECONDS
+    assert await reviewer.identify("mine") is not None
+    await settle()
+    assert await reviewer.identify("mine") is None
 
 
 async def test_api_server_that_fails_is_left_alone_for_a_while() -> None:
@@ -209,3 +220,12 @@ async def test_each_address_has_its_own_allowance() -> None:
     assert 0 < refusal.value.retry_seconds < 1
     assert await reviewer.identify("another", "10.0.0.2") is not None
     assert await reviewer.identify("token-1", "10.0.0.1") is not None, "what is known is free"
+
+
+async def test_api_server_that_is_away_is_no_verdict() -> None:
+    cluster = Tokens()
+    cluster.fail_next("review_token", 0)
+    reviewer = TokenReviewer(cluster)
+    with pytest.raises(ClusterError):
+        await reviewer.identify("mine")
+    assert await reviewer.identify("mine") is not None

@@ -78,6 +78,11 @@ class SigningCluster(FakeCluster):
         return self.calls.count("get_token_keys")
 
 
+async def test_a_pods_token_tells_the_pod() -> None:
+    cluster = SigningCluster()
+    assert await TokenSignatures(cluster).identify(cluster.sign()) == WORKER
+
+
 @pytest.mark.parametrize(
     "claims",
     [

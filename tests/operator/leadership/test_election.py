@@ -9,6 +9,7 @@ import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import LEASES, Resource
+from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 
@@ -29,6 +30,23 @@ class LeaseCluster(FakeCluster):
     def __init__(self) -> None:
         super().__init__()
         self.add_object("Lease", "system", "lease")
+
+
+class ForgetfulCluster(LeaseCluster):
+    """Does what it is asked, but the answers to the first writes of a Lease are lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = 1
+
+    async def replace(
+        self, resource: Resource, manifest: Manifest, *, strict: bool = False, dry_run: bool = False
+    ) -> Manifest:
+        written = await super().replace(resource, manifest, strict=strict, dry_run=dry_run)
+        if self.lost:
+            self.lost -= 1
+            raise ClusterError(0, "no answer")
+        return written
 
 
 class SlowCluster(LeaseCluster):
@@ -184,6 +202,14 @@ async def test_a_renewal_is_one_write() -> None:
             await asyncio.sleep(0.01)
     assert set(cluster.calls[before:]) == {"replace Lease"}
     holding.cancel()
+
+
+async def test_answer_that_is_lost_is_found_out() -> None:
+    cluster = ForgetfulCluster()
+    elector = an_elector(cluster, "first")
+    await acquired(elector)
+    assert elector.leading
+    assert cluster.calls.count("replace Lease") == 2
 
 
 async def test_lease_that_is_missing_is_waited_for_and_the_log_says_so(

@@ -6,6 +6,7 @@ import pytest
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import ENDPOINT_SLICES
+from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.leader_endpoint import (
     CHECK_SECONDS,
     RETRY_SECONDS,
@@ -155,6 +156,11 @@ async def test_leader_tries_until_its_address_is_written(
     assert await told(cluster) == [FIRST.address]
     [record] = [each for each in caplog.records if "no agent finds this leader" in each.message]
     assert (record.levelname, "refused" in record.message) == ("ERROR", True)
+
+
+async def test_slice_that_is_missing_is_an_error() -> None:
+    with pytest.raises(ClusterError, match="not found"):
+        await write_endpoint(FakeCluster(), SYSTEM, FIRST)
 
 
 async def test_late_write_of_an_earlier_leader_is_undone() -> None:

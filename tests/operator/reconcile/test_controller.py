@@ -66,6 +66,15 @@ async def test_quick_plans_share_a_turn_of_the_event_loop_and_slow_ones_do_not(
     await asyncio.gather(working, return_exceptions=True)
 
 
+async def test_makes_a_service_and_pods_once(running: Running) -> None:
+    running.cluster.apply_job(a_manifest())
+    await running.until(lambda: running.indices() == ["0", "1", "2"])
+    running.cluster.apply_job(a_manifest())
+    await asyncio.sleep(0.2)
+    assert running.indices() == ["0", "1", "2"]
+    assert running.cluster.calls.count("create Service") == 1
+
+
 async def test_template_that_makes_no_pod_fails_the_job(running: Running) -> None:
     running.cluster.fail_next("create Pod", 422, NO_IMAGE)
     running.cluster.apply_job(a_manifest())

@@ -15,6 +15,28 @@ def a_queue() -> WorkQueue[str]:
     return WorkQueue(clock=asyncio.get_running_loop().time)
 
 
+async def test_many_additions_are_one_piece_of_work() -> None:
+    queue = a_queue()
+    for _ in range(5):
+        queue.add("a")
+    assert await queue.get() == "a"
+    assert len(queue) == 0
+
+
+async def test_key_is_worked_on_by_one_at_a_time() -> None:
+    queue = a_queue()
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.add("b")
+    assert await queue.get() == "b"
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    queue.done("a")
+    assert await asyncio.wait_for(waiting, 5) == "a"
+
+
 async def test_earliest_time_counts() -> None:
     queue = a_queue()
     queue.add("a", 30)
