@@ -234,6 +234,7 @@ def test_a_datagram_that_is_no_report_is_refused(datagram: bytes) -> None:
         Progress().with_fields(parse_report(datagram), 0.0)
 
 
+@pytest.mark.process
 def test_importing_the_package_does_not_import_torch() -> None:
     subprocess.run(
         [sys.executable, "-c", "import sys, elastic_pytorch; assert 'torch' not in sys.modules"],

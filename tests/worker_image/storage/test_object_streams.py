@@ -72,6 +72,7 @@ def write(
     return writer.size, writer.checksum
 
 
+@pytest.mark.process
 def test_memory_that_is_given_back_after_a_write_was_written(bucket: Bucket) -> None:
     memory = bytearray(b"a" * 1000)
     for letter in b"bc":
@@ -84,6 +85,7 @@ def test_memory_that_is_given_back_after_a_write_was_written(bucket: Bucket) -> 
         assert bucket.server.get(f"/{bucket.name}/run/one") == seen
 
 
+@pytest.mark.process
 def test_large_object_is_written_in_parts_and_is_what_was_written(bucket: Bucket) -> None:
     half = len(CONTENT) // 2
     size, checksum = write(bucket, [memoryview(CONTENT)[:half], memoryview(CONTENT)[half:]])
@@ -94,6 +96,7 @@ def test_large_object_is_written_in_parts_and_is_what_was_written(bucket: Bucket
         assert stream.read() == CONTENT
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["begin", "part", "end", "put"])
 def test_what_cannot_be_written_does_not_appear(bucket: Bucket, kind: str) -> None:
     bucket.proxy.fault = lambda request: (
