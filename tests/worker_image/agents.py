@@ -144,6 +144,19 @@ def descendants(pid: int) -> list[int]:
     return [descendant for child in children(pid) for descendant in (child, *descendants(child))]
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or waits for its parent to collect it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def python_path(folder: Path) -> str:
+    """The variable PYTHONPATH with a folder before those that the tests have."""
+    return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+
+
 class Events:
     """The lines that a test's scripts write to one file, of which each is read once."""
 

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from elastic_pytorch.agent.elastic_agent import ElasticAgent
 from elastic_pytorch.agent.torch_names import AGENT, LIBRARY, missing
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
-from tests.worker_image.agents import SCRIPTS, Agents
+from tests.worker_image.agents import SCRIPTS, Agents, python_path
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.torch
@@ -143,8 +142,7 @@ def test_agent_refuses_a_torch_that_lacks_one(
         "from torch.distributed.elastic.agent.server import api\n"
         "del api.SimpleElasticAgent._exit_barrier\n"
     )
-    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
-    agent = agents("w0", SCRIPTS / "train.py", PYTHONPATH=path)
+    agent = agents("w0", SCRIPTS / "train.py", PYTHONPATH=python_path(tmp_path))
     assert agent.wait() == 2
     module = "torch.distributed.elastic.agent.server.local_elastic_agent"
     assert agent.termination_log.read_text() == (

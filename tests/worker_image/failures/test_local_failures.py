@@ -5,7 +5,7 @@ import pytest
 from elastic_pytorch.failures.failure import Failure
 from elastic_pytorch.failures.local_failures import ECHO_WAIT_SECONDS, LocalFailures
 
-from tests.worker_image.agents import Agents, Events
+from tests.worker_image.agents import Agents, Events, has_ended
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 GLOO = (
@@ -105,7 +105,7 @@ def test_cause_is_told_and_not_the_lowest_local_rank(
     agent.signal(signal.SIGSTOP)  # so that it sees all at one look
     for rank in (0, 2, 1):
         (tmp_path / f"fail{rank}").touch()
-        operator.wait(lambda pid=pids[rank]: _has_ended(pid))
+        operator.wait(lambda pid=pids[rank]: has_ended(pid))
     agent.signal(signal.SIGCONT)
     operator.wait_for("failed", "w0")
     told = operator.last("w0")
@@ -116,13 +116,6 @@ def test_cause_is_told_and_not_the_lowest_local_rank(
     # The forkserver may tell of the third one too late for the look.
     operator.wait(lambda: "failed, too: " in agent.text())
     assert "failed, too: rank 0 (local rank 0, pid" in agent.text()
-
-
-def _has_ended(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
 
 
 @pytest.mark.process

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elastic_pytorch.stopping.stacks import children
 
-from tests.worker_image.agents import SCRIPTS, Agent, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Events, descendants
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -140,7 +139,7 @@ def silence_pod(group: Group, _steps: Steps) -> tuple[str, ...]:
 
 
 def family(pid: int) -> list[int]:
-    return [pid, *(descendant for child in children(pid) for descendant in family(child))]
+    return [pid, *descendants(pid)]
 
 
 @HANDLERS_IN_A_LOSS

@@ -1,12 +1,11 @@
 """A script finds in a warm worker, forked from a used process, what a new Python has."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.worker_image.agents import SCRIPTS, Agents
+from tests.worker_image.agents import SCRIPTS, Agents, python_path
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -36,12 +35,7 @@ def test_folders_that_come_after_the_agents_start(
         "assert tempfile.gettempdir() == sys.argv[1], tempfile.gettempdir()\n"
         "import late_module\n"
     )
-    agents(
-        "w0",
-        script,
-        own,
-        PYTHONPATH=os.pathsep.join([str(modules), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    )
+    agents("w0", script, own, PYTHONPATH=python_path(modules))
     operator.wait_for("ready", "w0")
     own.mkdir()
     modules.mkdir()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agents, Events, program
+from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agents, Events, has_ended, program
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = pytest.mark.process
@@ -17,15 +17,8 @@ pytestmark = pytest.mark.process
 HELPER = SCRIPTS / "helper.py"
 
 
-def has_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def until_gone(begun: list[dict[str, Any]]) -> None:
-    until(lambda: all(has_gone(event["helper"]) for event in begun), "the helpers' ends")
+    until(lambda: all(has_ended(event["helper"]) for event in begun), "the helpers' ends")
 
 
 def test_helper_lives_until_the_script_has_saved(
@@ -59,7 +52,7 @@ def test_whole_group_of_a_program_without_a_handler_is_stopped(
     operator.begin("w0")
     until(child.exists, "the shell's child")
     operator.declare(orderly=True)
-    until(lambda: has_gone(int(child.read_text())), "the end of the shell's child")
+    until(lambda: has_ended(int(child.read_text())), "the end of the shell's child")
 
 
 def test_memory_that_a_start_has_left_by_name_is_free_for_the_next_one(
@@ -109,11 +102,11 @@ def test_helpers_that_have_left_the_session_of_a_killed_rank_end_before_the_next
     operator.wait_for("failed", *workers)
     operator.declare(*workers)
     again = events.wait(6, what="start")[3:]
-    assert {event["worker"]: has_gone(event["helper"]) for event in begun} == dict.fromkeys(
+    assert {event["worker"]: has_ended(event["helper"]) for event in begun} == dict.fromkeys(
         workers, True
     )
-    assert not any(has_gone(event["helper"]) for event in again)
-    assert not has_gone(int(own.read_text()))
+    assert not any(has_ended(event["helper"]) for event in again)
+    assert not has_ended(int(own.read_text()))
     operator.declare(orderly=True)
     until_gone(again)
     os.kill(int(own.read_text()), signal.SIGKILL)

@@ -1,12 +1,11 @@
 """GPUs stay usable for workers, whatever ELASTIC_PYTORCH_PRELOAD's modules do on import."""
 
-import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events
+from tests.worker_image.agents import SCRIPTS, Agent, Agents, Events, python_path
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -27,7 +26,7 @@ def found_by_a_worker(
 ) -> tuple[Agent, dict[str, object]]:
     (tmp_path / "preloaded.py").write_text(preloaded)
     (tmp_path / "found.py").write_text(FOUND)
-    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    path = python_path(tmp_path)
     agent = agents(
         "w0", tmp_path / "found.py", ELASTIC_PYTORCH_PRELOAD="preloaded", PYTHONPATH=path
     )
@@ -78,7 +77,7 @@ def test_sigterm_amid_the_start_of_workers_is_told_and_stops_them(
         "    stock(context)\n"
         "api.MultiprocessContext._start = start\n"
     )
-    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    path = python_path(tmp_path)
     agent = agents(
         "w0", SCRIPTS / "train.py", "--save", ELASTIC_PYTORCH_PRELOAD="preloaded", PYTHONPATH=path
     )

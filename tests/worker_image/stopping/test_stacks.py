@@ -14,7 +14,7 @@ from elastic_pytorch_client.training_processes import container_command
 
 from tests.torch_features import needs_torchrun_handlers
 from tests.waiting import until
-from tests.worker_image.agents import NEW_AGENT, SCRIPTS, Agent, Agents, Events
+from tests.worker_image.agents import JOINING, NEW_AGENT, SCRIPTS, Agent, Agents, Events, program
 from tests.worker_image.scripted_operator import ScriptedOperator
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -123,24 +123,21 @@ def test_users_may_ask_for_the_stacks_of_warm_workers_and_the_training_goes_on(
 def test_workers_that_were_started_anew_answer_and_programs_are_left_alone(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
-    (tmp_path / "sleep").write_text("#!/bin/sh\nexec sleep 600\n")
-    (tmp_path / "shell").write_text(
-        f"#!/bin/sh\n{sys.executable} {SCRIPTS / 'stuck.py'} --alone\nexit 5\n"
-    )
-    for name in ("sleep", "shell"):
-        (tmp_path / name).chmod(0o755)
+    sleep = program(tmp_path / "sleep", "exec sleep 600")
+    stuck = f"{sys.executable} {SCRIPTS / 'stuck.py'} --alone\nexit 5"
+    in_a_shell = program(tmp_path / "shell", stuck)
     spawned = agents(
         "w0", "--nproc-per-node=2", "--start-method=spawn", SCRIPTS / "stuck.py", "--alone"
     )
-    program = agents("w1", "--nproc-per-node=2", "--no-python", tmp_path / "sleep")
-    shell = agents("w2", "--nproc-per-node=2", "--no-python", tmp_path / "shell")
+    asleep = agents("w1", "--nproc-per-node=2", "--no-python", sleep)
+    shell = agents("w2", "--nproc-per-node=2", "--no-python", in_a_shell)
     operator.begin("w0", "w1", "w2")
     events.wait(4, what="stuck")
     operator.ask_for_stacks()
     text = wait_for_text(spawned, "stacks of rank 1 (local rank 1), pid ", "in stuck_here")
     operator.wait(lambda: spawned.text().count("in stuck_here") == 2)
     assert "stacks of rank 0 (local rank 0), pid " in text
-    wait_for_text(program, "no stacks of rank 3 (local rank 1): pid ")
+    wait_for_text(asleep, "no stacks of rank 3 (local rank 1): pid ")
     operator.wait(lambda: shell.text().count("in stuck_here") == 2)
     time.sleep(0.5)
     states = {worker: operator.last(worker).state for worker in ("w0", "w1", "w2")}
@@ -152,9 +149,8 @@ def test_plain_torchrun_has_its_workers_answer(
     operator: ScriptedOperator, agents: Agents, events: Events
 ) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
-    plain = {"PET_RDZV_BACKEND": "elastic-pytorch", "PET_NNODES": "1:4", "PET_MAX_RESTARTS": 3}
     agent = agents(
-        "w0", "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=torchrun, **plain
+        "w0", "--nproc-per-node=2", SCRIPTS / "stuck.py", "--alone", command=torchrun, **JOINING
     )
     operator.begin("w0")
     events.wait(2, what="stuck")
