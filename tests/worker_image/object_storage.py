@@ -92,9 +92,6 @@ class S3Server:
     def make_bucket(self, name: str) -> None:
         self._ask("PUT", f"/{name}")
 
-    def delete_bucket(self, name: str) -> None:
-        self._ask("DELETE", f"/{name}")
-
     def put(self, path: str, body: bytes) -> None:
         self._ask("PUT", path, body)
 

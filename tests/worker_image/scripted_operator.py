@@ -80,13 +80,7 @@ class ScriptedOperator:
             server.server_close()
             server.cut()
 
-    def declare(
-        self,
-        *workers: str,
-        cause: str = "the test wants it",
-        after: int | None = None,
-        orderly: bool = False,
-    ) -> int:
+    def declare(self, *workers: str, orderly: bool = False) -> int:
         """Declares the next round, of these workers in rank order; none: an empty one.
 
         Returns its number.
@@ -94,7 +88,7 @@ class ScriptedOperator:
         An orderly one says that nobody has been lost since the round before.
         """
         with self._changed:
-            number = (self.round["round"] if after is None else after) + 1
+            number = self.round["round"] + 1
             store = (
                 {"address": self._address(workers[0]), "port": self.last(workers[0]).port}
                 if workers
@@ -105,7 +99,7 @@ class ScriptedOperator:
             self.round = {
                 "round": number,
                 "store": store,
-                "cause": cause,
+                "cause": "the test wants it",
                 "orderlySince": since,
                 "keepsAllSince": kept,
             }

@@ -34,7 +34,7 @@ def listening(path: str) -> set[str]:
 def test_a_state_outlives_its_worker(
     operator: ScriptedOperator, agents: Agents, events: Events, tmp_path: Path
 ) -> None:
-    agent = agents("w0", SCRIPTS / "keeps.py", "--folder", tmp_path / "folder")
+    agent = agents("w0", SCRIPTS / "keeps.py", tmp_path / "folder")
     operator.begin("w0")
     (kept,) = events.wait(what="kept")
     assert kept["step"] == 7

@@ -145,29 +145,3 @@ def test_pipelines_train_what_one_process_does(
     parameters = plain_training(lambda model, inputs, targets: whole_loss(model(inputs), targets))
     for first, second in (("w2", "w3"), ("w0", "w1"), ("w4", "w5")):
         assert done[first] + done[second] == parameters
-
-
-def test_processes_know_their_unit_in_each_group(
-    operator: ScriptedOperator, events: Events, agents: Agents
-) -> None:
-    for worker in ("w0", "w1", "w2", "w3"):
-        script = (SCRIPTS / "prepares.py", "--in-process", "--world", 4, "--steps", 30)
-        agents(worker, *script, **ENVIRONMENT, ELASTIC_PYTORCH_PREPARE_SECONDS=600)
-    operator.wait_for("ready", "w0", "w1", "w2", "w3")
-    operator.declare("w0", "w1")
-    events.until_step(3, 2)
-    operator.declare("w2", "w3", "w0", "w1", orderly=True)
-    events.wait(4, what="group", size=4)
-    told = {
-        size: {event["worker"]: event["units"] for event in events.all(what="group", size=size)}
-        for size in (2, 4)
-    }
-    assert told == {
-        2: {"w0": [0, 1, 0], "w1": [0, 1, 1]},
-        4: {"w2": [0, 2, 0], "w3": [0, 2, 1], "w0": [1, 2, 0], "w1": [1, 2, 1]},
-    }
-    assert [event["mesh"] for event in events.all(what="group", worker="w0")] == [
-        [[0, 1]],
-        [[0, 1], [2, 3]],
-    ]
-    operator.wait_for("succeeded", "w0", "w1", "w2", "w3")

@@ -17,10 +17,9 @@ parser = argparse.ArgumentParser()
 add = parser.add_argument
 add("--example", required=True)
 add("--out", type=Path, required=True)
-add("--samples", type=int, default=650)
-add("--epochs", type=int, default=2)
 add("--step-seconds", type=float, default=0.0)
 options = parser.parse_args()
+SAMPLES, EPOCHS = 650, 2
 sys.path.insert(0, options.example)
 
 from data import Samples, load_text  # noqa: E402
@@ -37,7 +36,7 @@ class Numbered(Dataset[tuple[int, torch.Tensor, torch.Tensor]]):
         self.samples = Samples(text, context=16, stride=16)
 
     def __len__(self) -> int:
-        return options.samples
+        return SAMPLES
 
     def __getitem__(self, index: int) -> tuple[int, torch.Tensor, torch.Tensor]:
         return (index, *self.samples[index])
@@ -53,7 +52,7 @@ sampler = elastic.ElasticSampler(data, 20, micro_batch_size=5, seed=2)
 loader = DataLoader(data, batch_sampler=sampler, num_workers=1 if "RANK" in os.environ else 0)
 state = elastic.State(
     None,
-    elastic.State.Options(every=1, total_steps=options.epochs * sampler.batches_per_epoch),
+    elastic.State.Options(every=1, total_steps=EPOCHS * sampler.batches_per_epoch),
     model=model,
     optimizer=optimizer,
     scheduler=scheduler,
@@ -79,7 +78,7 @@ def train() -> None:
         dist.init_process_group("gloo")
     state.restore()
     ddp = DistributedDataParallel(model) if dist.is_initialized() else model
-    for epoch in elastic.epochs(state, options.epochs):
+    for epoch in elastic.epochs(state, EPOCHS):
         for step in elastic.steps(state, loader, ddp):
             optimizer.zero_grad()
             taken: list[int] = []

@@ -1,6 +1,5 @@
 """Goes on from what its predecessor kept in the agent; has it flushed when told to end."""
 
-import argparse
 import os
 import signal
 import sys
@@ -11,10 +10,6 @@ from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.state_format.state_version import StateVersion
 from events import event
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--folder", default="")
-options = parser.parse_args()
 
 link = PodClient.connect()
 found = link.fetch("state")
@@ -31,7 +26,7 @@ snapshot.write(StateVersion(1, step), {"step": step, "blob": bytes(30_000_000)})
 
 
 def leave(_number: int, _frame: object) -> None:
-    link.flush("state", StateVersion(1, step), options.folder, 1)
+    link.flush("state", StateVersion(1, step), sys.argv[1], 1)
     sys.exit(0)
 
 

@@ -17,10 +17,10 @@ parser = argparse.ArgumentParser()
 add = parser.add_argument
 add("--in-process", action="store_true")
 add("--steps", type=int, default=120)
-add("--evaluate-every", type=int, default=50)
 add("--evaluation-seconds", type=float, default=0.0)
 add("--stay-in-finally", action="store_true", help="a script whose end takes longer than it may")
 options = parser.parse_args()
+EVALUATE_EVERY = 50
 
 data = TensorDataset(torch.randn(4000, 2), torch.randn(4000, 1))
 model = torch.nn.Linear(2, 1)
@@ -58,7 +58,7 @@ def train() -> None:
             state.seen += 1
             time.sleep(0.02)
             metrics.write(f"{state.step}\n")
-            if state.step % options.evaluate_every == 0:
+            if state.step % EVALUATE_EVERY == 0:
                 time.sleep(options.evaluation_seconds if dist.get_rank() == 0 else 0)
                 event("evaluated", step=state.step)
     finally:

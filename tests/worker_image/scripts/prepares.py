@@ -47,13 +47,7 @@ state = elastic.State(None, elastic.State.Options(every=1), model=model, optimiz
 
 def train() -> None:
     dist.init_process_group("gloo")
-    units = [int(os.environ[f"ELASTIC_PYTORCH_{name}"]) for name in ("UNIT", "UNITS", "UNIT_RANK")]
-    event(
-        "group",
-        size=dist.get_world_size(),
-        units=units,
-        mesh=elastic.unit_mesh(("cp",)).mesh.tolist(),
-    )
+    event("group", size=dist.get_world_size())
     state.restore()
     ddp = DistributedDataParallel(model)
     while state.step < options.steps or dist.get_world_size() < options.world:

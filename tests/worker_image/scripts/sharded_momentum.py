@@ -19,20 +19,15 @@ parser = argparse.ArgumentParser()
 add = parser.add_argument
 add("--steps", type=int, default=100000)
 add("--step-seconds", type=float, default=0.1)
-add(
-    "--rows",
-    type=int,
-    default=1000,
-    help="of the model, which the ranks share; no number of ranks need divide it",
-)
 options = parser.parse_args()
-RATE, MOMENTUM, COLUMNS = 1e-3, 0.9, 16
+RATE, MOMENTUM = 1e-3, 0.9
+ROWS, COLUMNS = 1000, 16  # the ranks share the rows, and no number of ranks need divide them
 
 
 def rows_of(rank: int, world: int) -> range:
     """The rows that a rank has, as `torch.chunk` deals them out."""
-    size = -(-options.rows // world)
-    return range(min(rank * size, options.rows), min((rank + 1) * size, options.rows))
+    size = -(-ROWS // world)
+    return range(min(rank * size, ROWS), min((rank + 1) * size, ROWS))
 
 
 def sharded(values: torch.Tensor) -> DTensor:
@@ -41,7 +36,7 @@ def sharded(values: torch.Tensor) -> DTensor:
         mesh,
         [Shard(0)],
         run_check=False,
-        shape=(options.rows, COLUMNS),
+        shape=(ROWS, COLUMNS),
         stride=(COLUMNS, 1),
     )
 
@@ -81,7 +76,7 @@ while state.step < options.steps:
     wrongs = torch.tensor([float(wrong)])
     dist.all_reduce(wrongs, dist.ReduceOp.MAX)
     if rank == 0:
-        right = wrongs.item() <= 1e-9 * options.rows * (state.step + 1)
+        right = wrongs.item() <= 1e-9 * ROWS * (state.step + 1)
         print(
             f"STEP {state.step + 1} world={world} time={time.time():.2f} right={right} "
             f"pod={os.uname().nodename}",

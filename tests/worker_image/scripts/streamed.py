@@ -26,7 +26,7 @@ def train() -> None:
     dist.init_process_group("gloo")
     state.restore()
     parallel_model = DistributedDataParallel(model)
-    share = options.batch_size // dist.get_world_size()
+    share = BATCH // dist.get_world_size()
     stock = chain(DataLoader(StockShards(), batch_size=share), repeat(torch.empty(0)))
     loader = stream.loader(num_workers=options.loader_workers)
     for step in elastic.steps(state, loader, parallel_model, epochs=options.epochs):
@@ -56,18 +56,17 @@ parser = argparse.ArgumentParser()
 add = parser.add_argument
 add("--slow", type=Path, help="while this file is there, a step takes long")
 add("--epochs", type=int, default=2)
-add("--batch-size", type=int, default=12)
 add("--loader-workers", type=int, default=0)
 add("--in-process", action="store_true")
 options = parser.parse_args()
+BATCH = 12
 torch.manual_seed(5)
 model = nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 stream = elastic.ElasticStream(
-    range(len(LENGTHS)), read, options.batch_size, micro_batch_size=3, shuffle_block=16, seed=3
+    range(len(LENGTHS)), read, BATCH, micro_batch_size=3, shuffle_block=16, seed=3
 )
 state = elastic.State(
     None, elastic.State.Options(every=1), model=model, optimizer=optimizer, stream=stream
 )
 (elastic.in_process(train) if options.in_process else train)()
-event("done", alone=True)

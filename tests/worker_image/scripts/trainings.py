@@ -10,34 +10,30 @@ from events import event
 from torch import nn
 
 parser = argparse.ArgumentParser()
-add = parser.add_argument
-add("--trainings", type=int, default=2)
-add("--steps", type=int, default=100)
-add("--step-seconds", type=float, default=0.05)
-add("--in-process", action="store_true")
+parser.add_argument("--in-process", action="store_true")
 options = parser.parse_args()
+TRAININGS, STEPS = 2, 100
 
 
 def train(number: int) -> None:
     model = nn.Linear(2, 1)
     state = elastic.State(
-        None, elastic.State.Options(every=1, total_steps=options.steps), model=model, best=0
+        None, elastic.State.Options(every=1, total_steps=STEPS), model=model, best=0
     )
     event("restored", training=number, step=state.restore(), best=state.best)
-    while state.step < options.steps:
+    while state.step < STEPS:
         numbers = torch.ones(1)
         dist.all_reduce(numbers)
         event("step", training=number, step=state.step + 1)
         if dist.get_rank() == 0:
             state.best = state.step + 1
-        time.sleep(options.step_seconds)
+        time.sleep(0.05)
         state.commit()
-    event("trained", training=number, best=state.best)
 
 
 def train_all() -> None:
     dist.init_process_group("gloo")
-    for number in range(options.trainings):
+    for number in range(TRAININGS):
         train(number)
     dist.destroy_process_group()
 
