@@ -14,82 +14,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from tests.waiting import until
 from tests.worker_image.scripts import nccl_like
-from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES, run_group
+from tests.worker_image.torch_group import LIMIT_SECONDS, PROCESSES
 
 pytestmark = [pytest.mark.process, pytest.mark.torch, pytest.mark.long]
-
-
-# Until the process ends. torch holds the GIL while it waits for the end of a gloo group's thread,
-# and that thread may want the GIL.
-kept: list[Any] = []
-
-
-def train(backend: str) -> list[torch.Tensor]:
-    group = dist.new_group(backend=backend)
-    torch.manual_seed(dist.get_rank())
-    model = DistributedDataParallel(
-        torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)), process_group=group
-    )
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(5):
-        optimizer.zero_grad()
-        model(torch.randn(3, 4)).square().mean().backward()
-        optimizer.step()
-    kept.extend((group, model))
-    return [parameter.detach() for parameter in model.parameters()]
-
-
-def test_trains_as_on_gloo() -> None:
-    on_gloo, *others = [*run_group(2, train, "gloo"), *run_group(2, train, "nccl_like")]
-    for parameters in others:
-        torch.testing.assert_close(parameters, on_gloo)
-
-
-def collectives() -> dict[str, Any]:
-    group = dist.new_group(backend="nccl_like")
-    rank = dist.get_rank(group)
-    mine = torch.tensor([float(rank), 10.0])
-    total = mine.clone()
-    works = [dist.all_reduce(total, group=group, async_op=True) for _ in range(3)]
-    for work in works:
-        work.wait()
-    gathered = [torch.zeros(2) for _ in range(2)]
-    dist.all_gather(gathered, mine, group=group)
-    one = torch.zeros(4)
-    dist.all_gather_into_tensor(one, mine, group=group)
-    scattered = torch.zeros(1)
-    dist.reduce_scatter_tensor(scattered, mine, group=group)
-    objects: list[Any] = [None, None]
-    dist.all_gather_object(objects, {"rank": rank}, group=group)
-    told: list[Any] = [rank]
-    dist.broadcast_object_list(told, src=1, group=group)
-    dist.barrier(group=group)
-    return {
-        "completed": all(work.is_completed() for work in works),
-        "total": total.tolist(),
-        "gathered": [tensor.tolist() for tensor in gathered],
-        "one": one.tolist(),
-        "scattered": scattered.tolist(),
-        "objects": objects,
-        "told": told,
-    }
-
-
-def test_collectives() -> None:
-    for rank, got in enumerate(run_group(2, collectives)):
-        assert got == {
-            "completed": True,
-            "total": [4.0, 80.0],
-            "gathered": [[0.0, 10.0], [1.0, 10.0]],
-            "one": [0.0, 10.0, 1.0, 10.0],
-            "scattered": [[1.0], [20.0]][rank],
-            "objects": [{"rank": 0}, {"rank": 1}],
-            "told": [1],
-        }
 
 
 def abort_groups() -> None:
@@ -291,36 +221,12 @@ def set_up(folder: Path) -> None:
     (folder / f"said-{dist.get_rank()}").write_text(str(raised.value))
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        (
-            "invalid-usage",
-            "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
-            "Duplicate GPU detected",
-        ),
-        (
-            "shared-memory",
-            "unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\n"
-            "ncclSystemError",
-        ),
-        (
-            "interface",
-            "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : "
-            "no socket interface found",
-        ),
-        (
-            "out-of-memory",
-            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
-            "Failed to CUDA calloc",
-        ),
-    ],
-)
-def test_set_up_errors_are_raised_on_all_ranks(tmp_path: Path, kind: str, words: str) -> None:
-    with a_group(tmp_path, set_up, NCCL_LIKE_ERROR=kind) as group:
+def test_set_up_error_is_raised_on_all_ranks(tmp_path: Path) -> None:
+    with a_group(tmp_path, set_up, NCCL_LIKE_ERROR="invalid-usage") as group:
         assert group.exit_codes() == [0, 0]
-        for rank in range(2):
-            assert words in (tmp_path / f"said-{rank}").read_text()
+    for rank in range(2):
+        said = (tmp_path / f"said-{rank}").read_text()
+        assert "ncclInvalidUsage: " in said and "Last error:\nDuplicate GPU detected" in said
 
 
 def test_the_time_out_is_nccls_unless_one_is_given() -> None:

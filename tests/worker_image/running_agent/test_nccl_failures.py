@@ -70,14 +70,6 @@ def test_wrong_set_up_ends_a_function_that_could_be_called_again_and_is_its_own_
     assert fault_of_worker(failure) is Fault.CODE
 
 
-@pytest.mark.long
-def test_wrong_set_up_is_told_of_a_cold_script_too(fail: Train) -> None:
-    failure = fail(error="invalid-usage", start_method="spawn")
-    assert failure.exception.endswith("DistBackendError")
-    assert failure.message.endswith(DUPLICATE)
-    assert fault_of_worker(failure) is Fault.CODE
-
-
 def test_abort_by_the_watchdog_is_told_with_its_reason(fail: Train, start_method: str) -> None:
     failure = fail(timeout=3, start_method=start_method)
     assert (failure.exit_code, failure.signal, failure.rank) == (134, "SIGABRT", 0)

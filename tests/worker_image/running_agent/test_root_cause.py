@@ -66,31 +66,6 @@ CASES: dict[str, tuple[str, int, str, str]] = {
         r"^killed by SIGABRT in f \(.*script\.py, line 4\)\nterminate called: what\(\): bad$",
         r"Aborted[\s\S]*in f",
     ),
-    "an abort by NCCL's watchdog": (
-        """
-        import ctypes, os, sys, threading
-        sys.stderr.write(
-            "[rank0]:[E713 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective "
-            "operation timeout: WorkNCCL(6)\\n"
-            "terminate called after throwing an instance of 'c10::DistBackendError'\\n"
-            "  what():  [Rank 0] Process group watchdog thread terminated with exception: "
-            "NCCL error: remote process exited or there was a network error\\n"
-            "ncclRemoteError: A call failed possibly due to a network error\\n"
-            "Last error:\\nConnection reset by peer\\n"
-        )
-        for i in range(200):
-            sys.stderr.write(f"frame #{i}: c10d::ProcessGroupNCCL::watchdogHandler() + 0x890 ")
-            sys.stderr.write("(0x7f5a4441d7d0 in libtorch_cuda.so)\\n")
-        for i in range(50):
-            threading.Thread(target=threading.Event().wait, daemon=True).start()
-        os.abort()
-        """,
-        -6,
-        r"^killed by SIGABRT in .*\n.*Watchdog caught collective[\s\S]*\n"
-        r"terminate called after[\s\S]*ncclRemoteError: A call"
-        r"[\s\S]*\nLast error:\nConnection reset by peer$",
-        r"^Fatal Python error: Aborted",
-    ),
     "torch's own prefix": (
         "import torch.distributed as d\nd.init_process_group('gloo')\nraise KeyError('missing')",
         1,

@@ -11,17 +11,15 @@ gloo carries the data. What is NCCL's about it:
   process. `shutdown()` waits as well.
 - With NCCL_LIKE_NOTICES=1 a closed connection is noticed, as by NCCL over TCP sockets: the watchdog
   aborts the process at once.
-- With NCCL_LIKE_ERROR=invalid-usage, shared-memory, interface or out-of-memory the set-up fails:
-  the first collective of a group connects the ranks, as ncclCommInitRank does, and raises on all of
-  them.
+- With NCCL_LIKE_ERROR=invalid-usage the set-up fails: the first collective of a group connects the
+  ranks, as ncclCommInitRank does, and raises on all of them.
 - `abort()` ends all waits at once, whatever the tensors hold, and closes the connections. Later
   collectives raise.
 
 The words are those of torch 2.6 (and 2.5, for set-up errors) with NCCL 2.21.5, from logs that users
 have published; their C++ frames and line numbers in the NCCL library are left out. torch 2.11 with
-NCCL 2.28.9 says the same on an H100 (`failures/test_words_of_nccl.py`), but that a missing
-interface is an ncclInvalidUsage. There the watchdog waits for a minute before it aborts the
-process.
+NCCL 2.28.9 says the same on an H100 (`failures/test_words_of_nccl.py`). There the watchdog waits
+for a minute before it aborts the process.
 """
 
 import contextlib
@@ -47,27 +45,13 @@ GLOO_TIMEOUT = timedelta(days=1)  # the watchdog's is the one that counts
 WATCHDOG_SECONDS = 0.1  # between its looks, as ProcessGroupNCCL's
 SOURCE = "/pytorch/torch/csrc/distributed/c10d"
 
-SETUP_ERRORS = {
-    "invalid-usage": f"NCCL error in: {SOURCE}/NCCLUtils.hpp:268, "
+INVALID_USAGE = (
+    f"NCCL error in: {SOURCE}/NCCLUtils.hpp:268, "
     "invalid usage (run with NCCL_DEBUG=WARN for details), "
     "NCCL version 2.21.5\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
     "Last error:\n"
-    "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
-    "shared-memory": f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, "
-    "unhandled system error (run with NCCL_DEBUG=INFO for "
-    "details), NCCL version 2.21.5\nncclSystemError: System call (e.g. "
-    "socket, malloc) or external library call failed or device "
-    "error. \nLast error:\n"
-    "Error while creating shared memory segment /dev/shm/nccl-aqMV6n (size 5767520)",
-    "interface": f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, "
-    "internal error - please report this issue to the NCCL "
-    "developers, NCCL version 2.21.5\nncclInternalError: Internal check failed.\nLast error:\n"
-    "Bootstrap : no socket interface found",
-    "out-of-memory": f"NCCL error in: {SOURCE}/NCCLUtils.hpp:340, "
-    "unhandled cuda error (run with NCCL_DEBUG=INFO for details), "
-    "NCCL version 2.21.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
-    "Failed to CUDA calloc 8388608 bytes",
-}
+    "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000"
+)
 REMOTE_ERROR = (
     "remote process exited or there was a network error, NCCL version 2.21.5\nncclRemoteError: "
     "A call failed possibly due to a network "
@@ -228,8 +212,8 @@ class ProcessGroupNCCLLike(dist.ProcessGroup):
                 f"NCCL error in: {SOURCE}/ProcessGroupNCCL.cpp:2588, {REMOTE_ERROR}"
             ) from error
         self._sockets = _open_sockets() - before
-        if kind := os.environ.get("NCCL_LIKE_ERROR"):
-            raise dist.DistBackendError(SETUP_ERRORS[kind])
+        if os.environ.get("NCCL_LIKE_ERROR") == "invalid-usage":
+            raise dist.DistBackendError(INVALID_USAGE)
         threading.Thread(
             target=self._run, args=(self._gloo,), name="nccl_like", daemon=True
         ).start()
