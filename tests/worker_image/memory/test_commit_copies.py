@@ -142,15 +142,6 @@ def test_a_copy_into_which_something_else_has_written_is_dropped(
     assert caplog.text.count("was changed by something else") == 1
 
 
-def test_a_dropped_copy_leaves_the_commit_before(training: Training) -> None:
-    training.step()
-    training.step()
-    with torch.no_grad():
-        training.model.weight.add_(0)
-    training.state._commits.settle(wait=True)
-    assert training.kept() == 1
-
-
 def test_an_optimizer_that_is_skipped_costs_nothing(training: Training) -> None:
     """A gradient scaler that has found an infinity."""
     training.step()

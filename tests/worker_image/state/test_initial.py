@@ -9,7 +9,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from tests.torch_features import needs_sharded_tensors
 from tests.worker_image.state.test_state_memory import pods, run_pods, take_steps
 from tests.worker_image.torch_group import run_group
 
@@ -152,16 +151,6 @@ def half_frozen() -> nn.Module:
 def test_what_initial_cannot_be(initial: Any, registered: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         elastic.State(None, elastic.State.Options(initial=initial), **registered)
-
-
-@needs_sharded_tensors
-def test_sharded_state_says_what_to_do_instead(tmp_path: Path) -> None:
-    from elastic_pytorch.state.sharded.sharded_state import ShardedState
-
-    with pytest.raises(
-        ValueError, match=r"after restore\(\).*if state.restore\(\) == 0: load\(model\)"
-    ):
-        ShardedState(tmp_path, ShardedState.Options(every=2, initial=print), model=nn.Linear(2, 2))
 
 
 def draw() -> list[float]:

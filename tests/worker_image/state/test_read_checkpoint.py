@@ -124,10 +124,6 @@ def test_of_several_trainings_it_tells_the_names(tmp_path: Path) -> None:
     assert elastic.load(tmp_path)["step"] == 3
 
 
-def write_by_hand(folder: Path, tree: dict[str, Any]) -> Path:
-    return write(folder, StateVersion(1, 1), payload_chunks(tree), keep=1)
-
-
 @needs_sharded_tensors
 @pytest.mark.parametrize(
     ("tree", "error", "words"),
@@ -148,7 +144,7 @@ def write_by_hand(folder: Path, tree: dict[str, Any]) -> Path:
 def test_what_one_process_cannot_put_together_is_refused(
     tmp_path: Path, tree: dict[str, Any], error: type[Exception], words: str
 ) -> None:
-    write_by_hand(tmp_path, tree)
+    write(tmp_path, StateVersion(1, 1), payload_chunks(tree), keep=1)
     with pytest.raises(error, match=words):
         elastic.load(tmp_path)
 

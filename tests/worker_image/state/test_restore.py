@@ -156,12 +156,6 @@ def test_memory_of_a_survivor_goes_to_who_lacks_it(tmp_path: Path) -> None:
     assert found[0].where == "the memory of rank 2"
 
 
-def test_nothing_is_sent_if_all_have_it(tmp_path: Path) -> None:
-    found, groups = find([StateVersion(1, 5), StateVersion(1, 5)], tmp_path)
-    assert [each.tree["step"] for each in found] == [5, 5]
-    assert [group.received for group in groups] == [0, 0]
-
-
 def test_only_who_lacks_it_gets_it() -> None:
     _, groups = find([None, StateVersion(3, 42), StateVersion(3, 42), StateVersion(3, 41)], "")
     assert [group.received for group in groups] == [1, 0, 0, 1]

@@ -73,23 +73,6 @@ def test_a_training_that_goes_on_from_a_closed_one_is_brought_to_the_disk_too(
         assert step_on_disk(tmp_path) == steps
 
 
-def test_last_commit_is_brought_to_the_disk_at_the_end(tmp_path: Path) -> None:
-    code = f"""if True:
-        import elastic_pytorch as elastic, torch
-
-        def main():
-            options = elastic.State.Options(flush_seconds=1000)
-            state = elastic.State({str(tmp_path)!r}, options, model=torch.nn.Linear(2, 2))
-            state.restore()
-            for _ in range(3):
-                state.commit()
-
-        main()  # and nobody holds the state any more
-    """
-    assert run_python(code).returncode == 0
-    assert step_on_disk(tmp_path) == 3
-
-
 def committed_steps(state: elastic.State, steps: int) -> list[int]:
     """The steps that are committed by a training that takes no time at all."""
     found = []

@@ -80,15 +80,6 @@ def test_a_bucket_that_cannot_be_read_is_no_beginning(bucket: Bucket) -> None:
     state.close()
 
 
-@pytest.mark.long
-def test_storage_without_conditional_writes_is_refused(bucket: Bucket) -> None:
-    bucket.proxy.fault = lambda request: (
-        s3_error(501, "NotImplemented") if "if-none-match" in request.headers else None
-    )
-    with pytest.raises(RuntimeError, match="use storage that does, or a folder"):
-        find_newest(Alone(), None, bucket.url, dict)
-
-
 def test_a_group_that_meets_another_takes_the_next_generation(bucket: Bucket) -> None:
     """Between a group's look and its claim, another group claims the same generation."""
     checkpoint_folder.write(bucket.url, StateVersion(1, 4), payload_chunks({"step": 4}), keep=1)

@@ -122,7 +122,7 @@ def test_two_models_at_once_do_not_write_over_each_other(on_disk: bool, tmp_path
         assert sorted(path.name for path in tmp_path.iterdir()) == ["actor", "critic"]
 
 
-def train_again_in_the_folder(folder: Path, *, close: bool) -> Any:
+def train_again_in_the_folder(folder: Path, close: bool) -> Any:
     def train() -> int:
         model = nn.Linear(1, 1)
         state = elastic.State(folder, elastic.State.Options(every=1), model=model)
@@ -146,17 +146,9 @@ def test_second_training_in_a_folder_is_refused_or_goes_on_if_the_first_is_close
     tmp_path: Path,
 ) -> None:
     with pods(1) as servers:
-        (words,) = run_pods(servers, 1, train_and_leave, tmp_path / "one")
+        (words,) = run_pods(servers, 1, train_again_in_the_folder, tmp_path / "one", False)
         assert "already: give each training a name= or a folder of its own" in words
-        assert run_pods(servers, 1, train_and_close, tmp_path / "two") == [(0, 2)]
-
-
-def train_and_close(folder: Path) -> Any:
-    return train_again_in_the_folder(folder, close=True)
-
-
-def train_and_leave(folder: Path) -> Any:
-    return train_again_in_the_folder(folder, close=False)
+        assert run_pods(servers, 1, train_again_in_the_folder, tmp_path / "two", True) == [(0, 2)]
 
 
 class Sums:

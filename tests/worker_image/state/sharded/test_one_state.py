@@ -5,7 +5,6 @@ from tests.worker_image.cpu_fsdp2 import DTensor, fully_shard
 # isort: split
 
 from pathlib import Path
-from typing import Any
 
 import elastic_pytorch as elastic
 import pytest
@@ -19,23 +18,11 @@ from torch.distributed.tensor import Shard
 from torch.optim import AdamW
 
 from tests.torch_features import needs_averages
+from tests.worker_image.state.sharded.test_sharded_state import Place
 from tests.worker_image.state.test_state_memory import pods, run_pods
 from tests.worker_image.torch_group import run_group
 
 pytestmark = pytest.mark.torch
-
-
-class Place:
-    """What each rank has of its own."""
-
-    def __init__(self) -> None:
-        self.place = torch.full((2,), dist.get_rank())
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"place": self.place}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.place = state["place"].clone()
 
 
 def train(folder: Path | None, steps: int, frozen: bool) -> tuple[str, int, list[float], list[int]]:
@@ -64,7 +51,7 @@ def train(folder: Path | None, steps: int, frozen: bool) -> tuple[str, int, list
         model(torch.ones(2, 5)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        place.place += 10
+        place.place = place.place + 10
         state.best = float(state.step)
         state.commit()
     assert not begun or state.best == steps - 1
@@ -92,7 +79,7 @@ def test_state_keeps_a_sharded_model_in_memory_and_on_the_disk_for_any_size(
     for kind, begun, outcome, _ in (*from_memory, *from_disk):
         assert (kind, begun) == ("ShardedState", 3)
         torch.testing.assert_close(outcome, wanted)
-    assert [place for *_, place in from_disk] == [[60, 60]] * 3
+    assert [place for *_, place in from_disk] == [[60] * 3] * 3
 
 
 def kinds() -> dict[str, str]:
@@ -147,7 +134,7 @@ def test_what_a_sharded_model_cannot_have_is_refused_by_name() -> None:
     [(early, overlap, initial)] = run_group(1, refusals)
     assert early == "model is sharded, so no rank has all of it: shard it before State is made"
     assert overlap.startswith("overlap is for models that each rank has as a whole")
-    assert "takes no initial" in initial
+    assert "takes no initial" in initial and "if state.restore() == 0: load(model)" in initial
 
 
 def restore_unlike_kinds() -> str:
@@ -188,9 +175,3 @@ def seconds_between_checkpoints() -> list[float]:
 @pytest.mark.process
 def test_checkpoints_of_sharded_models_are_further_apart() -> None:
     assert run_group(1, seconds_between_checkpoints) == [[5.0, 7.0, 600.0, 7.0]]
-
-
-def test_state_of_whole_models_needs_nothing_of_sharded_ones() -> None:
-    state = elastic.State(None, model=nn.Linear(2, 2))
-    assert isinstance(state, State)
-    assert not isinstance(state, ShardedState)

@@ -107,33 +107,6 @@ def test_the_shards_of_a_whole_unit_are_in_another_one(lost: int) -> None:
         assert run_pods(servers, 1, train_in_units, 2, 6) == [(6, outcomes[6:])] * 2
 
 
-@pytest.mark.parametrize(
-    ("pods_before", "lost", "pods_after"),
-    [
-        (2, 1, 3),
-        *(
-            pytest.param(*each, marks=pytest.mark.long)
-            for each in ((2, 0, 1), (4, 2, 3), (4, 0, 5))
-        ),
-    ],
-)
-def test_whatever_is_on_its_way_when_a_pod_is_lost_any_size_goes_on_with_a_whole_version(
-    pods_before: int, lost: int, pods_after: int
-) -> None:
-    with pods(1) as servers:
-        [(_, undisturbed)] = run_pods(servers, 1, train, None, 20, False)
-    with pods(pods_before) as servers, pods(pods_after) as new:
-        # The ends of processes cut copies off, in one rank or another.
-        run_pods(servers, 1, train, None, 15, False)
-        del servers[lost]
-        [(begun, outcomes), *others] = run_pods(
-            [*servers, *new][:pods_after], 1, train, None, 20, False
-        )
-    assert begun <= 15, "all that is left is of one step, and as it was"
-    assert all(each == (begun, outcomes) for each in others)
-    torch.testing.assert_close(outcomes[1:], undisturbed[begun + 1 :])
-
-
 @pytest.mark.parametrize("has_folder", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_two_pods_lost_at_once_cost_what_the_last_checkpoint_lacks(
     has_folder: bool, tmp_path: Path

@@ -53,10 +53,6 @@ def run(bucket: Bucket, size: int, function: Callable[..., Any], *arguments: Any
     return run_group(size, in_bucket, bucket.environment(), function, bucket.url, *arguments)
 
 
-def names(bucket: Bucket) -> list[str]:
-    return [name.removeprefix("run/") for name in bucket.server.names(bucket.name)]
-
-
 def checkpoints(bucket: Bucket) -> list[StateVersion]:
     return [version for version, _ in sharded_checkpoints(location_of(bucket.url))]
 
@@ -66,7 +62,7 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(bucket: Bucke
     for other in same:
         torch.testing.assert_close(other, saved, rtol=0, atol=0)
     assert checkpoints(bucket) == [(1, 4), (1, 2)], "the one before the last two is gone"
-    assert sorted(name for name in names(bucket) if "s000000004" in name.split("/")[0]) == [
+    assert [name for name in bucket.names() if "s000000004" in name.split("/")[0]] == [
         "checkpoint-g000001-s000000004.sharded/.metadata",
         *(f"checkpoint-g000001-s000000004.sharded/__{rank}_0.distcp" for rank in range(3)),
         "checkpoint-g000001-s000000004.sharded/checkpoint-g000001-s000000004.elastic",
@@ -81,16 +77,12 @@ def test_what_one_group_saves_a_group_of_another_size_goes_on_with(bucket: Bucke
     assert requests[1] < 3 * requests[0], "they grow with the ranks, not with their square"
 
 
-def save_two(folder: Any) -> None:
-    save_steps(folder, [2, 3], 1)
-
-
 @pytest.fixture(scope="module")
 def two_checkpoints(s3_server: S3Server) -> dict[str, bytes]:
     """The objects of two checkpoints that two ranks have saved, by name."""
     bucket = Bucket("two-checkpoints", s3_server, Proxy(s3_server.port))
     s3_server.make_bucket(bucket.name)
-    run(bucket, 2, save_two)
+    run(bucket, 2, save_steps, [2, 3], 1)
     bucket.proxy.stop()
     return {name: s3_server.get(f"/{bucket.name}/{name}") for name in s3_server.names(bucket.name)}
 
@@ -155,7 +147,7 @@ def test_group_that_is_cut_off_within_a_save_leaves_no_checkpoint(filled: Bucket
     ],
 )
 def test_refused_write_is_told_to_all_and_deletes_nothing(filled: Bucket, refused: str) -> None:
-    before = names(filled)
+    before = filled.names()
     filled.proxy.fault = lambda request: (
         s3_error(403, "AccessDenied")
         if request.kind == "put" and request.path.endswith(refused)
@@ -164,7 +156,7 @@ def test_refused_write_is_told_to_all_and_deletes_nothing(filled: Bucket, refuse
     told = run(filled, 2, save_steps, [9], 1)
     assert all(each.startswith(("OSError", "PermissionError")) for each in told)
     assert any(f"bucket {filled.name} refuses these credentials" in each for each in told), told
-    assert names(filled) == before
+    assert filled.names() == before
 
 
 def test_checkpoint_stays_if_older_ones_cannot_be_deleted(filled: Bucket) -> None:
@@ -195,7 +187,7 @@ def test_busy_storage_is_asked_again(bucket: Bucket) -> None:
         return s3_error(503, "SlowDown")
 
     bucket.proxy.fault = once
-    run(bucket, 2, save_two)
+    run(bucket, 2, save_steps, [2, 3], 1)
     for outcome in run(bucket, 2, load_and_go_on, 0):
         assert outcome[0] == (1, 3)
     assert refused

@@ -13,7 +13,6 @@ from elastic_pytorch.state.values.per_rank import PerRank
 from elastic_pytorch.storage.sharded_folder import sharded_checkpoints
 from elastic_pytorch.training.sampler import ElasticSampler
 from torch import nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.optim import AdamW
 
 from tests.worker_image.torch_group import run_group
@@ -21,7 +20,7 @@ from tests.worker_image.torch_group import run_group
 pytestmark = pytest.mark.torch
 
 
-def train(folder: Path, steps: int, *, flushes: bool = False) -> tuple[int, int, float, list[int]]:
+def train(folder: Path, steps: int, flushes: bool = False) -> tuple[int, int, float, list[int]]:
     torch.manual_seed(0)
     model = fully_shard(nn.Linear(5, 3))
     optimizer = AdamW(model.parameters())
@@ -55,10 +54,6 @@ def train(folder: Path, steps: int, *, flushes: bool = False) -> tuple[int, int,
     )
 
 
-def run_to_ten_and_flush(folder: Path) -> Any:
-    return train(folder, 10, flushes=True)
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)])
 def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(
@@ -67,7 +62,7 @@ def test_every_so_many_steps_are_saved_and_the_last_ones_when_asked_for(
     assert set(map(repr, run_group(2, train, tmp_path, 6, backend=backend))) == {
         repr((0, 30, 9.0, [4]))
     }
-    assert set(map(repr, run_group(3, run_to_ten_and_flush, tmp_path, backend=backend))) == {
+    assert set(map(repr, run_group(3, train, tmp_path, 10, True, backend=backend))) == {
         repr((4, 50, 1.5, [4, 8, 10]))
     }
     assert set(map(repr, run_group(1, train, tmp_path, 11, backend=backend))) == {
@@ -132,7 +127,7 @@ class Place:
         self.place = state["place"]
 
 
-def move(folder: Path, *, by_rank: bool = True) -> list[int] | str:
+def move(folder: Path, by_rank: bool = True) -> list[int] | str:
     torch.manual_seed(0)
     place = Place()
     kept = PerRank(place) if by_rank else place
@@ -153,10 +148,6 @@ def move(folder: Path, *, by_rank: bool = True) -> list[int] | str:
     return place.place.tolist()
 
 
-def move_unmarked(folder: Path) -> Any:
-    return move(folder, by_rank=False)
-
-
 @pytest.mark.process
 def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path) -> None:
     assert run_group(2, move, tmp_path) == [[30] * 3, [31] * 3]
@@ -167,7 +158,7 @@ def test_what_each_rank_has_of_its_own_is_kept_by_rank_or_refused(tmp_path: Path
         for refusal in run_group(1, move, tmp_path)
     )
     assert all(
-        "PerRank(place)" in refusal for refusal in run_group(2, move_unmarked, tmp_path / "other")
+        "PerRank(place)" in refusal for refusal in run_group(2, move, tmp_path / "other", False)
     )
 
 
@@ -215,29 +206,6 @@ def fill_if_new(folder: Path, value: float) -> tuple[int, float]:
 def test_weights_are_filled_after_restore_and_only_in_the_first_group(tmp_path: Path) -> None:
     assert run_group(2, fill_if_new, tmp_path, 3.0) == [(0, 3.0)] * 2
     assert run_group(3, fill_if_new, tmp_path, 7.0) == [(1, 3.0)] * 3
-
-
-def fill_from_rank_0(folder: Path) -> tuple[int, float]:
-    """As `fill_if_new`, but only rank 0 has the weights."""
-    model = fully_shard(nn.Linear(5, 3))
-    state = ShardedState(folder, ShardedState.Options(every=1, memory=False), model=model)
-    if (found := state.restore()) == 0:
-        whole = (
-            {name: torch.full(each.shape, 3.0) for name, each in model.state_dict().items()}
-            if dist.get_rank() == 0
-            else {}
-        )
-        set_model_state_dict(
-            model, whole, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-        )
-    state.commit()
-    return found, float(model.weight.full_tensor().mean())
-
-
-@pytest.mark.process
-def test_rank_0_alone_has_the_weights_to_fill_a_sharded_model_with(tmp_path: Path) -> None:
-    assert run_group(2, fill_from_rank_0, tmp_path) == [(0, 3.0)] * 2
-    assert run_group(2, fill_from_rank_0, tmp_path) == [(1, 3.0)] * 2
 
 
 class Average:

@@ -63,10 +63,6 @@ def take(folder: Path, steps: int, reshard: Any = None) -> list[int] | str:
     return taken
 
 
-def take_and_deal(folder: Path) -> Any:
-    return take(folder, 2, deal)
-
-
 @pytest.mark.process
 def test_each_rank_goes_on_from_its_own_place(tmp_path: Path) -> None:
     assert run_group(2, take, tmp_path, 2) == [[0, 2], [1, 3]]
@@ -77,7 +73,7 @@ def test_each_rank_goes_on_from_its_own_place(tmp_path: Path) -> None:
             "2 ranks have each committed a state of their own, and this group has 3" in refusal
         )
         assert "reshard(states, rank, world_size)" in refusal
-    assert run_group(3, take_and_deal, tmp_path) == [[6, 9], [7, 10], [8, 11]]
+    assert run_group(3, take, tmp_path, 2, deal) == [[6, 9], [7, 10], [8, 11]]
 
 
 def flush_an_open_step(folder: Path) -> tuple[bool, int]:
