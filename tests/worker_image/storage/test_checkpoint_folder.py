@@ -19,7 +19,6 @@ from elastic_pytorch.storage.checkpoint_folder import Superseded, claim, claimed
 from elastic_pytorch.storage.checkpoint_format import CannotClaim, payload_of
 from elastic_pytorch.storage.local_folder import (
     CANNOT_RENAME,
-    CANNOT_SYNC,
     LocalFile,
     LocalFolder,
     sync_folder,
@@ -296,18 +295,6 @@ def test_a_whole_file_of_another_payload_is_no_state(payload: bytes, tmp_path: P
     with pytest.raises(ValueError, match="no state"):
         load(path)
     assert load_newest(tmp_path, StateVersion(0, 0)) is None
-
-
-@pytest.mark.parametrize(
-    "code", ["EINVAL", "ENOTSUP", "EBADF", "EROFS", "ENOSYS", "EACCES", "EPERM", "EISDIR"]
-)
-def test_a_file_system_that_cannot_sync_folders_is_put_up_with(code: str) -> None:
-    assert getattr(errno, code) in CANNOT_SYNC
-
-
-@pytest.mark.parametrize("code", ["EIO", "ENOSPC", "EDQUOT", "ESTALE", "ENOENT", "ENOTDIR"])
-def test_a_disk_in_trouble_is_not(code: str) -> None:
-    assert getattr(errno, code) not in CANNOT_SYNC
 
 
 def test_folders_of_proc_cannot_be_synced(tmp_path: Path) -> None:

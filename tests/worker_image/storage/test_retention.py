@@ -23,17 +23,8 @@ from torch import nn
 
 from tests.worker_image.object_storage import Bucket
 
-STEPS = [
-    3,
-    9,
-    10,
-    11,
-    19,
-    35,
-    38,
-    40,
-    41,
-]  # of each multiple of 10 the first one at it or behind it: 10, 35 (of 20 and of 30), 40
+# Of each multiple of 10 the first one at it or behind it counts: 10, 35 (of 20 and of 30), 40.
+STEPS = [3, 9, 10, 11, 19, 35, 38, 40, 41]
 
 
 @pytest.mark.parametrize(
