@@ -178,10 +178,3 @@ def test_another_interpreter(operator: ScriptedOperator, agents: Agents, tmp_pat
     agent = agents("w0", tmp_path / "mark.py", PYTHON_EXEC=python)
     run(operator, agent)
     assert agent.out.read_text() == "other\n"
-
-
-@pytest.mark.long
-def test_run_path(operator: ScriptedOperator, agents: Agents, speak: Path) -> None:
-    agent = agents("w0", "--run-path", speak)
-    run(operator, agent)
-    assert "out of 0 loss 1" in agent.out.read_text()

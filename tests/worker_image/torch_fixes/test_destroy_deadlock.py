@@ -9,8 +9,6 @@ import pytest
 from elastic_pytorch.agent.settings import REST_SECONDS
 from elastic_pytorch.torch_fixes import destroy_deadlock
 
-from tests.worker_image.warm_python import run_python
-
 pytestmark = pytest.mark.torch
 
 
@@ -48,17 +46,6 @@ def test_does_not_wait_for_those_that_sleep_nor_for_ever_nor_for_those_of_the_sc
 
 def test_leaves_most_of_the_time_that_a_worker_has_to_leave_its_group() -> None:
     assert destroy_deadlock.MAX_SECONDS <= REST_SECONDS / 2
-
-
-def test_install() -> None:
-    code = """if True:
-        import torch.distributed as dist
-        from elastic_pytorch.torch_fixes import destroy_deadlock
-        destroy_deadlock.install()
-        assert hasattr(dist.destroy_process_group, "__wrapped__")
-    """
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.process

@@ -24,11 +24,6 @@ def test_an_epoch_has_one_order_and_another_epoch_or_seed_another() -> None:
     assert EpochOrder(100, shuffle=True, seed=8).of(0).tolist() != first
 
 
-def test_without_shuffling_each_epoch_has_the_order_of_the_dataset() -> None:
-    orders = EpochOrder(5, shuffle=False, seed=7)
-    assert [orders.of(epoch).tolist() for epoch in (0, 1)] == [[0, 1, 2, 3, 4]] * 2
-
-
 @pytest.mark.parametrize(
     "given",
     [

@@ -2,13 +2,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-import torch.distributed as dist
 from elastic_pytorch.training.learning_rate import factor_of, scale_learning_rate
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LRScheduler
-from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from tests.worker_image.training.test_sampler import group
 
 pytestmark = pytest.mark.torch
 
@@ -48,11 +48,8 @@ def rates(optimizer: Optimizer) -> list[float]:
 
 
 def scale(optimizer: Optimizer, scheduler: LRScheduler | None, world_size: int) -> float:
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
-    try:
+    with group(0, world_size):
         return scale_learning_rate(optimizer, scheduler, rule="linear", base_world_size=2)
-    finally:
-        dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

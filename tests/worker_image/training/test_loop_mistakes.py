@@ -1,7 +1,6 @@
 """What is forgotten or does not fit in a loop with `elastic.steps` is an error with words."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import elastic_pytorch as elastic
@@ -11,21 +10,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import StepLR
-from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from tests.worker_image.training.small_training import DATA, Told, Training
+from tests.worker_image.training.test_sampler import group
 
 pytestmark = pytest.mark.torch
-
-
-@contextmanager
-def group(world_size: int) -> Iterator[None]:
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
 
 
 def test_a_scheduler_that_is_not_registered() -> None:
@@ -104,7 +94,7 @@ def test_an_inner_loop_that_is_begun_again_ends_with_its_epoch() -> None:
 
 def test_a_model_whose_gradients_nothing_puts_together() -> None:
     training = Training()
-    with group(2), pytest.raises(RuntimeError, match="neither in DistributedDataParallel nor"):
+    with group(0, 2), pytest.raises(RuntimeError, match="neither in DistributedDataParallel nor"):
         training.steps()
 
 

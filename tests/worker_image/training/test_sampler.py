@@ -266,15 +266,6 @@ def test_a_step_is_committed_once_and_whole() -> None:
     assert sampler.state_dict()["cursor"] == 4
 
 
-def test_a_micro_batch_that_fails_is_not_done() -> None:
-    sampler = ElasticSampler(10, 4)
-    with pytest.raises(ZeroDivisionError), sampler.part():
-        raise ZeroDivisionError
-    with sampler.part() as part:
-        assert part.weight == 1
-        assert part.last
-
-
 def test_a_weight_that_is_not_used_is_an_error_wherever_it_would_have_been() -> None:
     sampler = ElasticSampler(10, 4)
     with pytest.raises(RuntimeError, match=r"part\.weight \* loss"), sampler.part() as part:

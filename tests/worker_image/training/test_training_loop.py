@@ -19,26 +19,20 @@ from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.torch_features import needs_fsdp2
+from tests.worker_image.scripts import small_texts
+from tests.worker_image.scripts.small_texts import IGNORED, new_model
 from tests.worker_image.torch_group import run_group
 
 pytestmark = pytest.mark.torch
 
-SAMPLES, BATCH, EPOCHS, CLASSES, IGNORED = 17, 7, 2, 4, -100
+SAMPLES, BATCH, EPOCHS = 17, 7, 2
 
 
 def texts() -> TensorDataset:
     """Sequences of which each has another number of tokens that count; one has none."""
-    dice = torch.Generator().manual_seed(3)
-    inputs = torch.randn(SAMPLES, 6, 5, dtype=torch.float64, generator=dice)
-    targets = torch.randint(CLASSES, (SAMPLES, 6), generator=dice)
-    lengths = torch.randint(1, 7, (SAMPLES, 1), generator=dice)
-    lengths[4] = 0
-    return TensorDataset(inputs, targets.masked_fill(torch.arange(6) >= lengths, IGNORED))
-
-
-def new_model() -> nn.Module:
-    torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
+    inputs, targets, _ = small_texts.texts(SAMPLES).tensors
+    targets[4] = IGNORED
+    return TensorDataset(inputs, targets)
 
 
 def loss_of(

@@ -22,10 +22,8 @@ class Batched(Noisy):
         return [torch.tensor(float(number)) for number in numbers]
 
 
-def rows(data: SeededDataset, batches: list[list[int]], workers: int = 0) -> list[list[float]]:
-    return [
-        batch.tolist() for batch in DataLoader(data, batch_sampler=batches, num_workers=workers)
-    ]
+def rows(data: SeededDataset, batches: list[list[int]]) -> list[list[float]]:
+    return [batch.tolist() for batch in DataLoader(data, batch_sampler=batches)]
 
 
 def test_random_transforms_depend_on_the_samples_alone() -> None:

@@ -50,22 +50,6 @@ def counted(ranks: list[Seen]) -> Counter[int]:
     return Counter(int(sample) for rank in ranks for batch, _ in rank for sample in batch)
 
 
-def with_workers(workers: int) -> tuple[Seen, int]:
-    stream = elastic.ElasticStream(range(len(UNEVEN)), read_uneven, 9, shuffle_block=5)
-    loader = stream.loader(num_workers=workers)
-    return epoch_of(stream, loader), stream.epoch
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    "workers", [*(pytest.param(workers, marks=pytest.mark.long) for workers in (0, 1)), 3]
-)
-def test_a_group_with_workers_gets_each_sample_once(workers: int) -> None:
-    outcomes = run_group(2, with_workers, workers)
-    assert [epoch for _, epoch in outcomes] == [1, 1]
-    assert counted([seen for seen, _ in outcomes]) == every()
-
-
 def as_other_libraries_split(shard: int) -> Iterator[int]:
     """As datasets of others do it, which leave out what they take to be another worker's."""
     info = get_worker_info()

@@ -38,12 +38,13 @@ def take(of: elastic.ElasticStream, batches: Any, steps: int) -> list[list[int]]
     return taken
 
 
-def test_another_stream_goes_on_at_the_place() -> None:
-    first, second = stream(), stream()
+@pytest.mark.parametrize(("batch_size", "steps"), [(6, 4), (11, 2)])
+def test_another_stream_goes_on_at_the_place(batch_size: int, steps: int) -> None:
+    first, second = stream(), stream(batch_size=batch_size)
     begun = take(first, iter(loader(first)), 3)
     second.load_state_dict(first.state_dict())
     assert (second.epoch, second.samples) == (0, 18)
-    rest = take(second, iter(loader(second)), 4)
+    rest = take(second, iter(loader(second)), steps)
     assert sorted(sample for batch in begun + rest for sample in batch) == list(range(40))
     assert (second.epoch, second.samples) == (1, 0)
 
@@ -70,15 +71,6 @@ def test_reading_ahead_does_not_move_the_place() -> None:
 def test_the_place_in_another_stream_is_refused(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         stream(**changed).load_state_dict(stream().state_dict())
-
-
-def test_a_group_of_another_batch_size_goes_on() -> None:
-    first, second = stream(), stream(batch_size=11)
-    begun = take(first, iter(loader(first)), 2)
-    second.load_state_dict(first.state_dict())
-    assert sorted(s for b in begun + take(second, iter(loader(second)), 3) for s in b) == list(
-        range(40)
-    )
 
 
 class Stream(IterableDataset[int]):
