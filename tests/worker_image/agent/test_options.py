@@ -1,5 +1,4 @@
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,9 +18,8 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHON_EXEC", raising=False)
-    yield
 
 
 def test_defaults() -> None:

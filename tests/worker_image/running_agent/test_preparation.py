@@ -11,7 +11,6 @@ from tests.worker_image.scripted_operator import ScriptedOperator
 pytestmark = pytest.mark.process
 
 SCRIPT = SCRIPTS / "prepares.py"
-STEPS = 300
 ENVIRONMENT = {
     "USE_LIBUV": 0,
     "ELASTIC_PYTORCH_REST_SECONDS": 10,

@@ -278,12 +278,6 @@ def test_beginning_that_cannot_be_kept_fails_on_all_ranks() -> None:
     assert second == first.replace("UnsupportedValue", "RuntimeError: rank 0")
 
 
-def test_beginning_is_that_of_rank_0(tmp_path: Path) -> None:
-    found, _ = find([None, None], tmp_path / "not there yet")
-    assert [each.version for each in found] == [NOTHING, NOTHING]
-    assert {each.generation for each in found} == {1}
-
-
 def test_generation_is_beyond_what_the_folder_is_claimed_for(tmp_path: Path) -> None:
     checkpoint_folder.claim(tmp_path, 7)
     assert find_newest(Alone(), None, str(tmp_path), lambda: tree(0)).generation == 8

@@ -91,12 +91,6 @@ def test_a_state_that_costs_more_than_the_steps_is_committed_now_and_then(tmp_pa
     assert committed[-1] == 600, "the last step always is"
 
 
-def test_every_step_is_committed_if_asked_for(tmp_path: Path) -> None:
-    state = elastic.State(tmp_path, elastic.State.Options(every=1), blob=torch.zeros(10**6))
-    state.restore()
-    assert committed_steps(state, 30) == list(range(1, 31))
-
-
 def test_last_step_of_the_last_epoch_is_committed(tmp_path: Path) -> None:
     sampler = elastic.ElasticSampler(21, 3)
     state = elastic.State(tmp_path, elastic.State.Options(every=5), sampler=sampler)

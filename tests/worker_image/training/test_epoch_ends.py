@@ -10,21 +10,16 @@ import pytest
 import torch
 from elastic_pytorch.memory.state_names import names
 from elastic_pytorch.pod.agent_link import pod_client
-from elastic_pytorch.pod.planned_stop import script_end
 from elastic_pytorch.state.last_commits import end_training, last_commits
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
+
+from tests.worker_image.training.test_step_ends import script_goes_on  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.torch
 
 EPOCHS, STEPS = 3, 4  # an epoch's
 DATA = TensorDataset(torch.arange(24.0).reshape(12, 2))
-
-
-@pytest.fixture(autouse=True)
-def script_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(sys, "last_value", raising=False)
-    monkeypatch.setattr(script_end, "over", False)
 
 
 class Lost(Exception): ...

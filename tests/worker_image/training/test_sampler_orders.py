@@ -193,17 +193,6 @@ def test_the_loop_ends_each_epoch_where_its_order_does(which: str) -> None:
     assert sampler.finished
 
 
-def test_a_batch_smaller_than_the_group_leaves_ranks_without_samples() -> None:
-    sizes = []
-    for rank in range(4):
-        sampler = ElasticSampler(LENGTH, batch_sampler=OfEpoch(by_tokens))
-        with group(rank, 4):
-            first, second = (next(batches) for batches in [iter(sampler)] * 2)
-        with sampler.part() as part:
-            sizes.append((len(first), part.samples, part.weight, len(second)))
-    assert sizes == [(1, 1, 4.0, 1), (1, 0, 0.0, 2), (1, 0, 0.0, 2), (1, 0, 0.0, 2)]
-
-
 EACH_SAYS = "sampler, batch_sampler and shuffle=False each say"
 
 
@@ -211,11 +200,9 @@ EACH_SAYS = "sampler, batch_sampler and shuffle=False each say"
     ("options", "words"),
     [
         (TOKENS | {"batch_size": 3}, "batch_size .*per_worker_batch_size or batch_sampler, one of"),
-        (BACKWARDS, "one of them"),
         (BACKWARDS | TOKENS, EACH_SAYS),
         (BACKWARDS | {"batch_size": 3, "shuffle": False}, EACH_SAYS),
         (TOKENS | {"drop_last": True}, "of batch_sampler= none is cut short"),
-        (TOKENS | {"keep_micro_batch": True, "micro_batch_size": 2}, "keep_micro_batch"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: Options, words: str) -> None:
