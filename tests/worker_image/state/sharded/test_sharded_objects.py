@@ -117,13 +117,6 @@ def test_damaged_shard_is_skipped(filled: Bucket) -> None:
         assert outcome[0] == (1, 2)
 
 
-def test_cut_off_group_leaves_no_checkpoint(filled: Bucket) -> None:
-    checkpoint_folder.claim(filled.url, 2)
-    told = run(filled, 2, save_steps, [9], 1)
-    assert all(each.startswith("Superseded") for each in told)
-    assert checkpoints(filled) == [(1, 3), (1, 2)]
-
-
 def claimed_late(request: Request, bucket: Bucket) -> None:
     """Another group claims the folder when the shards are there, before the checkpoint appears."""
     if request.kind == "put" and request.path.endswith("__1_0.distcp"):
@@ -175,22 +168,6 @@ def test_checkpoint_stays_if_older_ones_cannot_be_deleted(filled: Bucket) -> Non
     told = run(filled, 2, save_steps, [9], 1)
     assert not any(isinstance(each, str) for each in told), told
     assert checkpoints(filled)[0] == (1, 9)
-
-
-def test_busy_storage_is_asked_again(bucket: Bucket) -> None:
-    refused = set[str]()
-
-    def once(request: Request) -> Any:
-        if request.path in refused or request.kind not in {"put", "get"}:
-            return None
-        refused.add(request.path)
-        return s3_error(503, "SlowDown")
-
-    bucket.proxy.fault = once
-    run(bucket, 2, save_steps, [2, 3], 1)
-    for outcome in run(bucket, 2, load_and_go_on, 0):
-        assert outcome[0] == (1, 3)
-    assert refused
 
 
 def save_state(folder: Any, until: int) -> tuple[int, bool]:
