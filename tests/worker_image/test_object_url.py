@@ -16,6 +16,8 @@ from elastic_pytorch.object_url import ObjectUrl, location_of
         ),
         ("gs://my.bucket_1/run/", ObjectUrl("gs", "my.bucket_1", "run"), "gs://my.bucket_1/run"),
         ("runs/s3", Path("runs/s3"), "runs/s3"),
+        ("data:b", Path("data:b"), "data:b"),
+        ("./s3:/x", Path("s3:/x"), "s3:/x"),
         (Path("/data/run"), Path("/data/run"), "/data/run"),
     ],
 )
@@ -28,6 +30,8 @@ def test_what_a_path_or_a_url_means(given: str | Path, found: object, text: str)
     ("given", "words"),
     [
         ("file:///data", "a URL is not a folder"),
+        ("az+x://a", "a URL is not a folder"),
+        (Path("https://host/a"), "a URL is not a folder"),
         ("az://container/run", "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX"),
         (
             Path("s3://bucket/run"),

@@ -89,20 +89,9 @@ def test_what_is_left_is_told_until_it_is_given_back_or_made_again() -> None:
     assert not names.left()
 
 
-@pytest.mark.parametrize("folder", ["file:///data", "az+x://a", Path("https://host/a")])
-def test_url_is_not_taken_for_a_folder(folder: str | Path) -> None:
-    with pytest.raises(ValueError, match="a URL is not a folder"):
-        StateNames().give(folder, "")
-
-
 def test_url_of_object_storage_names_a_state() -> None:
     names = StateNames()
     assert names.give("s3://bucket/run/", "").folder == "s3://bucket/run"
     assert names.give("s3://bucket/run", "big").folder == "s3://bucket/run/big"
     with pytest.raises(RuntimeError, match="s3://bucket/run already"):
         names.give("S3://bucket/run", "")
-
-
-@pytest.mark.parametrize("folder", ["runs/s3", "a:b", "./s3:/x", "/data:/x"])
-def test_folder_may_have_a_colon(folder: str) -> None:
-    assert StateNames().give(folder, "").folder.endswith(folder.removeprefix("."))
