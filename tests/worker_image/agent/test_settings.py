@@ -46,7 +46,6 @@ def test_what_is_missing_is_named(name: str) -> None:
         ("ELASTIC_PYTORCH_GRACE_SECONDS", "-1"),
         ("ELASTIC_PYTORCH_UNIT_REPLICAS", "0"),
         ("ELASTIC_PYTORCH_UNIT_REPLICAS", "1.5"),
-        ("ELASTIC_PYTORCH_UNIT_REPLICAS", "all"),
     ],
 )
 def test_what_is_malformed_is_named(name: str, value: str) -> None:

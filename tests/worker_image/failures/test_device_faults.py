@@ -32,10 +32,7 @@ def failed(exit_code: int = 1, local_rank: int = 0, **more: str) -> Failure:
         ("NVRM: Xid (PCI:0000:2b:00): 31, pid=7, MMU Fault", ""),
         ("CUDA error: device-side assert triggered", ""),
         ("CUDA error: an illegal memory access was encountered", ""),
-        ("CUDA error: unspecified launch failure", ""),
-        ("torch.OutOfMemoryError: CUDA out of memory.", ""),
         ("Xid 79", ""),
-        ("", ""),
     ],
 )
 def test_fault_of_a_device(words: str, fault: str) -> None:

@@ -54,14 +54,8 @@ PEER_LOST = [
         )
     ),
     nccl("internal error", INTERNAL, "Socket recv failed while polling for opId=0x7f6f18cb7f40"),
-    DistBackendError("NCCL communicator was aborted on rank 1."),
-    DistBackendError(
-        "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d "
-        "key-value store by key '0', but store->get('0') got error: Connection reset by peer"
-    ),
     DistStoreError("Timed out after 61 seconds waiting for clients. 1/2 clients joined."),
     DistBackendError("whatever it says"),
-    DistBackendError("NCCL AllReduce failed: remote process exited or there was a network error"),
 ]
 OTHER = [
     # A wrong set-up: the next group would fail as this one has.

@@ -20,9 +20,6 @@ def chunk(data: bytes) -> bytes:
 @situations(
     "chunks,lines",
     {
-        "a line a chunk": ((b"one\n", b"two\n"), [b"one", b"two"]),
-        "two lines in a chunk": ((b"one\ntwo\n",), [b"one", b"two"]),
-        "a line in three chunks": ((b"o", b"n", b"e\n"), [b"one"]),
         "a line that has not ended": ((b"one\ntw",), [b"one"]),
         "a line with the end of a chunk in it": ((b"a\r\nb\n",), [b"a\r", b"b"]),
     },

@@ -8,13 +8,10 @@ from hypothesis import strategies as st
     ("batches", "begin", "end", "left", "sizes", "full"),
     [
         (EpochBatches(10, 4), 0, 4, 3, {4: 2, 2: 1}, 4),
-        (EpochBatches(10, 4), 4, 8, 2, {4: 1, 2: 1}, 4),
         (EpochBatches(10, 4), 8, 10, 1, {2: 1}, 4),
-        (EpochBatches(8, 4), 0, 4, 2, {4: 2}, 4),
         (EpochBatches(3, 4), 0, 3, 1, {3: 1}, 3),
         (EpochBatches(10, 1, (3, 4, 10)), 0, 3, 3, {3: 1, 1: 1, 6: 1}, 3),
         (EpochBatches(10, 1, (3, 4, 10)), 3, 4, 2, {1: 1, 6: 1}, 1),
-        (EpochBatches(10, 1, (3, 4, 10)), 4, 10, 1, {6: 1}, 6),
     ],
 )
 def test_where_batches_end(

@@ -21,12 +21,13 @@ class Arguments:
     n_gpu: int = 0
 
 
-def test_the_defaults_are_accepted() -> None:
-    check_arguments(Arguments())
-
-
-def test_an_argument_that_the_release_does_not_have_is_accepted() -> None:
-    check_arguments(object())
+@pytest.mark.parametrize(
+    "arguments",
+    [Arguments(), object(), Arguments(train_sampling_strategy="sequential")],
+    ids=["the defaults", "of a release without them", "the dataset's order"],
+)
+def test_what_means_the_same_in_any_group_is_accepted(arguments: object) -> None:
+    check_arguments(arguments)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,6 @@ def test_an_argument_that_the_release_does_not_have_is_accepted() -> None:
         ({"enable_jit_checkpoint": True}, "enable_jit_checkpoint=True: remove it"),
         ({"auto_find_batch_size": True}, "set per_device_train_batch_size to what fits"),
         ({"train_sampling_strategy": "group_by_length"}, "='group_by_length': use \"random\""),
-        ({"train_sampling_strategy": "batch_rebalance"}, "_strategy='batch_rebalance'"),
         ({"average_tokens_across_devices": False}, r"spec.resizePolicy.allowedReplicas"),
         ({"dataloader_in_order": False}, "dataloader_in_order=False: leave it on"),
         ({"fsdp": "full_shard"}, "elastic_pytorch.State"),
@@ -60,10 +60,6 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
     with pytest.raises(ValueError, match="enable_jit_checkpoint=True") as refused:
         check_arguments(Arguments(enable_jit_checkpoint=True, gradient_accumulation_steps=2))
     assert "gradient_accumulation_steps=2" in str(refused.value)
-
-
-def test_sequential_order_is_accepted() -> None:
-    check_arguments(Arguments(train_sampling_strategy="sequential"))
 
 
 def test_each_argument_is_named_once() -> None:

@@ -80,12 +80,6 @@ def test_the_log_goes_on() -> None:
     assert following.state_dict()["log"].count("\n") == 2
 
 
-def test_an_empty_log_stays_empty() -> None:
-    new = Trainer()
-    TrainerProgress(new).load_state_dict(TrainerProgress(Trainer()).state_dict())
-    assert new.state.log_history == []
-
-
 def test_callbacks_go_on_each_by_itself() -> None:
     old = Trainer(callback_handler=Handler([Patience(3), Printer(), Patience(5)]))
     new = Trainer(callback_handler=Handler([Printer(), Patience(), Patience(), Patience(9)]))

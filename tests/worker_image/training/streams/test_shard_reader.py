@@ -18,14 +18,12 @@ def shards(function: Any = read, block: int = 0, epoch: int = 0) -> Shards:
     return Shards(list(LENGTHS), function, block, seed=1, epoch=epoch)
 
 
-def lane(
-    items: list[tuple[int, int]], size: int = 2, **options: Any
-) -> list[tuple[str, Position, list[int]]]:
+def lane(items: list[tuple[int, int]], **options: Any) -> list[tuple[str, Position, list[int]]]:
     given = {"drop_last": False, "skip_unreadable": False, **options}
     source = given.pop("shards", None) or shards()
     return [
         (" ".join(samples), at, skipped)
-        for samples, at, skipped in read_shards(items, source, size, **given)
+        for samples, at, skipped in read_shards(items, source, 2, **given)
     ]
 
 
