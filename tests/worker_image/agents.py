@@ -34,11 +34,8 @@ class Agent:
     sets in their process reaches no agent.
 
     Attributes:
-        worker: its name, w0, w1…
-        process: the agent itself.
         log: where its and its workers' stderr goes.
         out: where its workers' stdout goes.
-        termination_log: its pod's termination message.
     """
 
     def __init__(

@@ -9,20 +9,12 @@ class GatedLane:
 
     So whatever writes to a tensor in between, without waiting, makes a copy of two halves that do
     not belong together.
-
-    Args:
-        seconds: for which it says that the training has waited for each copy.
-
-    Attributes:
-        recording: a graph is being recorded.
-        behind: the device is steps behind the CPU, as one that has much to do: no copy is complete
-            before somebody waits for it.
     """
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
-        self.recording = False
-        self.behind = False
+    def __init__(self) -> None:
+        self.seconds = 0.0  # for which it says that the training has waited for each copy
+        self.recording = False  # a graph
+        self.behind = False  # steps behind the CPU: no copy is complete before it is waited for
         self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.begun = 0  # copies beside the training
         self.let_through = 0  # by an optimizer that was about to write

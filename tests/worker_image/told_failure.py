@@ -16,15 +16,7 @@ def run_until_failure(
     start_method: str,
     **environment: Any,
 ) -> Failure:
-    """Runs train.py on one worker of two processes until they fail.
-
-    Args:
-        operator: that the agent reports to.
-        agents: starts one.
-        arguments: of the script.
-        start_method: of the agent's processes.
-        environment: of the agent.
-    """
+    """Runs train.py on one worker of two processes until they fail."""
     agents(
         "w0",
         "--nproc-per-node=2",

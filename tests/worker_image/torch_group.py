@@ -45,14 +45,7 @@ LIMIT_SECONDS = 120.0
 def run_group(
     world_size: int, function: Callable[..., Any], *arguments: Any, backend: str = "gloo"
 ) -> list[Any]:
-    """What a function returns in each process of a group, by rank.
-
-    Args:
-        world_size: how many processes.
-        function: of a module; called once the group is formed.
-        arguments: of the function.
-        backend: of the group.
-    """
+    """What a function of a module returns in each process of a group, by rank."""
     with running_group(world_size, function, *arguments, backend=backend) as group:
         return group.outcomes()
 
@@ -71,11 +64,7 @@ def run_alone(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class RunningGroup:
-    """Processes that run a function as a group.
-
-    Attributes:
-        processes: by rank.
-    """
+    """Processes that run a function as a group, by rank."""
 
     def __init__(self, folder: Path, processes: list[Any]) -> None:
         self._folder, self.processes = folder, processes

@@ -59,13 +59,7 @@ INHERITED = {
 
 
 class ForkedProcess:
-    """A process that another one has forked, with what `subprocess.Popen` says of one.
-
-    Attributes:
-        pid: its process ID.
-        returncode: its exit code, or the negative number of the signal that has ended it; None: it
-            runs, as far as was asked.
-    """
+    """A process that another one has forked, with what `subprocess.Popen` says of one."""
 
     def __init__(self, told: socket.socket) -> None:
         self._told = told
@@ -118,14 +112,9 @@ class WarmPython:
     def start(
         self, words: Sequence[str], environ: dict[str, str], directory: Path, out: int, err: int
     ) -> ForkedProcess:
-        """Starts a Python as the leader of a session.
+        """Starts a Python as the leader of a session, with these descriptors for its output.
 
-        Args:
-            words: of its command line: `-m` and a module, or `-c` and code, and arguments.
-            environ: all of its variables.
-            directory: it starts there.
-            out: a descriptor of its standard output.
-            err: the same of its standard error.
+        The words of its command line are `-m` and a module, or `-c` and code, and arguments.
         """
         told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         order = json.dumps({"words": words, "environ": environ, "directory": str(directory)})
@@ -153,13 +142,9 @@ def script_code(script: Path, *arguments: str) -> str:
 
 
 def start_python(code: str, out: Path, err: Path, **environment: str) -> ForkedProcess:
-    """Starts what runs code as `python -c` does. It inherits what agents inherit.
+    """Starts what runs code as `python -c` does, and imports torch in no time.
 
-    Args:
-        code: the import of torch takes it no time.
-        out: the file of its standard output.
-        err: the same of its standard error.
-        environment: more variables.
+    It inherits what agents inherit.
     """
     warm = warm_python(INHERITED, f"w{environment.get('RANK', 0)}")
     assert warm is not None

@@ -23,13 +23,7 @@ GROUP_SECONDS = 600.0
 
 
 class Training:
-    """The loop in up to three agents.
-
-    Attributes:
-        members: of the present group.
-        newest_step: that a group of its size has begun.
-        pids: of the processes that have begun steps last, by worker.
-    """
+    """The loop in up to three agents."""
 
     def __init__(
         self, operator: ScriptedOperator, events: Events, agents: Agents, steps: int, *options: Any

@@ -88,16 +88,7 @@ OPERATIONS = {
 
 
 class _Collective:
-    """One that has been asked for.
-
-    Attributes:
-        number: which of its group, from 1.
-        name: of ProcessGroupGloo's method.
-        arguments: of the group's method.
-        timeout_seconds: after which the watchdog aborts the process.
-        asked_at: when, on the monotonic clock.
-        done: what `Work.wait()` waits for.
-    """
+    """One that has been asked for, by the name of ProcessGroupGloo's method."""
 
     def __init__(
         self, number: int, name: str, arguments: tuple[Any, ...], timeout_seconds: float
@@ -127,15 +118,7 @@ class _Collective:
 
 
 class ProcessGroupNCCLLike(dist.ProcessGroup):
-    """The group of one process.
-
-    Args:
-        store: where the ranks find each other.
-        rank: this process's.
-        size: how many ranks there are.
-        timeout: of a collective.
-        name: of the group.
-    """
+    """The group of one process."""
 
     def __init__(
         self, store: dist.Store, rank: int, size: int, timeout: timedelta, name: str

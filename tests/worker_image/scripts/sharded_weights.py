@@ -8,11 +8,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 
 class ShardedWeights(nn.Module):
-    """The weights of a module, flat and cut into one part for each rank.
-
-    Args:
-        whole: has all weights; between two steps they are those of the parts.
-    """
+    """The weights of a module, flat and cut into one part for each rank."""
 
     def __init__(self, whole: nn.Module) -> None:
         super().__init__()

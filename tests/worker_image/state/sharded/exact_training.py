@@ -101,13 +101,7 @@ def digest(generator: torch.Generator) -> str:
 
 
 class Training:
-    """One rank's part of it.
-
-    Args:
-        folder: of the checkpoints; None: there are none.
-        records: the folder of the records.
-        options: of the state.
-    """
+    """One rank's part of it."""
 
     def __init__(self, folder: Path | None, records: Path, **options: Any) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()

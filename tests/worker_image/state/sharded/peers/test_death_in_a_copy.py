@@ -57,16 +57,7 @@ def die_at(points: list[Point]) -> None:
 def train(
     records: Path, victim: int, phase: str, copies: int, until: int, folder: Path | None = None
 ) -> StateVersion:
-    """Where it has begun. One rank dies in a phase of a copy; -1: none.
-
-    Args:
-        records: see `Records`.
-        victim: the rank that dies.
-        phase: when.
-        copies: how many are whole, and agreed upon, before.
-        until: the last step.
-        folder: of checkpoints.
-    """
+    """Where it has begun. One rank dies in a phase of a copy, after some whole ones; -1: none."""
     if dist.get_rank() == victim:
         die_at([(SEND, "return"), (SEAL, "return")] * copies + PHASES[phase])
     training = Training(folder, records, every=1)
