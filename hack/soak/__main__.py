@@ -10,13 +10,12 @@ import sys
 import time
 from functools import partial
 
-from elastic_pytorch_local.faults import plan
 from elastic_pytorch_local.faults.watcher import Waited
 from measure.kind_cluster import FILES, ROOT
 from measure.program import names_of, say
 from measure.program import run as run_program
 
-from soak import report
+from soak import drawn_acts, report
 from soak.jobs import SORTS, USUAL
 from soak.plan import KINDS, SETTLED, made_to
 from soak.run import run
@@ -74,12 +73,12 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     if not options.faults:
         parser.error("none of these faults is made to any of these jobs")
     made = [KINDS[name] for name in options.faults]
-    options.acts = plan.draw(options.seed, 60 * options.minutes, made, options.longest)
+    options.acts = drawn_acts.draw(options.seed, 60 * options.minutes, made, options.longest)
     if options.replay:
         earlier = json.load(options.replay)
         options.seed, options.minutes = earlier["seed"], earlier["minutes"]
         options.jobs = earlier["jobs"]
-        options.acts = plan.from_json(earlier["acts"])
+        options.acts = drawn_acts.from_json(earlier["acts"])
     options.earlier = json.load(options.compare) if options.compare else None
     if options.earlier and not report.same_run(options.earlier, options.jobs, options.acts):
         parser.error("--compare needs a run of the same seed, minutes, faults and jobs")
@@ -116,7 +115,7 @@ async def soak(options: argparse.Namespace) -> int:
         "seed": options.seed,
         "minutes": options.minutes,
         "jobs": options.jobs,
-        "acts": plan.to_json(options.acts),
+        "acts": drawn_acts.to_json(options.acts),
     }
     file.write_text(json.dumps(entry | report.to_json(seen, found), indent=1) + "\n")
     compared = []

@@ -4,10 +4,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from elastic_pytorch_local.faults.engine import TROUBLE, Hit, Target
-from elastic_pytorch_local.faults.plan import Fault
+from elastic_pytorch_local.faults.engine import TROUBLE, Target
 
+from soak.drawn_acts import Fault
 from soak.faults import bucket, control_plane, nodes, workers
+from soak.perform import Hit
 from soak.plan import KINDS, SUSPEND
 from soak.stage import Stage
 

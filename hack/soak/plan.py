@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from elastic_pytorch_local.faults.plan import Kind
+from soak.drawn_acts import Kind
 
 lost = partial(Kind, loses=True)
 away = partial(Kind, unsettles=True)

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_local.faults.engine import Hit
-from elastic_pytorch_local.faults.plan import Act, from_json
-from elastic_pytorch_local.faults.steps import groups_of, kept_seconds
 from measure import markdown
 from measure.figures import spread
 from measure.program import say
 
+from soak.drawn_acts import Act, from_json
+from soak.groups import groups_of, kept_seconds
+from soak.perform import Hit
 from soak.timeline import Violation
 from soak.verdict import PERCENT, Seen, pauses, table
 

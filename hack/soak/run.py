@@ -8,8 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from elastic_pytorch_client import names
-from elastic_pytorch_local.faults.engine import TROUBLE, Hit, Say, perform
-from elastic_pytorch_local.faults.plan import Act
+from elastic_pytorch_local.faults.engine import TROUBLE
 from elastic_pytorch_local.faults.watcher import Waited, background, until
 from measure.api import ApiError, jobs_path
 from measure.kind_cluster import report
@@ -18,11 +17,13 @@ from measure.recorded_job import make_folder, open_to_all, remove_folder
 
 from soak.back_off import end_back_off
 from soak.bucket import read_notes, start_server
+from soak.drawn_acts import Act
 from soak.hostile.manifests import namespaces_of
 from soak.hostile.tenant import Tenant, hostile_tenant, remove_tenants
 from soak.inject import choose, suspend_and_resume
 from soak.jobs import SCRIPTS, Sort, expected, manifest, undisturbed
 from soak.observe import Observer
+from soak.perform import Hit, Say, perform
 from soak.plan import KINDS
 from soak.stage import Stage
 from soak.timeline import read_refusals, read_set_up_failures, read_training

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_local.faults.engine import Hit
-from elastic_pytorch_local.faults.plan import Kind
 from measure.figures import spread
 
 from soak.checks import bucket, cluster, goodput, preparation, training
 from soak.checks.training import Expected
+from soak.drawn_acts import Kind
+from soak.perform import Hit
 from soak.plan import KINDS, SUSPEND
 from soak.timeline import (
     Done,

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from elastic_pytorch_local.faults.engine import Hit
-from elastic_pytorch_local.faults.steps import groups_of
-
 from soak.checks.training import EFFECT_SECONDS, Expected, hits_near, unsaved
+from soak.groups import groups_of
+from soak.perform import Hit
 from soak.timeline import Step, Stored, Violation
 
 

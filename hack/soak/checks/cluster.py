@@ -4,9 +4,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from elastic_pytorch_local.faults.engine import Hit
-from elastic_pytorch_local.faults.steps import groups_of
-
+from soak.groups import groups_of
+from soak.perform import Hit
 from soak.timeline import PodSeen, StatusSeen, Step, Usage, Violation, last_of_each
 
 # From the end of a fault to the end of a pod: Kubernetes removes the pods of lost nodes late.

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_local.faults.engine import Hit
-from elastic_pytorch_local.faults.steps import groups_of, kept_seconds
 
 from soak.checks.training import EFFECT_SECONDS, Expected, longest_pause
+from soak.groups import groups_of, kept_seconds
+from soak.perform import Hit
 from soak.timeline import StatusSeen, Step, Violation
 
 APART = 0.02  # of the job's time, by which the shares may differ besides `unresolved_seconds`

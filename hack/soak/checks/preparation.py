@@ -4,10 +4,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from elastic_pytorch_local.faults.engine import Hit
-from elastic_pytorch_local.faults.steps import groups_of
-
 from soak.checks.training import EFFECT_SECONDS, Expected, hits_near
+from soak.groups import groups_of
+from soak.perform import Hit
 from soak.timeline import SetUpFailure, StatusSeen, Step, Violation
 
 MOMENT_SECONDS = 5.0  # from a failure to a change of the group that it would cause

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
-from elastic_pytorch_local.faults.engine import Hit
-from elastic_pytorch_local.faults.steps import Group, groups_of
-
+from soak.groups import Group, groups_of
+from soak.perform import Hit
 from soak.timeline import INDEX, Done, Step, Violation
 
 EFFECT_SECONDS = 20.0  # after a fault's end: a grace period of 10 s, and the detection

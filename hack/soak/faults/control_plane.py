@@ -4,11 +4,12 @@ import base64
 import json
 import time
 
-from elastic_pytorch_local.faults.engine import NoTarget, Target
-from elastic_pytorch_local.faults.plan import Fault
+from elastic_pytorch_local.faults.engine import Target
 from measure.api import pods_path
 from measure.kind_cluster import CONTROL_PLANE, OPERATOR_NAMESPACE
 
+from soak.drawn_acts import Fault
+from soak.perform import NoTarget
 from soak.stage import Stage
 
 DEPLOYMENT = "deployment/elastic-pytorch-operator"

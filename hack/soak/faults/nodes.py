@@ -2,9 +2,10 @@
 
 from functools import partial
 
-from elastic_pytorch_local.faults.engine import Target, pick
-from elastic_pytorch_local.faults.plan import Fault
+from elastic_pytorch_local.faults.engine import Target
 
+from soak.drawn_acts import Fault
+from soak.perform import pick
 from soak.plan import KINDS
 from soak.stage import Stage
 

@@ -1,9 +1,10 @@
 """Faults of processes, containers and pods; and the size of a job."""
 
 from elastic_pytorch_local.faults import engine
-from elastic_pytorch_local.faults.engine import Target, pick
-from elastic_pytorch_local.faults.plan import Fault
+from elastic_pytorch_local.faults.engine import Target
 
+from soak.drawn_acts import Fault
+from soak.perform import pick
 from soak.stage import Stage, job_of
 
 

@@ -1,19 +1,17 @@
-"""Makes faults, each with its undo, and records them."""
+"""Makes faults, each with its undo."""
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import aiohttp
 
 from elastic_pytorch_local.faults.driver import Driver, DriverError
-from elastic_pytorch_local.faults.plan import Act, Fault, Kind
 
-T = TypeVar("T")
 Effect = Callable[[], Awaitable[object]]
 Say = Callable[[str], None]
 
@@ -22,15 +20,11 @@ UNDO_SECONDS = 600.0
 UNDO_PAUSE_SECONDS = 3.0
 
 
-class NoTarget(Exception):
-    pass
-
-
 class NotUndone(Exception):
     """A fault could not be undone, so that the cluster is not as it was."""
 
 
-TROUBLE = (NoTarget, DriverError, aiohttp.ClientError, TimeoutError, OSError)
+TROUBLE = (DriverError, aiohttp.ClientError, TimeoutError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +35,6 @@ class Target:
     jobs: frozenset[str] = frozenset()  # empty: all
     pods: frozenset[str] = frozenset()  # which end
     node: str = ""
-
-
-Choose = Callable[[Fault], Awaitable[Target]]
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    at: float  # seconds since the epoch
-    until: float  # the end of the undo
-    kind: Kind
-    what: str
-    jobs: frozenset[str] = frozenset()
-    pods: frozenset[str] = frozenset()
-    node: str = ""
-
-    def touches(self, job: str) -> bool:
-        return not self.jobs or job in self.jobs
-
-
-def pick(number: int, candidates: Sequence[T], what: str) -> T:
-    if not candidates:
-        raise NoTarget(f"there is no {what}")
-    return candidates[number % len(candidates)]
 
 
 def alone(node_of: Mapping[str, str]) -> set[str]:
@@ -123,46 +94,3 @@ async def _undo(target: Target, undo: Effect, say: Say) -> None:
                 await asyncio.sleep(UNDO_PAUSE_SECONDS)
     except TimeoutError:
         raise NotUndone(target.what) from None
-
-
-async def perform(
-    act: Act,
-    kinds: Mapping[str, Kind],
-    choose: Choose,
-    hits: list[Hit],
-    say: Say,
-    jobs_on: Callable[[str], frozenset[str]],
-) -> None:
-    """Makes the faults of an act at once, after its pause, appends them to `hits`, undoes them.
-
-    `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs with a pod on a
-    node now.
-    """
-    await asyncio.sleep(act.pause_seconds)
-    await asyncio.gather(
-        *(_make(fault, kinds[fault.kind], choose, hits, say, jobs_on) for fault in act.faults)
-    )
-
-
-async def _make(
-    fault: Fault,
-    kind: Kind,
-    choose: Choose,
-    hits: list[Hit],
-    say: Say,
-    jobs_on: Callable[[str], frozenset[str]],
-) -> None:
-    at, missed = time.time(), ""
-    try:
-        target = await asyncio.wait_for(choose(fault), MAKE_SECONDS)
-    except TROUBLE as error:
-        say(f"{fault.kind} not made: {error}")
-        return
-    say(f"{target.what}{f' for {fault.seconds:.0f} s' if fault.seconds else ''}")
-    try:
-        async with made(target, say):
-            await asyncio.sleep(fault.seconds)
-    except TROUBLE as error:
-        missed = f" (perhaps not: {type(error).__name__} {error})"
-    jobs = target.jobs | jobs_on(target.node) if target.node and target.jobs else target.jobs
-    hits.append(Hit(at, time.time(), kind, target.what + missed, jobs, target.pods, target.node))

@@ -3,11 +3,11 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_pytorch_client.reading.goodput import Goodput
-from elastic_pytorch_local.faults.engine import Hit
-from elastic_pytorch_local.faults.steps import groups_of
 from soak import timeline
 from soak.checks import bucket, cluster, goodput, preparation, training
 from soak.checks.training import Expected
+from soak.groups import groups_of
+from soak.perform import Hit
 from soak.plan import KINDS, SUSPEND
 from soak.timeline import (
     Done,

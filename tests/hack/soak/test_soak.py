@@ -11,19 +11,19 @@ import pytest
 import yaml
 from elastic_pytorch_client.reading.goodput import Goodput
 from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_local.faults import plan
-from elastic_pytorch_local.faults.engine import Hit, perform
-from elastic_pytorch_local.faults.plan import Act, Fault
 from elastic_pytorch_operator.agents.stream_lines import MAX_LINE_BYTES
 from measure.cluster import LEASE, ClusterDriver
 from measure.recorded_job import scripts
+from soak import drawn_acts
 from soak.__main__ import parse_options
 from soak.checks.training import Expected
+from soak.drawn_acts import Act, Fault
 from soak.hostile import acts, manifests
 from soak.hostile.manifests import namespaces_of
 from soak.inject import choose, how
 from soak.jobs import SCRIPTS, SORTS, manifest, undisturbed
 from soak.observe import Observer
+from soak.perform import Hit, perform
 from soak.plan import KINDS
 from soak.report import compare, pauses_by_job, show, to_json
 from soak.stage import Stage
@@ -41,7 +41,7 @@ CTR = "ctr -n k8s.io task kill --all --signal SIGKILL"
 def test_plan_is_made_again_from_a_report(tmp_path: Path) -> None:
     options = ["--seed", "7", "--minutes", "2", "--faults", "settled", "--jobs", "plain"]
     first, file = parse_options(options), tmp_path / "earlier.json"
-    earlier = {"seed": 7, "minutes": 2, "jobs": ["plain"], "acts": plan.to_json(first.acts)}
+    earlier = {"seed": 7, "minutes": 2, "jobs": ["plain"], "acts": drawn_acts.to_json(first.acts)}
     file.write_text(json.dumps(earlier | {"pauses": {}}))
     assert parse_options(["--replay", str(file)]).acts == first.acts
     compared = ["--compare", str(file), "--hostile"]

@@ -2,14 +2,11 @@ import pytest
 from elastic_pytorch_local.faults.steps import (
     Began,
     Done,
-    Group,
     Record,
     RoundBegan,
     Started,
     Step,
     StepLog,
-    groups_of,
-    kept_seconds,
     read_worker_line,
     steps_per_second,
 )
@@ -88,6 +85,14 @@ def steps(pod: str, first: int, last: int, *, at: float, world: int) -> list[Ste
     return [Step(at + 0.1 * (n - first), pod, n, world) for n in range(first, last + 1)]
 
 
+def groups_of(steps: list[Step]) -> list[tuple[int, int, int, int]]:
+    """Each group's number, its workers, and its first and last step."""
+    numbers: dict[tuple[int, int], list[int]] = {}
+    for step in steps:
+        numbers.setdefault((step.group, step.world), []).append(step.number)
+    return [(*group, min(taken), max(taken)) for group, taken in sorted(numbers.items())]
+
+
 def test_steps_have_the_group_that_their_pod_began_in_whatever_order_logs_arrive() -> None:
     records: list[Record] = [
         Began(0.0, "a", 3),
@@ -101,10 +106,7 @@ def test_steps_have_the_group_that_their_pod_began_in_whatever_order_logs_arrive
         *steps("b", 61, 70, at=9.2, world=3),
     ]
     log = StepLog([*reversed(records), *records])
-    seen = [
-        (group.number, group.world, group.first, group.last) for group in groups_of(log.steps())
-    ]
-    assert seen == [(1, 3, 1, 48), (3, 2, 41, 60), (4, 3, 61, 70)]
+    assert groups_of(log.steps()) == [(1, 3, 1, 48), (3, 2, 41, 60), (4, 3, 61, 70)]
     assert [step.number for step in log.steps(since=10.0)] == [68, 69, 70], (
         "with the last one before"
     )
@@ -115,15 +117,6 @@ def test_steps_have_the_group_that_their_pod_began_in_whatever_order_logs_arrive
     assert (StepLog().last(), StepLog().steps(), steps_per_second(StepLog())) == (None, [], None)
 
 
-def test_time_of_steps_that_two_groups_do_again_is_kept_once() -> None:
-    groups = [
-        Group(1, 1, 1, 10, 1.0, 10.0),
-        Group(2, 1, 8, 9, 20.0, 21.0),
-        Group(3, 1, 5, 5, 30.0, 30.0),
-    ]
-    assert kept_seconds(groups) == 4.0, "a group of one step has no pace"
-
-
 def test_a_script_that_tells_no_group_has_that_of_the_round_and_only_rank_0_counts() -> None:
     records: list[Record] = [
         RoundBegan(1.0, "a", 3),
@@ -132,9 +125,5 @@ def test_a_script_that_tells_no_group_has_that_of_the_round_and_only_rank_0_coun
         RoundBegan(5.0, "b", 2),
         *steps("b", 11, 15, at=6.0, world=0),
     ]
-    seen = [
-        (group.number, group.world, group.first, group.last)
-        for group in groups_of(StepLog(records).steps())
-    ]
-    assert seen == [(1, 3, 1, 20), (2, 2, 11, 15)]
+    assert groups_of(StepLog(records).steps()) == [(1, 3, 1, 20), (2, 2, 11, 15)]
     assert StepLog(steps("a", 1, 3, at=1.0, world=0)).steps() == [], "no agent has reported a round"

@@ -1,0 +1,84 @@
+"""Makes the faults of an act, and records them."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from elastic_pytorch_local.faults.driver import DriverError
+from elastic_pytorch_local.faults.engine import MAKE_SECONDS, TROUBLE, Say, Target, made
+
+from soak.drawn_acts import Act, Fault, Kind
+
+T = TypeVar("T")
+
+
+class NoTarget(DriverError):
+    pass
+
+
+Choose = Callable[[Fault], Awaitable[Target]]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    at: float  # seconds since the epoch
+    until: float  # the end of the undo
+    kind: Kind
+    what: str
+    jobs: frozenset[str] = frozenset()
+    pods: frozenset[str] = frozenset()
+    node: str = ""
+
+    def touches(self, job: str) -> bool:
+        return not self.jobs or job in self.jobs
+
+
+def pick(number: int, candidates: Sequence[T], what: str) -> T:
+    if not candidates:
+        raise NoTarget(f"there is no {what}")
+    return candidates[number % len(candidates)]
+
+
+async def perform(
+    act: Act,
+    kinds: Mapping[str, Kind],
+    choose: Choose,
+    hits: list[Hit],
+    say: Say,
+    jobs_on: Callable[[str], frozenset[str]],
+) -> None:
+    """Makes the faults of an act at once, after its pause, appends them to `hits`, undoes them.
+
+    `choose` finds the target of a fault when it is due. `jobs_on` returns the jobs with a pod on a
+    node now.
+    """
+    await asyncio.sleep(act.pause_seconds)
+    await asyncio.gather(
+        *(_make(fault, kinds[fault.kind], choose, hits, say, jobs_on) for fault in act.faults)
+    )
+
+
+async def _make(
+    fault: Fault,
+    kind: Kind,
+    choose: Choose,
+    hits: list[Hit],
+    say: Say,
+    jobs_on: Callable[[str], frozenset[str]],
+) -> None:
+    at, missed = time.time(), ""
+    try:
+        target = await asyncio.wait_for(choose(fault), MAKE_SECONDS)
+    except TROUBLE as error:
+        say(f"{fault.kind} not made: {error}")
+        return
+    say(f"{target.what}{f' for {fault.seconds:.0f} s' if fault.seconds else ''}")
+    try:
+        async with made(target, say):
+            await asyncio.sleep(fault.seconds)
+    except TROUBLE as error:
+        missed = f" (perhaps not: {type(error).__name__} {error})"
+    jobs = target.jobs | jobs_on(target.node) if target.node and target.jobs else target.jobs
+    hits.append(Hit(at, time.time(), kind, target.what + missed, jobs, target.pods, target.node))
