@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elastic_pytorch_client.reading.job_view import JobView
-from elastic_pytorch_local.faults.engine import Target, alone
-from elastic_pytorch_local.faults.outcome import trains_quietly
+from elastic_pytorch_local.faults.engine import Target
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import Watcher
 from measure.api import pods_path
@@ -20,6 +19,7 @@ from measure.cluster import (
     restarts_of,
 )
 from measure.kind_cluster import OPERATOR_NAMESPACE, example, report
+from measure.outcome import trains_quietly
 
 if TYPE_CHECKING:
     from bench.scenarios import Scenario
@@ -185,3 +185,9 @@ def read_job(file: Path, *, handler: bool, set_up: SetUp = NO_SET_UP) -> dict[st
     manifest["spec"] |= {"prepare": {}} if set_up.prepare else {}
     manifest["spec"] |= {"spares": set_up.spares} if set_up.spares else {}
     return manifest
+
+
+def alone(node_of: Mapping[str, str]) -> set[str]:
+    """The pods without another one on their node, so that its faults concern only them."""
+    pods = Counter(node_of.values())
+    return {pod for pod, node in node_of.items() if pods[node] == 1}

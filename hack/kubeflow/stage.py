@@ -8,12 +8,12 @@ from bench.trials import Stage
 from elastic_pytorch_local.faults import engine
 from elastic_pytorch_local.faults.driver import Object
 from elastic_pytorch_local.faults.engine import Target
-from elastic_pytorch_local.faults.outcome import trains_quietly
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import until
 from measure.cluster import ClusterDriver, restarts_of
 from measure.commands import CommandFailed
 from measure.kind_cluster import report
+from measure.outcome import trains_quietly
 from measure.recorded_job import Recorded, open_to_all
 
 from kubeflow.jobs import SIZE, SMALLEST, Job, manifest

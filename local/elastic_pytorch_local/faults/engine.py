@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -35,12 +34,6 @@ class Target:
     jobs: frozenset[str] = frozenset()  # empty: all
     pods: frozenset[str] = frozenset()  # which end
     node: str = ""
-
-
-def alone(node_of: Mapping[str, str]) -> set[str]:
-    """The pods without another one on their node, so that its faults concern only them."""
-    pods = Counter(node_of.values())
-    return {pod for pod, node in node_of.items() if pods[node] == 1}
 
 
 def kill_process(driver: Driver, pod: Mapping[str, Any], pid: int, job: str) -> Target:

@@ -12,11 +12,11 @@ from bench.scenarios import SCENARIOS
 from bench.stage import BenchStage
 from bench.trials import Trial
 from elastic_pytorch_client.reading.job_view import view_job
-from elastic_pytorch_local.faults.outcome import Outcome
 from elastic_pytorch_local.faults.steps import Began, Started, Step
 from elastic_pytorch_local.faults.watcher import Watcher
 from measure.api import ApiError
 from measure.cluster import ClusterDriver
+from measure.outcome import Outcome
 
 from tests.paths import ROOT
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from bench import trials
 from bench.trials import Trial
-from elastic_pytorch_local.faults.outcome import Outcome
 from elastic_pytorch_local.faults.steps import Step
 from elastic_pytorch_local.faults.watcher import background
 from kubeflow import replay, stage
@@ -20,6 +19,7 @@ from kubeflow.report import complaints, shares_table, table
 from kubeflow.stage import KubeflowStage
 from measure.api import ApiError
 from measure.cluster import ELASTIC_PYTORCH_JOB, ClusterDriver
+from measure.outcome import Outcome
 
 from tests.job_schema import VALIDATOR
 
