@@ -34,10 +34,10 @@ def test_last_step(
 
 
 def test_mean_loss_is_over_samples(small: ModuleType) -> None:
-    from elastic_pytorch.lightning.callback import mean
+    from elastic_pytorch.training.training_loop import mean_loss
 
-    assert mean([]) is None
-    assert mean([(1, torch.tensor(2.0)), (3, torch.tensor(6.0))]) == 5.0
+    assert mean_loss([]) is None
+    assert mean_loss([(1, torch.tensor(2.0)), (3, torch.tensor(6.0))]) == 5.0
 
 
 def test_names_of_several(small: ModuleType) -> None:

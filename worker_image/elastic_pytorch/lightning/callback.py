@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from elastic_pytorch.lightning.checkpoint_hooks import CheckpointHooks
@@ -34,6 +33,7 @@ from elastic_pytorch.state.state import State
 from elastic_pytorch.state.values.registered import refuse_sharded
 from elastic_pytorch.training.micro_batches import Part
 from elastic_pytorch.training.sampler import ElasticSampler
+from elastic_pytorch.training.training_loop import mean_loss
 
 
 class ElasticCallback(Callback):
@@ -204,7 +204,7 @@ class ElasticCallback(Callback):
         if self._state is None or not self._step_is_done:
             return
         losses, self._losses, self._step_is_done = self._losses, [], False
-        self._state.commit(loss=mean(losses))
+        self._state.commit(loss=mean_loss(losses))
 
 
 def numbered(name: str, objects: list[Any]) -> dict[str, Any]:
@@ -222,12 +222,3 @@ def total_steps(
     limits = [max_steps] if max_steps >= 0 else []
     limits += [epochs * steps_per_epoch] if epochs is not None and epochs >= 0 else []
     return min(limits, default=None)
-
-
-def mean(losses: list[tuple[int, Tensor]]) -> Tensor | None:
-    """Returns the mean loss over all samples of a step; None if this rank had no samples."""
-    if len(losses) <= 1:
-        return losses[0][1] if losses else None
-    return torch.stack([count * loss for count, loss in losses]).sum() / sum(
-        count for count, _ in losses
-    )

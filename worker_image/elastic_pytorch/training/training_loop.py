@@ -1,6 +1,6 @@
 """The training loop: a turn is a step of the optimizer."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -325,7 +325,7 @@ class Loop:
 
     def count(self) -> None:
         """Counts the step; the rest of this turn still belongs to it."""
-        self.state._end_step(loss=_mean(self.losses))
+        self.state._end_step(loss=mean_loss(self.losses))
         if self.timer is not None:
             self.timer.end_step()
 
@@ -375,7 +375,7 @@ class Loop:
         self.forwarded = True
 
 
-def _mean(losses: list[tuple[Any, Tensor]]) -> Any:
+def mean_loss(losses: Sequence[tuple[Any, Tensor]]) -> Any:
     """Returns the mean loss; None: this rank had no samples; nan: it had no tokens."""
     if len(losses) == 1 and isinstance(losses[0][0], int):
         return losses[0][1]  # saves three kernels on a GPU
