@@ -36,7 +36,7 @@ def test_number_that_is_too_small_is_refused(options: dict[str, Any]) -> None:
         elastic.State.Options(**options)
 
 
-def test_end_of_a_training_is_told_once() -> None:
+def test_end_of_a_training_is_given_once() -> None:
     state = elastic.State(None, elastic.State.Options(total_steps=9), model=nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="the end is told twice"):
+    with pytest.raises(ValueError, match="the training's end is given twice"):
         state._expect_end(9)

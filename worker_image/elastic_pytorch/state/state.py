@@ -305,8 +305,8 @@ class State(Contents):
         """Has the last step of a loop committed and written like `total_steps`."""
         if self._total_steps is not None:
             raise ValueError(
-                "the end is told twice: leave total_steps out of the State's options, "
-                "as max_steps says it"
+                "the training's end is given twice: leave total_steps out of the State's options, "
+                "as max_steps has it"
             )
         self._ends.add(step)
 
