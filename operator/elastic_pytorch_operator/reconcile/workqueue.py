@@ -114,9 +114,9 @@ class WorkQueue(Generic[Key]):
         heapq.heappush(self._heap, (due, next(self._order), key))
         self._wake_at(due, now)
 
-    def add_all(self, keys: Iterable[Key], *, urgent: bool = True) -> None:
+    def add_all(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self.add(key, urgent=urgent)
+            self.add(key)
 
     def add_after_failure(self, key: Key) -> float:
         """Asks for another try, later each time; returns the delay in seconds."""

@@ -184,10 +184,13 @@ async def test_job_whose_worker_may_be_lost_is_planned_before_those_that_make_pr
         quiet.lose_worker(job)
         await asyncio.sleep(SILENCE_SECONDS - 1.2)
         # Which are all heard.
-        quiet.queue.add_all([key for key in quiet.cache.keys if key != job], urgent=False)
+        for key in quiet.cache.keys:
+            if key != job:
+                quiet.queue.add(key, urgent=False)
         await asyncio.sleep(0.1)
         quiet.queue.open.clear()
-        quiet.queue.add_all(quiet.cache.keys, urgent=False)
+        for key in quiet.cache.keys:
+            quiet.queue.add(key, urgent=False)
         await asyncio.sleep(1.2)
         taken = len(quiet.queue.taken_out)
         quiet.queue.open.set()
