@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import elastic_pytorch as elastic
 import torch
 import torch.distributed as dist
-from elastic_pytorch.pod.preparation import is_preparing
+from elastic_pytorch.pod import preparation
 from events import event
 from own_orders import OWN
 from torch import nn
@@ -59,7 +59,7 @@ time.sleep(options.set_up_seconds)
 told = Path(os.environ["EVENTS"])
 if random.random() < options.set_up_fails and told.exists() and told.stat().st_size:
     # A member of a group that exits with 0 says that the job is done.
-    how = random.choice(("raise", "kill", *(("leave",) if is_preparing() else ())))
+    how = random.choice(("raise", "kill", *(("leave",) if preparation._preparing else ())))
     event("set-up fails", alone=True, how=how)
     if how == "leave":
         os._exit(0)

@@ -63,10 +63,6 @@ def begin() -> None:
         os.register_at_fork(after_in_child=_end)  # a data loader's worker has no group
 
 
-def is_preparing() -> bool:
-    return _preparing
-
-
 def join(*, in_process: bool = False) -> None:
     """Waits for the first group; raises ConnectionError if the agent is gone."""
     if not _preparing:
