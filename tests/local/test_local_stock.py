@@ -48,7 +48,9 @@ async def test_survivors_of_a_dead_node_do_not_hang_when_its_replacement_comes(
         await job.until(lambda: bool(job.steps(3)), "a world of 3")
         victim = job.pods()[1]
         job.freeze(victim["metadata"]["name"])
-        job.operator.cluster.set_node_ready(victim["spec"]["nodeName"], False)
+        node = job.operator.cluster._get("Node", "", victim["spec"]["nodeName"])
+        node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+        job.operator.cluster._changed("Node", "MODIFIED", node)
         # As its taint does.
         job.operator.cluster.begin_deletion(
             victim["metadata"]["namespace"], victim["metadata"]["name"]

@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_pytorch_local.cluster.in_memory import FakeCluster
-from elastic_pytorch_operator.api.manifest import Manifest
+from elastic_pytorch_operator.api import names
+from elastic_pytorch_operator.api.manifest import Manifest, copied
 from elastic_pytorch_operator.api.resources import JOBS, PODS, Resource
 from elastic_pytorch_operator.cluster.interface import Change, ClusterError
+
+
+def add_object(cluster: FakeCluster, kind: str, namespace: str, name: str) -> None:
+    """Adds an empty object, such as those of the chart for the operator."""
+    cluster._put(kind, namespace, {"metadata": {"namespace": namespace, "name": name}})
 
 
 class FaultyCluster(FakeCluster):
@@ -31,6 +37,16 @@ class FaultyCluster(FakeCluster):
         self._delays: Counter[str] = Counter()
         self._released = asyncio.Event()
         self.held = 0
+
+    def make_template(self, manifest: Manifest) -> Manifest:
+        """Makes a template, or replaces a deleted one of its name: templates are immutable."""
+        return copied(self._put(names.TEMPLATE_KIND, "", copied(dict(manifest))))
+
+    def remove_template(self, name: str) -> None:
+        self._remove(names.TEMPLATE_KIND, "", name)
+
+    def remove_claim(self, name: str) -> None:
+        self._remove("PersistentVolumeClaim", "default", name)
 
     def delay_next(self, verb: str) -> None:
         """Carries the next use of a verb out, and keeps the answer back."""

@@ -20,6 +20,7 @@ from elastic_pytorch_operator.api.times import write_time
 from elastic_pytorch_operator.cluster.interface import Change, ClusterError
 from elastic_pytorch_operator.leadership.fence import UNFENCED, WRITES
 
+from tests.operator.faulty_cluster import add_object
 from tests.operator.kueue_stand_in import KueueCluster, count_of, holds_quota
 
 SYSTEM = "elastic-pytorch-system"
@@ -91,7 +92,7 @@ class Server(KueueCluster):
         super().__init__(quota, QUEUES, nodes=0)
         self.events = deque(maxlen=1000)  # type: ignore[assignment]
         for kind, name in (("Lease", OPERATOR), ("EndpointSlice", "elastic-pytorch-operator-ipv4")):
-            self.add_object(kind, SYSTEM, name)
+            add_object(self, kind, SYSTEM, name)
         for priority in (0, 100, 1000):
             self.add_priority_class(f"priority-{priority}", priority)
 

@@ -35,16 +35,6 @@ class FakeCluster(ObjectStore):
         self._put("Node", "", {"metadata": {"name": name}, "spec": {}, "status": status})
         self._schedule()
 
-    def set_node_ready(self, name: str, ready: bool) -> None:
-        node = self._get("Node", "", name)
-        node["status"]["conditions"] = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
-        self._changed("Node", "MODIFIED", node)
-        self._schedule()
-
-    def add_object(self, kind: str, namespace: str, name: str) -> None:
-        """Adds an empty object, such as those of the chart for the operator."""
-        self._put(kind, namespace, {"metadata": {"namespace": namespace, "name": name}})
-
     def apply_job(self, manifest: Manifest) -> Manifest:
         metadata = manifest["metadata"]
         namespace = metadata.get("namespace", "default")
@@ -72,16 +62,6 @@ class FakeCluster(ObjectStore):
                     self.begin_deletion(place, child)
                 else:
                     self._remove(kind, place, child)
-
-    def make_template(self, manifest: Manifest) -> Manifest:
-        """Makes a template, or replaces a deleted one of its name: templates are immutable."""
-        return copied(self._put(names.TEMPLATE_KIND, "", copied(dict(manifest))))
-
-    def remove_template(self, name: str) -> None:
-        self._remove(names.TEMPLATE_KIND, "", name)
-
-    def remove_claim(self, name: str, namespace: str = "default") -> None:
-        self._remove("PersistentVolumeClaim", namespace, name)
 
     def job(self, name: str, namespace: str = "default") -> MutableManifest:
         return copied(self._get(names.KIND, namespace, name))

@@ -22,6 +22,7 @@ from scale.generator import Api, Generator
 from scale.observations import Observations
 
 from tests.operator.builders import a_manifest
+from tests.operator.faulty_cluster import add_object
 from tests.ports import free_port
 
 pytestmark = pytest.mark.process
@@ -106,7 +107,7 @@ async def cluster() -> AsyncIterator[FakeCluster]:
         await asyncio.Event().wait()
 
     settings = ReplicaSettings(f"https://localhost:{port}", "127.0.0.1", port, free_port())
-    cluster.add_object("Secret", settings.namespace, SECRET_NAME)
+    add_object(cluster, "Secret", settings.namespace, SECRET_NAME)
     replica = asyncio.create_task(Replica(cluster, settings, watch).run(stop))
     yield cluster
     stop.set()

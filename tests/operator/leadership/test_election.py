@@ -13,6 +13,8 @@ from elastic_pytorch_operator.cluster.interface import ClusterError
 from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 
+from tests.operator.faulty_cluster import add_object
+
 
 @dataclass
 class Clock:
@@ -29,7 +31,7 @@ class LeaseCluster(FakeCluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_object("Lease", "system", "lease")
+        add_object(self, "Lease", "system", "lease")
 
 
 class ForgetfulCluster(LeaseCluster):
@@ -221,7 +223,7 @@ async def test_lease_that_is_missing_is_waited_for_and_the_log_says_so(
     while "cannot claim the lease" not in caplog.text:
         await asyncio.sleep(0.01)
     assert 'Lease "lease" not found' in caplog.text
-    cluster.add_object("Lease", "system", "lease")
+    add_object(cluster, "Lease", "system", "lease")
     await waiting
     assert "replace Lease" in cluster.calls
 

@@ -20,6 +20,7 @@ from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 
 from tests.hypothesis_examples import seeds
+from tests.operator.faulty_cluster import add_object
 from tests.operator.virtual_time import run_in_virtual_time
 
 UNSTEADY_SECONDS = 200.0
@@ -131,7 +132,7 @@ class Replica:
 def test_two_never_lead_at_once(seed: int, timing: LeaseTiming) -> None:
     async def election() -> None:
         chance, cluster = random.Random(seed), FakeCluster(nodes=0)
-        cluster.add_object("Lease", "system", "lease")
+        add_object(cluster, "Lease", "system", "lease")
         replicas = [
             Replica(f"replica-{n}", UnsteadyLine(cluster, chance), chance, timing) for n in range(3)
         ]

@@ -10,6 +10,8 @@ from elastic_pytorch_operator.leadership.election import Elector
 from elastic_pytorch_operator.leadership.election_thread import ElectionThread
 from elastic_pytorch_operator.leadership.lease import LeaseTiming
 
+from tests.operator.faulty_cluster import add_object
+
 pytestmark = pytest.mark.process
 TIMING = LeaseTiming(lease_seconds=2, renew_deadline_seconds=1.5, retry_period_seconds=0.2)
 
@@ -23,7 +25,7 @@ def thread() -> Iterator[ElectionThread]:
 
 def an_elector(thread: ElectionThread) -> Elector:
     cluster = FakeCluster()
-    cluster.add_object("Lease", "system", "lease")
+    add_object(cluster, "Lease", "system", "lease")
     return Elector(
         cluster, "system", "lease", "replica", timing=TIMING, may_renew=lambda: thread.may_renew
     )

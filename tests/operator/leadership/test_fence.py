@@ -7,6 +7,8 @@ from elastic_pytorch_operator.api.resources import LEASES, PODS
 from elastic_pytorch_operator.cluster.interface import Cluster
 from elastic_pytorch_operator.leadership.fence import UNFENCED, WRITES, Fence, NotLeadingError
 
+from tests.operator.faulty_cluster import add_object
+
 POD = {"metadata": {"namespace": "team", "name": "lm-worker-0"}, "spec": {"containers": []}}
 READING = ("get", "list_", "review_")
 VERBS = {name for name, found in vars(Cluster).items() if inspect.iscoroutinefunction(found)}
@@ -33,7 +35,7 @@ async def test_writes_are_sent_only_while_the_replica_leads() -> None:
 
 async def test_lease_may_be_written_by_a_replica_that_does_not_lead_yet() -> None:
     cluster = FakeCluster()
-    cluster.add_object("Lease", "system", "lease")
+    add_object(cluster, "Lease", "system", "lease")
     fenced = Fence(cluster, lambda: False).cluster
     await fenced.replace(LEASES, await fenced.get(LEASES, "system", "lease"))
     assert cluster.calls == ["get Lease", "replace Lease"]

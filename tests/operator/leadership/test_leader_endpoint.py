@@ -18,6 +18,7 @@ from elastic_pytorch_operator.leadership.leader_endpoint import (
     write_endpoint,
 )
 
+from tests.operator.faulty_cluster import add_object
 from tests.situations import situations
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -32,7 +33,7 @@ def with_empty_slices() -> FakeCluster:
     """A cluster with the EndpointSlices as the chart renders them."""
     cluster = FakeCluster()
     for name in (IPV4, IPV6):
-        cluster.add_object("EndpointSlice", SYSTEM, name)
+        add_object(cluster, "EndpointSlice", SYSTEM, name)
     return cluster
 
 

@@ -2,7 +2,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from elastic_pytorch_local.cluster.in_memory import FakeCluster
 from elastic_pytorch_operator.api import names
 from elastic_pytorch_operator.api.manifest import Manifest
 from elastic_pytorch_operator.api.resources import CLAIMS
@@ -12,6 +11,7 @@ from elastic_pytorch_operator.reconcile.claim_writer import ClaimWriter
 from elastic_pytorch_operator.spec.job import parse_job
 
 from tests.operator.builders import a_manifest
+from tests.operator.faulty_cluster import FaultyCluster
 from tests.operator.running_controller import Running
 
 SPEC = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -178,7 +178,7 @@ async def test_template_that_no_claim_can_be_made_of_fails_the_job(
 
 
 async def test_claims_are_looked_for_again_once_they_are_forgotten() -> None:
-    cluster, job = FakeCluster(), parse_job(a_job_with_claims())
+    cluster, job = FaultyCluster(), parse_job(a_job_with_claims())
     writer = ClaimWriter(cluster)
     for write in writer.missing(job).values():
         await write()

@@ -28,6 +28,7 @@ from elastic_pytorch_operator.runtime.settings import ReplicaSettings
 from elastic_pytorch_operator.spec.job import JobKey
 
 from tests.operator.builders import a_manifest
+from tests.operator.faulty_cluster import add_object
 from tests.ports import free_port
 from tests.waiting import WAIT_SECONDS
 
@@ -180,7 +181,7 @@ async def world() -> AsyncIterator[World]:
     async with aiohttp.ClientSession() as session:
         found = World(FakeCluster(), session)
         for kind, name in (("Lease", names.OPERATOR), ("EndpointSlice", SLICE)):
-            found.cluster.add_object(kind, SYSTEM, name)
+            add_object(found.cluster, kind, SYSTEM, name)
         yield found
         for running in found.replicas:
             running.task.cancel()

@@ -22,6 +22,7 @@ from elastic_pytorch_operator.spec.job import JobKey
 from elastic_pytorch_operator.tls.certificates import make_authority, make_serving
 from elastic_pytorch_operator.tls.secret import keep_trust, read_trust
 
+from tests.operator.faulty_cluster import add_object
 from tests.ports import free_port
 
 pytestmark = pytest.mark.process
@@ -88,7 +89,7 @@ async def watch(cache: Cache, request_work: Callable[[JobKey, float], None]) -> 
 async def served(*, may_lead: bool = True, existing: str = "") -> AsyncIterator[Served]:
     cluster = FakeCluster()
     for kind, name in (("Lease", NAME), ("Secret", existing or SECRET), ("EndpointSlice", SLICE)):
-        cluster.add_object(kind, SYSTEM, name)
+        add_object(cluster, kind, SYSTEM, name)
     if not may_lead:
         lease = await cluster.get(LEASES, SYSTEM, NAME)
         spec = {

@@ -32,6 +32,8 @@ from elastic_pytorch_operator.tls.secret import (
     write_trust,
 )
 
+from tests.operator.faulty_cluster import add_object
+
 NOW = 1_800_000_000.0
 HOSTS = ("localhost",)
 
@@ -96,7 +98,7 @@ def test_an_authority_outlives_all_that_it_signs_by_years() -> None:
 def with_empty_secret() -> FakeCluster:
     """A cluster with the Secret as the chart renders it."""
     cluster = FakeCluster()
-    cluster.add_object("Secret", "system", SECRET_NAME)
+    add_object(cluster, "Secret", "system", SECRET_NAME)
     return cluster
 
 

@@ -29,6 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.any_jobs import any_objects
+from tests.operator.faulty_cluster import add_object
 
 NOW = 1_800_000_000.0
 HOSTS = ("localhost",)
@@ -42,7 +43,7 @@ async def keep(
 ) -> tuple[Trust, list[str], dict[str, Any]]:
     """What is trusted with these data, how often two passes wrote, and what the Secret holds."""
     cluster = FakeCluster()
-    cluster.add_object("Secret", "system", SECRET_NAME)
+    add_object(cluster, "Secret", "system", SECRET_NAME)
     await cluster.replace(
         SECRETS, {**await cluster.get(SECRETS, "system", SECRET_NAME), "data": data}
     )
