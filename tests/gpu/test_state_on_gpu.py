@@ -11,6 +11,8 @@ from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from torch import nn
 
+from tests.worker_image.scripts.snapshots import read_newest
+
 pytestmark = [pytest.mark.gpu, pytest.mark.process, pytest.mark.torch]
 
 WIDTH = 1024
@@ -95,7 +97,7 @@ def test_what_is_kept_is_what_was_committed(training: Training) -> None:
         training.state.commit()
         training.step()  # at once: the copies have hardly begun
         training.state._commits.settle(wait=True)
-        assert_same(kept(training.snapshot.read()[1]), wanted)
+        assert_same(kept(read_newest(training.snapshot)[1]), wanted)
         training.state.commit()
 
 
@@ -148,7 +150,7 @@ def test_a_commit_into_which_something_else_has_written_is_dropped(
     training.state._commits.settle(wait=True)
     assert "was changed by something else" in caplog.text
     assert training.snapshot.newest() == (training.state._version.generation, 3)
-    assert_same(kept(training.snapshot.read()[1]), wanted)
+    assert_same(kept(read_newest(training.snapshot)[1]), wanted)
     training.state.close()
 
 

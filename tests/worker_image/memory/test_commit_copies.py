@@ -14,6 +14,7 @@ from elastic_pytorch.storage.checkpoint_file import load_newest
 from torch import nn
 
 from tests.worker_image.gated_lane import GatedLane
+from tests.worker_image.scripts.snapshots import read_newest
 
 pytestmark = pytest.mark.torch
 
@@ -71,7 +72,7 @@ class Training:
 
     def kept(self) -> int:
         """The step that is kept; what is kept is of this step alone."""
-        return check(*self.snapshot.read())
+        return check(*read_newest(self.snapshot))
 
 
 def check(version: StateVersion, tree: Any) -> int:
@@ -146,7 +147,9 @@ def test_an_optimizer_that_is_skipped_costs_nothing(training: Training) -> None:
     """A gradient scaler that has found an infinity."""
     training.step()
     training.state.commit()
-    assert training.snapshot.read()[0].step == 2, "nobody was seen to step: it is copied in turn"
+    assert read_newest(training.snapshot)[0].step == 2, (
+        "nobody was seen to step: it is copied in turn"
+    )
     assert training.lane.begun == 1
 
 
@@ -182,7 +185,7 @@ def test_a_copy_is_complete_at_the_end(tmp_path: Path, end: str) -> None:
         assert training.state.restore() == 3
     elif end == "gone":
         del training
-    assert check(*snapshot.read()) == 3
+    assert check(*read_newest(snapshot)) == 3
     snapshot.close()
 
 

@@ -17,6 +17,7 @@ from elastic_pytorch.state_format.state_encoding import UnsupportedValue
 from elastic_pytorch.state_format.state_version import StateVersion
 
 from tests.paths import ROOT
+from tests.worker_image.scripts.snapshots import read_newest
 from tests.worker_image.warm_python import run_python, script_code
 
 pytestmark = pytest.mark.torch
@@ -33,7 +34,7 @@ def state(step: int, size: int = 100) -> dict[str, Any]:
 
 
 def step_of(snapshot: Snapshot) -> int:
-    version, tree = snapshot.read()
+    version, tree = read_newest(snapshot)
     assert tree["step"] == version.step
     assert set(tree["w"].tolist()) | set(tree["turned"].flatten().tolist()) == {version.step}
     return version.step
@@ -54,7 +55,7 @@ def write(snapshot: Snapshot, *steps: int) -> None:
 def test_what_was_written_last_is_read(snapshot: Snapshot) -> None:
     assert snapshot.newest() is None
     with pytest.raises(LookupError):
-        snapshot.read()
+        read_newest(snapshot)
     for step in range(1, 8):
         snapshot.write(StateVersion(2, step), state(step))
         assert snapshot.newest() == StateVersion(2, step)
@@ -67,18 +68,18 @@ def test_a_state_may_change_its_shape(snapshot: Snapshot) -> None:
             StateVersion(1, step),
             {"step": step, "w": torch.full((size,), step), "turned": torch.tensor(step)},
         )
-        version, tree = snapshot.read()
+        version, tree = read_newest(snapshot)
         assert version.step == step
         assert tree["w"].tolist() == [step] * size
     snapshot.write(StateVersion(1, 9), {"text": "x" * 10**6})
-    assert snapshot.read()[1] == {"text": "x" * 10**6}
+    assert read_newest(snapshot)[1] == {"text": "x" * 10**6}
     snapshot.write(StateVersion(1, 10), None)
-    assert snapshot.read() == (StateVersion(1, 10), None)
+    assert read_newest(snapshot) == (StateVersion(1, 10), None)
 
 
 def test_what_is_read_is_private(snapshot: Snapshot) -> None:
     write(snapshot, 1)
-    _, tree = snapshot.read()
+    _, tree = read_newest(snapshot)
     write(snapshot, 2, 3, 4, 5)
     assert tree["w"].tolist() == [1.0] * 100
     tree["w"].zero_()
@@ -202,7 +203,7 @@ def test_memory_is_for_two_states_and_a_third_only_during_a_flush(
         snapshot.write(
             StateVersion(1, step), {"w": torch.full((MEMORY_STATE_BYTES // 4,), float(step))}
         )
-        assert (snapshot.read()[1]["w"] == step).all()
+        assert (read_newest(snapshot)[1]["w"] == step).all()
         return states_in_memory(snapshot)
 
     assert write(1) == 2, "so that the next commit does not wait for memory"

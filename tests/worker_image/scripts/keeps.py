@@ -10,6 +10,7 @@ from elastic_pytorch.pod.client import PodClient
 from elastic_pytorch.pod.messages import LOCAL_SOCKET
 from elastic_pytorch.state_format.state_version import StateVersion
 from events import event
+from snapshots import read_newest
 
 link = PodClient.connect()
 found = link.fetch("state")
@@ -18,7 +19,7 @@ if found is None:
     link.keep_memory("state", snapshot.fd)
 else:
     snapshot = Snapshot(found)
-    version, tree = snapshot.read()
+    version, tree = read_newest(snapshot)
     step = tree["step"]
     event("found", step=step, version=version)
 step += 7

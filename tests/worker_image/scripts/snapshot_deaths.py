@@ -20,6 +20,7 @@ from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state_format import payload
 from elastic_pytorch.state_format.state_encoding import flatten
 from elastic_pytorch.state_format.state_version import StateVersion
+from snapshots import read_newest
 
 WATCHED = tuple(
     module.__file__ for module in (snapshot_module, slot_memory, slots, commit_copies, payload)
@@ -37,7 +38,7 @@ def state(step: int, size: int) -> dict[str, Any]:
 
 def look(snapshot: Snapshot) -> tuple[int, bool]:
     again = Snapshot(os.dup(snapshot.fd))
-    version, tree = again.read()
+    version, tree = read_newest(again)
     values = {float(value) for tensor in flatten(tree)[1] for value in tensor.unique()}
     again.close()
     return version.step, tree["step"] == version.step and values == {float(version.step)}

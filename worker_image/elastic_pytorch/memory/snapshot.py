@@ -15,7 +15,7 @@ from elastic_pytorch.memory import slots
 from elastic_pytorch.memory.commit_copies import Copy, Tensors, copy_at_once
 from elastic_pytorch.memory.slot_memory import SlotMemory, give_back
 from elastic_pytorch.memory.slots import HEADER_BYTES, MAGIC, SLOT_BYTES, SLOTS, Slot
-from elastic_pytorch.state_format.payload import TensorKind, read_payload
+from elastic_pytorch.state_format.payload import TensorKind
 from elastic_pytorch.state_format.state_encoding import flatten
 from elastic_pytorch.state_format.state_version import StateVersion
 
@@ -125,23 +125,6 @@ class Snapshot:
     def newest(self) -> StateVersion | None:
         slots = self.slots()
         return slots[0].version if slots else None
-
-    def read(self) -> tuple[StateVersion, Any]:
-        """Returns the newest state; its tensors are copies on the CPU."""
-        slots = self.slots()
-        if not slots:
-            raise LookupError("an empty snapshot")
-
-        def read_into(offset: int, buffer: memoryview) -> None:
-            done = 0
-            while done < len(buffer):
-                at = slots[0].offset + offset + done
-                count = os.preadv(self.fd, [buffer[done : done + (1 << 30)]], at)
-                if count == 0:
-                    raise ValueError("it ends too early")
-                done += count
-
-        return slots[0].version, read_payload(read_into, slots[0].length)
 
     def close(self) -> None:
         with contextlib.suppress(RuntimeError):

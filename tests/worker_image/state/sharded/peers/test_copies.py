@@ -7,6 +7,7 @@ from elastic_pytorch.memory.snapshot import Snapshot
 from elastic_pytorch.state.sharded.peers.copies import PeerCopies, tag_of
 from elastic_pytorch.state_format.state_version import StateVersion
 
+from tests.worker_image.scripts.snapshots import read_newest
 from tests.worker_image.torch_group import run_group
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
@@ -31,7 +32,7 @@ def copy_two_states() -> None:
             both[number].begin(version)
         for number, each in enumerate(both):
             each.wait()
-            _, arrived = copies[number].read()
+            _, arrived = read_newest(copies[number])
             assert (arrived["of"] == 100 * number + step).all()
             assert arrived["rank"] == 1 - rank
 
