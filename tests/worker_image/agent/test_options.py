@@ -6,11 +6,11 @@ from elastic_pytorch.agent.launch import _count_processes
 from elastic_pytorch.agent.options import (
     DECIDED,
     NEWER,
-    OptionsError,
     parse_options,
     unknown_variables,
     worker_arguments,
 )
+from elastic_pytorch.agent.settings import SettingsError
 
 from tests.torch_features import torchrun_has
 
@@ -41,7 +41,7 @@ def test_options_of_the_script_are_its_own() -> None:
 
 @pytest.mark.parametrize("argv", [["torchrun", "--nnodes=2", "train.py"], ["python3", "train.py"]])
 def test_launcher_in_args_is_refused_with_what_to_write(argv: list[str]) -> None:
-    with pytest.raises(OptionsError, match=rf'would follow {argv[0]}: write \["train.py"\]'):
+    with pytest.raises(SettingsError, match=rf'would follow {argv[0]}: write \["train.py"\]'):
         parse_options(argv)
 
 
@@ -106,7 +106,7 @@ def test_option_that_an_older_torch_lacks_is_named(monkeypatch: pytest.MonkeyPat
 )
 def test_flag_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PET_VIRTUAL_LOCAL_RANK", "yes")
-    with pytest.raises(OptionsError, match="must be 0 or 1"):
+    with pytest.raises(SettingsError, match="must be 0 or 1"):
         parse_options(["train.py"])
 
 
@@ -122,7 +122,7 @@ def test_run_path_runs_the_script_by_its_path_warm_or_cold(monkeypatch: pytest.M
 def test_what_the_operator_decides_is_refused_by_name(name: str) -> None:
     option = "--" + name.replace("_", "-")
     argv = [option] if name == "standalone" else [option, "1"]
-    with pytest.raises(OptionsError, match=f"{option} .* decided by"):
+    with pytest.raises(SettingsError, match=f"{option} .* decided by"):
         parse_options([*argv, "train.py"])
 
 
@@ -151,7 +151,7 @@ def test_number_of_restarts_that_the_command_line_names_is_said_to_be_no_budget(
     ],
 )
 def test_wrong_command_lines_are_refused(argv: list[str]) -> None:
-    with pytest.raises(OptionsError):
+    with pytest.raises(SettingsError):
         parse_options(argv)
 
 
@@ -184,5 +184,5 @@ def test_count_of_processes_that_there_is_not_is_an_error(wanted: str, words: st
 
 
 def test_signals_without_sigterm_are_refused() -> None:
-    with pytest.raises(OptionsError, match="must contain SIGTERM"):
+    with pytest.raises(SettingsError, match="must contain SIGTERM"):
         parse_options(["--signals-to-handle=SIGINT", "train.py"])

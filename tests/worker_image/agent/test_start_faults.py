@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from elastic_pytorch.agent.settings import SettingsError
 from elastic_pytorch.agent.start_faults import (
     NO_THREAD,
     CannotStartError,
-    LogFolderError,
     check_log_folder,
     lack,
     start_fault,
@@ -63,7 +63,7 @@ def test_start_fails_for_the_pod(error: Exception, expected: str) -> None:
 )
 def test_start_fails_for_the_folder_of_the_logs(error: OSError) -> None:
     fault = start_fault(error, temporary="/tmp", log_dir="/logs", program="")
-    assert isinstance(fault, LogFolderError)
+    assert isinstance(fault, SettingsError)
     assert "the folder of the logs (--log-dir) is /logs" in str(fault)
 
 
@@ -94,7 +94,7 @@ def test_folder_of_the_logs_is_made(tmp_path: Path) -> None:
     check_log_folder(None)
     check_log_folder("/dev/null")
     with pytest.raises(
-        LogFolderError, match=r"the folder of the logs .* is /proc/logs, which cannot be written"
+        SettingsError, match=r"the folder of the logs .* is /proc/logs, which cannot be written"
     ):
         check_log_folder("/proc/logs")
 

@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         from elastic_pytorch.agent.launch import launch  # noqa: PLC0415 - imports torch, which takes seconds
 
         return launch(argv, settings, progress, pod_server, began)
-    except SettingsError as error:  # the options' errors, and torch's, are of this class too
+    except SettingsError as error:
         logger.error("%s", error)
         write_termination_message(termination_log, str(error))
         return CANNOT_RUN

@@ -15,10 +15,10 @@ from torch.distributed.run import config_from_args, determine_local_world_size
 
 from elastic_pytorch.agent.elastic_agent import ElasticAgent
 from elastic_pytorch.agent.handover import Handover
-from elastic_pytorch.agent.options import OptionsError, parse_options, worker_arguments
+from elastic_pytorch.agent.options import parse_options, worker_arguments
 from elastic_pytorch.agent.preparation import PreparationError
 from elastic_pytorch.agent.rendezvous import OperatorRendezvous, prepare_client
-from elastic_pytorch.agent.settings import Settings, read_timeouts
+from elastic_pytorch.agent.settings import Settings, SettingsError, read_timeouts
 from elastic_pytorch.agent.signals import HANDLED, Signals, wait_for_disk
 from elastic_pytorch.agent.start_faults import OF_NO_MORE_USE, check_log_folder
 from elastic_pytorch.failures.failure import write_termination_message
@@ -204,7 +204,7 @@ def _prepare(argv: Sequence[str], settings: Settings) -> tuple[Any, Any, Any, An
         options.nproc_per_node = str(_count_processes(options.nproc_per_node))
         return options, *config_from_args(options)
     except (ValueError, OSError) as error:
-        raise OptionsError(str(error)) from error
+        raise SettingsError(str(error)) from error
 
 
 def _count_processes(wanted: str) -> int:

@@ -43,25 +43,21 @@ NEWER = (
 )
 
 
-class OptionsError(SettingsError):
-    pass
-
-
 def parse_options(argv: Sequence[str]) -> argparse.Namespace:
-    """Parses torchrun's options, or raises OptionsError; PET_ variables are their defaults.
+    """Parses torchrun's options, or raises SettingsError; PET_ variables are their defaults.
 
     With `warm`, workers are forked from a process with torch.
     """
     try:
         parser = get_args_parser()
     except ValueError as error:  # a flag's variable that is not a number
-        raise OptionsError(
+        raise SettingsError(
             f"a PET_ variable for a flag of torchrun must be 0 or 1: {error}"
         ) from error
     parser.prog = "python -m elastic_pytorch.agent"
 
     def refuse(message: str) -> NoReturn:
-        raise OptionsError(message)
+        raise SettingsError(message)
 
     parser.error = refuse  # type: ignore[method-assign] # the message belongs to the pod's termination message too
     known = {action.dest for action in parser._actions}
@@ -72,7 +68,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
                 *spellings, type=kind, default=os.environ.get(f"PET_{name.upper()}")
             )
     for problem in unknown_variables(known):
-        raise OptionsError(problem)
+        raise SettingsError(problem)
     untouched = object()
     parser.set_defaults(**dict.fromkeys(DECIDED, untouched))
     if "PET_START_METHOD" not in os.environ:
@@ -82,21 +78,23 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(list(argv))
     for name, decider in DECIDED.items():
         if getattr(options, name, untouched) is not untouched:
-            raise OptionsError(
+            raise SettingsError(
                 f"--{name.replace('_', '-')} is not for the command line: "
                 f"it is decided by {decider}"
             )
     if options.training_script in LAUNCHERS and not options.no_python:
-        raise OptionsError(
+        raise SettingsError(
             f'args begin with what would follow {options.training_script}: write ["train.py"], '
             "or make it the `command`"
         )
     if options.no_python and options.module:
-        raise OptionsError("--no-python and --module exclude each other")
+        raise SettingsError("--no-python and --module exclude each other")
     if options.signals_to_handle and "SIGTERM" not in options.signals_to_handle.split(","):
-        raise OptionsError("--signals-to-handle must contain SIGTERM: Kubernetes ends pods with it")
+        raise SettingsError(
+            "--signals-to-handle must contain SIGTERM: Kubernetes ends pods with it"
+        )
     if options.max_restarts < 0:
-        raise OptionsError("--max-restarts must be at least 0")
+        raise SettingsError("--max-restarts must be at least 0")
     if options.max_restarts != int(parser.get_default("max_restarts")):
         logger.warning(
             "--max-restarts=%d only sets TORCHELASTIC_MAX_RESTARTS: "
@@ -104,7 +102,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
             options.max_restarts,
         )
     if options.monitor_interval <= 0:
-        raise OptionsError("--monitor-interval must be more than 0")
+        raise SettingsError("--monitor-interval must be more than 0")
     # Torchrun's own reading of the options expects these, but nothing uses them.
     vars(options).update(
         nnodes="1:1",

@@ -22,10 +22,6 @@ class CannotStartError(Exception):
     """The pod cannot start workers, and must be replaced. The reason is not the script's."""
 
 
-class LogFolderError(SettingsError):
-    pass
-
-
 def lack(error: BaseException) -> str:
     if isinstance(error, RuntimeError) and NO_THREAD in str(error):
         return LACKS[errno.EAGAIN]
@@ -36,7 +32,7 @@ def lack(error: BaseException) -> str:
 
 def start_fault(
     error: Exception, *, temporary: str, log_dir: str, program: str
-) -> CannotStartError | LogFolderError | None:
+) -> CannotStartError | SettingsError | None:
     """Returns None if the user's program is at fault.
 
     `program` is empty if workers are forked. The log folder may be in the temporary one.
@@ -61,16 +57,16 @@ def start_fault(
     return log_folder_error(log_dir, error) if Path(path).is_relative_to(log_dir) else None
 
 
-def log_folder_error(log_dir: str, error: OSError) -> LogFolderError:
+def log_folder_error(log_dir: str, error: OSError) -> SettingsError:
     why = error.strerror or str(error)
-    return LogFolderError(
+    return SettingsError(
         f"the folder of the logs (--log-dir) is {log_dir}, which cannot be written: {why}. "
         "Give a folder on a volume with free space that the container's user may write to"
     )
 
 
 def check_log_folder(log_dir: str | None) -> None:
-    """Makes the log folder, or raises LogFolderError; without a name, torch makes one."""
+    """Makes the log folder, or raises SettingsError; without a name, torch makes one."""
     if not log_dir or log_dir == os.devnull:
         return
     tried = Path(log_dir, f".elastic_pytorch_{os.uname().nodename}_{os.getpid()}")

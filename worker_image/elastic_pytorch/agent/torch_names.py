@@ -44,16 +44,12 @@ LIBRARY: Mapping[str, Sequence[str]] = {
 }
 
 
-class UnsuitableTorch(SettingsError):
-    pass
-
-
 def check_torch() -> None:
     import torch  # noqa: PLC0415 - takes seconds
 
     if lacking := missing(AGENT):
         names = ", ".join(lacking)
-        raise UnsuitableTorch(
+        raise SettingsError(
             f"the agent runs with torch {TESTED}: torch {torch.__version__} lacks {names}"
         )
     if lacking := missing(LIBRARY):
