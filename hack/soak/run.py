@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from elastic_pytorch_client import names
-from elastic_pytorch_local.faults.engine import TROUBLE
+from elastic_pytorch_local.faults.engine import TROUBLE, Say
 from elastic_pytorch_local.faults.watcher import Waited, background, until
 from measure.api import ApiError, jobs_path
 from measure.kind_cluster import report
@@ -23,7 +23,7 @@ from soak.hostile.tenant import Tenant, hostile_tenant, remove_tenants
 from soak.inject import choose, suspend_and_resume
 from soak.jobs import SCRIPTS, Sort, expected, manifest, undisturbed
 from soak.observe import Observer
-from soak.perform import Hit, Say, perform
+from soak.perform import Hit, perform
 from soak.plan import KINDS
 from soak.stage import Stage
 from soak.timeline import read_refusals, read_set_up_failures, read_training

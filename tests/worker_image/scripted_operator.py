@@ -88,7 +88,7 @@ class ScriptedOperator:
         An orderly one says that nobody has been lost since the round before.
         """
         with self._changed:
-            number = self.round["round"] + 1
+            number: int = self.round["round"] + 1
             store = (
                 {"address": self._address(workers[0]), "port": self.last(workers[0]).port}
                 if workers
